@@ -1,0 +1,1 @@
+"""The AWS side of the stack: settings, catalogue, release manifest and the Pulumi components."""

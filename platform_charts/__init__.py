@@ -1,0 +1,1 @@
+"""What runs on the cluster: charts, our own objects, and the job templates."""

@@ -1,0 +1,1 @@
+"""The trainer: one loop under three launchers, and everything a rank needs. Importing this package imports nothing heavy."""
