@@ -9,7 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | None
 """A value that a model's or a dataset's own option may have."""
@@ -26,27 +35,40 @@ class Section(BaseModel):
 class RunSettings(Section):
     """What the run is called, where it keeps its files, and what makes it repeatable."""
 
-    name: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", description="Name of the run; made from model, dataset and time where it is not given.")
+    name: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$",
+        description="Name of the run; made from model, dataset and time where it is not given.",
+    )
     directory: Path = Field(Path(".local/runs"), description="Folder under which every run has its own.")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="Seed of weights, data order, augmentation and dropout.")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="Seed of weights, data order, augmentation and dropout."
+    )
     deterministic: bool = Field(True, description="Ask torch for deterministic kernels; slower on some GPUs.")
 
 
 class ModelSettings(Section):
     """Which network is trained."""
 
-    name: str = Field("simple_cnn", description="A name of the model registry, or `package.module:factory` of your own.")
+    name: str = Field(
+        "simple_cnn", description="A name of the model registry, or `package.module:factory` of your own."
+    )
     options: dict[str, OptionValue] = Field(default_factory=dict, description="The model's own options, by name.")
 
 
 class DataSettings(Section):
     """Which samples are trained on, and how they reach the loop."""
 
-    dataset: str = Field("digits", description="A name of the dataset registry, or `package.module:factory` of your own.")
+    dataset: str = Field(
+        "digits", description="A name of the dataset registry, or `package.module:factory` of your own."
+    )
     path: Path | None = Field(None, description="Folder of the dataset's files, for datasets that lie in files.")
     options: dict[str, OptionValue] = Field(default_factory=dict, description="The dataset's own options, by name.")
     augment: bool = Field(True, description="Apply the dataset's augmentation to the training split.")
-    validation_fraction: Fraction = Field(0.1, description="Share of the training split held out for validation where the dataset has no validation split.")
+    validation_fraction: Fraction = Field(
+        0.1,
+        description="Share of the training split held out for validation where the dataset has no validation split.",
+    )
     loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank itself.")
     prefetch: PositiveInt = Field(2, description="Batches each loader process keeps ready.")
 
@@ -56,33 +78,50 @@ class OptimizerSettings(Section):
 
     name: Literal["sgd", "adam", "adamw"] = Field("adamw", description="sgd | adam | adamw.")
     learning_rate: PositiveFloat = Field(3e-3, description="Peak learning rate, before linear scaling.")
-    base_batch: PositiveInt | None = Field(None, description="If set, the learning rate is scaled by global_batch / base_batch (linear scaling rule, arXiv:1706.02677).")
+    base_batch: PositiveInt | None = Field(
+        None,
+        description="If set, the learning rate is scaled by global_batch / base_batch (linear scaling rule, arXiv:1706.02677).",
+    )
     momentum: Fraction = Field(0.9, description="Momentum of SGD.")
     nesterov: bool = Field(False, description="Nesterov momentum, SGD only.")
     betas: tuple[Fraction, Fraction] = Field((0.9, 0.999), description="Decay rates of Adam's moments.")
-    weight_decay: NonNegativeFloat = Field(0.01, description="Weight decay; decoupled for adamw, L2 for the others. Biases and norm layers get none.")
+    weight_decay: NonNegativeFloat = Field(
+        0.01, description="Weight decay; decoupled for adamw, L2 for the others. Biases and norm layers get none."
+    )
 
     @model_validator(mode="after")
     def _nesterov_needs_sgd_with_momentum(self) -> OptimizerSettings:
         if self.nesterov and (self.name != "sgd" or self.momentum == 0):
-            raise ValueError(f"nesterov=true needs name=sgd with momentum > 0, got name={self.name}, momentum={self.momentum}")
+            raise ValueError(
+                f"nesterov=true needs name=sgd with momentum > 0, got name={self.name}, momentum={self.momentum}"
+            )
         return self
 
 
 class ScheduleSettings(Section):
     """How the learning rate moves; a pure function of the optimizer step."""
 
-    name: Literal["constant", "step", "cosine", "one_cycle"] = Field("cosine", description="constant | step | cosine | one_cycle.")
-    warmup_steps: NonNegativeInt = Field(0, description="Optimizer steps of linear warm-up from 0; not with one_cycle, which has its own.")
+    name: Literal["constant", "step", "cosine", "one_cycle"] = Field(
+        "cosine", description="constant | step | cosine | one_cycle."
+    )
+    warmup_steps: NonNegativeInt = Field(
+        0, description="Optimizer steps of linear warm-up from 0; not with one_cycle, which has its own."
+    )
     step_epochs: PositiveInt = Field(30, description="Epochs between two drops (step).")
     gamma: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="Factor of each drop (step).")
-    final_fraction: Annotated[float, Field(ge=0, le=1)] = Field(0.01, description="Learning rate at the end as a fraction of the peak (cosine, one_cycle).")
-    rise_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(0.3, description="Share of all steps in which the rate rises (one_cycle).")
+    final_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01, description="Learning rate at the end as a fraction of the peak (cosine, one_cycle)."
+    )
+    rise_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.3, description="Share of all steps in which the rate rises (one_cycle)."
+    )
 
     @model_validator(mode="after")
     def _one_cycle_has_its_own_warmup(self) -> ScheduleSettings:
         if self.name == "one_cycle" and self.warmup_steps:
-            raise ValueError(f"warmup_steps={self.warmup_steps} contradicts name=one_cycle, whose rise is set by rise_fraction")
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} contradicts name=one_cycle, whose rise is set by rise_fraction"
+            )
         return self
 
 
@@ -90,41 +129,59 @@ class LoopSettings(Section):
     """How long, in which batches, and what happens to a bad step."""
 
     epochs: PositiveInt = Field(10, description="Passes over the training split.")
-    max_steps: PositiveInt | None = Field(None, description="Stop after this many optimizer steps, whatever the epochs.")
-    global_batch: PositiveInt = Field(64, description="Samples per optimizer step over all ranks; the invariant when the world changes.")
+    max_steps: PositiveInt | None = Field(
+        None, description="Stop after this many optimizer steps, whatever the epochs."
+    )
+    global_batch: PositiveInt = Field(
+        64, description="Samples per optimizer step over all ranks; the invariant when the world changes."
+    )
     accumulation: PositiveInt = Field(1, description="Micro-batches per rank and optimizer step.")
     clip_norm: PositiveFloat | None = Field(1.0, description="Largest global gradient norm; null does not clip.")
     evaluate_every: PositiveInt = Field(1, description="Epochs between two evaluations on the validation split.")
-    nonfinite: Literal["stop", "skip"] = Field("stop", description="A step whose loss or gradient is NaN or infinite: stop the run, or skip the step.")
+    nonfinite: Literal["stop", "skip"] = Field(
+        "stop", description="A step whose loss or gradient is NaN or infinite: stop the run, or skip the step."
+    )
     log_sample_ids: bool = Field(False, description="Write the sample ids of every committed step to the run's ledger.")
 
 
 class PrecisionSettings(Section):
     """Number formats of the forward and backward pass."""
 
-    mode: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler).")
+    mode: Literal["fp32", "bf16", "fp16"] = Field(
+        "fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler)."
+    )
     initial_scale: PositiveFloat = Field(65536.0, description="First loss scale of fp16.")
 
 
 class ScaleSettings(Section):
     """How many processes, on what, started by whom."""
 
-    launcher: Literal["ray", "torchrun", "plain"] = Field("ray", description="ray (Ray Train) | torchrun | plain (one process).")
+    launcher: Literal["ray", "torchrun", "plain"] = Field(
+        "ray", description="ray (Ray Train) | torchrun | plain (one process)."
+    )
     workers: PositiveInt = Field(2, description="Ranks, the world size.")
     gpu: bool = Field(False, description="One GPU per rank and NCCL; otherwise CPU and gloo.")
     cpus_per_worker: PositiveInt = Field(1, description="CPUs reserved for a rank; also its number of torch threads.")
     nodes: PositiveInt = Field(1, description="Machines (torchrun): workers are spread evenly over them.")
     node_rank: NonNegativeInt = Field(0, description="This machine's number (torchrun).")
-    rendezvous: str | None = Field(None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port that the machines meet at (torchrun, nodes > 1).")
+    rendezvous: str | None = Field(
+        None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port that the machines meet at (torchrun, nodes > 1)."
+    )
     address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
     start_timeout: PositiveFloat = Field(120.0, description="Seconds within which all ranks must have started.")
-    collective_timeout: PositiveFloat = Field(300.0, description="Seconds after which a collective that does not end fails the run.")
-    max_restarts: NonNegativeInt = Field(2, description="Times a failed group of workers is started again from its last checkpoint.")
+    collective_timeout: PositiveFloat = Field(
+        300.0, description="Seconds after which a collective that does not end fails the run."
+    )
+    max_restarts: NonNegativeInt = Field(
+        2, description="Times a failed group of workers is started again from its last checkpoint."
+    )
 
     @model_validator(mode="after")
     def _launcher_fits(self) -> ScaleSettings:
         if self.launcher == "plain" and self.workers != 1:
-            raise ValueError(f"launcher=plain runs one process, got workers={self.workers}; use launcher=torchrun or ray")
+            raise ValueError(
+                f"launcher=plain runs one process, got workers={self.workers}; use launcher=torchrun or ray"
+            )
         if self.nodes > 1 and self.launcher != "torchrun":
             raise ValueError(f"nodes={self.nodes} is a setting of launcher=torchrun, got launcher={self.launcher}")
         if self.workers % self.nodes:
@@ -141,18 +198,28 @@ class ScaleSettings(Section):
 class CheckpointSettings(Section):
     """When state is saved and how much of it is kept."""
 
-    every_steps: PositiveInt = Field(50, description="Optimizer steps between two checkpoints; the end of the run always has one.")
+    every_steps: PositiveInt = Field(
+        50, description="Optimizer steps between two checkpoints; the end of the run always has one."
+    )
     keep_last: PositiveInt = Field(2, description="Newest checkpoints that are kept.")
-    keep_best: NonNegativeInt = Field(1, description="Best checkpoints, by best_metric, that are kept beside the newest.")
-    best_metric: Literal["validation_accuracy", "validation_loss"] = Field("validation_accuracy", description="What makes a checkpoint the best.")
-    resume: Literal["auto", "never"] = Field("auto", description="auto goes on from the run's newest good checkpoint; never refuses a run that has one.")
+    keep_best: NonNegativeInt = Field(
+        1, description="Best checkpoints, by best_metric, that are kept beside the newest."
+    )
+    best_metric: Literal["validation_accuracy", "validation_loss"] = Field(
+        "validation_accuracy", description="What makes a checkpoint the best."
+    )
+    resume: Literal["auto", "never"] = Field(
+        "auto", description="auto goes on from the run's newest good checkpoint; never refuses a run that has one."
+    )
 
 
 class TrackingSettings(Section):
     """MLflow."""
 
     enabled: bool = Field(True, description="Record the run in MLflow.")
-    uri: str | None = Field(None, description="Tracking server; null is the embedded SQLite database under .local/mlflow.")
+    uri: str | None = Field(
+        None, description="Tracking server; null is the embedded SQLite database under .local/mlflow."
+    )
     experiment: str = Field("ray-train-platform", min_length=1, description="MLflow experiment.")
     registered_model: str | None = Field(None, description="Name in the model registry; null is `<model>-<dataset>`.")
 
@@ -160,9 +227,13 @@ class TrackingSettings(Section):
 class MetricsSettings(Section):
     """The run's own metrics while it runs."""
 
-    exporter: Literal["prometheus", "ray", "none"] = Field("prometheus", description="prometheus (served by rank 0) | ray (Ray's metrics agent) | none.")
+    exporter: Literal["prometheus", "ray", "none"] = Field(
+        "prometheus", description="prometheus (served by rank 0) | ray (Ray's metrics agent) | none."
+    )
     host: str = Field("127.0.0.1", description="Address /metrics is served on.")
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(0, description="Port of /metrics; 0 takes any free one and says which.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0, description="Port of /metrics; 0 takes any free one and says which."
+    )
 
 
 class TrainingSettings(Section):
