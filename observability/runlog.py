@@ -76,6 +76,7 @@ class Step(Event):
         gradient_norm: global norm before clipping.
         samples: samples in the global batch.
         seconds: wall time of the step on rank 0.
+        rank_seconds: per rank, seconds it spent on data and forward pass, before it waits for its peers.
         data_seconds, forward_seconds, backward_seconds, optimizer_seconds, checkpoint_seconds: its parts on rank 0; backward holds the
             all-reduce that overlaps it.
     """
@@ -94,6 +95,7 @@ class Step(Event):
     backward_seconds: float = 0.0
     optimizer_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
+    rank_seconds: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Tests of the stack's leaf modules: plain data, no cloud, no Pulumi."""

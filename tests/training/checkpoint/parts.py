@@ -1,0 +1,104 @@
+"""What the tests of checkpoints share: a small run, its identity, and ways to save and compare it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from training.checkpoint.manifest import Identity, TrainProgress
+from training.checkpoint.retention import Retention
+from training.checkpoint.state import tensors_of
+from training.checkpoint.store import CheckpointStore, local_store
+from training.checkpoint.writer import AsyncCheckpointer
+
+IDENTITY = Identity(
+    model="mlp",
+    dataset_fingerprint="d" * 64,
+    global_batch=64,
+    seed=0,
+    world=1,
+    settings_sha256="s" * 64,
+    platform_version="0.1.0",
+)
+KEEP_ALL = Retention(keep_last=1000, keep_best=0, higher_is_better=True)
+
+
+class NoScaler:
+    """Mixed precision without a loss scaler; remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, float | int] | None = None
+
+    def load(self, state: dict[str, float | int]) -> None:
+        """Remember the state."""
+        self.loaded = state
+
+
+class SmallRun:
+    """A model with every kind of state (weights, buffers, moments) and its optimizer."""
+
+    def __init__(self, optimizer: str = "AdamW", seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        self.model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+        options = {"momentum": 0.9} if optimizer == "SGD" else {}
+        kind: type[torch.optim.Optimizer] = getattr(torch.optim, optimizer)
+        self.optimizer = kind(self.model.parameters(), lr=0.01, **options)
+        self.step = 0
+
+    def train(self, steps: int = 1) -> None:
+        """Optimizer steps on batches that are a function of the step."""
+        for _ in range(steps):
+            self.step += 1
+            generator = torch.Generator().manual_seed(self.step)
+            inputs = torch.randn(32, 8, generator=generator)
+            self.optimizer.zero_grad()
+            self.model(inputs).square().mean().backward()
+            self.optimizer.step()
+
+    def save(
+        self, checkpointer: AsyncCheckpointer, *, metric: float | None = None, final: bool = False, tag: str = ""
+    ) -> float:
+        """Save the run as it is."""
+        return checkpointer.save(
+            progress(self.step),
+            model=self.model,
+            optimizer=self.optimizer,
+            precision_state={},
+            extra={"tag": tag},
+            metric=metric,
+            final=final,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of all tensors by file and name."""
+        files = tensors_of(self.model, self.optimizer)
+        return {f"{file}:{name}": t.detach().clone() for file, named in files.items() for name, t in named.items()}
+
+
+def progress(step: int) -> TrainProgress:
+    """How far a run of 10 steps an epoch has come after `step` steps."""
+    return TrainProgress(step=step, epoch=step // 10 + 1, step_in_epoch=step % 10, samples=64 * step)
+
+
+def checkpointer(store: CheckpointStore, *, retention: Retention = KEEP_ALL, start_step: int = 0) -> AsyncCheckpointer:
+    """A writer for the small run."""
+    return AsyncCheckpointer(store, identity=IDENTITY, retention=retention, start_step=start_step)
+
+
+def saved_run(directory: Path, *steps: int) -> tuple[CheckpointStore, SmallRun]:
+    """A store with checkpoints of the given steps, and the run after the last of them."""
+    store, run = local_store(directory), SmallRun()
+    with checkpointer(store) as writer:
+        for step in steps:
+            run.train(step - run.step)
+            run.save(writer, final=True)
+    return store, run
+
+
+def assert_same(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
+    """Assert that two sets of tensors are equal bit for bit."""
+    assert left.keys() == right.keys()
+    different = [name for name in left if not torch.equal(left[name], right[name])]
+    assert not different

@@ -1,0 +1,157 @@
+"""Real faults: SIGKILL in the middle of saving, a full disk, a file system that refuses."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.checkpoint.parts import (
+    IDENTITY,
+    NoScaler,
+    SmallRun,
+    assert_same,
+    checkpointer,
+    saved_run,
+)
+from training.checkpoint.retention import Retention
+from training.checkpoint.state import load_into
+from training.checkpoint.store import CheckpointStore, local_store
+from training.errors import CheckpointError
+
+KILLS = 15
+KEEP_TWO = Retention(keep_last=2, keep_best=0, higher_is_better=True)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def resume(store: CheckpointStore) -> SmallRun:
+    """The run from its newest good checkpoint on, or from its start."""
+    run = SmallRun()
+    if restored := store.newest_good(IDENTITY):
+        load_into(restored, model=run.model, optimizer=run.optimizer, precision=NoScaler())
+        run.step = restored.progress.step
+    return run
+
+
+def train_and_save_every_step(directory: Path, ready: Connection) -> None:
+    """What is killed: resume, then train and save for ever."""
+    torch.set_num_threads(1)
+    store = local_store(directory)
+    run = resume(store)
+    writer = checkpointer(store, retention=KEEP_TWO, start_step=run.step)
+    ready.send(run.step)
+    while True:
+        run.train()
+        run.save(writer)
+        writer.poll()
+
+
+def test_a_run_that_is_killed_again_and_again_always_has_a_good_checkpoint_of_the_uninterrupted_run(
+    tmp_path: Path,
+) -> None:
+    processes = multiprocessing.get_context("forkserver")
+    # torch imports the last of these with the first optimizer, a second in every victim.
+    processes.set_forkserver_preload([__name__, "torch._dynamo"])
+    moments = random.Random(0)
+    store, uninterrupted = local_store(tmp_path), SmallRun()
+    for _ in range(KILLS):
+        receiver, sender = processes.Pipe(duplex=False)
+        victim = processes.Process(target=train_and_save_every_step, args=(tmp_path, sender), daemon=True)
+        victim.start()
+        sender.close()
+        assert receiver.recv() == uninterrupted.step
+        time.sleep(moments.uniform(0.02, 0.3))
+        assert victim.pid is not None
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.join()
+        run = resume(store)
+        uninterrupted.train(run.step - uninterrupted.step)
+        assert_same(run.tensors(), uninterrupted.tensors() if run.step else SmallRun().tensors())
+    assert uninterrupted.step > KILLS
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def test_a_full_disk_names_what_is_needed_and_free_and_the_older_checkpoint_stays(small_disk: Path) -> None:
+    store, run = saved_run(small_disk, 1)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 8192))
+    before = run.tensors()
+    with checkpointer(store, start_step=1) as writer:
+        run.train()
+        run.save(writer, final=True)
+        with pytest.raises(CheckpointError, match=r"step 2 .*needs \d+ bytes and \d+ are free") as caught:
+            writer.poll()
+        assert "keep_last" in caught.value.remedy
+        assert store.folder_steps() == [1]
+        assert_same(resume(store).tensors(), before)
+        ballast.unlink()
+        run.save(writer, final=True)
+        assert [c.step for c in writer.poll()] == [2]
+    assert_same(resume(store).tensors(), run.tensors())
+
+
+@pytest.fixture
+def no_large_files() -> Iterator[None]:
+    """A limit of 2 KiB a file, for this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("no_large_files")
+def test_an_error_of_the_file_system_is_told_when_closing_and_leaves_no_half_checkpoint(tmp_path: Path) -> None:
+    store, run = local_store(tmp_path), SmallRun()
+    run.train()
+    writer = checkpointer(store)
+    run.save(writer)
+    with pytest.raises(CheckpointError, match="step 1 could not be written to .*: File too large"):
+        writer.close()
+    assert store.folder_steps() == []
+    assert store.newest_good(IDENTITY) is None
+
+
+def test_a_checkpoint_folder_that_is_a_file_is_an_error_when_saving_and_not_before(tmp_path: Path) -> None:
+    blocked = tmp_path / "checkpoints"
+    run = SmallRun()
+    writer = checkpointer(local_store(blocked))
+    blocked.write_text("a file stands where the folder should")
+    run.save(writer, final=True)
+    with pytest.raises(CheckpointError, match=f"could not be written to {blocked}"):
+        writer.poll()
+    writer.close()

@@ -1,0 +1,84 @@
+"""The manifest and the loop's state: what was written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training.checkpoint.parts import IDENTITY, progress
+from training.checkpoint import manifest as manifest_module
+from training.checkpoint.manifest import FileEntry, LoopState, Manifest
+
+MANIFEST = Manifest(
+    step=50,
+    identity=IDENTITY,
+    metric=0.97,
+    created="2026-11-21T05:00:00.000+00:00",
+    files=(FileEntry(name="model.safetensors", bytes=1234, sha256="a" * 64),),
+)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(step=st.integers(0, 10**9), metric=st.none() | finite, sizes=st.lists(st.integers(0, 2**50)))
+def test_a_manifest_comes_back_as_it_was(step: int, metric: float | None, sizes: list[int]) -> None:
+    files = tuple(FileEntry(name=f"f{i}", bytes=size, sha256="0" * 64) for i, size in enumerate(sizes))
+    manifest = dataclasses.replace(MANIFEST, step=step, metric=metric, files=files)
+    assert Manifest.decode(manifest.encode()) == manifest
+
+
+@given(position=st.integers(0, len(MANIFEST.encode()) - 2), bit=st.integers(0, 7))
+def test_a_manifest_with_one_flipped_bit_is_never_taken_for_another(position: int, bit: int) -> None:
+    data = bytearray(MANIFEST.encode())
+    data[position] ^= 1 << bit
+    try:
+        decoded = Manifest.decode(bytes(data))
+    except ValueError:
+        return
+    # JSON has several spellings of one value, e.g. 1e5 and 1E5; the value itself must not change.
+    assert decoded == MANIFEST
+
+
+@given(st.binary(max_size=200) | st.sampled_from([b"", b"[]", b"null", b"{}", b'"text"', b"\xff\xfe", b"{" * 50]))
+def test_garbage_is_refused_as_a_wrong_value(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Manifest.decode(data)
+
+
+def test_a_manifest_of_another_format_is_refused_by_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as later:
+        later.setattr(manifest_module, "FORMAT", 2)
+        data = MANIFEST.encode()
+    with pytest.raises(ValueError, match="another format than 1"):
+        Manifest.decode(data)
+
+
+@given(
+    scale=finite,
+    tracker=st.integers(0, 10**6),
+    extra=st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | finite | st.text()),
+)
+def test_the_loop_state_comes_back_bit_for_bit(scale: float, tracker: int, extra: dict[str, object]) -> None:
+    state = LoopState(
+        progress=progress(57), optimizer="AdamW", precision={"scale": scale, "tracker": tracker}, extra=extra
+    )
+    back = LoopState.decode(state.encode())
+    assert back == state
+    assert math.copysign(1, back.precision["scale"]) == math.copysign(1, scale)
+    assert isinstance(back.precision["tracker"], int)
+
+
+def test_a_loop_state_with_a_missing_field_is_refused_by_its_name() -> None:
+    record = json.loads(LoopState(progress=progress(1), optimizer="SGD", precision={}, extra={}).encode())
+    del record["progress"]["samples"]
+    with pytest.raises(ValueError, match="samples"):
+        LoopState.decode(json.dumps(record).encode())
+
+
+def test_a_value_that_json_does_not_know_is_refused_when_saving() -> None:
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        LoopState(progress=progress(1), optimizer="SGD", precision={}, extra={"device": object()}).encode()

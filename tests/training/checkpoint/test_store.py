@@ -1,0 +1,211 @@
+"""Finding the newest good checkpoint among damaged ones, refusing those of another run, and listing without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.training.checkpoint.parts import IDENTITY, NoScaler, SmallRun, assert_same, saved_run
+from training.checkpoint.manifest import Identity
+from training.checkpoint.state import load_into
+from training.checkpoint.store import CheckpointStore, committed_steps, local_store, verify_run
+from training.errors import CheckpointError, ExitStatus, PreflightError, ResumeMismatchError
+
+FILES = ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
+
+
+def truncate(path: Path) -> None:
+    """Cut a file in the middle."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_a_bit(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(bytes(data))
+
+
+def empty(path: Path) -> None:
+    """Leave nothing of a file but its name."""
+    path.write_bytes(b"")
+
+
+def append(path: Path) -> None:
+    """Add bytes behind the end of a file."""
+    path.write_bytes(path.read_bytes() + b"\0" * 100)
+
+
+def fill_with_garbage(path: Path) -> None:
+    """Replace the content, keeping the size."""
+    path.write_bytes(b"\xa5" * path.stat().st_size)
+
+
+DAMAGES: list[Callable[[Path], None]] = [truncate, flip_a_bit, empty, append, fill_with_garbage, Path.unlink]
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SmallRun]:
+    """A folder with checkpoints of the steps 10 and 20, and the run as it was at 10."""
+    directory = tmp_path_factory.mktemp("pristine")
+    saved_run(directory, 10, 20)
+    at_ten = SmallRun()
+    at_ten.train(10)
+    return directory, at_ten
+
+
+@pytest.fixture
+def store(pristine: tuple[Path, SmallRun], tmp_path: Path) -> CheckpointStore:
+    """A copy of those checkpoints that a test may damage."""
+    copy = tmp_path / "checkpoints"
+    for file in pristine[0].rglob("*.*"):
+        target = copy / file.relative_to(pristine[0])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    return local_store(copy)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
+    store: CheckpointStore, pristine: tuple[Path, SmallRun], file: str, damage: Callable[[Path], None]
+) -> None:
+    damage(store.path(20) / file)
+    restored = store.newest_good(IDENTITY)
+    assert restored is not None
+    assert restored.progress.step == 10
+    assert len(restored.skipped) == 1
+    assert restored.skipped[0].startswith(f"step-00000020: {file}")
+    run = SmallRun(seed=1)
+    load_into(restored, model=run.model, optimizer=run.optimizer, precision=NoScaler())
+    assert_same(run.tensors(), pristine[1].tensors())
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_verify_names_the_damaged_file_and_no_other(
+    store: CheckpointStore, file: str, damage: Callable[[Path], None]
+) -> None:
+    damage(store.path(20) / file)
+    problems = store.verify(20)
+    assert len(problems) == 1
+    assert file in problems[0]
+    assert store.verify(10) == []
+
+
+def test_the_newest_of_good_checkpoints_is_taken_and_nothing_is_skipped(store: CheckpointStore) -> None:
+    restored = store.newest_good(IDENTITY)
+    assert restored is not None
+    assert (restored.progress.step, restored.skipped, restored.notes) == (20, (), ())
+    assert restored.path == store.path(20)
+
+
+def test_a_manifest_copied_from_another_step_is_not_believed(store: CheckpointStore) -> None:
+    (store.path(20) / "manifest.json").write_bytes((store.path(10) / "manifest.json").read_bytes())
+    assert store.verify(20) == ["manifest.json is not whole: it is that of step 10"]
+
+
+def test_checkpoints_of_which_none_is_good_are_an_error_that_lists_them(store: CheckpointStore) -> None:
+    truncate(store.path(10) / "model.safetensors")
+    flip_a_bit(store.path(20) / "manifest.json")
+    with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints .*step-00000020.*step-00000010") as caught:
+        store.newest_good(IDENTITY)
+    assert "run.name" in caught.value.remedy
+
+
+def test_a_run_that_was_killed_in_its_first_save_has_no_checkpoint_and_no_error(store: CheckpointStore) -> None:
+    for step in (10, 20):
+        (store.path(step) / "manifest.json").unlink()
+    assert store.newest_good(IDENTITY) is None
+
+
+def test_a_folder_that_does_not_exist_holds_no_checkpoints(tmp_path: Path) -> None:
+    store = local_store(tmp_path / "none")
+    assert store.newest_good(IDENTITY) is None
+    assert committed_steps(tmp_path / "none") == []
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("model", "resnet18"), ("dataset_fingerprint", "e" * 64), ("global_batch", 128), ("seed", 1)]
+)
+def test_a_run_of_another_kind_is_refused_with_both_values(
+    store: CheckpointStore, field: str, value: str | int
+) -> None:
+    wanted = dataclasses.replace(IDENTITY, **{field: value})  # type: ignore[arg-type]
+    saved = getattr(IDENTITY, field)
+    with pytest.raises(ResumeMismatchError, match=f"{field}: saved {saved}, wanted {value}") as caught:
+        store.newest_good(wanted)
+    assert caught.value.status is ExitStatus.REFUSED
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(("field", "value"), [("world", 4), ("settings_sha256", "x"), ("platform_version", "9")])
+def test_another_world_or_version_is_noted_and_not_refused(
+    store: CheckpointStore, field: str, value: str | int
+) -> None:
+    wanted: Identity = dataclasses.replace(IDENTITY, **{field: value})  # type: ignore[arg-type]
+    restored = store.newest_good(wanted)
+    assert restored is not None
+    assert restored.notes == (f"{field}: saved {getattr(IDENTITY, field)}, wanted {value}",)
+
+
+def test_a_chosen_step_is_opened_though_a_newer_one_exists(store: CheckpointStore) -> None:
+    assert store.open(10, IDENTITY).progress.step == 10
+
+
+def test_a_chosen_step_that_is_damaged_is_an_error_that_names_the_others(store: CheckpointStore) -> None:
+    truncate(store.path(20) / "optimizer.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"step-00000020 is not good: optimizer.safetensors has \d+ bytes"
+    ) as caught:
+        store.open(20, IDENTITY)
+    assert caught.value.remedy == "choose one of the steps 10"
+
+
+def test_files_of_other_people_in_the_folder_are_left_alone(store: CheckpointStore) -> None:
+    notes = store.path(10).parent / "notes" / "keep.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    assert store.keep_only({20}) == []
+    assert store.remove_unfinished() == []
+    assert notes.read_text() == "mine"
+    assert store.steps() == [20]
+
+
+def test_verify_run_lists_every_folder_with_its_problems(tmp_path: Path, store: CheckpointStore) -> None:
+    (store.path(20) / "manifest.json").unlink()
+    assert verify_run(tmp_path) == [
+        (store.path(10), []),
+        (store.path(20), ["manifest.json is missing, the write never ended"]),
+    ]
+
+
+def test_a_folder_that_can_be_written_passes_the_check_and_keeps_no_trace(tmp_path: Path) -> None:
+    local_store(tmp_path / "new").check_writable()
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
+    blocked = tmp_path / "checkpoints"
+    blocked.write_text("a file stands where the folder should")
+    with pytest.raises(PreflightError, match=f"cannot be written to {blocked}"):
+        local_store(blocked).check_writable()
+
+
+def test_files_can_be_read_by_others_than_their_owner(pristine: tuple[Path, SmallRun]) -> None:
+    modes = {file.stat().st_mode & 0o777 for file in pristine[0].rglob("*.*") if file.is_file()}
+    assert modes == {0o644}
+
+
+def test_checkpoints_are_listed_without_torch_or_numpy() -> None:
+    code = (
+        "import sys, training.checkpoint.store; print(sorted({'torch', 'numpy', 'ray', 'mlflow'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

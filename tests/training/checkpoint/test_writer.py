@@ -1,0 +1,273 @@
+"""The loop pays for a copy; the thread writes, prunes, and keeps its errors for whoever asks."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.checkpoint.parts import (
+    IDENTITY,
+    KEEP_ALL,
+    NoScaler,
+    SmallRun,
+    assert_same,
+    checkpointer,
+    saved_run,
+)
+from training.checkpoint.retention import Retention
+from training.checkpoint.state import load_into
+from training.checkpoint.storage import LocalStorage
+from training.checkpoint.store import CheckpointStore, local_store
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+class GatedStorage(LocalStorage):
+    """A disk that writes no byte while its gate is closed, like one that is very slow."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.writing_began = threading.Event()
+
+    @contextmanager
+    def writing(self, folder: str, name: str) -> Iterator[Path]:
+        """Wait for the gate, then write."""
+        self.writing_began.set()
+        assert self.gate.wait(30)
+        with super().writing(folder, name) as path:
+            yield path
+
+    def close_gate(self) -> None:
+        """Hold the next write."""
+        self.gate.clear()
+        self.writing_began.clear()
+
+
+def load(store: CheckpointStore, step: int) -> SmallRun:
+    """The run as it was saved at a step."""
+    run = SmallRun(seed=1)
+    load_into(store.open(step, IDENTITY), model=run.model, optimizer=run.optimizer, precision=NoScaler())
+    return run
+
+
+def test_what_is_saved_is_the_state_at_the_call_whatever_the_loop_does_next(tmp_path: Path) -> None:
+    storage = GatedStorage(tmp_path)
+    store, run = CheckpointStore(storage), SmallRun()
+    run.train(5)
+    at_five = run.tensors()
+    storage.close_gate()
+    with checkpointer(store) as writer:
+        run.save(writer)
+        run.train(5)
+        storage.gate.set()
+    assert_same(load(store, 5).tensors(), at_five)
+
+
+def test_buffers_that_are_used_again_do_not_mix_two_steps(tmp_path: Path) -> None:
+    store, run = local_store(tmp_path), SmallRun()
+    expected = {}
+    with checkpointer(store) as writer:
+        for _ in range(6):
+            run.train()
+            expected[run.step] = run.tensors()
+            run.save(writer, final=True)
+    for step, tensors in expected.items():
+        assert_same(load(store, step).tensors(), tensors)
+
+
+def test_a_committed_checkpoint_is_told_once_with_its_size_and_times(tmp_path: Path) -> None:
+    store, run = local_store(tmp_path), SmallRun()
+    run.train(5)
+    with checkpointer(store) as writer:
+        run.save(writer, metric=0.5, final=True)
+        (told,) = writer.poll()
+        assert writer.poll() == []
+    files = [file for file in store.path(5).iterdir() if file.name != "manifest.json"]
+    assert (told.step, told.path, told.warnings, told.superseded) == (5, store.path(5), (), ())
+    assert told.bytes == sum(file.stat().st_size for file in files)
+    assert 0 < told.stall_seconds < told.write_seconds
+    assert store.manifests()[0].metric == 0.5
+
+
+def test_save_does_not_wait_for_slow_storage(tmp_path: Path) -> None:
+    storage = GatedStorage(tmp_path)
+    run = SmallRun()
+    storage.close_gate()
+    with checkpointer(CheckpointStore(storage)) as writer:
+        for _ in range(20):
+            run.train()
+            run.save(writer)
+        assert writer.poll() == []
+        storage.gate.set()
+
+
+def test_of_the_snapshots_that_slow_storage_leaves_waiting_only_the_newest_is_written(tmp_path: Path) -> None:
+    storage = GatedStorage(tmp_path)
+    store, run = CheckpointStore(storage), SmallRun()
+    storage.close_gate()
+    with checkpointer(store) as writer:
+        run.train()
+        run.save(writer)
+        assert storage.writing_began.wait(30)
+        for _ in range(3):
+            run.train()
+            run.save(writer)
+        storage.gate.set()
+    assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (4, (2, 3))]
+    assert_same(load(store, 4).tensors(), run.tensors())
+
+
+def test_a_waiting_snapshot_with_a_metric_does_not_give_way_to_one_without(tmp_path: Path) -> None:
+    storage = GatedStorage(tmp_path)
+    run = SmallRun()
+    storage.close_gate()
+    with checkpointer(CheckpointStore(storage)) as writer:
+        for metric in (None, 0.9, None):
+            run.train()
+            run.save(writer, metric=metric)
+            assert storage.writing_began.wait(30)
+        storage.gate.set()
+    assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, (3,))]
+
+
+def test_the_final_save_is_never_dropped(tmp_path: Path) -> None:
+    storage = GatedStorage(tmp_path)
+    run = SmallRun()
+    storage.close_gate()
+    with checkpointer(CheckpointStore(storage)) as writer:
+        for metric in (None, 0.9):
+            run.train()
+            run.save(writer, metric=metric)
+            assert storage.writing_began.wait(30)
+        run.train()
+        threading.Timer(0.2, storage.gate.set).start()
+        run.save(writer, final=True)
+        assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, ()), (3, ())]
+
+
+def test_the_final_save_returns_when_the_checkpoint_is_committed(tmp_path: Path) -> None:
+    store, run = local_store(tmp_path), SmallRun()
+    run.train(7)
+    with checkpointer(store) as writer:
+        run.save(writer, final=True)
+        assert store.verify(7) == []
+
+
+def test_a_step_that_is_committed_already_is_not_written_again(tmp_path: Path) -> None:
+    store, run = local_store(tmp_path), SmallRun()
+    run.train(5)
+    with checkpointer(store) as writer:
+        run.save(writer, final=True, tag="first")
+        run.save(writer, final=True, tag="second")
+        assert [c.step for c in writer.poll()] == [5]
+    assert store.open(5, IDENTITY).extra == {"tag": "first"}
+
+
+def test_the_checkpoint_that_a_run_resumed_from_is_not_written_again(tmp_path: Path) -> None:
+    store, run = saved_run(tmp_path, 5)
+    before = (store.path(5) / "manifest.json").stat().st_ino
+    with checkpointer(store, start_step=5) as writer:
+        run.save(writer, final=True)
+        assert writer.poll() == []
+    assert (store.path(5) / "manifest.json").stat().st_ino == before
+
+
+def test_reserved_memory_is_used_by_the_first_save(tmp_path: Path) -> None:
+    run = SmallRun()
+    run.train()
+    with checkpointer(local_store(tmp_path)) as writer:
+        writer.reserve(run.model, run.optimizer)
+        run.save(writer, final=True)
+        writer.reserve(run.model, run.optimizer)
+        assert [c.step for c in writer.poll()] == [1]
+    assert_same(load(local_store(tmp_path), 1).tensors(), run.tensors())
+
+
+def test_an_optimizer_that_gains_state_after_the_first_save_is_saved_with_it(tmp_path: Path) -> None:
+    store, run = local_store(tmp_path), SmallRun()
+    with checkpointer(store) as writer:
+        run.save(writer, final=True)
+        run.train()
+        run.save(writer, final=True)
+    assert_same(load(store, 1).tensors(), run.tensors())
+
+
+def test_only_what_the_rule_keeps_is_left(tmp_path: Path) -> None:
+    store, run = local_store(tmp_path), SmallRun()
+    rule = Retention(keep_last=2, keep_best=1, higher_is_better=True)
+    with checkpointer(store, retention=rule) as writer:
+        for metric in (0.1, 0.9, 0.2, None, 0.3):
+            run.train()
+            run.save(writer, metric=metric, final=True)
+    assert store.steps() == [2, 4, 5]
+    assert all(store.verify(step) == [] for step in store.steps())
+
+
+def test_the_rule_counts_the_checkpoints_from_before_a_restart(tmp_path: Path) -> None:
+    store, run = saved_run(tmp_path, 1, 2, 3)
+    rule = Retention(keep_last=2, keep_best=0, higher_is_better=True)
+    with checkpointer(store, retention=rule, start_step=3) as writer:
+        run.train()
+        run.save(writer, final=True)
+    assert store.steps() == [3, 4]
+
+
+def test_what_a_crash_left_goes_when_a_writer_starts(tmp_path: Path) -> None:
+    store, _ = saved_run(tmp_path, 1, 2)
+    (store.path(2) / "manifest.json").unlink()
+    checkpointer(store, start_step=1).close()
+    assert store.folder_steps() == [1]
+
+
+def test_a_bad_newer_checkpoint_goes_once_a_new_one_is_committed_and_never_counts_as_newest(tmp_path: Path) -> None:
+    store, _ = saved_run(tmp_path, 1, 2, 9)
+    (store.path(9) / "model.safetensors").write_bytes(b"damaged")
+    restored = store.newest_good(IDENTITY)
+    assert restored is not None
+    run = load(store, restored.progress.step)
+    run.step = restored.progress.step
+    rule = Retention(keep_last=1, keep_best=0, higher_is_better=True)
+    with checkpointer(store, retention=rule, start_step=run.step) as writer:
+        assert store.folder_steps() == [1, 2, 9]
+        run.train()
+        run.save(writer, final=True)
+    assert store.folder_steps() == [3]
+    assert store.verify(3) == []
+
+
+def test_a_step_that_was_bad_is_written_anew(tmp_path: Path) -> None:
+    store, _ = saved_run(tmp_path, 1, 2)
+    (store.path(2) / "optimizer.safetensors").unlink()
+    run = load(store, 1)
+    run.step = 1
+    with checkpointer(store, retention=KEEP_ALL, start_step=1) as writer:
+        run.train()
+        run.save(writer, final=True)
+    assert store.verify(2) == []
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    store, run = saved_run(tmp_path, 1)
+    rule = Retention(keep_last=1, keep_best=0, higher_is_better=True)
+    with checkpointer(store, retention=rule, start_step=1) as writer:
+        run.train()
+        with monkeypatch.context() as broken:
+            broken.setattr(shutil, "rmtree", refuse)
+            run.save(writer, final=True)
+        (told,) = writer.poll()
+    assert "step-00000001 could not be removed: [Errno 1] Operation not permitted" in told.warnings[0]
+    assert store.verify(2) == []

@@ -1,0 +1,201 @@
+"""The loaders: each sample once, the same whoever reads it, from any step on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from training.config.schema import DataSettings
+from training.data import registry
+from training.data.loader import MINIMUM_ROWS, EvalLoader, TrainLoader
+from training.data.order import BatchPlan
+from training.data.types import Batch, DataBundle
+
+BUNDLE = registry.build(DataSettings(dataset="digits"))
+SIZE = len(BUNDLE.train)
+
+
+class _Ids:
+    """A split whose inputs are the ids, to see which samples are read."""
+
+    draws = 0
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(
+        self,
+        ids: NDArray[np.int64],
+        uniforms: NDArray[np.float64] | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        assert uniforms is None
+        return torch.from_numpy(ids).float()[:, None], torch.from_numpy(ids)
+
+
+def _ids_bundle(size: int) -> DataBundle:
+    split = _Ids(size)
+    return DataBundle(name="ids", spec=BUNDLE.spec, train=split, validation=split, test=split, fingerprint="")
+
+
+def _loader(
+    *,
+    world: int = 1,
+    rank: int = 0,
+    accumulation: int = 1,
+    loader_workers: int = 0,
+    augment: bool = True,
+    seed: int = 5,
+) -> TrainLoader:
+    plan = BatchPlan(size=SIZE, global_batch=96, world=world, accumulation=accumulation)
+    return TrainLoader(BUNDLE, plan=plan, seed=seed, rank=rank, loader_workers=loader_workers, augment=augment)
+
+
+def _real_rows(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
+    return (
+        torch.cat([batch.inputs[: batch.count] for batch in batches]),
+        torch.cat([batch.labels[: batch.count] for batch in batches]),
+        [int(sample) for batch in batches for sample in batch.ids],
+    )
+
+
+def _assert_equal_steps(first: list[list[Batch]], second: list[list[Batch]]) -> None:
+    assert len(first) == len(second)
+    for step, other in zip(first, second, strict=True):
+        for batch, counterpart in zip(step, other, strict=True):
+            assert torch.equal(batch.inputs, counterpart.inputs)
+            assert torch.equal(batch.labels, counterpart.labels)
+            assert batch.ids.tolist() == counterpart.ids.tolist()
+            assert batch.count == counterpart.count
+
+
+@settings(deadline=None)
+@given(
+    size=st.integers(1, 200),
+    global_batch=st.integers(1, 40),
+    world=st.sampled_from([1, 2, 4]),
+    accumulation=st.integers(1, 4),
+    epoch=st.integers(0, 3),
+)
+def test_each_sample_counts_exactly_once_an_epoch_over_all_ranks(
+    size: int, global_batch: int, world: int, accumulation: int, epoch: int
+) -> None:
+    plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
+    bundle = _ids_bundle(size)
+    ids = [
+        int(sample)
+        for rank in range(world)
+        for step in TrainLoader(bundle, plan=plan, seed=1, rank=rank).epoch(epoch)
+        for batch in step
+        for sample in batch.ids
+    ]
+    assert sorted(ids) == list(range(size))
+
+
+@settings(deadline=None)
+@given(
+    size=st.integers(2, 60),
+    global_batch=st.integers(1, 16),
+    world=st.sampled_from([1, 2, 4]),
+    accumulation=st.integers(1, 4),
+)
+def test_short_batches_are_padded_with_other_real_samples(
+    size: int, global_batch: int, world: int, accumulation: int
+) -> None:
+    plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
+    for rank in range(world):
+        for step in TrainLoader(_ids_bundle(size), plan=plan, seed=1, rank=rank).epoch(0):
+            assert len(step) == accumulation
+            for batch in step:
+                assert len(batch.inputs) == len(batch.labels) == max(batch.count, MINIMUM_ROWS)
+                assert batch.labels[: batch.count].tolist() == batch.ids.tolist()
+                assert len(set(batch.labels.tolist())) == len(batch.labels)
+
+
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_the_ranks_together_get_the_step_of_a_single_one_bit_for_bit(world: int, accumulation: int) -> None:
+    ranks = [list(_loader(world=world, rank=rank, accumulation=accumulation).epoch(2)) for rank in range(world)]
+    for step, alone in enumerate(_loader().epoch(2)):
+        inputs, labels, ids = _real_rows([batch for rank in ranks for batch in rank[step]])
+        expected_inputs, expected_labels, expected_ids = _real_rows(alone)
+        assert torch.equal(inputs, expected_inputs)
+        assert torch.equal(labels, expected_labels)
+        assert ids == expected_ids
+
+
+def test_loader_processes_change_nothing() -> None:
+    ahead, here = _loader(accumulation=2, loader_workers=2), _loader(accumulation=2)
+    for epoch in (0, 1):
+        _assert_equal_steps(list(ahead.epoch(epoch)), list(here.epoch(epoch)))
+
+
+@pytest.mark.parametrize("loader_workers", [0, 2])
+def test_an_epoch_begun_at_a_step_is_the_tail_of_the_whole_one(loader_workers: int) -> None:
+    loader = _loader(loader_workers=loader_workers)
+    whole = list(loader.epoch(3))
+    _assert_equal_steps(list(loader.epoch(3, start_step=9)), whole[9:])
+
+
+@pytest.mark.parametrize("loader_workers", [0, 2])
+def test_an_epoch_that_was_left_early_leaves_no_trace_in_the_next(loader_workers: int) -> None:
+    loader = _loader(loader_workers=loader_workers)
+    for _ in zip(range(3), loader.epoch(0), strict=False):
+        pass
+    _assert_equal_steps(list(loader.epoch(1)), list(_loader().epoch(1)))
+
+
+@pytest.mark.parametrize("loader_workers", [0, 1])
+def test_loading_takes_nothing_from_torchs_global_generator(loader_workers: int) -> None:
+    before = torch.get_rng_state()
+    list(_loader(loader_workers=loader_workers).epoch(0))
+    list(EvalLoader(BUNDLE.test, batch=100, rank=0, world=1, loader_workers=loader_workers))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_augmentation_differs_between_epochs_and_can_be_left_out() -> None:
+    sample = 17
+
+    def seen(epoch: int, *, augment: bool) -> torch.Tensor:
+        (found,) = (
+            batch.inputs[batch.ids.tolist().index(sample)]
+            for (batch,) in _loader(augment=augment).epoch(epoch)
+            if sample in batch.ids
+        )
+        return found
+
+    plain = BUNDLE.train.read(np.array([sample]))[0][0]
+    assert all(torch.equal(seen(epoch, augment=False), plain) for epoch in range(4))
+    assert len(torch.unique(torch.stack([seen(epoch, augment=True) for epoch in range(8)]), dim=0)) > 1
+
+
+def test_other_seeds_give_other_orders() -> None:
+    (first,), (second,) = (next(_loader(seed=seed).epoch(0)) for seed in (1, 2))
+    assert first.ids.tolist() != second.ids.tolist()
+
+
+def test_a_plan_for_another_number_of_samples_is_refused() -> None:
+    plan = BatchPlan(size=SIZE + 1, global_batch=64, world=1)
+    with pytest.raises(ValueError, match=f"plan.size={SIZE + 1}, but the training split has {SIZE} samples"):
+        TrainLoader(BUNDLE, plan=plan, seed=0, rank=0)
+
+
+@settings(deadline=None)
+@given(size=st.integers(1, 100), batch=st.integers(1, 30), world=st.integers(1, 5))
+def test_evaluation_sees_each_sample_exactly_once_over_all_ranks(size: int, batch: int, world: int) -> None:
+    batches = [found for rank in range(world) for found in EvalLoader(_Ids(size), batch=batch, rank=rank, world=world)]
+    assert [int(sample) for found in batches for sample in found.ids] == list(range(size))
+    assert all(found.count == len(found.inputs) == len(found.ids) <= batch for found in batches)
+
+
+def test_evaluation_by_loader_processes_is_the_same_and_can_be_repeated() -> None:
+    here = list(EvalLoader(BUNDLE.test, batch=50, rank=1, world=2))
+    ahead = EvalLoader(BUNDLE.test, batch=50, rank=1, world=2, loader_workers=2)
+    for _ in range(2):
+        _assert_equal_steps([list(ahead)], [here])

@@ -1,0 +1,152 @@
+"""Datasets by name: what is refused, and how that reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from training.config.schema import DataSettings, OptionValue
+from training.data import registry
+from training.errors import DataError, SettingsError
+
+HEAVY = ("torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "PIL")
+
+
+def test_importing_and_validating_loads_nothing_heavy() -> None:
+    program = textwrap.dedent(
+        f"""
+        import sys
+        from training.config.schema import DataSettings
+        from training.data import registry
+        registry.validate(DataSettings(dataset="synthetic"))
+        print([name for name in {HEAVY} if name in sys.modules])
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_option_of_a_dataset_is_described(name: str) -> None:
+    assert all(field.description for field in registry.find(name).options.model_fields.values())
+
+
+@pytest.mark.parametrize("dataset", ["digits", "synthetic"])
+def test_a_dataset_without_files_is_built_with_its_defaults(dataset: str) -> None:
+    bundle = registry.build(DataSettings(dataset=dataset))
+    assert bundle.name == dataset
+    assert len(bundle.fingerprint) == 64
+
+
+def test_an_unknown_dataset_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(SettingsError) as caught:
+        registry.validate(DataSettings(dataset="cifar-10"))
+    assert "data.dataset=cifar-10 is no dataset" in str(caught.value)
+    assert "did you mean cifar10?" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "expected"),
+    [
+        ("synthetic", {"sample": 5}, "data.options.sample=5: Extra inputs are not permitted"),
+        ("synthetic", {"samples": 0}, "data.options.samples=0: Input should be greater than 0"),
+        ("synthetic", {"kind": "sound"}, "data.options.kind=sound: Input should be 'features' or 'images'"),
+        ("synthetic", {"height": 8}, "data.options: height=8 is an option of kind=images, got kind=features"),
+        ("synthetic", {"kind": "images", "features": 8}, "features=8 is an option of kind=features, got kind=images"),
+        ("digits", {"shift": 5}, "data.options.shift=5: Input should be less than or equal to 4"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_key_value_and_rule(
+    dataset: str, options: dict[str, OptionValue], expected: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        registry.validate(DataSettings(dataset=dataset, options=options))
+    assert expected in str(caught.value)
+    assert f"options of dataset {dataset}: " in caught.value.remedy
+
+
+def test_an_option_of_a_dataset_without_any_is_refused() -> None:
+    with pytest.raises(SettingsError, match="dataset cifar10 has no options"):
+        registry.validate(DataSettings(dataset="cifar10", path=Path("x"), options={"crop": 4}))
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "image_folder"])
+def test_a_dataset_of_files_needs_a_path(dataset: str) -> None:
+    assert registry.find(dataset).needs_path
+    with pytest.raises(SettingsError, match=r"data\.path is not set"):
+        registry.validate(DataSettings(dataset=dataset))
+
+
+@pytest.mark.parametrize("dataset", ["digits", "synthetic"])
+def test_a_path_that_would_be_ignored_is_refused(dataset: str) -> None:
+    with pytest.raises(SettingsError, match=r"data\.path=x is set, dataset"):
+        registry.validate(DataSettings(dataset=dataset, path=Path("x")))
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "image_folder"])
+def test_missing_files_are_found_without_loading_the_dataset(dataset: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere"):
+        registry.check_files(DataSettings(dataset=dataset, path=tmp_path / "nowhere"))
+
+
+def test_a_dataset_without_files_has_none_to_check() -> None:
+    registry.check_files(DataSettings(dataset="digits"))
+
+
+def test_a_split_left_empty_is_refused() -> None:
+    with pytest.raises(SettingsError) as caught:
+        registry.build(DataSettings(dataset="digits", validation_fraction=0))
+    assert "the validation split of dataset digits is empty at data.validation_fraction=0" in str(caught.value)
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A user's own module on the import path."""
+    (tmp_path / "own_dataset.py").write_text(
+        textwrap.dedent(
+            """
+            from training.data import registry
+
+            def small(settings, *, samples):
+                options = {"samples": samples, "evaluation_samples": 3}
+                return registry.build(settings.model_copy(update={"dataset": "synthetic", "options": options}))
+
+            def wrong(settings):
+                return 1
+            """
+        )
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_dataset", raising=False)
+    return "own_dataset"
+
+
+def test_a_factory_of_ones_own_is_called_with_the_settings_and_its_options(own_module: str) -> None:
+    bundle = registry.build(DataSettings(dataset=f"{own_module}:small", options={"samples": 20}))
+    assert (len(bundle.train), len(bundle.test)) == (20, 3)
+
+
+@pytest.mark.parametrize("dataset", ["no_such_package.module:load", "json.nothing:load", "json:", ":load"])
+def test_a_module_of_ones_own_that_is_not_there_is_refused_before_it_is_imported(dataset: str) -> None:
+    with pytest.raises(SettingsError, match="names no module that can be imported"):
+        registry.validate(DataSettings(dataset=dataset))
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "expected"),
+    [
+        ("absent", {}, "module own_dataset has no function absent"),
+        ("small", {"size": 1}, "does not take data.options={'size': 1}"),
+        ("wrong", {}, "returned int"),
+    ],
+)
+def test_a_factory_of_ones_own_that_does_not_fit_is_refused(
+    own_module: str, function: str, options: dict[str, OptionValue], expected: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        registry.build(DataSettings(dataset=f"{own_module}:{function}", options=options))
+    assert expected in str(caught.value)

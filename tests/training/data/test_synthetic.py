@@ -1,0 +1,64 @@
+"""Samples made on the spot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from training.config.schema import DataSettings
+from training.data.loader import EvalLoader
+from training.data.options import SyntheticOptions
+from training.data.synthetic import load
+from training.data.types import Batch, DataBundle, Split
+
+FEATURES = SyntheticOptions(samples=2000, evaluation_samples=500, features=50, classes=5, noise=2.0)
+IMAGES = SyntheticOptions(kind="images", samples=2000, evaluation_samples=500, classes=5, height=12, width=10)
+
+
+def _load(options: SyntheticOptions) -> DataBundle:
+    return load(DataSettings(dataset="synthetic"), options)
+
+
+def _whole(split: Split) -> Batch:
+    (batch,) = EvalLoader(split, batch=len(split), rank=0, world=1)
+    return batch
+
+
+@pytest.mark.parametrize(("options", "shape"), [(FEATURES, (50,)), (IMAGES, (3, 12, 10))], ids=["features", "images"])
+def test_samples_have_the_shape_asked_for_and_unit_variance(options: SyntheticOptions, shape: tuple[int, ...]) -> None:
+    bundle = _load(options)
+    train = _whole(bundle.train)
+    assert bundle.spec.shape == shape
+    assert train.inputs.shape == (2000, *shape)
+    assert train.inputs.dtype == torch.float32
+    assert abs(train.inputs.std() - 1) < 0.1
+    assert train.labels.bincount().tolist() == [400] * 5
+
+
+@pytest.mark.parametrize("options", [FEATURES, IMAGES], ids=["features", "images"])
+def test_what_is_learnt_on_one_split_holds_on_another(options: SyntheticOptions) -> None:
+    bundle = _load(options)
+    train, test = _whole(bundle.train), _whole(bundle.test)
+    means = torch.stack([train.inputs[train.labels == label].mean(0) for label in range(5)]).flatten(1)
+    nearest = torch.cdist(test.inputs.flatten(1), means).argmin(1)
+    assert (nearest == test.labels).float().mean() > 0.8
+
+
+def test_no_sample_of_any_split_equals_another() -> None:
+    bundle = _load(FEATURES)
+    inputs = torch.cat([_whole(split).inputs for split in (bundle.train, bundle.validation, bundle.test)])
+    assert len(torch.unique(inputs, dim=0)) == 3000
+
+
+def test_a_sample_is_the_same_however_it_is_read() -> None:
+    ids = np.array([1999, 3, 3, 0])
+    again, whole = _load(FEATURES).train.read(ids)[0], _whole(_load(FEATURES).train).inputs
+    assert torch.equal(again, whole[ids])
+
+
+def test_other_seeds_make_other_samples_and_other_fingerprints() -> None:
+    first, second = _load(FEATURES), _load(FEATURES.model_copy(update={"seed": 1}))
+    assert not torch.equal(_whole(first.test).inputs, _whole(second.test).inputs)
+    assert first.fingerprint != second.fingerprint
+    assert first.fingerprint == _load(FEATURES).fingerprint

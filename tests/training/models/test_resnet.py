@@ -1,0 +1,99 @@
+"""ResNets: the published parameter counts, names and shapes, and what the options change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from training.data.types import SampleSpec
+from training.models.options import ResNetOptions
+from training.models.resnet import Bottleneck, ResNet, resnet18, resnet50, resnet101
+
+IMAGENET = SampleSpec(shape=(3, 224, 224), classes=1000)
+CIFAR = SampleSpec(shape=(3, 32, 32), classes=10)
+
+Factory = Callable[[SampleSpec, ResNetOptions], ResNet]
+
+
+def on_meta(factory: Factory, spec: SampleSpec, options: ResNetOptions | None = None) -> ResNet:
+    with torch.device("meta"):
+        return factory(spec, options or ResNetOptions())
+
+
+@pytest.mark.parametrize(
+    ("factory", "parameters"), [(resnet18, 11_689_512), (resnet50, 25_557_032), (resnet101, 44_549_160)]
+)
+def test_parameter_counts_are_the_published_ones(factory: Factory, parameters: int) -> None:
+    assert sum(p.numel() for p in on_meta(factory, IMAGENET).parameters()) == parameters
+
+
+@pytest.mark.parametrize("factory", [resnet18, resnet50, resnet101])
+def test_images_give_logits(factory: Factory) -> None:
+    assert on_meta(factory, IMAGENET)(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, 1000)
+
+
+@pytest.mark.parametrize(
+    ("factory", "name", "shape"),
+    [
+        (resnet18, "layer2.0.downsample.0.weight", (128, 64, 1, 1)),
+        (resnet18, "layer4.1.bn2.running_var", (512,)),
+        (resnet50, "layer1.0.downsample.1.weight", (256,)),
+        (resnet50, "layer4.2.conv3.weight", (2048, 512, 1, 1)),
+        (resnet101, "layer3.22.conv2.weight", (256, 256, 3, 3)),
+        (resnet101, "fc.weight", (1000, 2048)),
+    ],
+)
+def test_weights_have_the_names_and_shapes_that_published_ones_have(
+    factory: Factory, name: str, shape: tuple[int, ...]
+) -> None:
+    assert on_meta(factory, IMAGENET).state_dict()[name].shape == shape
+
+
+@pytest.mark.parametrize(("factory", "entries"), [(resnet18, 122), (resnet50, 320), (resnet101, 626)])
+def test_state_dictionaries_have_as_many_entries_as_published_ones(factory: Factory, entries: int) -> None:
+    assert len(on_meta(factory, IMAGENET).state_dict()) == entries
+
+
+def test_a_bottleneck_strides_in_its_3x3_convolution() -> None:
+    block = Bottleneck(256, 128, stride=2)
+    assert (block.conv1.stride, block.conv2.stride, block.conv3.stride) == ((1, 1), (2, 2), (1, 1))
+
+
+@pytest.mark.parametrize(("stem", "size"), [("imagenet", 8), ("cifar", 32)])
+def test_the_stem_decides_the_size_that_the_first_stage_sees(stem: str, size: int) -> None:
+    model = on_meta(resnet18, CIFAR, ResNetOptions.model_validate({"stem": stem}))
+    seen: list[torch.Size] = []
+    model.layer1.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
+    model(torch.empty(2, 3, 32, 32, device="meta"))
+    assert seen == [(2, 64, size, size)]
+
+
+@pytest.mark.parametrize("factory", [resnet18, resnet50])
+def test_zero_init_residual_makes_every_block_of_equal_size_the_identity(factory: Factory) -> None:
+    model = factory(CIFAR, ResNetOptions(zero_init_residual=True)).eval()
+    block = model.layer4[1]
+    inputs = torch.rand(2, block.conv1.in_channels, 4, 4)
+    assert torch.equal(block(inputs), inputs)
+
+
+def test_without_zero_init_residual_a_block_changes_its_input() -> None:
+    block = resnet18(CIFAR, ResNetOptions()).eval().layer4[1]
+    inputs = torch.rand(2, 512, 4, 4)
+    assert not torch.allclose(block(inputs), inputs)
+
+
+def test_activations_keep_their_scale_through_the_initial_network() -> None:
+    """Kaiming initialisation: without it, the logits of a deep network vanish or explode."""
+    torch.manual_seed(0)
+    model = resnet18(CIFAR, ResNetOptions(stem="cifar"))
+    with torch.no_grad():
+        spread = model(torch.randn(8, 3, 32, 32)).std()
+    assert 0.1 < spread < 3
+
+
+def test_one_gradient_reaches_every_parameter() -> None:
+    model = resnet18(CIFAR, ResNetOptions())
+    model(torch.randn(2, 3, 32, 32)).sum().backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []

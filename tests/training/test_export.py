@@ -1,0 +1,123 @@
+"""The hash of a model's weights and their file."""
+
+from __future__ import annotations
+
+import re
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+from torch import nn
+
+from training.errors import CheckpointError
+from training.export import save_safetensors, weights_sha256
+
+
+class Tied(nn.Module):
+    """Two layers that share one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 3, bias=False)
+        self.second = nn.Linear(3, 3, bias=False)
+        self.second.weight = self.first.weight
+
+
+class Named(nn.Module):
+    """Holds tensors as buffers, under the names and in the order given."""
+
+    def __init__(self, **tensors: torch.Tensor) -> None:
+        super().__init__()
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor)
+
+
+def network(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
+
+
+@pytest.fixture
+def _files_of_at_most_4_kib() -> Iterator[None]:
+    """Writes fail behind the first 4 KiB of any file, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_equal_weights_have_equal_hashes_of_64_hexadecimal_digits() -> None:
+    assert weights_sha256(network()) == weights_sha256(network())
+    assert re.fullmatch("[0-9a-f]{64}", weights_sha256(network()))
+
+
+def test_the_hash_is_the_same_on_every_machine() -> None:
+    tensors = {"weight": torch.arange(6, dtype=torch.float32).reshape(2, 3), "count": torch.tensor(3)}
+    assert weights_sha256(Named(**tensors)) == "PLACEHOLDER"
+
+
+@pytest.mark.parametrize("name", ["0.weight", "0.bias", "1.running_mean", "1.num_batches_tracked"])
+def test_one_changed_number_of_a_parameter_or_buffer_changes_the_hash(name: str) -> None:
+    model = network()
+    model.state_dict()[name].view(-1)[0] += 1
+    assert weights_sha256(model) != weights_sha256(network())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Named(b=torch.zeros(4)),
+        Named(a=torch.zeros(2, 2)),
+        Named(a=torch.zeros(4, dtype=torch.int32)),
+        Named(a=torch.zeros(4), b=torch.zeros(0)),
+    ],
+    ids=["name", "shape", "dtype", "number"],
+)
+def test_equal_bytes_under_another_name_shape_dtype_or_number_have_another_hash(other: nn.Module) -> None:
+    assert weights_sha256(other) != weights_sha256(Named(a=torch.zeros(4)))
+
+
+def test_order_and_memory_layout_do_not_matter() -> None:
+    matrix, vector = torch.randn(3, 5), torch.randn(2, dtype=torch.bfloat16)
+    plain = Named(matrix=matrix, vector=vector)
+    assert weights_sha256(Named(vector=vector, matrix=matrix.t().contiguous().t())) == weights_sha256(plain)
+
+
+def test_weights_and_metadata_come_back_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_safetensors(network(), path, {"run": "digits-1"})
+    restored = network(seed=1)
+    safetensors.torch.load_model(restored, path)
+    assert weights_sha256(restored) == weights_sha256(network())
+    with safetensors.safe_open(path, framework="pt") as file:
+        assert file.metadata()["run"] == "digits-1"
+
+
+def test_shared_weights_are_written_once_and_restored_to_both_names(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    model = Tied()
+    save_safetensors(model, path, {})
+    assert len(safetensors.torch.load_file(path)) == 1
+    restored = Tied()
+    safetensors.torch.load_model(restored, path)
+    assert weights_sha256(restored) == weights_sha256(model)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "model.safetensors"
+    with pytest.raises(CheckpointError, match=re.escape(str(path))):
+        save_safetensors(network(), path, {})
+
+
+@pytest.mark.usefixtures("_files_of_at_most_4_kib")
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_safetensors(network(), path, {})
+    with pytest.raises(CheckpointError, match="could not be written"):
+        save_safetensors(nn.Linear(100, 100), path, {})
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    safetensors.torch.load_model(network(seed=1), path)

@@ -1,0 +1,212 @@
+"""Parameter groups, the learning rates of each schedule against torch's own schedulers, and the linear scaling rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, OneCycleLR, SequentialLR, StepLR
+
+from training.config.schema import OptimizerSettings, ScheduleSettings
+from training.optim import (
+    build_optimizer,
+    learning_rate_at,
+    parameter_groups,
+    peak_learning_rate,
+    set_learning_rate,
+)
+
+PEAK = 0.4
+
+schedules = st.builds(
+    ScheduleSettings,
+    name=st.sampled_from(["constant", "step", "cosine"]),
+    warmup_steps=st.integers(0, 30),
+    step_epochs=st.integers(1, 4),
+    gamma=st.floats(0.01, 1),
+    final_fraction=st.floats(0, 1),
+) | st.builds(
+    ScheduleSettings,
+    name=st.just("one_cycle"),
+    final_fraction=st.floats(0, 1),
+    rise_fraction=st.floats(0.01, 0.99),
+)
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
+
+
+def rates(settings: ScheduleSettings, *, total_steps: int, steps_per_epoch: int = 7) -> list[float]:
+    return [
+        learning_rate_at(step, settings=settings, peak=PEAK, total_steps=total_steps, steps_per_epoch=steps_per_epoch)
+        for step in range(total_steps)
+    ]
+
+
+def torch_rates(make: Callable[[Optimizer], LRScheduler], *, total_steps: int) -> list[float]:
+    optimizer = SGD([nn.Parameter(torch.ones(1))], lr=PEAK)
+    scheduler = make(optimizer)
+    taken = []
+    for _ in range(total_steps):
+        taken.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        scheduler.step()
+    return taken
+
+
+def behind_warmup(optimizer: Optimizer, warmup: int, scheduler: LRScheduler) -> SequentialLR:
+    rise = LinearLR(optimizer, start_factor=1 / (warmup + 1), total_iters=warmup)
+    return SequentialLR(optimizer, [rise, scheduler], milestones=[warmup])
+
+
+def test_weights_of_matrices_and_convolutions_decay_and_biases_and_norms_do_not() -> None:
+    model = network()
+    named = {id(parameter): name for name, parameter in model.named_parameters()}
+    optimizer = build_optimizer(model, OptimizerSettings(weight_decay=0.3), global_batch=64)
+    decays = {named[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    assert decays == {
+        "0.weight": 0.3,
+        "0.bias": 0.0,
+        "1.weight": 0.0,
+        "1.bias": 0.0,
+        "4.weight": 0.3,
+        "4.bias": 0.0,
+    }
+
+
+def test_frozen_parameters_are_left_out() -> None:
+    model = network()
+    model[0].requires_grad_(requires_grad=False)
+    grouped = [p for group in build_optimizer(model, OptimizerSettings(), global_batch=1).param_groups for p in group["params"]]
+    assert {id(p) for p in grouped} == {id(p) for p in [*model[1].parameters(), *model[4].parameters()]}
+
+
+def test_a_group_without_parameters_is_left_out() -> None:
+    assert len(parameter_groups(nn.Linear(2, 2, bias=False), weight_decay=0.1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "plain"),
+    [
+        (
+            OptimizerSettings(name="sgd", momentum=0.8, nesterov=True, weight_decay=0.1, learning_rate=0.1),
+            lambda groups: SGD(groups, lr=0.1, momentum=0.8, nesterov=True, foreach=False),
+        ),
+        (
+            OptimizerSettings(name="adam", betas=(0.8, 0.9), weight_decay=0.1, learning_rate=0.1),
+            lambda groups: Adam(groups, lr=0.1, betas=(0.8, 0.9), foreach=False),
+        ),
+        (
+            OptimizerSettings(name="adamw", betas=(0.8, 0.9), weight_decay=0.1, learning_rate=0.1),
+            lambda groups: AdamW(groups, lr=0.1, betas=(0.8, 0.9), foreach=False),
+        ),
+    ],
+)
+def test_fused_updates_equal_the_plain_ones(
+    settings: OptimizerSettings, plain: Callable[[list[dict[str, object]]], Optimizer]
+) -> None:
+    torch.manual_seed(0)
+    ours, theirs = network(), network()
+    theirs.load_state_dict(ours.state_dict())
+    pairs = [
+        (ours, build_optimizer(ours, settings, global_batch=1)),
+        (theirs, plain(parameter_groups(theirs, weight_decay=settings.weight_decay))),
+    ]
+    for _ in range(3):
+        inputs = torch.randn(8, 1, 4, 4)
+        for model, optimizer in pairs:
+            optimizer.zero_grad()
+            model(inputs).square().mean().backward()
+            optimizer.step()
+    for left, right in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(left, right)
+
+
+def test_the_peak_scales_with_the_global_batch_only_where_a_base_batch_is_set() -> None:
+    assert peak_learning_rate(OptimizerSettings(learning_rate=0.1), 8192) == 0.1
+    assert peak_learning_rate(OptimizerSettings(learning_rate=0.1, base_batch=256), 8192) == pytest.approx(3.2)
+    assert peak_learning_rate(OptimizerSettings(learning_rate=0.1, base_batch=256), 64) == pytest.approx(0.025)
+
+
+def test_the_optimizer_begins_at_its_peak() -> None:
+    optimizer = build_optimizer(network(), OptimizerSettings(learning_rate=0.1, base_batch=32), global_batch=64)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.2, 0.2]
+
+
+def test_a_new_learning_rate_reaches_every_group() -> None:
+    optimizer = build_optimizer(network(), OptimizerSettings(), global_batch=64)
+    set_learning_rate(optimizer, 0.25)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+
+
+def test_warmup_rises_linearly_from_above_zero_to_the_peak_at_its_last_step_plus_one() -> None:
+    settings = ScheduleSettings(name="constant", warmup_steps=3)
+    assert rates(settings, total_steps=5) == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
+
+
+@given(total=st.integers(2, 120), warmup=st.integers(0, 30), final=st.floats(0, 1))
+def test_cosine_with_warmup_equals_linear_then_cosine_annealing(total: int, warmup: int, final: float) -> None:
+    warmup = min(warmup, total - 1)
+    expected = torch_rates(
+        lambda optimizer: behind_warmup(
+            optimizer, warmup, CosineAnnealingLR(optimizer, T_max=total - warmup, eta_min=PEAK * final)
+        ),
+        total_steps=total,
+    )
+    settings = ScheduleSettings(name="cosine", warmup_steps=warmup, final_fraction=final)
+    assert rates(settings, total_steps=total) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@given(total=st.integers(1, 120), step_epochs=st.integers(1, 4), gamma=st.floats(0.01, 1))
+def test_step_equals_step_lr(total: int, step_epochs: int, gamma: float) -> None:
+    expected = torch_rates(
+        lambda optimizer: StepLR(optimizer, step_size=7 * step_epochs, gamma=gamma), total_steps=total
+    )
+    settings = ScheduleSettings(name="step", step_epochs=step_epochs, gamma=gamma)
+    assert rates(settings, total_steps=total) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@given(total=st.integers(5, 120), rise=st.floats(0.25, 0.95), final=st.floats(1e-6, 1))
+def test_one_cycle_equals_one_cycle_lr(total: int, rise: float, final: float) -> None:
+    expected = torch_rates(
+        lambda optimizer: OneCycleLR(
+            optimizer,
+            max_lr=PEAK,
+            total_steps=total + 1,  # torch's own scheduler is stepped once more than there are rates to look at
+            pct_start=rise,
+            final_div_factor=1 / (25 * final),
+            cycle_momentum=False,
+        ),
+        total_steps=total,
+    )
+    settings = ScheduleSettings(name="one_cycle", rise_fraction=rise, final_fraction=final)
+    assert rates(settings, total_steps=total + 1)[:total] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@given(settings=schedules, total=st.integers(1, 200))
+def test_every_rate_lies_between_zero_and_the_peak(settings: ScheduleSettings, total: int) -> None:
+    assert all(0 <= rate <= PEAK * (1 + 1e-12) for rate in rates(settings, total_steps=total))
+
+
+@pytest.mark.parametrize("name", ["cosine", "one_cycle"])
+def test_the_last_rate_is_near_the_final_fraction(name: Literal["cosine", "one_cycle"]) -> None:
+    settings = ScheduleSettings(name=name, final_fraction=0.05)
+    assert rates(settings, total_steps=1000)[-1] == pytest.approx(0.05 * PEAK, rel=1e-3)
+
+
+def test_a_step_outside_the_run_is_a_defect_of_the_caller() -> None:
+    with pytest.raises(AssertionError, match="step 5 of 5"):
+        learning_rate_at(5, settings=ScheduleSettings(), peak=PEAK, total_steps=5, steps_per_epoch=5)
+
+
+def test_a_run_shorter_than_its_warmup_only_rises() -> None:
+    taken = rates(ScheduleSettings(name="cosine", warmup_steps=100), total_steps=10)
+    assert all(math.isclose(rate, PEAK * (step + 1) / 101) for step, rate in enumerate(taken))

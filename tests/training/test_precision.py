@@ -1,0 +1,208 @@
+"""Number formats: how near bf16 and fp16 come to fp32, what the scaler does at an overflow, and its exact restoration."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from training.config.schema import OptimizerSettings, PrecisionSettings
+from training.errors import NonFiniteLossError
+from training.optim import build_optimizer
+from training.precision import Precision
+
+Mode = Literal["fp32", "bf16", "fp16"]
+CPU = torch.device("cpu")
+
+
+class Trainee:
+    """A small model and what trains it, on samples that are always the same."""
+
+    def __init__(self, mode: Mode, *, initial_scale: float = 65536.0) -> None:
+        torch.manual_seed(0)
+        self.inputs = torch.randn(32, 10)
+        self.labels = torch.randint(0, 3, (32,))
+        self.model = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 3))
+        self.optimizer = build_optimizer(self.model, OptimizerSettings(learning_rate=0.01), global_batch=32)
+        self.precision = Precision(PrecisionSettings(mode=mode, initial_scale=initial_scale), CPU)
+
+    def logits(self) -> Tensor:
+        with self.precision.autocast():
+            logits: Tensor = self.model(self.inputs)
+        return logits
+
+    def step(self, *, factor: float = 1.0) -> bool:
+        """One step whose loss, and with it the gradient, is multiplied by `factor`."""
+        self.optimizer.zero_grad()
+        self.precision.backward(cross_entropy(self.logits().float(), self.labels) * factor)
+        self.precision.unscale_(self.optimizer)
+        return self.precision.step(self.optimizer)
+
+    def weights(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.model.parameters()]
+
+
+def scale_of(precision: Precision) -> float:
+    return precision.state()["scale"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)]
+)
+def test_the_forward_pass_runs_in_the_mode_s_format(mode: Mode, dtype: torch.dtype) -> None:
+    assert Trainee(mode).logits().dtype == dtype
+
+
+@pytest.mark.parametrize("mode", ["fp32", "bf16", "fp16"])
+def test_weights_and_gradients_stay_float32(mode: Mode) -> None:
+    trainee = Trainee(mode)
+    trainee.step()
+    assert {p.dtype for p in trainee.model.parameters()} == {torch.float32}
+    assert {p.grad.dtype for p in trainee.model.parameters() if p.grad is not None} == {torch.float32}
+
+
+@pytest.mark.parametrize(("mode", "tolerance"), [("bf16", 2e-2), ("fp16", 3e-3)])
+def test_training_in_half_precision_stays_near_fp32(mode: Mode, tolerance: float) -> None:
+    """The tolerances are a few units of the format's precision: 2**-8 for bf16, 2**-11 for fp16."""
+    half, full = Trainee(mode), Trainee("fp32")
+    for _ in range(50):
+        half.step()
+        full.step()
+    with torch.no_grad():
+        losses = [float(cross_entropy(t.model(t.inputs), t.labels)) for t in (half, full)]
+    assert losses[0] == pytest.approx(losses[1], rel=tolerance)
+
+
+@pytest.mark.parametrize("mode", ["bf16", "fp16"])
+def test_half_precision_differs_from_fp32(mode: Mode) -> None:
+    assert not torch.equal(Trainee(mode).logits().float(), Trainee("fp32").logits())
+
+
+def test_unscaled_gradients_are_those_of_the_loss() -> None:
+    scaled, full = Trainee("fp16"), Trainee("fp32")
+    scaled.step()
+    full.step()
+    for left, right in zip(scaled.model.parameters(), full.model.parameters(), strict=True):
+        assert left.grad is not None
+        torch.testing.assert_close(left.grad, right.grad, rtol=1e-2, atol=1e-4)
+
+
+def test_scaling_keeps_gradients_that_fp16_cannot_hold() -> None:
+    """A gradient of 2**-30 lies below fp16's smallest number, 2**-24; a power of two loses nothing on the way back."""
+    gradients = []
+    for scale in (1.0, 2.0**20):
+        trainee = Trainee("fp16", initial_scale=scale)
+        trainee.step(factor=2.0**-30)
+        gradients.append(max(float(p.grad.abs().max()) for p in trainee.model.parameters() if p.grad is not None))
+    assert gradients[0] < gradients[1]
+    assert gradients[1] == pytest.approx(2.0**-30, rel=1)
+
+
+@pytest.mark.parametrize("factor", [math.inf, math.nan, 1e30])
+def test_an_overflow_skips_the_step_and_halves_the_scale(factor: float) -> None:
+    trainee = Trainee("fp16", initial_scale=1024.0)
+    before = trainee.weights()
+    assert not trainee.step(factor=factor)
+    assert scale_of(trainee.precision) == 512.0
+    assert all(torch.equal(left, right) for left, right in zip(before, trainee.weights(), strict=True))
+
+
+def test_a_step_without_overflow_updates_the_weights_and_keeps_the_scale() -> None:
+    trainee = Trainee("fp16", initial_scale=1024.0)
+    before = trainee.weights()
+    assert trainee.step()
+    assert scale_of(trainee.precision) == 1024.0
+    assert not any(torch.equal(left, right) for left, right in zip(before, trainee.weights(), strict=True))
+
+
+def test_a_step_may_leave_unscaling_to_the_update() -> None:
+    left, right = Trainee("fp16"), Trainee("fp16")
+    left.step()
+    right.precision.backward(cross_entropy(right.logits().float(), right.labels))
+    right.precision.step(right.optimizer)
+    for one, other in zip(left.weights(), right.weights(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_scale_grows_after_many_good_steps_and_that_step_counts_as_applied() -> None:
+    trainee = Trainee("fp16", initial_scale=1024.0)
+    trainee.precision.load({**trainee.precision.state(), "growth_interval": 2})
+    assert [trainee.step(), trainee.step()] == [True, True]
+    assert scale_of(trainee.precision) == 2048.0
+
+
+def test_a_gradient_that_overflows_at_every_scale_ends_the_run() -> None:
+    trainee = Trainee("fp16")
+    with pytest.raises(NonFiniteLossError, match="overflows at every loss scale down to") as failure:
+        for _ in range(40):
+            trainee.step(factor=math.nan)
+    assert "precision.mode=bf16" in failure.value.remedy
+
+
+@pytest.mark.parametrize("mode", ["fp32", "bf16"])
+def test_without_a_scaler_there_is_no_state_and_every_step_is_applied(mode: Mode) -> None:
+    trainee = Trainee(mode)
+    assert trainee.step()
+    assert trainee.precision.state() == {}
+    assert not trainee.precision.scales_gradients
+
+
+def test_a_restored_scaler_goes_on_bit_for_bit() -> None:
+    factors = [1.0, math.inf, 1.0, 1.0, math.inf, 1.0]
+    whole, first, second = (Trainee("fp16") for _ in range(3))
+    for factor in factors:
+        whole.step(factor=factor)
+    for factor in factors[:3]:
+        first.step(factor=factor)
+    second.model.load_state_dict(first.model.state_dict())
+    second.optimizer.load_state_dict(first.optimizer.state_dict())
+    second.precision.load(first.precision.state())
+    for factor in factors[3:]:
+        second.step(factor=factor)
+    assert second.precision.state() == whole.precision.state()
+    assert all(torch.equal(left, right) for left, right in zip(whole.weights(), second.weights(), strict=True))
+
+
+def test_restoring_over_a_scaler_already_used_replaces_its_scale() -> None:
+    source, target = Trainee("fp16", initial_scale=8.0), Trainee("fp16")
+    source.step()
+    target.step()
+    target.precision.load(source.precision.state())
+    assert target.precision.state() == source.precision.state()
+
+
+def test_state_of_another_mode_leaves_fp16_at_its_initial_scale() -> None:
+    precision = Trainee("fp16", initial_scale=32.0).precision
+    precision.load(Trainee("bf16").precision.state())
+    assert scale_of(precision) == 32.0
+
+
+def test_an_overflow_on_one_rank_makes_every_rank_skip(tmp_path: Path) -> None:
+    mp.spawn(_overflow_on_rank_1, args=(str(tmp_path),), nprocs=2)
+    outcomes = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    assert outcomes[0]["applied"] == outcomes[1]["applied"] == [True, False, True]
+    assert outcomes[0]["scale"] == outcomes[1]["scale"] == 512.0
+    assert torch.equal(outcomes[0]["weight"], outcomes[1]["weight"])
+
+
+def _overflow_on_rank_1(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    trainee = Trainee("fp16", initial_scale=1024.0)
+    trainee.model = DistributedDataParallel(trainee.model)
+    applied = [
+        trainee.step(),
+        trainee.step(factor=math.inf if rank == 1 else 1.0),
+        trainee.step(),
+    ]
+    outcome = {"applied": applied, "scale": scale_of(trainee.precision), "weight": trainee.weights()[0]}
+    torch.save(outcome, Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()

@@ -1,0 +1,117 @@
+"""Seeds of a process and of a step, determinism, threads."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.seeding import configure_threads, seed_everything, seed_step
+
+steps = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 2**16), st.integers(0, 2**16))
+
+
+@pytest.fixture(autouse=True)
+def _global_settings_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    deterministic, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    threads = torch.get_num_threads()
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    yield
+    torch.use_deterministic_algorithms(deterministic)
+    torch.backends.cudnn.benchmark = benchmark
+    torch.set_num_threads(threads)
+
+
+def draws() -> tuple[list[float], list[float], float]:
+    """What the global generators of torch, numpy and Python give next."""
+    return torch.rand(4).tolist(), np.random.rand(4).tolist(), random.random()
+
+
+def dropout_mask() -> list[float]:
+    return torch.nn.functional.dropout(torch.ones(256), 0.5).tolist()
+
+
+def test_the_same_seed_gives_the_same_draws_of_every_generator() -> None:
+    seed_everything(7, deterministic=True)
+    first = draws()
+    seed_everything(7, deterministic=True)
+    assert draws() == first
+
+
+def test_another_seed_gives_other_draws_of_every_generator() -> None:
+    seed_everything(7, deterministic=True)
+    first = draws()
+    seed_everything(8, deterministic=True)
+    assert all(left != right for left, right in zip(first, draws(), strict=True))
+
+
+def test_the_largest_seed_of_the_settings_is_taken() -> None:
+    seed_everything(2**63 - 1, deterministic=True)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_determinism_is_switched_in_torch_and_cudnn(*, deterministic: bool) -> None:
+    seed_everything(0, deterministic=deterministic)
+    assert torch.are_deterministic_algorithms_enabled() == deterministic
+    assert torch.backends.cudnn.benchmark != deterministic
+
+
+def test_cublas_gets_the_workspace_that_determinism_needs() -> None:
+    seed_everything(0, deterministic=True)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
+def test_a_workspace_that_was_set_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    seed_everything(0, deterministic=True)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+
+
+@given(steps)
+def test_the_same_step_has_the_same_dropout_mask_whatever_was_drawn_before(step: tuple[int, int, int, int]) -> None:
+    seed_step(*step)
+    mask, others = dropout_mask(), draws()
+    torch.rand(17)
+    seed_step(*step)
+    assert (dropout_mask(), draws()) == (mask, others)
+
+
+@given(steps, steps)
+def test_another_step_has_another_dropout_mask(left: tuple[int, int, int, int], right: tuple[int, int, int, int]) -> None:
+    seed_step(*left)
+    mask = dropout_mask()
+    seed_step(*right)
+    assert (dropout_mask() == mask) == (left == right)
+
+
+def test_neighbours_in_seed_step_micro_batch_and_rank_share_no_stream() -> None:
+    """A sum or a product of the four would repeat itself here."""
+    places = [(seed, step, micro, rank) for seed in range(4) for step in range(8) for micro in range(4) for rank in range(4)]
+    masks = set()
+    for place in places:
+        seed_step(*place)
+        masks.add(tuple(dropout_mask()))
+    assert len(masks) == len(places)
+
+
+def test_dropout_masks_of_successive_steps_are_uncorrelated() -> None:
+    rows = []
+    for step in range(64):
+        seed_step(0, step, 0, 0)
+        rows.append(torch.rand(4096))
+    correlations = torch.corrcoef(torch.stack(rows)).fill_diagonal_(0)
+    assert float(correlations.abs().max()) < 6 / 4096**0.5  # six standard deviations
+
+
+def test_operations_get_the_threads_that_were_configured() -> None:
+    configure_threads(1)
+    assert torch.get_num_threads() == 1
+    configure_threads(2)
+    assert torch.get_num_threads() == 2

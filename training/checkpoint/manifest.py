@@ -1,0 +1,176 @@
+"""What a checkpoint says about itself: the manifest that commits it, and the small state that is no tensor.
+
+Both are JSON and both are read without torch. The manifest is written last and carries its own sha256, so a manifest
+that decodes is whole, and a folder that has none is no checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from pydantic import TypeAdapter
+
+FORMAT = 1
+"""Version of the layout of a checkpoint's folder and of its manifest."""
+
+MANIFEST_FILE = "manifest.json"
+LOOP_STATE_FILE = "state.json"
+MODEL_FILE = "model.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainProgress:
+    """How far a run has come, counted in what committed optimizer steps have consumed.
+
+    Attributes:
+        step: optimizer steps done.
+        epoch: the current epoch, 1-based.
+        step_in_epoch: optimizer steps of the current epoch done.
+        samples: samples consumed since the run began.
+    """
+
+    step: int
+    epoch: int
+    step_in_epoch: int
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Which run a checkpoint belongs to. Fields marked recorded may differ on resume; the others bind.
+
+    Attributes:
+        model: name of the model.
+        dataset_fingerprint: sha256 of the dataset, hex.
+        global_batch: samples per optimizer step over all ranks.
+        seed: seed of weights, data order, augmentation and dropout.
+        world: ranks that trained (recorded).
+        settings_sha256: hash of all settings, hex (recorded).
+        platform_version: version of this platform (recorded).
+    """
+
+    model: str
+    dataset_fingerprint: str
+    global_batch: int
+    seed: int
+    world: int = field(metadata={"recorded": True})
+    settings_sha256: str = field(metadata={"recorded": True})
+    platform_version: str = field(metadata={"recorded": True})
+
+    def mismatches(self, wanted: Identity) -> list[str]:
+        """Differences that forbid resuming as `wanted`, each as `field: saved A, wanted B`."""
+        return self._differences(wanted, recorded=False)
+
+    def notes(self, wanted: Identity) -> list[str]:
+        """Differences that a resumed run may have but a person should know, in the same words."""
+        return self._differences(wanted, recorded=True)
+
+    def _differences(self, wanted: Identity, *, recorded: bool) -> list[str]:
+        names = [f.name for f in fields(self) if f.metadata.get("recorded", False) is recorded]
+        pairs = ((name, getattr(self, name), getattr(wanted, name)) for name in names)
+        return [f"{name}: saved {saved}, wanted {want}" for name, saved, want in pairs if saved != want]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """A file of a checkpoint: its name in the folder, its size in bytes and its sha256 in hex."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What commits a checkpoint.
+
+    Attributes:
+        step: optimizer steps done.
+        identity: the run it belongs to.
+        metric: the metric that ranks it among the best, None where it was not measured at this step.
+        created: time of the commit, ISO 8601 in UTC.
+        files: every other file of the folder. Shards of several ranks would be further entries.
+    """
+
+    step: int
+    identity: Identity
+    metric: float | None
+    created: str
+    files: tuple[FileEntry, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files together, without the manifest."""
+        return sum(file.bytes for file in self.files)
+
+    def encode(self) -> bytes:
+        """The manifest as canonical JSON with its own sha256."""
+        record = {"format": FORMAT, **asdict(self)}
+        return _canonical({**record, "sha256": _digest(record)}) + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> Manifest:
+        """The manifest that `encode` wrote.
+
+        Raises:
+            ValueError: it is no JSON object, its hash does not match, or it has another format.
+        """
+        record = json.loads(data)
+        if not isinstance(record, dict):
+            raise ValueError(f"it holds a JSON {type(record).__name__}, not an object")
+        claimed = record.pop("sha256", None)
+        if claimed != _digest(record):
+            raise ValueError("its content does not match the sha256 it carries")
+        if record.pop("format", None) != FORMAT:
+            raise ValueError(f"it is of another format than {FORMAT}, the one this version reads")
+        return _MANIFEST.validate_python(record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopState:
+    """The state of a run that is no tensor.
+
+    Attributes:
+        progress: how far the run has come.
+        optimizer: class name of the optimizer whose state was saved.
+        precision: state of the loss scaler, empty where there is none.
+        extra: what the loop wants back on resume, e.g. the MLflow run id; JSON values only.
+    """
+
+    progress: TrainProgress
+    optimizer: str
+    precision: dict[str, float | int]
+    extra: dict[str, Any]
+
+    def encode(self) -> bytes:
+        """The state as JSON; floats come back bit for bit.
+
+        Raises:
+            TypeError: `extra` holds something that JSON does not know.
+        """
+        return _canonical(asdict(self)) + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> LoopState:
+        """The state that `encode` wrote.
+
+        Raises:
+            ValueError: it is not JSON, or a field is missing or of a wrong type.
+        """
+        return _LOOP_STATE.validate_python(json.loads(data))
+
+
+_MANIFEST = TypeAdapter(Manifest)
+_LOOP_STATE = TypeAdapter(LoopState)
+
+
+def _canonical(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical(record)).hexdigest()

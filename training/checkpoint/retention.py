@@ -1,0 +1,52 @@
+"""Which checkpoints are kept: a pure rule over their steps and metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from training.config.schema import CheckpointSettings
+
+_HIGHER_IS_BETTER = {"validation_accuracy": True, "validation_loss": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """Keep the newest and, beside them, the best.
+
+    Attributes:
+        keep_last: newest checkpoints that are kept, at least 1.
+        keep_best: best checkpoints that are kept; they may be among the newest.
+        higher_is_better: how the metric ranks.
+    """
+
+    keep_last: int
+    keep_best: int
+    higher_is_better: bool
+
+    def __post_init__(self) -> None:
+        if self.keep_last < 1:
+            raise ValueError(f"keep_last={self.keep_last} must be at least 1: the newest checkpoint is never removed")
+
+    @classmethod
+    def of(cls, settings: CheckpointSettings) -> Retention:
+        """The rule that the settings ask for."""
+        return cls(
+            keep_last=settings.keep_last,
+            keep_best=settings.keep_best,
+            higher_is_better=_HIGHER_IS_BETTER[settings.best_metric],
+        )
+
+    def retained(self, metrics: Mapping[int, float | None]) -> frozenset[int]:
+        """Steps to keep out of those given with their metrics.
+
+        A metric that is missing or NaN never makes a checkpoint one of the best; of equal metrics the earlier step
+        wins.
+        """
+        newest = sorted(metrics)[-self.keep_last :]
+        sign = -1.0 if self.higher_is_better else 1.0
+        ranked = sorted(
+            (sign * metric, step) for step, metric in metrics.items() if metric is not None and not math.isnan(metric)
+        )
+        return frozenset(newest) | {step for _, step in ranked[: self.keep_best]}

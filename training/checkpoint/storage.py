@@ -1,0 +1,129 @@
+"""Where checkpoints lie: a narrow protocol, and the local (or mounted, e.g. EFS) disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+
+class Storage(Protocol):
+    """Folders of files, one level deep. Every method may raise OSError."""
+
+    @property
+    def location(self) -> str:
+        """The place, in words for a message."""
+        ...
+
+    def folders(self) -> list[str]:
+        """Names of all folders, sorted; none where the place does not exist yet."""
+        ...
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of each file of a folder by name; empty where there is no such folder."""
+        ...
+
+    def local(self, folder: str) -> Path:
+        """A folder on this machine that holds the folder's files."""
+        ...
+
+    def writing(self, folder: str, name: str) -> AbstractContextManager[Path]:
+        """A path to write a file at; once the block ends without an exception it is durable under `name`."""
+        ...
+
+    def remove(self, folder: str, *, first: str) -> None:
+        """Remove a folder and its files, the file `first` durably before any other."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Bytes that can still be written."""
+        ...
+
+    def probe(self) -> None:
+        """Write, sync and remove a small file."""
+        ...
+
+
+class LocalStorage:
+    """Storage in a directory of a file system."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @property
+    def location(self) -> str:
+        """The directory."""
+        return str(self._directory)
+
+    def folders(self) -> list[str]:
+        """Names of all folders, sorted; none where the directory does not exist yet."""
+        try:
+            return sorted(entry.name for entry in os.scandir(self._directory) if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of each file of a folder by name; empty where there is no such folder."""
+        try:
+            return {entry.name: entry.stat().st_size for entry in os.scandir(self._directory / folder)}
+        except FileNotFoundError:
+            # Another process may be removing the folder while this one lists it.
+            return {}
+
+    def local(self, folder: str) -> Path:
+        """The folder itself."""
+        return self._directory / folder
+
+    @contextmanager
+    def writing(self, folder: str, name: str) -> Iterator[Path]:
+        """A temporary path in the folder; on leaving, the file is synced and renamed, and the rename is synced."""
+        target = self._directory / folder
+        if not target.is_dir():
+            target.mkdir(parents=True)
+            _sync(self._directory)
+        temporary = target / f"{name}.tmp"
+        yield temporary
+        # safetensors makes its files readable by their owner alone; others have to read a checkpoint too.
+        temporary.chmod(0o644)
+        _sync(temporary)
+        temporary.replace(target / name)
+        _sync(target)
+
+    def remove(self, folder: str, *, first: str) -> None:
+        """Remove a folder and its files, the file `first` durably before any other."""
+        target = self._directory / folder
+        if target.is_dir():
+            (target / first).unlink(missing_ok=True)
+            _sync(target)
+            shutil.rmtree(target)
+
+    def free_bytes(self) -> int:
+        """Free space of the file system, for a process without privileges."""
+        return shutil.disk_usage(self._directory).free
+
+    def probe(self) -> None:
+        """Write, sync and remove a small file, making the directory where it does not exist."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".probe-") as file:
+            file.write(b"probe")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

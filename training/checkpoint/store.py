@@ -1,0 +1,315 @@
+"""The checkpoints of a run: commit, find the newest good one, verify, prune.
+
+A checkpoint is a folder `step-00000050/` that holds the files its manifest lists. The manifest is written last: a
+folder without one is what a crashed writer left, is never read, and goes when the next writer starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from training.checkpoint.manifest import (
+    LOOP_STATE_FILE,
+    MANIFEST_FILE,
+    FileEntry,
+    Identity,
+    LoopState,
+    Manifest,
+    TrainProgress,
+)
+from training.checkpoint.storage import LocalStorage, Storage, sha256_of
+from training.errors import CheckpointError, PreflightError, ResumeMismatchError
+
+FOLDER = "checkpoints"
+"""Folder of a run's checkpoints inside the run's own."""
+
+FileWriter = Callable[[Path], None]
+"""Writes one file of a checkpoint at the path it is given; raises OSError where storage fails."""
+
+_FOLDER_NAME = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """A checkpoint that verified and belongs to the run.
+
+    `training.checkpoint.state.load_into` puts it into a model and an optimizer.
+
+    Attributes:
+        path: folder with its files, on this machine.
+        manifest: what it says of itself.
+        state: its state that is no tensor.
+        skipped: newer checkpoints that were passed over, each with the reason.
+        notes: recorded differences to the run that goes on, e.g. another world size.
+    """
+
+    path: Path
+    manifest: Manifest
+    state: LoopState
+    skipped: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def progress(self) -> TrainProgress:
+        """How far the run had come."""
+        return self.state.progress
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What the loop had asked to get back."""
+        return self.state.extra
+
+
+class CheckpointStore:
+    """All checkpoints of one run. One process writes; any number may read at the same time."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def folder_steps(self) -> list[int]:
+        """Steps of all folders, oldest first, also of those that hold no whole checkpoint."""
+        matches = (_FOLDER_NAME.fullmatch(name) for name in self._storage.folders())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def manifests(self) -> list[Manifest]:
+        """The manifest of every checkpoint whose manifest is whole, oldest first; their files are not looked at.
+
+        Raises:
+            OSError: storage failed, which says nothing about the checkpoints.
+        """
+        found = []
+        for step in self.folder_steps():
+            with suppress(FileNotFoundError, ValueError):
+                found.append(self._manifest(step))
+        return found
+
+    def steps(self) -> list[int]:
+        """Steps of the checkpoints whose manifest is whole, oldest first."""
+        return [manifest.step for manifest in self.manifests()]
+
+    def path(self, step: int) -> Path:
+        """The folder of a step's checkpoint, on this machine."""
+        return self._storage.local(folder_name(step))
+
+    def verify(self, step: int) -> list[str]:
+        """What is wrong with the checkpoint of a step; empty where all sizes and hashes are as its manifest says."""
+        return self._problems(step, None)
+
+    def newest_good(self, identity: Identity) -> Restored | None:
+        """The newest checkpoint that verifies, None where the run has none.
+
+        Folders without a manifest are passed over: nobody was promised them.
+
+        Raises:
+            ResumeMismatchError: a checkpoint belongs to another model, dataset, global batch or seed.
+            CheckpointError: there are checkpoints, but not one verifies.
+        """
+        skipped: list[str] = []
+        folders = self.folder_steps()
+        for step in reversed(folders):
+            problems = self._problems(step, identity)
+            if not problems:
+                return self._restored(step, identity, skipped)
+            skipped.append(f"{folder_name(step)}: {'; '.join(problems)}")
+        committed = len(folders) - len(self._unfinished())
+        if committed:
+            raise CheckpointError(
+                f"none of the {committed} checkpoints in {self._storage.location} is good: {' | '.join(skipped)}",
+                remedy="restore a checkpoint from a backup, or start the run anew under another run.name",
+            )
+        return None
+
+    def open(self, step: int, identity: Identity) -> Restored:
+        """The checkpoint of a given step, e.g. the one rank 0 chose or one of the best.
+
+        Raises:
+            ResumeMismatchError: it belongs to another model, dataset, global batch or seed.
+            CheckpointError: it does not verify.
+        """
+        if problems := self._problems(step, identity):
+            others = [str(other) for other in self.steps() if other != step]
+            raise CheckpointError(
+                f"the checkpoint {self.path(step)} is not good: {'; '.join(problems)}",
+                remedy=f"choose one of the steps {', '.join(others)}" if others else "the run has no other checkpoint",
+            )
+        return self._restored(step, identity, [])
+
+    def commit(
+        self,
+        *,
+        step: int,
+        identity: Identity,
+        metric: float | None,
+        files: Mapping[str, FileWriter],
+        expected_bytes: int,
+    ) -> Manifest:
+        """Write a checkpoint; it exists once this returns. What the step's folder held before is removed first.
+
+        Args:
+            step: optimizer steps done.
+            identity: the run.
+            metric: the metric at this step, None where it was not measured.
+            files: what writes each file, by its name.
+            expected_bytes: size of all files, for the message when the disk is full.
+
+        Raises:
+            CheckpointError: storage failed. The folder is removed again; other checkpoints are as they were.
+        """
+        folder = folder_name(step)
+        try:
+            self._storage.remove(folder, first=MANIFEST_FILE)
+            manifest = Manifest(
+                step=step,
+                identity=identity,
+                metric=metric,
+                files=tuple(self._write(folder, name, write) for name, write in files.items()),
+                created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            )
+            with self._storage.writing(folder, MANIFEST_FILE) as path:
+                path.write_bytes(manifest.encode())
+        except OSError as error:
+            with suppress(OSError):
+                self._storage.remove(folder, first=MANIFEST_FILE)
+            raise self._failure(step, error, expected_bytes) from error
+        return manifest
+
+    def remove_unfinished(self) -> list[str]:
+        """Remove the folders that have no manifest; returns what could not be removed, and why."""
+        return self._remove(self._unfinished())
+
+    def keep_only(self, steps: Collection[int]) -> list[str]:
+        """Remove the folders of all other steps; returns what could not be removed, and why."""
+        return self._remove(step for step in self.folder_steps() if step not in steps)
+
+    def check_writable(self) -> None:
+        """Prove that files can be written, by writing one.
+
+        Raises:
+            PreflightError: they cannot.
+        """
+        try:
+            self._storage.probe()
+        except OSError as error:
+            raise PreflightError(
+                f"checkpoints cannot be written to {self._storage.location}: {error.strerror}",
+                remedy="make the folder writable, or set run.directory to one that is",
+            ) from error
+
+    def _remove(self, steps: Iterable[int]) -> list[str]:
+        failures = []
+        for step in steps:
+            try:
+                self._storage.remove(folder_name(step), first=MANIFEST_FILE)
+            except OSError as error:
+                failures.append(f"the checkpoint {self.path(step)} could not be removed: {error}")
+        return failures
+
+    def _unfinished(self) -> list[int]:
+        return [step for step in self.folder_steps() if MANIFEST_FILE not in self._storage.sizes(folder_name(step))]
+
+    def _manifest(self, step: int) -> Manifest:
+        manifest = Manifest.decode((self.path(step) / MANIFEST_FILE).read_bytes())
+        if manifest.step != step:
+            raise ValueError(f"it is that of step {manifest.step}")
+        return manifest
+
+    def _problems(self, step: int, identity: Identity | None) -> list[str]:
+        try:
+            manifest = self._manifest(step)
+        except FileNotFoundError:
+            return [f"{MANIFEST_FILE} is missing, the write never ended"]
+        except (OSError, ValueError) as error:
+            return [f"{MANIFEST_FILE} is not whole: {error}"]
+        if identity is not None:
+            # Before the hashes: those of a large checkpoint take minutes, and a refusal should not.
+            self._refuse_another_run(manifest, identity)
+        try:
+            return list(self._file_problems(manifest))
+        except OSError as error:
+            return [f"its files cannot be read: {error}"]
+
+    def _file_problems(self, manifest: Manifest) -> Iterator[str]:
+        folder = folder_name(manifest.step)
+        sizes = self._storage.sizes(folder)
+        for file in manifest.files:
+            if file.name not in sizes:
+                yield f"{file.name} is missing"
+            elif sizes[file.name] != file.bytes:
+                yield f"{file.name} has {sizes[file.name]} bytes instead of {file.bytes}"
+            elif sha256_of(self._storage.local(folder) / file.name) != file.sha256:
+                yield f"{file.name} does not match its sha256"
+
+    def _refuse_another_run(self, manifest: Manifest, identity: Identity) -> None:
+        if mismatches := manifest.identity.mismatches(identity):
+            raise ResumeMismatchError(
+                f"the checkpoint {self.path(manifest.step)} belongs to another run: {'; '.join(mismatches)}",
+                remedy="set model.name, data.*, loop.global_batch and run.seed back to the saved values, "
+                "or start a new run under another run.name",
+            )
+
+    def _restored(self, step: int, identity: Identity, skipped: list[str]) -> Restored:
+        manifest = self._manifest(step)
+        return Restored(
+            path=self.path(step),
+            manifest=manifest,
+            state=LoopState.decode((self.path(step) / LOOP_STATE_FILE).read_bytes()),
+            skipped=tuple(skipped),
+            notes=tuple(manifest.identity.notes(identity)),
+        )
+
+    def _write(self, folder: str, name: str, write: FileWriter) -> FileEntry:
+        with self._storage.writing(folder, name) as path:
+            write(path)
+            return FileEntry(name=name, bytes=path.stat().st_size, sha256=sha256_of(path))
+
+    def _failure(self, step: int, error: OSError, expected_bytes: int) -> CheckpointError:
+        where = f"the checkpoint of step {step} could not be written to {self._storage.location}"
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return CheckpointError(
+                f"{where}: {error.strerror}", remedy="older checkpoints are untouched; check the file system and resume"
+            )
+        return CheckpointError(
+            f"{where}: it needs {expected_bytes} bytes and {self._storage.free_bytes()} are free",
+            remedy="free space there, lower checkpoint.keep_last or keep_best, or set run.directory to a larger disk; "
+            "older checkpoints are untouched, so the run can be resumed",
+        )
+
+
+def folder_name(step: int) -> str:
+    """Name of the folder of a step's checkpoint."""
+    return f"step-{step:08d}"
+
+
+def bytes_writer(data: bytes) -> FileWriter:
+    """What writes a file of the given content."""
+
+    def write(path: Path) -> None:
+        path.write_bytes(data)
+
+    return write
+
+
+def local_store(directory: Path) -> CheckpointStore:
+    """The checkpoints in a directory of this machine, or of a file system mounted on it."""
+    return CheckpointStore(LocalStorage(directory))
+
+
+def committed_steps(directory: Path) -> list[int]:
+    """Steps whose checkpoints in the directory have a whole manifest, oldest first."""
+    return local_store(directory).steps()
+
+
+def verify_run(run_directory: Path) -> list[tuple[Path, list[str]]]:
+    """Every checkpoint folder of a run, oldest first, with what is wrong with it; good ones have no problems.
+
+    A folder that a crash left without a manifest is listed with that as its problem.
+    """
+    store = local_store(run_directory / FOLDER)
+    return [(store.path(step), store.verify(step)) for step in store.folder_steps()]

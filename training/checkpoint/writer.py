@@ -1,0 +1,264 @@
+"""Writes checkpoints off the loop: the loop pays for a copy in memory, a thread does the rest.
+
+At most one checkpoint is being written and at most one snapshot waits, so the host holds at most two copies of the
+state and storage that is slower than the save period slows nothing down: a newer snapshot takes the place of the
+waiting one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from training.checkpoint.manifest import LOOP_STATE_FILE, Identity, LoopState, TrainProgress
+from training.checkpoint.retention import Retention
+from training.checkpoint.state import HostCopy, NamedTensors, tensors_of
+from training.checkpoint.store import CheckpointStore, bytes_writer
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommittedCheckpoint:
+    """A checkpoint that is on storage, manifest included.
+
+    Attributes:
+        step: optimizer steps done.
+        path: its folder.
+        bytes: size of its files.
+        stall_seconds: what the loop waited for it.
+        write_seconds: what writing, hashing and pruning took the thread.
+        superseded: steps whose snapshots gave way to this one because storage was slower than the save period.
+        warnings: what went wrong beside it, e.g. an old checkpoint that could not be removed.
+    """
+
+    step: int
+    path: Path
+    bytes: int
+    stall_seconds: float
+    write_seconds: float
+    superseded: tuple[int, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(kw_only=True)
+class _Snapshot:
+    """A filled host copy and all else that its checkpoint needs."""
+
+    tensors: HostCopy
+    step: int
+    loop_state: bytes
+    metric: float | None
+    superseded: tuple[int, ...]
+    stall_seconds: float = 0.0
+
+
+class AsyncCheckpointer:
+    """Saves the state of a run from one rank, usually rank 0. Its methods are for one thread, that of the loop.
+
+    Errors of the writing thread are kept and raised by `poll` and `close`. They end nothing: the newest good checkpoint
+    stays, and a later `save` tries again.
+    """
+
+    def __init__(self, store: CheckpointStore, *, identity: Identity, retention: Retention, start_step: int) -> None:
+        """Start the thread. What crashed writers left is removed first, by the thread.
+
+        Args:
+            store: where to write.
+            identity: the run, recorded in every manifest.
+            retention: which checkpoints are kept.
+            start_step: step of the checkpoint the run goes on from, 0 for none. Checkpoints beyond it are of a course
+                that the run did not take (they failed verification, or an older one was chosen); they go once a new one
+                is committed.
+        """
+        self._store = store
+        self._identity = identity
+        self._retention = retention
+        self._start_step = start_step
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._lock = Lock()
+        # Guarded by the lock: both threads move snapshots between these.
+        self._free = [HostCopy(), HostCopy()]
+        self._waiting: _Snapshot | None = None
+        # Of the loop's thread.
+        self._reserved = False
+        self._futures: deque[Future[CommittedCheckpoint | None]] = deque()
+        self._committed: list[CommittedCheckpoint] = []
+        # Of the writing thread.
+        self._own_steps = {start_step} if start_step else set()
+        self._warnings: list[str] = []
+        self._futures.append(self._thread.submit(self._remove_unfinished))
+
+    def reserve(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Allocate host memory in the writing thread, so that the first `save` does not pay for it.
+
+        To be called after the first optimizer step, when the optimizer has its state. After a `save` it does nothing.
+        """
+        if self._reserved:
+            return
+        self._reserved = True
+        self._futures.append(self._thread.submit(self._allocate, self._take_free(), tensors_of(model, optimizer)))
+
+    def save(
+        self,
+        progress: TrainProgress,
+        *,
+        model: nn.Module,
+        optimizer: Optimizer,
+        precision_state: dict[str, float | int],
+        extra: Mapping[str, Any],
+        metric: float | None,
+        final: bool = False,
+    ) -> float:
+        """Copy the state and have it written; returns the seconds the caller was kept.
+
+        A snapshot that waits for the one before it to be written gives way to a newer one, unless it has a metric and
+        the newer one has none: then the newer one is dropped. A step that is already committed is not written again, so
+        evaluate before saving.
+
+        Args:
+            progress: how far the run has come.
+            model: the model, bare or in DistributedDataParallel.
+            optimizer: its optimizer.
+            precision_state: state of the loss scaler, empty where there is none.
+            extra: what the loop wants back on resume; JSON values only.
+            metric: the metric that ranks checkpoints, None where it was not measured at this step.
+            final: return only when the checkpoint is committed or has failed; never dropped.
+
+        Raises:
+            ValueError: the model or the optimizer has state that a checkpoint cannot hold.
+            TypeError: `extra` holds something that JSON does not know.
+        """
+        began = time.perf_counter()
+        tensors = tensors_of(model, optimizer)
+        loop_state = LoopState(
+            progress=progress, optimizer=type(optimizer).__name__, precision=precision_state, extra=dict(extra)
+        ).encode()
+        waiting = self._take_waiting()
+        if waiting is not None and waiting.metric is not None and metric is None:
+            if not final:
+                waiting.superseded += (progress.step,)
+            self._submit(waiting)
+            if not final:
+                return time.perf_counter() - began
+            wait(self._futures)
+            waiting = None
+        self._reserved = True
+        snapshot = _Snapshot(
+            tensors=waiting.tensors if waiting else self._take_free(),
+            step=progress.step,
+            loop_state=loop_state,
+            metric=metric,
+            superseded=(*waiting.superseded, waiting.step) if waiting else (),
+        )
+        snapshot.tensors.fill(tensors)
+        snapshot.stall_seconds = time.perf_counter() - began
+        self._submit(snapshot)
+        if final:
+            wait(self._futures)
+        return time.perf_counter() - began
+
+    def poll(self) -> list[CommittedCheckpoint]:
+        """Checkpoints committed since the last call, oldest first.
+
+        Raises:
+            CheckpointError: one could not be written. Those committed before are returned by the next call.
+        """
+        self._collect()
+        committed, self._committed = self._committed, []
+        return committed
+
+    def close(self) -> None:
+        """Wait until all is written and end the thread; `poll` then tells what was committed.
+
+        Raises:
+            CheckpointError: a checkpoint could not be written.
+        """
+        self._thread.shutdown()
+        self._collect()
+
+    def __enter__(self) -> AsyncCheckpointer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _collect(self) -> None:
+        while self._futures and self._futures[0].done():
+            if committed := self._futures.popleft().result():
+                self._committed.append(committed)
+
+    def _take_waiting(self) -> _Snapshot | None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+        return waiting
+
+    def _take_free(self) -> HostCopy:
+        with self._lock:
+            return self._free.pop()
+
+    def _submit(self, snapshot: _Snapshot) -> None:
+        with self._lock:
+            self._waiting = snapshot
+        self._futures.append(self._thread.submit(self._write_waiting))
+
+    # From here on: the writing thread.
+
+    def _remove_unfinished(self) -> None:
+        self._warnings += self._store.remove_unfinished()
+
+    def _allocate(self, copy: HostCopy, tensors: Mapping[str, NamedTensors]) -> None:
+        copy.allocate(tensors)
+        with self._lock:
+            self._free.append(copy)
+
+    def _write_waiting(self) -> CommittedCheckpoint | None:
+        snapshot = self._take_waiting()
+        if snapshot is None:  # It gave way to a newer one, whose turn comes.
+            return None
+        try:
+            return None if snapshot.step in self._own_steps else self._write(snapshot)
+        finally:
+            with self._lock:
+                self._free.append(snapshot.tensors)
+
+    def _write(self, snapshot: _Snapshot) -> CommittedCheckpoint:
+        began = time.perf_counter()
+        files = snapshot.tensors.writers()
+        files[LOOP_STATE_FILE] = bytes_writer(snapshot.loop_state)
+        manifest = self._store.commit(
+            step=snapshot.step,
+            identity=self._identity,
+            metric=snapshot.metric,
+            files=files,
+            expected_bytes=snapshot.tensors.nbytes + len(snapshot.loop_state),
+        )
+        self._own_steps.add(snapshot.step)
+        warnings = (*self._warnings, *self._prune())
+        self._warnings.clear()
+        return CommittedCheckpoint(
+            step=snapshot.step,
+            path=self._store.path(snapshot.step),
+            bytes=manifest.total_bytes,
+            stall_seconds=snapshot.stall_seconds,
+            write_seconds=time.perf_counter() - began,
+            superseded=snapshot.superseded,
+            warnings=warnings,
+        )
+
+    def _prune(self) -> list[str]:
+        try:
+            metrics = {manifest.step: manifest.metric for manifest in self._store.manifests()}
+            of_this_course = {
+                step: metric for step, metric in metrics.items() if step <= self._start_step or step in self._own_steps
+            }
+            return self._store.keep_only(self._retention.retained(of_this_course))
+        except OSError as error:
+            return [f"old checkpoints were not removed: {error}"]

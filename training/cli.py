@@ -1,0 +1,91 @@
+"""The command line: `python -m training COMMAND`. `make train` and its like are thin over it.
+
+Each command is a function of the parsed arguments that returns an exit status. Nothing heavy is imported here: help and every refusal
+come within a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from training import commands
+from training.config import sources
+from training.config.schema import RunSettings
+from training.errors import ExitStatus, PlatformError
+
+DEFAULT_ROOT = Path(str(RunSettings.model_fields["directory"].default))
+
+Command = Callable[[argparse.Namespace], ExitStatus]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status is one of `training.errors.ExitStatus`."""
+    parsed = _parser().parse_args(arguments)
+    command: Command = parsed.command
+    try:
+        return command(parsed)
+    except PlatformError as error:
+        sys.stdout.flush()
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        return ExitStatus.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe, `head` say, has had enough. Python would complain once more when it flushes at exit.
+        sys.stderr.close()
+        return ExitStatus.DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__.splitlines()[0])
+    subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_train(subparsers)
+    _add_resume(subparsers)
+    _add(subparsers, "jobs", commands.jobs, "list the runs of this machine, the newest first")
+    logs = _add_for_run(subparsers, "logs", commands.logs, "print a run's log of events in words, or a rank's own log")
+    logs.add_argument("--rank", type=int, help="the log of this rank instead")
+    _add_for_run(subparsers, "stop", commands.stop, "have a running run commit its state and end")
+    _add_for_run(subparsers, "verify", commands.verify, "verify every checkpoint of a run, sizes and sha256")
+    _add_for_run(subparsers, "report", commands.report, "write a run's report anew")
+    monitor = _add_for_run(subparsers, "monitor", commands.monitor, "watch a run in the terminal; never touches it")
+    monitor.add_argument("--once", action="store_true", help="print one picture and end")
+    _add_for_run(subparsers, "sync", commands.sync, "send what MLflow has not had yet; of all runs where none is named")
+    ui = _add(subparsers, "ui", commands.ui, "open MLflow on the embedded store")
+    ui.add_argument("--port", type=int, default=0, help="port on loopback; any free one by default")
+    _add(subparsers, "schema", commands.schema, "print the JSON Schema of the settings")
+    return parser
+
+
+def _add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--root", type=Path, default=DEFAULT_ROOT, help=f"folder of the runs (default {DEFAULT_ROOT})")
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_for_run(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str) -> argparse.ArgumentParser:
+    parser = _add(subparsers, name, command, summary)
+    parser.add_argument("run", nargs="?", help="name or folder of the run; the newest by default")
+    return parser
+
+
+def _add_train(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(subparsers, "train", commands.train, "train a model")
+    parser.add_argument("--config", action="append", default=[], help="YAML file or name of a shipped one; may be repeated, later ones win")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set one key, e.g. loop.clip_norm=0.5; may be repeated")
+    parser.add_argument("--print-config", action="store_true", help="print the whole settings and end")
+    for flag in sources.FLAGS:
+        if flag.is_switch:
+            parser.add_argument(flag.option, action=argparse.BooleanOptionalAction, help=f"sets {flag.key}")
+        else:
+            parser.add_argument(flag.option, metavar="VALUE", help=f"sets {flag.key}")
+    parser.add_argument("--gpus-per-worker", metavar="N", help="0 or 1: a rank drives one GPU; more GPUs take more workers")
+
+
+def _add_resume(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add_for_run(subparsers, "resume", commands.resume, "go on with a run from its newest good checkpoint")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key, e.g. loop.epochs=20")

@@ -1,0 +1,222 @@
+"""Where settings come from; each source is read into a layer that remembers where its values stood.
+
+The layers, lowest first: the defaults of the schema, configuration files in the order given, environment variables,
+flags, `--set`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from training.config import yaml_text
+from training.config.yaml_text import KeyPath
+from training.errors import SettingsError
+
+SHIPPED: Final = Path(__file__).resolve().parent.parent / "configs"
+"""Folder of the configurations that come with the platform; each is known by its file's name without the ending."""
+
+_OVERRIDE = re.compile(r"(?P<key>[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*)=(?P<value>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values of one source.
+
+    Attributes:
+        values: nested by section, as the schema has them.
+        origins: for each key that was given, what a message calls its place: `my.yaml:12`, `--epochs`,
+            `RTP_TRACKING_URI`.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[KeyPath, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A plain flag of the command line that stands for one key of the settings.
+
+    Attributes:
+        option: as typed, e.g. `--num-workers`.
+        key: the key it sets, e.g. `scale.workers`.
+        is_switch: it takes no value, and has a `--no-…` form.
+    """
+
+    option: str
+    key: str
+    is_switch: bool = False
+
+    @property
+    def destination(self) -> str:
+        """Its name in a parsed command line, as argparse makes it: `num_workers`."""
+        return self.option.removeprefix("--").replace("-", "_")
+
+
+FLAGS: Final = (
+    Flag("--model", "model.name"),
+    Flag("--dataset", "data.dataset"),
+    Flag("--data-path", "data.path"),
+    Flag("--num-workers", "scale.workers"),
+    Flag("--use-gpu", "scale.gpu", is_switch=True),
+    Flag("--epochs", "loop.epochs"),
+    Flag("--batch", "loop.global_batch"),
+    Flag("--lr", "optimizer.learning_rate"),
+    Flag("--seed", "run.seed"),
+    Flag("--name", "run.name"),
+    Flag("--launcher", "scale.launcher"),
+    Flag("--nodes", "scale.nodes"),
+    Flag("--node-rank", "scale.node_rank"),
+    Flag("--rendezvous", "scale.rendezvous"),
+)
+"""The plain flags, beside `--gpus-per-worker`, which stands for no key of its own."""
+
+GPUS_PER_WORKER: Final = "gpus_per_worker"
+"""Destination of `--gpus-per-worker`: 0 or 1, another way to say `--no-use-gpu` or `--use-gpu`."""
+
+ENVIRONMENT: Final = {
+    "RTP_TRACKING_URI": "tracking.uri",
+    "RTP_EXPERIMENT": "tracking.experiment",
+    "RTP_RUN_DIRECTORY": "run.directory",
+}
+"""Variables that set a key: what belongs to a machine rather than to a run. An empty one counts as not set."""
+
+
+def shipped_names() -> tuple[str, ...]:
+    """Names of the configurations that come with the platform, sorted."""
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+
+
+def find_config(config: str | Path) -> Path:
+    """The file of a shipped configuration's name, or of a path.
+
+    Raises:
+        SettingsError: there is no such file; names the nearest shipped configuration.
+    """
+    path = Path(config)
+    if isinstance(config, str) and path.name == config and not path.suffix:
+        path = SHIPPED / f"{config}.yaml"
+    if path.is_file():
+        return path
+    near = difflib.get_close_matches(path.stem, shipped_names(), n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise SettingsError(
+        f"--config {config}: no such file",
+        remedy=f"{meant}give a path ending in .yaml, or one of: {', '.join(shipped_names())}",
+    )
+
+
+def from_file(path: Path) -> Layer:
+    """The layer of a YAML file.
+
+    Raises:
+        SettingsError: unreadable, not YAML, or not a mapping of sections; with line and column.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read: {error}") from error
+    values, lines = yaml_text.parse(text, source=str(path))
+    if values is None:
+        return Layer()
+    if not isinstance(values, dict):
+        raise SettingsError(
+            f"{path}: holds {type(values).__name__}, not sections", remedy="write `section:` and its keys below"
+        )
+    return Layer(values, {key: f"{path}:{line}" for key, line in lines.items()})
+
+
+def from_environment(environment: Mapping[str, str]) -> Layer:
+    """The layer of the variables in `ENVIRONMENT`."""
+    return _from_keys((key, environment[name], name) for name, key in ENVIRONMENT.items() if environment.get(name))
+
+
+def from_flags(flags: Mapping[str, str | bool | None]) -> Layer:
+    """The layer of a parsed command line.
+
+    Args:
+        flags: value by `Flag.destination` or `GPUS_PER_WORKER`; None stands for a flag that was not given. Values are
+            text as typed; the schema gives them their types.
+
+    Raises:
+        SettingsError: several GPUs per worker, or a contradiction to `--use-gpu`.
+        ValueError: a destination that is no flag's.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    per_worker = given.pop(GPUS_PER_WORKER, None)
+    known = {flag.destination: flag for flag in FLAGS}
+    if unknown := given.keys() - known.keys():
+        raise ValueError(f"no flags of the settings: {sorted(unknown)}")
+    keys = [(known[name].key, value, _typed(known[name], value)) for name, value in given.items()]
+    if per_worker is not None:
+        uses_gpu = _uses_gpu(str(per_worker), workers=str(given.get("num_workers", "")))
+        if given.get("use_gpu", uses_gpu) != uses_gpu:
+            said = "--use-gpu" if given["use_gpu"] else "--no-use-gpu"
+            raise SettingsError(
+                f"--gpus-per-worker {per_worker} contradicts {said}", remedy="leave one of the two flags out"
+            )
+        keys.append(("scale.gpu", uses_gpu, f"--gpus-per-worker {per_worker}"))
+    return _from_keys(keys)
+
+
+def from_overrides(overrides: Sequence[str]) -> Layer:
+    """The layer of `--set a.b=value` options: the value is YAML, an empty one is null, a later one wins.
+
+    Raises:
+        SettingsError: not of that form, or the value is not YAML.
+    """
+    keys: list[tuple[str, Any, str]] = []
+    for text in overrides:
+        match = _OVERRIDE.fullmatch(text)
+        if match is None:
+            raise SettingsError(
+                f"--set {text}: not of the form section.key=value", remedy="for example --set loop.epochs=3"
+            )
+        value, _ = yaml_text.parse(match["value"], source=f"--set {match['key']}")
+        keys.append((match["key"], value, "--set"))
+    return _from_keys(keys)
+
+
+def merge(lower: Layer, upper: Layer) -> Layer:
+    """Both layers in one; where both have a value the upper one's stands, and mappings are merged key by key."""
+    return Layer(_merge(lower.values, upper.values), {**lower.origins, **upper.origins})
+
+
+def _merge(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(lower)
+    for key, value in upper.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _from_keys(keys: Iterable[tuple[str, Any, str]]) -> Layer:
+    layer = Layer()
+    for key, value, origin in keys:
+        path = tuple(key.split("."))
+        nested: Any = value
+        for part in reversed(path):
+            nested = {part: nested}
+        layer = merge(layer, Layer(nested, {path: origin}))
+    return layer
+
+
+def _typed(flag: Flag, value: object) -> str:
+    """The flag as the person typed it."""
+    return flag.option.replace("--", "--no-", 1) if value is False else flag.option
+
+
+def _uses_gpu(per_worker: str, *, workers: str) -> bool:
+    if per_worker in {"0", "1"}:
+        return per_worker == "1"
+    remedy = "for more GPUs start more workers: --use-gpu --num-workers N runs N ranks on N GPUs"
+    if workers.isdecimal() and per_worker.isdecimal():
+        total = int(workers) * int(per_worker)
+        remedy = f"--use-gpu --num-workers {total} trains on the same {total} GPUs"
+    raise SettingsError(
+        f"--gpus-per-worker {per_worker}: a rank of DDP drives one GPU, so the value is 0 or 1", remedy=remedy
+    )

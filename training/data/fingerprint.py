@@ -1,0 +1,27 @@
+"""The fingerprint of a dataset: one sha256 over everything that determines its samples and their ids."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.config.schema import OptionValue
+
+
+def fingerprint(description: Mapping[str, OptionValue], arrays: Mapping[str, NDArray[np.generic]]) -> str:
+    """Returns the sha256, in hex, of a description and of arrays with their names, types and shapes.
+
+    Args:
+        description: dataset, options and split parameters.
+        arrays: what the samples are made from, as bytes in memory.
+    """
+    digest = hashlib.sha256(json.dumps(dict(description), sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.view(np.uint8).data)
+    return digest.hexdigest()

@@ -1,0 +1,54 @@
+"""The own options of each dataset: what may stand under `data.options`. Light: imported by the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+
+from training.config.schema import Section
+
+
+class DigitsOptions(Section):
+    """Options of `digits`."""
+
+    shift: Annotated[int, Field(ge=0, le=4)] = Field(
+        1, description="Pixels by which augmentation may shift a training image, up, down, left or right."
+    )
+
+
+class SyntheticOptions(Section):
+    """Options of `synthetic`."""
+
+    kind: Literal["features", "images"] = Field("features", description="features (vectors) | images.")
+    samples: PositiveInt = Field(10_000, description="Samples of the training split.")
+    evaluation_samples: PositiveInt = Field(
+        1_000, description="Samples of the validation split, and of the test split."
+    )
+    classes: Annotated[int, Field(ge=2)] = Field(10, description="Classes, all equally frequent.")
+    features: PositiveInt = Field(784, description="Length of a vector (kind=features).")
+    channels: PositiveInt = Field(3, description="Channels of an image (kind=images).")
+    height: PositiveInt = Field(32, description="Height of an image (kind=images).")
+    width: PositiveInt = Field(32, description="Width of an image (kind=images).")
+    noise: NonNegativeFloat = Field(
+        8.0, description="Standard deviation of the noise, in units of that of the classes' patterns."
+    )
+    seed: NonNegativeInt = Field(0, description="Seed of the samples; run.seed does not change them.")
+
+    @model_validator(mode="after")
+    def _options_fit_the_kind(self) -> SyntheticOptions:
+        foreign = {"features"} if self.kind == "images" else {"channels", "height", "width"}
+        for name in sorted(foreign & self.model_fields_set):
+            other = "features" if self.kind == "images" else "images"
+            raise ValueError(f"{name}={getattr(self, name)} is an option of kind={other}, got kind={self.kind}")
+        return self
+
+
+class Cifar10Options(Section):
+    """`cifar10` has no options of its own."""
+
+
+class ImageFolderOptions(Section):
+    """Options of `image_folder`."""
+
+    image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are brought to.")

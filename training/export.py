@@ -1,0 +1,52 @@
+"""A model's weights as one number, and as a file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from training.errors import CheckpointError
+
+
+def weights_sha256(module: nn.Module) -> str:
+    """Returns sha256, in hex, over the module's parameters and persistent buffers.
+
+    Two modules have the same hash just if their state dictionaries have the same names, dtypes, shapes and bytes; the
+    order of the names and the device do not matter. The module is the bare one, not wrapped by DDP.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def save_safetensors(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
+    """Writes the module's parameters and persistent buffers to a safetensors file, all of it or nothing.
+
+    Weights that share memory are written once; `safetensors.torch.load_model` restores both names.
+
+    Args:
+        module: the bare module, not wrapped by DDP.
+        path: file to write or replace, in a folder that exists.
+        metadata: what the file's header is to hold.
+
+    Raises:
+        CheckpointError: the file could not be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        safetensors.torch.save_model(module, str(partial), metadata=dict(metadata))
+        partial.replace(path)
+    except (OSError, SafetensorError) as error:
+        partial.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"the weights could not be written to {path}: {error}",
+            remedy="make room on the disk or the folder writable; the newest checkpoint holds the weights too",
+        ) from error

@@ -1,0 +1,85 @@
+"""Number formats of the forward and backward pass: fp32, bf16 by autocast, fp16 by autocast with a gradient scaler."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from training.config.schema import PrecisionSettings
+from training.errors import NonFiniteLossError
+
+_AUTOCAST_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+_SMALLEST_SCALE = 1e-4
+"""Below this scale the gradient itself is infinite or NaN; the default of fairseq's --min-loss-scale."""
+
+
+class Precision:
+    """Wraps the parts of a step whose number format is a setting; weights and optimizer state stay float32.
+
+    Under fp16 the loss is scaled so that small gradients do not vanish, and a step whose gradients overflow is skipped
+    and halves the scale (Micikevicius et al., arXiv:1710.03740). Every rank decides alike without asking the others:
+    all look at the same gradients, and an infinity or NaN of one rank survives the all-reduce's sum.
+    """
+
+    def __init__(self, settings: PrecisionSettings, device: torch.device) -> None:
+        self._device_type = device.type
+        self._autocast_type = _AUTOCAST_TYPES[settings.mode]
+        self._scaler = GradScaler(device.type, init_scale=settings.initial_scale) if settings.mode == "fp16" else None
+
+    @property
+    def scales_gradients(self) -> bool:
+        """Whether gradients are scaled, so that a step may be skipped to find the scale."""
+        return self._scaler is not None
+
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """Returns the context that the forward pass runs in; the loss is better computed outside it, in float32."""
+        if self._autocast_type is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self._device_type, dtype=self._autocast_type)
+
+    def backward(self, loss: Tensor) -> None:
+        """Adds the gradients of `loss`, a scalar, scaled under fp16."""
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divides the gradients by the scale, as is due before their norm is taken. At most once a step."""
+        if self._scaler is not None:
+            self._scaler.unscale_(optimizer)
+
+    def step(self, optimizer: Optimizer) -> bool:
+        """Updates the weights, and under fp16 the scale.
+
+        Returns:
+            True if the weights were updated, False if fp16 skipped the step because of an infinite or NaN gradient.
+
+        Raises:
+            NonFiniteLossError: so many steps in a row overflowed that no scale can help.
+        """
+        if self._scaler is None:
+            optimizer.step()
+            return True
+        before = self._scaler.get_scale()
+        self._scaler.step(optimizer)
+        self._scaler.update()
+        after = self._scaler.get_scale()
+        if after < _SMALLEST_SCALE:
+            raise NonFiniteLossError(
+                f"the gradient overflows at every loss scale down to {after:.3g} (precision.mode=fp16)",
+                remedy="set precision.mode=bf16, or lower optimizer.learning_rate",
+            )
+        return after >= before
+
+    def state(self) -> dict[str, float | int]:
+        """Returns the scaler's state, for a checkpoint; empty where nothing is scaled."""
+        return {} if self._scaler is None else self._scaler.state_dict()
+
+    def load(self, state: dict[str, float | int]) -> None:
+        """Restores what `state` returned. State of another mode leaves fp16's scale at its initial value."""
+        if self._scaler is not None and state:
+            self._scaler.load_state_dict(state)

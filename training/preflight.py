@@ -1,0 +1,254 @@
+"""What has to be true of this machine before a run starts, asked before anything heavy is imported or started.
+
+Ray waits for ever for a CPU or GPU that is not there, and a port or folder that cannot be used shows only after half
+a minute of starting processes. Each refusal names what is there and the nearest setting that works. Torch is not
+imported: counting its devices costs seconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from training.config.schema import ScaleSettings, TrainingSettings
+from training.data import registry as datasets
+from training.errors import PreflightError
+
+SMALLEST_FREE_BYTES: Final = 256 * 2**20
+"""Free space a run needs to start. A checkpoint of ResNet-18 with AdamW's state takes 3 x 4 bytes for each of 11.7 million
+parameters, 134 MiB, and a new one is written before an old one goes."""
+
+_CLUSTER_ANSWERS_WITHIN: Final = 3.0
+"""Seconds; a Ray head accepts connections in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this process may use of the machine.
+
+    Attributes:
+        cpus: CPUs it may run on: affinity and control-group quota both respected, at least 1.
+        gpus: GPUs it sees, `CUDA_VISIBLE_DEVICES` respected.
+    """
+
+    cpus: int
+    gpus: int
+
+
+def this_machine(environment: Mapping[str, str] = os.environ) -> Machine:
+    """The machine this process runs on. Asks `nvidia-smi`, where there is one, which takes a fraction of a second."""
+    return Machine(cpus=available_cpus(), gpus=visible_gpus(environment))
+
+
+def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingSettings, str]:
+    """Let the default number of workers shrink to the machine.
+
+    A number that somebody wrote is never changed: `check` refuses it if it does not fit. The default, 2, is our
+    choice and not the user's; on a machine with one CPU the first `make train` has to work, and two ranks that take
+    turns on one CPU would only be slower than one. The global batch stays, so what is learnt is the same.
+
+    Returns:
+        The settings to run with, and a notice for the person; empty where nothing changed.
+    """
+    scale = settings.scale
+    fitting = max(1, (machine.gpus if scale.gpu else machine.cpus // scale.cpus_per_worker))
+    if "workers" in scale.model_fields_set or scale.address is not None or scale.workers <= fitting:
+        return settings, ""
+    smaller = settings.model_copy(update={"scale": scale.model_copy(update={"workers": fitting})})
+    kind, count = ("GPU", machine.gpus) if scale.gpu else ("CPU", machine.cpus)
+    return smaller, (
+        f"{fitting} worker instead of the default {scale.workers}, because this machine has {count} {kind}"
+    )
+
+
+def check(settings: TrainingSettings, machine: Machine) -> None:
+    """Refuse a run that this machine cannot serve.
+
+    Raises:
+        PreflightError: too few CPUs or GPUs, a folder that cannot be written, too little space, a port in use, a Ray
+            cluster that does not answer.
+        DataError: files of the dataset are missing or truncated.
+    """
+    scale = settings.scale
+    if scale.address is None:
+        _check_cpus(scale, machine)
+        if scale.gpu:
+            _check_gpus(scale, machine)
+    else:
+        _check_cluster(scale.address)
+    _check_folder(settings.run.directory)
+    metrics = settings.metrics
+    if metrics.exporter == "prometheus" and scale.address is None and scale.node_rank == 0:
+        _check_port(metrics.host, metrics.port)
+    datasets.check_files(settings.data)
+
+
+def available_cpus(root: Path = Path("/")) -> int:
+    """CPUs this process may keep busy at once: its affinity, or its control group's quota if that is less.
+
+    Args:
+        root: where /proc and /sys are looked for.
+    """
+    allowed = len(os.sched_getaffinity(0))
+    quotas = [quota for quota in (_quota_v2(root), _quota_v1(root)) if quota is not None]
+    return max(1, int(min([allowed, *quotas])))
+
+
+def visible_gpus(environment: Mapping[str, str]) -> int:
+    """NVIDIA GPUs that CUDA would show this process.
+
+    CUDA stops at the first entry of `CUDA_VISIBLE_DEVICES` that names no device, so `-1` or an empty value hides all
+    of them (CUDA C++ programming guide, environment variables).
+    """
+    present = _present_gpus()
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return present
+    count = 0
+    for entry in chosen.split(","):
+        name = entry.strip()
+        if not (name.startswith(("GPU-", "MIG-")) or (name.isdecimal() and int(name) < present)):
+            break
+        count += 1
+    return count if present else 0
+
+
+def _present_gpus() -> int:
+    """GPUs of the machine or container: as the driver lists them, else by their device files."""
+    if shutil.which("nvidia-smi"):
+        listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False, timeout=30)
+        if listed.returncode == 0:
+            return len(re.findall(r"^GPU \d+:", listed.stdout, flags=re.MULTILINE))
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def _check_cpus(scale: ScaleSettings, machine: Machine) -> None:
+    local = scale.workers // scale.nodes
+    needed = local * scale.cpus_per_worker
+    if needed <= machine.cpus:
+        return
+    where = " on each machine" if scale.nodes > 1 else ""
+    per_worker = f" x {scale.cpus_per_worker} CPUs" if scale.cpus_per_worker > 1 else ""
+    if fitting := machine.cpus // scale.cpus_per_worker:
+        remedy = f"--num-workers {fitting * scale.nodes} fits"
+    else:
+        remedy = f"--num-workers {scale.nodes} --set scale.cpus_per_worker={machine.cpus} fits"
+    raise PreflightError(
+        f"scale.workers={scale.workers} needs {local}{per_worker} = {needed} CPUs{where}, this one has {machine.cpus}",
+        remedy=remedy,
+    )
+
+
+def _check_gpus(scale: ScaleSettings, machine: Machine) -> None:
+    local = scale.workers // scale.nodes
+    if local <= machine.gpus:
+        return
+    if machine.gpus == 0:
+        hidden = "CUDA_VISIBLE_DEVICES" in os.environ and _present_gpus() > 0
+        why = f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']} hides them all" if hidden else "none is there"
+        raise PreflightError(
+            f"scale.gpu=true needs a GPU for each of {local} workers, and {why}",
+            remedy="leave --use-gpu (GPU=1) out to train on CPUs; nvidia-smi says why a GPU is not seen",
+        )
+    raise PreflightError(
+        f"scale.workers={scale.workers} with scale.gpu=true needs {local} GPUs on this machine, it has {machine.gpus}",
+        remedy=f"--use-gpu --num-workers {machine.gpus * scale.nodes} fits",
+    )
+
+
+def _check_cluster(address: str) -> None:
+    """Connects to the head of a Ray cluster; `auto` and `local` are Ray's to resolve, which it does at once."""
+    place = address.removeprefix("ray://")
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal():
+        if place in {"auto", "local"}:
+            return
+        raise PreflightError(
+            f"scale.address={address} is no host:port", remedy="write HOST:6379, ray://HOST:10001 or auto"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CLUSTER_ANSWERS_WITHIN).close()
+    except (OSError, OverflowError) as error:
+        raise PreflightError(
+            f"scale.address={address}: no Ray cluster answers there: {error}",
+            remedy="start it, correct the address, or leave it out to start one on this machine",
+        ) from error
+
+
+def _check_folder(folder: Path) -> None:
+    remedy = "choose another with --set run.directory=FOLDER"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Modes do not tell: root passes them, a read-only mount does not.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise PreflightError(f"run.directory={folder} cannot be written: {error.strerror}", remedy=remedy) from error
+    if free < SMALLEST_FREE_BYTES:
+        raise PreflightError(
+            f"run.directory={folder} has {free >> 20} MiB free, a run needs {SMALLEST_FREE_BYTES >> 20} MiB to start",
+            remedy=f"free some, or {remedy}",
+        )
+
+
+def _check_port(host: str, port: int) -> None:
+    """Binds the port as the exporter will; port 0 is always free, but the host may not be of this machine."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                message, remedy = f"metrics.port={port} is in use on {host}", "--set metrics.port=0 takes a free one"
+            else:
+                message = f"metrics.host={host}, metrics.port={port} cannot be served: {error.strerror}"
+                remedy = "metrics.host=127.0.0.1 serves this machine, 0.0.0.0 all; ports below 1024 need root"
+            raise PreflightError(message, remedy=remedy) from error
+
+
+def _quota_v2(root: Path) -> float | None:
+    """CPUs of the tightest `cpu.max` of this process's groups (kernel documentation, cgroup-v2, CPU interface)."""
+    limits: list[float] = []
+    for group in _groups(root, controller="", mount=root / "sys/fs/cgroup"):
+        file = group / "cpu.max"
+        if file.exists():
+            quota, period = file.read_text(encoding="ascii").split()
+            if quota != "max":
+                limits.append(int(quota) / int(period))
+    return min(limits, default=None)
+
+
+def _quota_v1(root: Path) -> float | None:
+    """CPUs of the tightest `cpu.cfs_quota_us` (kernel documentation, scheduler/sched-bwc)."""
+    limits: list[float] = []
+    for group in _groups(root, controller="cpu", mount=root / "sys/fs/cgroup/cpu"):
+        file = group / "cpu.cfs_quota_us"
+        if file.exists():
+            quota = int(file.read_text(encoding="ascii"))
+            if quota > 0:
+                limits.append(quota / int((group / "cpu.cfs_period_us").read_text(encoding="ascii")))
+    return min(limits, default=None)
+
+
+def _groups(root: Path, *, controller: str, mount: Path) -> list[Path]:
+    """This process's control group and those above it, which bind it too; a container sees its own as the top."""
+    file = root / "proc/self/cgroup"
+    if not file.exists():
+        return []
+    for line in file.read_text(encoding="ascii").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            group = mount / path.lstrip("/")
+            return [group, *(above for above in group.parents if above.is_relative_to(mount))]
+    return []

@@ -1,0 +1,34 @@
+"""Whether a failed group of workers is started again: a pure decision, apart from how it is carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from training.failures import Failure
+
+
+class Decision(StrEnum):
+    """What to do about a failure."""
+
+    RESTART = "restart"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartPolicy:
+    """Restarts what another attempt can mend: workers that were killed or lost their peers.
+
+    An exception of the code or a refusal of the input would only come again, and costs a start each time.
+
+    Attributes:
+        max_restarts: restarts of one driver; after that a transient failure ends the run too.
+    """
+
+    max_restarts: int
+
+    def decide(self, failure: Failure, *, restarts: int) -> Decision:
+        """The decision on `failure`, after `restarts` restarts so far."""
+        if failure.is_transient and restarts < self.max_restarts:
+            return Decision.RESTART
+        return Decision.FAIL

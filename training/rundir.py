@@ -1,0 +1,281 @@
+"""The folder of a run: what lies where in it, how it is named and found, and who may write to it.
+
+    .local/runs/simple_cnn-digits-20261121-104233/
+        settings.yaml   the settings the run was started with; `resume` reads them
+        events.jsonl    what happened, in order (observability.runlog)
+        checkpoints/    committed states, one folder a step
+        logs/           JSON lines, one file a rank
+        model/          final weights, written when the run is done
+        ledger/         sample ids of each step, if loop.log_sample_ids is set
+        failures/       what each failed rank left (training.failures)
+        report.html     plots and facts
+        tracking.json   the MLflow run and what was delivered to it
+        stop            present: someone asked the run to stop at its next committed step
+        driver.pid      process id of the driver, locked by it while it lives
+
+Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from observability import runlog
+from training.config.load import load, render
+from training.config.schema import TrainingSettings
+from training.errors import PreflightError, SettingsError
+
+_LONGEST_NAME = 63
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run's folder.
+
+    Attributes:
+        path: the folder; its last part is the run's name.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, settings: TrainingSettings, *, now: datetime) -> RunDirectory:
+        """Make the folder of a new run, named after model, dataset and time unless the settings name it.
+
+        A run of a given name may exist: then this is its folder, as it is.
+
+        Raises:
+            PreflightError: the folder cannot be made.
+        """
+        root = settings.run.directory
+        try:
+            if settings.run.name is not None:
+                run = cls(root / settings.run.name)
+                run.path.mkdir(parents=True, exist_ok=True)
+            else:
+                run = cls(_make_unique(root, _name(settings, now)))
+            for folder in (run.checkpoints, run.logs):
+                folder.mkdir(exist_ok=True)
+            if not run.settings_file.exists():
+                run.write_settings(settings)
+        except OSError as error:
+            raise PreflightError(
+                f"no folder for the run can be made under run.directory={root}: {error.strerror}",
+                remedy="choose another with --set run.directory=FOLDER",
+            ) from error
+        return run
+
+    @classmethod
+    def open(cls, run: str | Path, *, root: Path) -> RunDirectory:
+        """The folder of an existing run, by path or by its name under `root`.
+
+        Raises:
+            SettingsError: there is no such run; names the nearest one.
+        """
+        for path in (root / run, Path(run)):
+            if (path / "settings.yaml").is_file():
+                return cls(path)
+        names = [known.name for known in runs(root)]
+        near = difflib.get_close_matches(str(run), names, n=1)
+        raise SettingsError(
+            f"run {run}: no such run under {root}",
+            remedy=f"did you mean {near[0]}?"
+            if near
+            else f"newest first: {', '.join(names[:5]) or 'there is none yet'}",
+        )
+
+    @classmethod
+    def newest(cls, root: Path) -> RunDirectory:
+        """The run under `root` in which something happened last.
+
+        Raises:
+            SettingsError: there is none.
+        """
+        for run in runs(root):
+            return run
+        raise SettingsError(f"there is no run under {root}", remedy="start one: make train")
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.path.name
+
+    @property
+    def settings_file(self) -> Path:
+        """The settings the run was started with, as YAML."""
+        return self.path / "settings.yaml"
+
+    @property
+    def events(self) -> Path:
+        """The run's log."""
+        return self.path / runlog.FILE_NAME
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the ranks' logs."""
+        return self.path / "logs"
+
+    @property
+    def model(self) -> Path:
+        """Folder of the final weights."""
+        return self.path / "model"
+
+    @property
+    def ledger(self) -> Path:
+        """Folder of the sample ids."""
+        return self.path / "ledger"
+
+    @property
+    def report(self) -> Path:
+        """The report."""
+        return self.path / "report.html"
+
+    @property
+    def tracking(self) -> Path:
+        """Which MLflow run this is, and how much of the log it has."""
+        return self.path / "tracking.json"
+
+    @property
+    def stop_request(self) -> Path:
+        """Present while someone wants the run to stop."""
+        return self.path / "stop"
+
+    @property
+    def driver_file(self) -> Path:
+        """Process id of the driver; the lock is on this file."""
+        return self.path / "driver.pid"
+
+    def settings(self) -> TrainingSettings:
+        """The settings the run was started with.
+
+        Raises:
+            SettingsError: the file was changed by hand to something wrong.
+        """
+        return load([self.settings_file], environment={})
+
+    def write_settings(self, settings: TrainingSettings) -> None:
+        """Replace the run's settings, under its own name, by a rename: a reader never sees half of them."""
+        named = settings.model_copy(update={"run": settings.run.model_copy(update={"name": self.name})})
+        partial = self.settings_file.with_suffix(".yaml.partial")
+        partial.write_text(render(named), encoding="utf-8")
+        partial.replace(self.settings_file)
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """Be the run's driver: hold its lock until the block ends or this process does, however it does.
+
+        The lock is the kernel's (flock), so a killed driver leaves none behind. Of a run on several machines the driver
+        of node 0 holds it.
+
+        Raises:
+            PreflightError: another process drives the run.
+        """
+        descriptor = os.open(self.driver_file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if not _lock(descriptor):
+                raise PreflightError(
+                    f"run {self.name} is being trained by process {self.driver_pid()}",
+                    remedy=f"wait for it, stop it (make stop NAME={self.name}), or give this run another --name",
+                )
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+            self.clear_stop()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def is_running(self) -> bool:
+        """Whether a driver holds the run's lock."""
+        try:
+            descriptor = os.open(self.driver_file, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
+
+    def driver_pid(self) -> int | None:
+        """Process id of the last driver, on the machine it ran on; None before the first one wrote it."""
+        text = self.driver_file.read_text(encoding="ascii") if self.driver_file.exists() else ""
+        return int(text) if text else None
+
+    def request_stop(self) -> None:
+        """Ask the running driver to commit the run's state and end.
+
+        Raises:
+            PreflightError: nobody drives the run.
+        """
+        if not self.is_running():
+            raise PreflightError(f"run {self.name} is not running", remedy="make jobs lists the runs and their states")
+        self.stop_request.touch()
+
+    def clear_stop(self) -> None:
+        """Forget a request to stop that was meant for an earlier driver."""
+        self.stop_request.unlink(missing_ok=True)
+
+    def stop_is_requested(self) -> bool:
+        """Whether someone asked the run to stop since its driver started."""
+        return self.stop_request.exists()
+
+
+def runs(root: Path) -> list[RunDirectory]:
+    """The runs under a folder, the one in which something happened last first."""
+    found = [RunDirectory(path.parent) for path in root.glob("*/settings.yaml")]
+    return sorted(found, key=_last_change, reverse=True)
+
+
+def _last_change(run: RunDirectory) -> float:
+    with suppress(FileNotFoundError):
+        return run.events.stat().st_mtime
+    return run.settings_file.stat().st_mtime
+
+
+def _name(settings: TrainingSettings, now: datetime) -> str:
+    """`<model>-<dataset>-<yyyymmdd-hhmmss>`, of the characters that a run's name may have."""
+    what = f"{settings.model.name}-{settings.data.dataset}".lower()
+    slug = re.sub(r"[^a-z0-9._-]+", "-", what).strip("._-")
+    stamp = f"-{now:%Y%m%d-%H%M%S}"
+    return slug[: _LONGEST_NAME - len(stamp) - len("-99")] + stamp
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the exclusive lock. `is_running` holds a shared one for microseconds, which must not pass for a driver."""
+    for _ in range(5):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _make_unique(root: Path, name: str) -> Path:
+    """Make a folder that nobody else has made: two runs may start in the same second."""
+    path = root / name
+    number = 1
+    while True:
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            path = root / f"{name}-{number}"
+        else:
+            return path

@@ -1,0 +1,67 @@
+"""Seeds, determinism and threads.
+
+What is random in a step (dropout, and whatever a model of the user's own draws) is a pure function of (seed, step,
+micro-batch, rank): there is no generator state to save, and a run resumed at any step draws what an uninterrupted one
+would have drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import struct
+
+import numpy as np
+import torch
+
+
+def seed_everything(seed: int, *, deterministic: bool) -> None:
+    """Seeds the global generators of torch (every device), numpy and Python, and sets how kernels are chosen.
+
+    Called before the model is built, whose weights are drawn from torch's generator, and before the first CUDA call,
+    because cuBLAS reads its workspace setting when it is initialised.
+
+    Args:
+        seed: 0 <= seed < 2**63. The Mersenne Twisters of numpy and of torch on a CPU take the low 32 bits of it.
+        deterministic: torch raises RuntimeError at an operation that has no deterministic kernel; cuDNN does not choose
+            kernels by timing them.
+    """
+    torch.manual_seed(seed)
+    _seed_host_generators(seed)
+    torch.use_deterministic_algorithms(deterministic)
+    # Filling fresh memory with NaN helps only who reads what was never written, and costs 4 % of a small CNN's step.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = not deterministic
+    if deterministic:
+        # cuBLAS documentation, "Results reproducibility"; torch refuses deterministic matrix products without it.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def seed_step(seed: int, step: int, micro: int, rank: int) -> None:
+    """Seeds every global generator for the forward pass of one micro-batch, in about 7 microseconds.
+
+    Args:
+        seed: the run's seed.
+        step: number of the optimizer step in the run.
+        micro: number of the micro-batch in the step.
+        rank: this process.
+    """
+    # A hash, and not a sum: neighbouring steps and ranks must not get streams that another seed gets too.
+    digest = hashlib.blake2b(struct.pack("<4Q", seed, step, micro, rank), digest_size=8).digest()
+    mixed = int.from_bytes(digest, "little")
+    # torch.manual_seed would take 80 microseconds, for devices that are not there.
+    torch.default_generator.manual_seed(mixed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(mixed)
+    _seed_host_generators(mixed)
+
+
+def configure_threads(count: int) -> None:
+    """Sets the threads that one operation on the CPU is spread over."""
+    torch.set_num_threads(count)
+
+
+def _seed_host_generators(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)

@@ -1,0 +1,155 @@
+"""The driver of a run: starts groups of workers until the run is done, shows what happens, answers Ctrl-C.
+
+No torch, Ray or MLflow is imported here: workers, launcher and follower do that in their own time, and neither a refusal nor the first
+line of progress waits for them.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from observability.progress import ProgressView
+
+from observability.runlog import Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted
+from training import environment, failures
+from training.config.schema import TrainingSettings
+from training.errors import Interrupted, PlatformError, TrainingFailedError
+from training.failures import Failure
+from training.launch import make_launcher
+from training.launch.task import Launcher, Outcome, RankTask, WorkersFailedError
+from training.restart import Decision, RestartPolicy
+from training.rundir import RunDirectory
+
+_PUMP_SECONDS = 0.1
+
+
+class Supervisor:
+    """Drives one run from one process."""
+
+    def __init__(self, settings: TrainingSettings, run: RunDirectory, *, view: ProgressView) -> None:
+        self._settings = settings
+        self._run = run
+        self._view = view
+        self._log = RunLogWriter(run.path)
+        self._policy = RestartPolicy(max_restarts=settings.scale.max_restarts)
+
+    def run(self) -> Outcome:
+        """Drive the run to its end and return the outcome of its last group of workers, `done` or `stopped`.
+
+        Raises:
+            PlatformError: the run failed; the error of the rank that failed first, in its own words.
+            Interrupted: a second Ctrl-C ended the workers before they had committed.
+        """
+        failures.clear(self._run.path)
+        self._run.clear_stop()
+        offset = self._run.events.stat().st_size if self._run.events.exists() else 0
+        settings = self._settings.model_dump(mode="json")
+        self._log.write(RunStarted(run=self._run.name, settings=settings, environment=environment.describe()))
+        ended = RunEnded(status="failed", step=0)
+        launcher = make_launcher(self._settings.scale, scratch=self._run.path.parent.parent / "ray")
+        try:
+            with self._showing(offset), self._answering_signals():
+                try:
+                    outcome = self._attempts(launcher)
+                    status = "done" if outcome.status == "done" else "interrupted"
+                    ended = RunEnded(status=status, step=outcome.step, weights_sha256=outcome.weights_sha256)
+                    return outcome
+                except KeyboardInterrupt:
+                    message = "stopped before the current step was committed; the newest checkpoint is from before it"
+                    ended = RunEnded(status="interrupted", step=0, message=message)
+                    raise Interrupted(message) from None
+                except PlatformError as error:
+                    ended = RunEnded(status="failed", step=0, message=str(error))
+                    raise
+                finally:
+                    self._log.write(Phase(name="finish"))
+                    launcher.close()
+                    self._log.write(ended)
+        finally:
+            self._log.close()
+
+    def _attempts(self, launcher: Launcher) -> Outcome:
+        """Start groups of workers until one ends well, or the policy says that another would not help."""
+        attempt = 0
+        while True:
+            task = RankTask(settings=self._settings, run_directory=self._run.path.resolve(), attempt=attempt)
+            try:
+                return launcher.launch(task, on_phase=lambda name: self._log.write(Phase(name=name)))
+            except WorkersFailedError as error:
+                failure = failures.cause(self._run.path, attempt=attempt, launcher_view=str(error))
+            if self._policy.decide(failure, restarts=attempt) is Decision.FAIL:
+                raise _as_error(failure, log_folder=str(self._run.path / "logs"))
+            attempt += 1
+            self._log.write(
+                Notice(
+                    level="warning",
+                    message=f"{_headline(failure)}; starting again from the newest checkpoint "
+                    f"(restart {attempt} of {self._policy.max_restarts})",
+                )
+            )
+
+    @contextmanager
+    def _showing(self, offset: int) -> Iterator[None]:
+        """Hand the run's events to the view as they are written, from `offset` on, in a thread of its own."""
+        reader = RunLogReader(self._run.path, offset=offset)
+        is_over = threading.Event()
+
+        def show() -> None:
+            while True:
+                last = is_over.wait(_PUMP_SECONDS)
+                for event in reader.read_new():
+                    self._view.handle(event)
+                self._view.tick()
+                if last:
+                    return
+
+        thread = threading.Thread(target=show, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    @contextmanager
+    def _answering_signals(self) -> Iterator[None]:
+        """The first SIGINT or SIGTERM asks the workers to commit and stop; the second ends them where they are."""
+        is_asked = False
+
+        def answer(number: int, frame: FrameType | None) -> None:
+            del frame
+            nonlocal is_asked
+            if is_asked:
+                raise KeyboardInterrupt
+            is_asked = True
+            self._run.request_stop()
+            name = signal.Signals(number).name
+            self._log.write(
+                Notice(level="warning", message=f"{name}: saving and stopping at the next step; once more ends at once")
+            )
+
+        before = {number: signal.signal(number, answer) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _headline(failure: Failure) -> str:
+    first = failure.message.strip().splitlines()[0] if failure.message.strip() else failure.kind
+    who = f"rank {failure.rank}" if failure.rank >= 0 else "a worker"
+    return f"{who} failed: {failure.kind}: {first}"
+
+
+def _as_error(failure: Failure, *, log_folder: str) -> PlatformError:
+    """The error the command ends with: the rank's own words, its traceback first where there is one."""
+    text = f"{failure.trace}\n{_headline(failure)}" if failure.trace else failure.message
+    remedy = failure.remedy or f"the logs of all ranks are in {log_folder}; the run resumes from its newest checkpoint"
+    error = TrainingFailedError(text, remedy=remedy)
+    error.status = type(error.status)(failure.status)
+    return error

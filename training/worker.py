@@ -1,0 +1,107 @@
+"""What every rank does, whoever started it: meet its peers, build data and model, restore, train, evaluate, leave results.
+
+`run_rank` is the entry of all three launchers. Ranks write to the run's folder: rank 0 its events, every rank its log and, should it
+fail, its failure.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from observability.runlog import Event, Phase, RunLogWriter
+from training import failures
+from training.launch.task import Outcome, RankPlace, RankTask
+from training.logs import configure
+
+_STOP_POLL_SECONDS = 0.2
+
+logger = logging.getLogger(__name__)
+
+
+def run_rank(task: RankTask, place: RankPlace) -> Outcome:
+    """Run one rank of an attempt to its end.
+
+    Raises:
+        Exception: whatever went wrong, after a record of it was left in the run's folder.
+    """
+    configure(
+        task.run_directory / "logs" / f"rank-{place.rank}.jsonl",
+        run=task.run_directory.name,
+        rank=place.rank,
+    )
+    try:
+        return _run(task, place)
+    except BaseException as error:
+        failures.record(task.run_directory, failures.Failure.of(error, rank=place.rank), attempt=task.attempt)
+        logger.exception("rank %d failed", place.rank)
+        raise
+
+
+def _run(task: RankTask, place: RankPlace) -> Outcome:
+    with RunLogWriter(task.run_directory) as log:
+        emit: Callable[[Event], None] = log.write if place.rank == 0 else _ignore
+        emit(Phase(name="imports", process="rank 0"))
+        # Imported here and not above, so that the time it takes shows as a phase of its own.
+        from training.session import Session  # noqa: PLC0415
+
+        emit(Phase(name="connect", process="rank 0"))
+        scale = task.settings.scale
+        with joined(place, gpu=scale.gpu, timeout_seconds=scale.collective_timeout):
+            stop = StopRequest(task.run_directory, polls=place.rank == 0)
+            return Session(task, place, emit=emit, wants_stop=stop).run()
+
+
+def _ignore(event: Event) -> None:
+    del event
+
+
+class StopRequest:
+    """Whether a stop was asked for: a file `stop` in the run's folder, looked for a few times a second.
+
+    Only one rank need look; the ranks agree by vote (`training.pulse`).
+    """
+
+    def __init__(self, run_directory: Path, *, polls: bool) -> None:
+        self._path = run_directory / "stop"
+        self._next = 0.0 if polls else float("inf")
+        self._is_asked = False
+
+    def __call__(self) -> bool:
+        """True from the moment the file was seen."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _STOP_POLL_SECONDS
+            self._is_asked = self._is_asked or self._path.exists()
+        return self._is_asked
+
+
+@contextmanager
+def joined(place: RankPlace, *, gpu: bool, timeout_seconds: float) -> Iterator[None]:
+    """Be a member of the process group of the world for the length of the block; a world of one needs none.
+
+    Gloo over loopback where all ranks are on this machine: a host whose own name does not resolve would fail otherwise.
+    """
+    if place.world == 1:
+        yield
+        return
+    import torch.distributed as dist  # noqa: PLC0415
+
+    if place.local_world == place.world:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "nccl" if gpu else "gloo",
+        init_method=f"tcp://{place.master_address}:{place.master_port}",
+        rank=place.rank,
+        world_size=place.world,
+        timeout=timedelta(seconds=timeout_seconds),
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
