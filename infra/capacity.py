@@ -330,7 +330,7 @@ def _placement_group(request: LaunchRequest) -> str | None:
 def vcpus_by_quota(requests: Iterable[LaunchRequest], *, catalog: Catalog) -> dict[str, int]:
     """Count the vCPUs needed with every group at its largest, by quota code of the ec2 service.
 
-    Capacity Blocks are left out: their instances do not count towards the on-demand limits.
+    Capacity Blocks are left out: their machines have been bought, and no quota stands between them and a launch.
     """
     needed: dict[str, int] = {}
     for request in requests:

@@ -82,7 +82,9 @@ class Chart(Entry):
     """A Helm chart."""
 
     repository: str = Field(pattern=r"^(https|oci)://", description="Repository of the chart.")
-    version: Version | None = Field(description="Version of the chart; null is unresolved.")
+    version: Annotated[str, Field(pattern=r"^v?\d+(\.\d+)*$")] | None = Field(
+        description="Version of the chart; null is unresolved."
+    )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
         description="Hash of the archive; null is unresolved."
     )

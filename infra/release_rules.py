@@ -179,7 +179,7 @@ def images_are_those_of_their_charts(case: _Case) -> Iterator[str]:
         chart = case.release.charts.get(image.chart)
         if chart is None:
             yield f"images.{name}.chart is {image.chart}, which is not among the charts"
-        elif image.tag.removeprefix("v") != (wanted := chart.app_version or chart.version):
+        elif image.tag.removeprefix("v") != (wanted := (chart.app_version or chart.version or "").removeprefix("v")):
             yield f"images.{name}.tag is {image.tag}, chart {image.chart} installs {wanted}"
 
 

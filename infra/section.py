@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import yaml
@@ -22,6 +23,8 @@ class Section(BaseModel):
 
 
 M = TypeVar("M", bound=Section)
+
+_QUOTE = "'"
 
 
 class Violation(NamedTuple):
@@ -48,8 +51,12 @@ class Violation(NamedTuple):
 def refuse(file: str, violations: Sequence[Violation]) -> None:
     """Raise one SettingsError that lists every violation, or return where there is none."""
     if violations:
-        lines = "".join(f"\n  {violation}" for violation in violations)
-        raise SettingsError(f"{file}: {len(violations)} wrong setting{'s' * (len(violations) > 1)}{lines}")
+        raise _refusal(file, violations)
+
+
+def _refusal(file: str, violations: Sequence[Violation]) -> SettingsError:
+    lines = "".join(f"\n  {violation}" for violation in violations)
+    return SettingsError(f"{file}: {len(violations)} wrong setting{'s' * (len(violations) > 1)}{lines}")
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -85,42 +92,39 @@ def build(model: type[M], data: Mapping[str, Any], *, file: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        violations = [_violation(model, data, detail) for detail in error.errors(include_url=False)]
-        refuse(file, violations)
-        raise AssertionError("a validation error without details") from error
+        details = error.errors(include_url=False)
+        raise _refusal(file, [_violation(model, data, detail) for detail in details]) from error
 
 
 def _violation(model: type[BaseModel], data: Mapping[str, Any], detail: ErrorDetails) -> Violation:
     """Put one of pydantic's errors into our words."""
     path = list(_written_path(data, detail))
-    key = ".".join(map(str, path)) or "(top level)"
-    shown = None if isinstance(detail["input"], (dict, list)) else repr(detail["input"])
+    key, value, remedy = ".".join(map(str, path)) or "(top level)", detail["input"], ""
     context = detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            fields = _fields_at(model, path[:-1])
-            return Violation(key, None, "no such setting", nearest(str(path[-1]), fields))
+            value, rule = None, "no such setting"
+            remedy = nearest(str(path[-1]), _fields_at(model, path[:-1]))
         case "missing":
-            field = _fields_at(model, path[:-1])[str(path[-1])]
-            return Violation(key, None, f"is required: {field.description}")
+            value, rule = None, f"is required: {_fields_at(model, path[:-1])[str(path[-1])].description}"
         case "literal_error" | "enum":
-            return _not_one_of(key, detail["input"], context["expected"])
+            rule, remedy = _one_of(value, context["expected"])
         case "union_tag_invalid":
-            return _not_one_of(
-                f"{key}.{context['discriminator'].strip(chr(39))}", context["tag"], context["expected_tags"]
-            )
+            key, value = f"{key}.{context['discriminator'].strip(_QUOTE)}", context["tag"]
+            rule, remedy = _one_of(value, context["expected_tags"])
         case "model_type" | "model_attributes_type" | "dict_type":
-            return Violation(key, shown, "must be a mapping of settings")
-        case "string_type" if isinstance(detail["input"], (int, float)):
-            return Violation(key, shown, "must be text", f'write it in quotes: "{detail["input"]}"')
+            rule = "must be a mapping of settings"
+        case "string_type" if isinstance(value, (int, float)):
+            rule, remedy = "must be text", f'write it in quotes: "{value}"'
         case _:
-            return Violation(key, shown, detail["msg"].removeprefix("Value error, "))
+            rule = detail["msg"].removeprefix("Value error, ")
+    return Violation(key, None if isinstance(value, (dict, list, NoneType)) else repr(value), rule, remedy)
 
 
-def _not_one_of(key: str, value: object, expected: str) -> Violation:
-    """A value outside a closed set, which pydantic names as 'a', 'b' or 'c'."""
-    valid = re.findall(r"'([^']*)'", expected) or [expected]
-    return Violation(key, repr(value), f"must be one of {', '.join(valid)}", nearest(str(value), valid))
+def _one_of(value: object, expected: str) -> tuple[str, str]:
+    """Rule and remedy for a value outside a closed set, which pydantic names as 'a', 'b' or 'c'."""
+    valid = re.findall(rf"{_QUOTE}([^{_QUOTE}]*){_QUOTE}", expected) or [expected]
+    return f"must be one of {', '.join(valid)}", nearest(str(value), valid)
 
 
 def _written_path(data: object, detail: ErrorDetails) -> Iterator[int | str]:

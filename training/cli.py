@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 
 from training import commands
@@ -60,14 +59,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str) -> argparse.ArgumentParser:
+def _add(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str
+) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(name, help=summary, description=summary)
     parser.add_argument("--root", type=Path, default=DEFAULT_ROOT, help=f"folder of the runs (default {DEFAULT_ROOT})")
     parser.set_defaults(command=command)
     return parser
 
 
-def _add_for_run(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str) -> argparse.ArgumentParser:
+def _add_for_run(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str
+) -> argparse.ArgumentParser:
     parser = _add(subparsers, name, command, summary)
     parser.add_argument("run", nargs="?", help="name or folder of the run; the newest by default")
     return parser
@@ -75,17 +78,32 @@ def _add_for_run(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def _add_train(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(subparsers, "train", commands.train, "train a model")
-    parser.add_argument("--config", action="append", default=[], help="YAML file or name of a shipped one; may be repeated, later ones win")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set one key, e.g. loop.clip_norm=0.5; may be repeated")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        help="YAML file or name of a shipped one; may be repeated, later ones win",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set one key, e.g. loop.clip_norm=0.5; may be repeated",
+    )
     parser.add_argument("--print-config", action="store_true", help="print the whole settings and end")
     for flag in sources.FLAGS:
         if flag.is_switch:
             parser.add_argument(flag.option, action=argparse.BooleanOptionalAction, help=f"sets {flag.key}")
         else:
             parser.add_argument(flag.option, metavar="VALUE", help=f"sets {flag.key}")
-    parser.add_argument("--gpus-per-worker", metavar="N", help="0 or 1: a rank drives one GPU; more GPUs take more workers")
+    parser.add_argument(
+        "--gpus-per-worker", metavar="N", help="0 or 1: a rank drives one GPU; more GPUs take more workers"
+    )
 
 
 def _add_resume(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add_for_run(subparsers, "resume", commands.resume, "go on with a run from its newest good checkpoint")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key, e.g. loop.epochs=20")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change one key, e.g. loop.epochs=20"
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from datetime import datetime
-from pathlib import Path
 
 from observability.progress import ProgressView
+
 from training import preflight
 from training.checkpoint.store import committed_steps
 from training.config.schema import TrainingSettings

@@ -88,10 +88,10 @@ def clear(run_directory: Path) -> None:
 
 def cause(run_directory: Path, *, attempt: int, launcher_view: str) -> Failure:
     """The failure that ended an attempt: the earliest that is not a lost connection, else the launcher's own view of it."""
-    found: list[Failure] = []
-    for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.json"):
-        found.append(Failure(**json.loads(path.read_text(encoding="utf-8"))))
-    found.sort(key=lambda failure: failure.time)
+    paths = (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.json")
+    found = sorted(
+        (Failure(**json.loads(path.read_text(encoding="utf-8"))) for path in paths), key=lambda failure: failure.time
+    )
     for failure in found:
         if not failure.is_transient:
             return failure

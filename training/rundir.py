@@ -252,7 +252,7 @@ def _last_change(run: RunDirectory) -> float:
 def _name(settings: TrainingSettings, now: datetime) -> str:
     """`<model>-<dataset>-<yyyymmdd-hhmmss>`, of the characters that a run's name may have."""
     what = f"{settings.model.name}-{settings.data.dataset}".lower()
-    slug = re.sub(r"[^a-z0-9._-]+", "-", what).strip("._-")
+    slug = re.sub(r"[^a-z0-9._-]+", "-", what).strip("._-") or "run"
     stamp = f"-{now:%Y%m%d-%H%M%S}"
     return slug[: _LONGEST_NAME - len(stamp) - len("-99")] + stamp
 

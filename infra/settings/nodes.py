@@ -53,7 +53,6 @@ class GpuGroup(LaunchRequest):
 
     min_size: NonNegativeInt = Field(0, description="Smallest number of nodes; 0 costs nothing while nobody trains.")
     desired_size: NonNegativeInt = Field(0, description="Number of nodes at creation; the autoscaler moves it.")
-    max_size: PositiveInt = Field(description="Largest number of nodes.")
     disk_gib: Annotated[int, Field(ge=100, le=16384)] = Field(200, description="Root volume in GiB, encrypted gp3.")
     sharing: Sharing = Field(Sharing(), description="Sharing of one GPU by several pods.")
     labels: dict[str, str] = Field(default_factory=dict, description="More node labels, e.g. to select a group.")

@@ -84,7 +84,9 @@ def test_the_same_step_has_the_same_dropout_mask_whatever_was_drawn_before(step:
 
 
 @given(steps, steps)
-def test_another_step_has_another_dropout_mask(left: tuple[int, int, int, int], right: tuple[int, int, int, int]) -> None:
+def test_another_step_has_another_dropout_mask(
+    left: tuple[int, int, int, int], right: tuple[int, int, int, int]
+) -> None:
     seed_step(*left)
     mask = dropout_mask()
     seed_step(*right)
@@ -93,7 +95,9 @@ def test_another_step_has_another_dropout_mask(left: tuple[int, int, int, int], 
 
 def test_neighbours_in_seed_step_micro_batch_and_rank_share_no_stream() -> None:
     """A sum or a product of the four would repeat itself here."""
-    places = [(seed, step, micro, rank) for seed in range(4) for step in range(8) for micro in range(4) for rank in range(4)]
+    places = [
+        (seed, step, micro, rank) for seed in range(4) for step in range(8) for micro in range(4) for rank in range(4)
+    ]
     masks = set()
     for place in places:
         seed_step(*place)

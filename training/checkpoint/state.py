@@ -47,7 +47,7 @@ def tensors_of(model: nn.Module, optimizer: Optimizer) -> dict[str, NamedTensors
     state = _unwrapped(model).state_dict(keep_vars=True)
     moments = {
         f"{key}/{name}": value
-        for name, parameter in _optimized(model, optimizer)
+        for name, parameter in _optimized(state, optimizer)
         for key, value in optimizer.state.get(parameter, {}).items()
     }
     for name, value in (*state.items(), *moments.items()):
@@ -151,13 +151,13 @@ def _unwrapped(model: nn.Module) -> nn.Module:
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 
-def _optimized(model: nn.Module, optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
-    """The optimizer's parameters in its own order, with their names in the model."""
-    names = {parameter: name for name, parameter in _unwrapped(model).named_parameters()}
+def _optimized(state: Mapping[str, Tensor], optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
+    """The optimizer's parameters in its own order, with their names in the model's live state; of tied ones the first."""
+    names = {id(tensor): name for name, tensor in reversed(state.items())}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if unknown := sum(parameter not in names for parameter in parameters):
+    if unknown := sum(id(parameter) not in names for parameter in parameters):
         raise ValueError(f"the optimizer has {unknown} parameters that are not the model's")
-    return [(names[parameter], parameter) for parameter in parameters]
+    return [(names[id(parameter)], parameter) for parameter in parameters]
 
 
 def _refuse_other_tensors(restored: Restored, *, saved: NamedTensors, wanted: Mapping[str, Tensor]) -> None:
@@ -175,13 +175,14 @@ def _describe(tensor: Tensor | None) -> str:
 
 
 def _load_optimizer(saved: NamedTensors, model: nn.Module, optimizer: Optimizer) -> None:
+    live: Mapping[str, Tensor] = _unwrapped(model).state_dict(keep_vars=True)
     by_parameter: dict[str, dict[str, Tensor]] = {}
     for full_name, value in saved.items():
         key, _, name = full_name.partition("/")
         by_parameter.setdefault(name, {})[key] = value
     state = {
         index: {key: _like(parameter, key, value) for key, value in by_parameter[name].items()}
-        for index, (name, parameter) in enumerate(_optimized(model, optimizer))
+        for index, (name, parameter) in enumerate(_optimized(live, optimizer))
         if name in by_parameter
     }
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -93,7 +93,7 @@ def _contradiction(message: str, section: KeyPath, origins: Mapping[KeyPath, str
     given = [
         f"{'.'.join(path)} from {origin}"
         for path, origin in origins.items()
-        if path[: len(section)] == section and len(path) == 2 and re.search(rf"\b{re.escape(path[-1])}=", message)
+        if path[: len(section)] == section and len(path) == 2 and re.search(rf"\b{re.escape(path[-1])}\b", message)
     ]
     name = f"{'.'.join(section)}: " if section else ""
     return f"{name}{message}" + (f" ({', '.join(given)})" if given else "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -19,13 +19,13 @@ from training.errors import SettingsError
 KeyPath = tuple[str, ...]
 """The keys that lead to a value, outermost first."""
 
-_CORE_SCHEMA: list[tuple[str, str, str]] = [
+_CORE_SCHEMA: Final = [
     # kind, what it looks like, first characters it can have
-    ("null", r"(?:~|null|Null|NULL|)$", "~nN\0"),
-    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),
-    ("float", r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$", "-+."),
+    ("null", r"(?:~|null|Null|NULL|)$", [*"~nN", ""]),
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", [*"tTfF"]),
+    ("int", r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", [*"-+0123456789"]),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", [*"-+.0123456789"]),
+    ("float", r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$", [*"-+."]),
 ]
 
 
@@ -41,14 +41,18 @@ def _integer(_: _Loader, node: yaml.ScalarNode) -> int:
     return int(node.value, 0) if node.value[:2] in {"0o", "0x"} else int(node.value)
 
 
+def _text(dumper: _Dumper, text: str) -> yaml.Node:
+    # Escapes keep a text with line breaks on one line.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+
+
 _Loader.yaml_implicit_resolvers = {}
 _Dumper.yaml_implicit_resolvers = {}
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+_Dumper.add_representer(str, _text)
 for _kind, _pattern, _first in _CORE_SCHEMA:
     for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(
-            f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), ["" if c == "\0" else c for c in _first]
-        )
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _first)
 
 
 def parse(text: str, *, source: str) -> tuple[Any, dict[KeyPath, int]]:
@@ -64,8 +68,8 @@ def parse(text: str, *, source: str) -> tuple[Any, dict[KeyPath, int]]:
     Raises:
         SettingsError: not YAML, a key twice, a key that is not text, or a tag of other software; with line and column.
     """
-    loader = _Loader(text)
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None, {}
@@ -77,8 +81,6 @@ def parse(text: str, *, source: str) -> tuple[Any, dict[KeyPath, int]]:
         raise SettingsError(f"{where}: not valid YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError) as error:
         raise SettingsError(f"{source}: not valid YAML: {error}") from error
-    finally:
-        loader.dispose()
 
 
 def inline(value: object) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, cast
 
 from training.config.schema import DataSettings, Section
 from training.data.files import check_cifar10, check_image_folders
 from training.data.options import Cifar10Options, DigitsOptions, ImageFolderOptions, SyntheticOptions
 from training.errors import SettingsError
+from training.models import factories
 
 if TYPE_CHECKING:
     from training.data.types import DataBundle
@@ -90,8 +86,7 @@ def find(name: str) -> DatasetSpec:
     for spec in _SPECS:
         if spec.name == name:
             return spec
-    near = difflib.get_close_matches(name, names(), n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    meant = factories.nearest(name, names())
     raise SettingsError(
         f"data.dataset={name} is no dataset",
         remedy=f"{meant}datasets: {', '.join(names())}; or package.module:factory of your own",
@@ -105,8 +100,8 @@ def validate(settings: DataSettings) -> None:
         SettingsError: the dataset or one of its options is unknown, an option's value is wrong, or the path is missing
             or not used.
     """
-    if _is_own(settings.dataset):
-        _check_own(settings.dataset)
+    if factories.is_own(settings.dataset):
+        factories.check_importable(settings.dataset, setting="data.dataset")
         return
     spec = find(settings.dataset)
     _options(spec, settings)
@@ -130,7 +125,7 @@ def check_files(settings: DataSettings) -> None:
     Raises:
         DataError: a file or folder is missing, truncated or empty.
     """
-    if _is_own(settings.dataset) or settings.path is None:
+    if factories.is_own(settings.dataset) or settings.path is None:
         return
     check = find(settings.dataset).check_files
     assert check is not None, "validated: a path is set for datasets with files only"
@@ -149,11 +144,13 @@ def build(settings: DataSettings) -> DataBundle:
         DataError: a file is missing, truncated or holds something else.
     """
     validate(settings)
-    if _is_own(settings.dataset):
+    if factories.is_own(settings.dataset):
         bundle = _build_own(settings)
     else:
         spec = find(settings.dataset)
-        bundle = _resolve(spec.factory)(settings, _options(spec, settings))
+        module, _, function = spec.factory.partition(":")
+        factory = getattr(import_module(module), function)
+        bundle = cast("DataBundle", factory(settings, _options(spec, settings)))
     for split in ("train", "validation", "test"):
         if len(getattr(bundle, split)) == 0:
             raise SettingsError(
@@ -165,72 +162,17 @@ def build(settings: DataSettings) -> DataBundle:
 
 
 def _options(spec: DatasetSpec, settings: DataSettings) -> Section:
-    try:
-        return spec.options.model_validate(settings.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise SettingsError(_explain(first["loc"], first["msg"], first["input"]), remedy=_describe(spec)) from None
-
-
-def _explain(location: tuple[int | str, ...], rule: str, value: object) -> str:
-    if not location:
-        return f"data.options: {rule.removeprefix('Value error, ')}"
-    return f"data.options.{'.'.join(map(str, location))}={value}: {rule}"
-
-
-def _describe(spec: DatasetSpec) -> str:
-    fields = spec.options.model_fields
-    if not fields:
-        return f"dataset {spec.name} has no options"
-    return f"options of dataset {spec.name}: " + "; ".join(
-        f"{name} (default {field.default}): {field.description}" for name, field in fields.items()
-    )
-
-
-def _is_own(dataset: str) -> bool:
-    return ":" in dataset
-
-
-def _check_own(dataset: str) -> None:
-    """Checks that the module of a user's factory is there, without importing the module itself."""
-    module, _, function = dataset.partition(":")
-    try:
-        is_there = bool(module and function) and find_spec(module) is not None
-    except ModuleNotFoundError:  # a parent package is not there
-        is_there = False
-    if not is_there:
-        raise SettingsError(
-            f"data.dataset={dataset} names no module that can be imported",
-            remedy="write package.module:factory, and run where the package is installed or in the folder it lies in",
-        )
+    return factories.parse_options(spec.options, settings.options, setting="data.options", owner=f"dataset {spec.name}")
 
 
 def _build_own(settings: DataSettings) -> DataBundle:
-    from training.data.types import DataBundle  # noqa: PLC0415 - imports torch
+    from training.data.types import DataBundle  # noqa: PLC0415 - the command line imports this module
 
-    factory = _resolve(settings.dataset)
-    try:
-        inspect.signature(factory).bind(settings, **settings.options)
-    except TypeError as error:
-        raise SettingsError(
-            f"data.dataset={settings.dataset} does not take data.options={settings.options}: {error}",
-            remedy="a factory is called as factory(settings, **options)",
-        ) from None
-    bundle = factory(settings, **settings.options)
+    factory = factories.resolve(settings.dataset, setting="data.dataset")
+    bundle = factories.call(factory, settings, settings.options, setting="data.options")
     if not isinstance(bundle, DataBundle):
         raise SettingsError(
             f"data.dataset={settings.dataset} returned {type(bundle).__name__}",
             remedy="a factory returns a training.data.types.DataBundle",
         )
     return bundle
-
-
-def _resolve(path: str) -> Callable[..., DataBundle]:
-    module, _, function = path.partition(":")
-    factory = getattr(import_module(module), function, None)
-    if not callable(factory):
-        raise SettingsError(
-            f"data.dataset={path}: module {module} has no function {function}", remedy="write package.module:factory"
-        )
-    resolved: Callable[..., DataBundle] = factory
-    return resolved

@@ -42,20 +42,21 @@ def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, set
         return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-    location = ".".join(map(str, first["loc"]))
+    key = ".".join((setting, *map(str, first["loc"])))
+    remedy = describe_options(kind, owner=owner)
     if first["type"] == "extra_forbidden":
-        message = f"{setting}.{location}={first['input']}: {owner} has no such option"
-        remedy = nearest(location, list(kind.model_fields)) + describe_options(kind, owner=owner)
-    else:
-        message = f"{setting}.{location}={first['input']}: {first['msg']}"
-        remedy = describe_options(kind, owner=owner)
-    raise SettingsError(message, remedy=remedy)
+        unknown = str(first["loc"][0])
+        raise SettingsError(
+            f"{key}={first['input']}: {owner} has no such option",
+            remedy=nearest(unknown, list(kind.model_fields)) + remedy,
+        )
+    raise SettingsError(f"{key}={first['input']}: {first['msg'].removeprefix('Value error, ')}", remedy=remedy)
 
 
 def describe_options(kind: type[Section], *, owner: str) -> str:
     """Returns the options of `owner` with their defaults and meanings, as one line."""
-    described = (f"{name} (default {field.default}): {field.description}" for name, field in kind.model_fields.items())
-    return f"options of {owner}: {'; '.join(described)}"
+    described = [f"{name} (default {field.default}): {field.description}" for name, field in kind.model_fields.items()]
+    return f"options of {owner}: {'; '.join(described) or 'none'}"
 
 
 def is_own(path: str) -> bool:

@@ -7,6 +7,9 @@ from typing import Any
 
 Tree = dict[str, Any]
 
+SHIPPED = ("dev", "staging", "prod")
+"""Names of the environments the project ships."""
+
 
 def dev_sections() -> Tree:
     """Sections of a valid dev environment with two GPU groups and one team."""

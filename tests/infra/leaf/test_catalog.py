@@ -105,3 +105,14 @@ def test_an_instance_of_a_family_that_is_not_listed_is_refused(tmp_path: Path) -
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match="families lacks p9"):
         load_catalog(path)
+
+
+def test_a_catalogue_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none\.yaml: no such file"):
+        load_catalog(tmp_path / "none.yaml")
+
+
+def test_a_catalogue_whose_instances_are_no_mapping_is_refused_by_key(tmp_path: Path) -> None:
+    (tmp_path / "catalog.yaml").write_text("instances: [p5.48xlarge]", encoding="utf-8")
+    with pytest.raises(SettingsError, match="instances: must be a mapping"):
+        load_catalog(tmp_path / "catalog.yaml")

@@ -8,8 +8,8 @@ import pytest
 
 from infra.catalog import load_catalog
 from infra.cost import CostEstimate, CostItem, estimate
-from infra.settings import environment_names, from_mapping, load
-from tests.infra.leaf.samples import changed, dev_sections, prod_sections
+from infra.settings import from_mapping, load
+from tests.infra.leaf.samples import SHIPPED, changed, dev_sections, prod_sections
 
 CATALOG = load_catalog()
 RESERVED = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
@@ -93,7 +93,7 @@ def test_every_price_has_its_date() -> None:
     assert all(line.as_of is not None for line in estimate_of({}).items)
 
 
-@pytest.mark.parametrize("name", environment_names())
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_full_environment_costs_more_than_an_idle_one(name: str) -> None:
     cost = estimate(load(name), catalog=CATALOG)
     assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour

@@ -11,8 +11,8 @@ from infra.catalog import load_catalog
 from infra.errors import RefusedError, SettingsError
 from infra.outputs import GPU_TAINT, SPOT_TAINT, StackOutputs, check, gpu_group_output, read_outputs
 from infra.release import load_release
-from infra.settings import environment_names, from_mapping, load
-from tests.infra.leaf.samples import Tree, changed, dev_sections
+from infra.settings import from_mapping, load
+from tests.infra.leaf.samples import SHIPPED, Tree, changed, dev_sections
 
 CATALOG, RELEASE = load_catalog(), load_release()
 ROLE = "arn:aws:iam::111122223333:role/trainer"
@@ -95,7 +95,7 @@ def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str
     assert expected in str(caught.value)
 
 
-@pytest.mark.parametrize("name", environment_names())
+@pytest.mark.parametrize("name", SHIPPED)
 def test_every_gpu_group_of_a_shipped_environment_can_be_told_apart_by_its_labels(name: str) -> None:
     settings = load(name)
     zones = settings.network.availability_zones

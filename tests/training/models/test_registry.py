@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from training import models
 from training.config.schema import ModelSettings, OptionValue
 from training.data.types import SampleSpec
 from training.errors import SettingsError
+from training.models import registry as models
 from training.models.mlp import mlp
 from training.models.options import MlpOptions
 
@@ -85,8 +85,18 @@ def test_weights_are_a_function_of_torch_s_seed() -> None:
     [
         ("resnet81", {}, "model.name=resnet81 is no model", "did you mean resnet18? models: mlp, resnet101,"),
         ("transformer", {}, "model.name=transformer is no model", "models: mlp,"),
-        ("mlp", {"hiden": [8]}, "model.options.hiden=[8]: model mlp has no such option", "did you mean hidden? options"),
-        ("mlp", {"hidden": [8, 0]}, "model.options.hidden.1=0: Input should be greater than 0", "hidden (default (512,))"),
+        (
+            "mlp",
+            {"hiden": [8]},
+            "model.options.hiden=[8]: model mlp has no such option",
+            "did you mean hidden? options",
+        ),
+        (
+            "mlp",
+            {"hidden": [8, 0]},
+            "model.options.hidden.1=0: Input should be greater than 0",
+            "hidden (default (512,))",
+        ),
         ("mlp", {"dropout": 1.0}, "model.options.dropout=1.0: Input should be less than 1", "options of model mlp:"),
         ("resnet18", {"stem": "big"}, "model.options.stem=big: Input should be 'imagenet' or 'cifar'", "full size"),
         (":linear", {}, "model.name=:linear is no import path", "write package.module:factory"),
@@ -151,7 +161,7 @@ def test_defects_inside_a_factory_keep_their_traceback(own_package: str) -> None
 
 def test_validating_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from training import models; from training.config.schema import ModelSettings\n"
+        "import sys; from training.models import registry as models; from training.config.schema import ModelSettings\n"
         "models.validate(ModelSettings(name='resnet50', options={'stem': 'cifar'}))\n"
         "print(sorted({'torch', 'numpy', 'ray', 'sklearn'} & set(sys.modules)))"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -13,8 +15,17 @@ from training.data.types import SampleSpec
 from training.models.options import SimpleCnnOptions
 from training.models.simple_cnn import SimpleCnn, simple_cnn
 from training.optim import build_optimizer, learning_rate_at, set_learning_rate
+from training.seeding import configure_threads
 
 DIGITS = SampleSpec(shape=(1, 8, 8), classes=10)
+
+
+@pytest.fixture
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    configure_threads(1)
+    yield
+    configure_threads(threads)
 
 
 def parameters_of(model: nn.Module) -> int:
@@ -43,6 +54,7 @@ def test_its_operations_are_deterministic_on_a_gpu_too() -> None:
     assert pooled.grad_fn.name() == "MeanBackward1"
 
 
+@pytest.mark.usefixtures("_one_thread")
 def test_ten_epochs_on_digits_reach_97_percent_on_held_out_samples() -> None:
     images, labels = _digits()
     held_out = torch.arange(len(labels)) % 5 == 0
@@ -65,7 +77,7 @@ def _fit(model: nn.Module, images: Tensor, labels: Tensor, *, epochs: int, batch
     optimizer = build_optimizer(model, OptimizerSettings(), global_batch=batch)
     steps_per_epoch = -(-len(labels) // batch)
     for epoch in range(epochs):
-        for position, ids in enumerate(torch.randperm(len(labels)).split(batch)):
+        for position, ids in enumerate(torch.split(torch.randperm(len(labels)), batch)):
             rate = learning_rate_at(
                 epoch * steps_per_epoch + position,
                 settings=ScheduleSettings(),

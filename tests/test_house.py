@@ -1,0 +1,176 @@
+"""The rules of the house, as checks: what lies where, how long things are, what is said of them, who imports whom."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs"}
+FILES = {"Pulumi.yaml", "Makefile", "README.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"}
+LONGEST_FILE = 500
+LONGEST_FUNCTION = 80
+HEAVY = ("torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "pulumi")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def project_files() -> tuple[str, ...]:
+    """Files that are tracked, or would be by `git add`."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return tuple(sorted({name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}))
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every Python file of the project, parsed."""
+    names = [name for name in project_files() if name.endswith(".py")]
+    return {name: ast.parse((ROOT / name).read_text(encoding="utf-8"), filename=name) for name in names}
+
+
+def functions(tree: ast.Module) -> Iterator[Function]:
+    """All functions and methods, nested ones too."""
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def public(name: str, tree: ast.Module) -> Iterator[tuple[str, ast.Module | ast.ClassDef | Function]]:
+    """The module, its public classes and functions, and the public methods of its public classes."""
+    yield name, tree
+    for node in tree.body:
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
+            yield f"{name}:{node.lineno} {node.name}", node
+            if isinstance(node, ast.ClassDef):
+                for member in node.body:
+                    if isinstance(member, Function) and not member.name.startswith("_"):
+                        yield f"{name}:{member.lineno} {node.name}.{member.name}", member
+
+
+def test_the_top_level_holds_the_rooms_and_conventional_files_only() -> None:
+    top = {name.split("/")[0] for name in project_files()}
+    unexpected = {name for name in top - ROOMS - FILES if not re.fullmatch(r"\..+|requirements.*\.lock", name)}
+    assert unexpected == set()
+
+
+def test_no_file_is_long() -> None:
+    lengths = {name: (ROOT / name).read_text(encoding="utf-8").count("\n") + 1 for name in modules()}
+    assert {name: length for name, length in lengths.items() if length >= LONGEST_FILE} == {}
+
+
+def test_no_function_is_long() -> None:
+    spans = {
+        f"{name}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for name, tree in modules().items()
+        for node in functions(tree)
+    }
+    assert {name: span for name, span in spans.items() if span >= LONGEST_FUNCTION} == {}
+
+
+def test_everything_public_says_what_it_is() -> None:
+    silent = [
+        place
+        for name, tree in modules().items()
+        if not name.startswith("tests/") and tree.body
+        for place, node in public(name, tree)
+        if not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+def test_every_function_is_annotated() -> None:
+    bare = [
+        f"{name}:{node.lineno} {node.name}"
+        for name, tree in modules().items()
+        for node in functions(tree)
+        if node.returns is None
+        or any(
+            argument.annotation is None and argument.arg not in {"self", "cls"}
+            for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        )
+    ]
+    assert bare == []
+
+
+def test_every_test_is_found_by_its_runner() -> None:
+    strays = [
+        name
+        for name, tree in modules().items()
+        if name.startswith("tests/")
+        and not Path(name).name.startswith("test_")
+        and any(node.name.startswith("test_") for node in tree.body if isinstance(node, Function))
+    ]
+    assert strays == []
+
+
+# Written in pieces, so that this file does not hold what it forbids.
+MACHINE_TRACES = {
+    "a folder of somebody's machine": r"/(?:root|home/\w+|wo" + r"rk|Users/\w+)/",
+    "a package index": r"pypi\." + r"org|python" + r"hosted|--(?:extra-)?index-url[ =]h",
+    "a marker of unfinished work": r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b",
+}
+
+
+@pytest.mark.parametrize("what", MACHINE_TRACES)
+def test_no_file_holds(what: str) -> None:
+    pattern = re.compile(MACHINE_TRACES[what].encode())
+    assert [name for name in project_files() if pattern.search((ROOT / name).read_bytes())] == []
+
+
+def test_imports_point_one_way(tmp_path: Path) -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    checked = subprocess.run(
+        [linter, "--no-logo", "--cache-dir", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def imported_by(program: str) -> set[str]:
+    """The heavy packages that a program has imported when it ends."""
+    report = f"import sys; sys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import atexit\natexit.register(lambda: exec({report!r}))\n{program}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(ended.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "--print-config"]])
+def test_a_command_that_trains_nothing_imports_nothing_heavy(arguments: list[str]) -> None:
+    program = f"import sys, runpy; sys.argv = ['training', *{arguments!r}]; runpy.run_module('training', run_name='__main__')"
+    assert imported_by(program) == set()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "training.cli",
+        "training.config.load",
+        "training.errors",
+        "training.rundir",
+        "training.preflight",
+        "training.supervisor",
+        "training.models.registry",
+        "training.data.registry",
+        "observability.runlog",
+        "observability.metrics.inventory",
+        "observability.progress",
+    ],
+)
+def test_a_light_module_imports_nothing_heavy(module: str) -> None:
+    assert imported_by(f"import {module}") == set()

@@ -1,0 +1,227 @@
+"""A run that this machine cannot serve is refused before anything starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training import preflight
+from training.config.load import load
+from training.config.schema import TrainingSettings
+from training.errors import DataError, ExitStatus, PreflightError
+from training.preflight import Machine, available_cpus, check, fit_workers, visible_gpus
+
+SMALL = Machine(cpus=2, gpus=0)
+
+
+def settings(root: Path, *overrides: str) -> TrainingSettings:
+    return load(overrides=[f"run.directory={root / 'runs'}", *overrides], environment={})
+
+
+def refusal(wanted: TrainingSettings, machine: Machine = SMALL) -> str:
+    with pytest.raises(PreflightError) as caught:
+        check(wanted, machine)
+    assert caught.value.status == ExitStatus.REFUSED
+    return str(caught.value)
+
+
+def test_a_run_that_fits_is_let_through(tmp_path: Path) -> None:
+    check(settings(tmp_path), SMALL)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "machine", "parts"),
+    [
+        (["scale.workers=4"], SMALL, ["scale.workers=4 needs 4 = 4 CPUs", "has 2", "--num-workers 2 fits"]),
+        (["scale.cpus_per_worker=2"], SMALL, ["needs 2 x 2 CPUs = 4 CPUs", "--num-workers 1 fits"]),
+        (
+            ["scale.cpus_per_worker=8"],
+            SMALL,
+            ["needs 2 x 8 CPUs = 16 CPUs", "--num-workers 1 --set scale.cpus_per_worker=2 fits"],
+        ),
+        (
+            ["scale.launcher=torchrun", "scale.workers=8", "scale.nodes=2", "scale.rendezvous=h:1"],
+            SMALL,
+            ["needs 4 = 4 CPUs on each machine, this one has 2", "--num-workers 4 fits"],
+        ),
+        (["scale.gpu=true"], SMALL, ["needs a GPU for each of 2 workers, and none is there"]),
+        (["scale.gpu=true"], Machine(cpus=2, gpus=1), ["needs 2 GPUs", "has 1", "--use-gpu --num-workers 1 fits"]),
+    ],
+)
+def test_more_than_the_machine_has_is_refused_with_what_fits(
+    overrides: list[str], machine: Machine, parts: list[str], tmp_path: Path
+) -> None:
+    refused = refusal(settings(tmp_path, *overrides), machine)
+    assert [part for part in parts if part not in refused] == [], refused
+
+
+def test_workers_of_another_cluster_are_not_counted_here(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        port = head.getsockname()[1]
+        check(settings(tmp_path, "scale.workers=64", f"scale.address=127.0.0.1:{port}"), SMALL)
+
+
+def test_a_cluster_that_does_not_answer_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    refused = refusal(settings(tmp_path, f"scale.address=ray://127.0.0.1:{port}"))
+    assert f"scale.address=ray://127.0.0.1:{port}: no Ray cluster answers there" in refused
+
+
+@pytest.mark.parametrize("address", ["somewhere", ":6379", "host:port", "127.0.0.1:99999"])
+def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path) -> None:
+    assert f"scale.address={address}" in refusal(settings(tmp_path, f"scale.address={address}"))
+
+
+def test_the_default_number_of_workers_shrinks_to_the_machine(tmp_path: Path) -> None:
+    fitted, notice = fit_workers(settings(tmp_path), Machine(cpus=1, gpus=0))
+    assert fitted.scale.workers == 1
+    assert fitted.loop == settings(tmp_path).loop
+    assert notice == "1 worker instead of the default 2, because this machine has 1 CPU"
+    check(fitted, Machine(cpus=1, gpus=0))
+
+
+def test_the_default_stays_where_it_fits(tmp_path: Path) -> None:
+    assert fit_workers(settings(tmp_path), SMALL) == (settings(tmp_path), "")
+
+
+def test_a_number_that_was_asked_for_is_not_changed(tmp_path: Path) -> None:
+    asked = settings(tmp_path, "scale.workers=2")
+    assert fit_workers(asked, Machine(cpus=1, gpus=0)) == (asked, "")
+
+
+def test_the_default_on_gpus_shrinks_to_the_gpus(tmp_path: Path) -> None:
+    fitted, notice = fit_workers(settings(tmp_path, "scale.gpu=true"), Machine(cpus=8, gpus=1))
+    assert fitted.scale.workers == 1
+    assert "1 GPU" in notice
+
+
+def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    assert f"run.directory={tmp_path / 'runs'} cannot be written: File exists" in refusal(settings(tmp_path))
+
+
+def test_a_file_system_that_takes_no_files_is_refused(tmp_path: Path) -> None:
+    refused = refusal(settings(tmp_path, "run.directory=/proc/self"))
+    assert "run.directory=/proc/self cannot be written" in refused
+
+
+def test_a_full_disk_is_refused_with_what_is_free_and_needed(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mount = tmp_path / "runs"
+    mount.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(mount)], check=False)
+    if mounted.returncode:
+        pytest.skip("this machine does not let root mount a file system")
+    try:
+        assert "has 8 MiB free, a run needs 256 MiB" in refusal(settings(tmp_path))
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_port_in_use_is_refused_with_the_free_choice(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        refused = refusal(settings(tmp_path, f"metrics.port={port}"))
+    assert f"metrics.port={port} is in use on 127.0.0.1" in refused
+    assert "metrics.port=0" in refused
+
+
+def test_a_host_of_another_machine_cannot_serve_the_metrics(tmp_path: Path) -> None:
+    # 192.0.2.0/24 is for documentation (RFC 5737) and belongs to no machine.
+    assert "metrics.host=192.0.2.1" in refusal(settings(tmp_path, "metrics.host=192.0.2.1"))
+
+
+def test_no_port_is_asked_for_without_the_exporter(tmp_path: Path) -> None:
+    check(settings(tmp_path, "metrics.host=192.0.2.1", "metrics.exporter=none"), SMALL)
+
+
+def test_missing_files_of_a_dataset_are_refused(tmp_path: Path) -> None:
+    wanted = settings(tmp_path, "data.dataset=cifar10", f"data.path={tmp_path / 'nowhere'}")
+    with pytest.raises(DataError, match="nowhere"):
+        check(wanted, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({}, 8),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 8),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "250000 100000\n"}, 2),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
+        (
+            {
+                "proc/self/cgroup": "0::/pod/container\n",
+                "sys/fs/cgroup/pod/container/cpu.max": "max 100000\n",
+                "sys/fs/cgroup/pod/cpu.max": "300000 100000\n",
+            },
+            3,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/docker/x\n0::/\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            2,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            8,
+        ),
+    ],
+)
+def test_the_control_group_s_quota_bounds_the_cpus(
+    files: dict[str, str], cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+    assert available_cpus(tmp_path) == cpus
+
+
+def test_affinity_bounds_the_cpus() -> None:
+    program = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+    program += "from training.preflight import available_cpus; print(available_cpus())"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout == "1\n"
+
+
+@pytest.fixture
+def four_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An `nvidia-smi` on PATH that lists four GPUs, one of them cut into a MIG instance."""
+    program = tmp_path / "nvidia-smi"
+    listing = "\n".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})" for n in range(4))
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{listing}\n  MIG 1g.18gb Device 0: (UUID: MIG-1)\nEND\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("four_gpus")
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [(None, 4), ("", 0), ("-1", 0), ("0", 1), ("2,3", 2), ("1, 0", 2), ("0,9,1", 1), ("GPU-1,MIG-1", 2), ("none", 0)],
+)
+def test_the_visible_devices_are_counted_as_cuda_counts_them(visible: str | None, count: int) -> None:
+    environment: dict[str, Any] = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert visible_gpus(environment) == count
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_hidden_gpus_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    refused = refusal(settings(tmp_path, "scale.gpu=true"), preflight.this_machine())
+    assert "CUDA_VISIBLE_DEVICES=-1 hides them all" in refused

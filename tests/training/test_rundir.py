@@ -1,0 +1,164 @@
+"""The folder of a run: its name, its finding, its lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from observability.runlog import Notice, RunLogWriter
+from training.config.load import load
+from training.config.schema import DataSettings, ModelSettings, RunSettings, TrainingSettings
+from training.errors import ExitStatus, PreflightError, SettingsError
+from training.rundir import RunDirectory, runs
+
+NOW = datetime(2026, 11, 21, 10, 42, 33, tzinfo=UTC)
+
+
+def settings(root: Path, name: str | None = None) -> TrainingSettings:
+    return TrainingSettings(run=RunSettings(directory=root, name=name))
+
+
+def make(root: Path, name: str | None = None) -> RunDirectory:
+    return RunDirectory.create(settings(root, name), now=NOW)
+
+
+def test_a_run_is_named_after_model_dataset_and_time(tmp_path: Path) -> None:
+    assert make(tmp_path).name == "simple_cnn-digits-20261121-104233"
+
+
+def test_two_runs_of_one_second_have_two_folders(tmp_path: Path) -> None:
+    assert [make(tmp_path).name[-6:] for _ in range(3)] == ["104233", "4233-2", "4233-3"]
+
+
+@given(model=st.text(min_size=1), dataset=st.text(min_size=1))
+def test_any_model_and_dataset_make_a_valid_name(
+    tmp_path_factory: pytest.TempPathFactory, model: str, dataset: str
+) -> None:
+    root = tmp_path_factory.mktemp("runs", numbered=True)
+    odd = TrainingSettings(
+        run=RunSettings(directory=root), model=ModelSettings(name=model), data=DataSettings(dataset=dataset)
+    )
+    run = RunDirectory.create(odd, now=NOW)
+    assert RunSettings(name=run.name).name == run.name
+    assert run.path.parent == root
+
+
+def test_a_new_run_holds_its_settings_under_its_own_name(tmp_path: Path) -> None:
+    run = make(tmp_path)
+    assert run.settings() == settings(tmp_path, run.name)
+    assert load([run.settings_file], environment={}) == run.settings()
+
+
+def test_creating_a_run_of_an_existing_name_changes_nothing(tmp_path: Path) -> None:
+    first = make(tmp_path, "mine")
+    before = first.settings_file.read_bytes()
+    changed = settings(tmp_path, "mine").model_copy(update={"model": ModelSettings(name="mlp")})
+    assert RunDirectory.create(changed, now=NOW) == first
+    assert first.settings_file.read_bytes() == before
+
+
+def test_written_settings_replace_the_former_ones_whole(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    run.write_settings(settings(tmp_path).model_copy(update={"model": ModelSettings(name="mlp")}))
+    assert run.settings().model.name == "mlp"
+    assert [path.name for path in run.path.iterdir() if "partial" in path.name] == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PreflightError, match="run.directory=.*/file: Not a directory"):
+        make(tmp_path / "file")
+
+
+def test_a_run_is_found_by_name_and_by_path(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    assert RunDirectory.open("mine", root=tmp_path) == run
+    assert RunDirectory.open(str(run.path), root=Path("elsewhere")) == run
+
+
+def test_an_unknown_run_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    make(tmp_path, "mine")
+    with pytest.raises(SettingsError, match="did you mean mine"):
+        RunDirectory.open("mien", root=tmp_path)
+
+
+def test_the_newest_run_is_the_one_in_which_something_happened_last(tmp_path: Path) -> None:
+    old, new = make(tmp_path, "old"), make(tmp_path, "new")
+    for run, time in ((old, 2000), (new, 1000)):
+        with RunLogWriter(run.path) as log:
+            log.write(Notice(level="info", message="something"))
+        os.utime(run.events, (time, time))
+    assert RunDirectory.newest(tmp_path) == old
+    assert [run.name for run in runs(tmp_path)] == ["old", "new"]
+
+
+def test_without_any_run_the_newest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="there is no run under"):
+        RunDirectory.newest(tmp_path)
+
+
+def test_a_second_driver_is_refused_with_the_first_one_s_process(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    with run.driving():
+        assert run.is_running()
+        with pytest.raises(PreflightError, match=f"trained by process {os.getpid()}") as caught, run.driving():
+            pass
+    assert caught.value.status == ExitStatus.REFUSED
+    assert not run.is_running()
+
+
+def test_asking_whether_a_run_is_running_does_not_keep_a_driver_out(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    with run.driving():
+        pass
+    for _ in range(20):
+        assert not run.is_running()
+        with run.driving():
+            assert run.is_running()
+
+
+def test_a_killed_driver_leaves_no_lock(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    program = (
+        "import sys, time; from pathlib import Path; from training.rundir import RunDirectory\n"
+        "with RunDirectory(Path(sys.argv[1])).driving(): print('driving', flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(run.path)], stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "driving\n"
+        assert run.is_running()
+        assert run.driver_pid() == driver.pid
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    assert not run.is_running()
+    with run.driving():
+        assert run.driver_pid() == os.getpid()
+
+
+def test_a_running_run_can_be_asked_to_stop(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    with run.driving():
+        assert not run.stop_is_requested()
+        run.request_stop()
+        assert run.stop_is_requested()
+
+
+def test_a_run_that_is_not_running_cannot_be_asked_to_stop(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match="run mine is not running"):
+        make(tmp_path, "mine").request_stop()
+
+
+def test_a_new_driver_forgets_the_request_to_its_predecessor(tmp_path: Path) -> None:
+    run = make(tmp_path, "mine")
+    with run.driving():
+        run.request_stop()
+    with run.driving():
+        assert not run.stop_is_requested()

