@@ -152,7 +152,9 @@ def imported_by(program: str) -> set[str]:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "--print-config"]])
 def test_a_command_that_trains_nothing_imports_nothing_heavy(arguments: list[str]) -> None:
-    program = f"import sys, runpy; sys.argv = ['training', *{arguments!r}]; runpy.run_module('training', run_name='__main__')"
+    program = (
+        f"import sys, runpy; sys.argv = ['training', *{arguments!r}]; runpy.run_module('training', run_name='__main__')"
+    )
     assert imported_by(program) == set()
 
 

@@ -51,7 +51,10 @@ def test_train_without_variables_is_the_bare_command() -> None:
         ("CONFIG=digits my.yaml", ["--config", "digits", "--config", "my.yaml"]),
         ("LAUNCHER=torchrun", ["--launcher", "torchrun"]),
         ("NAME=it's", ["--name", "it's"]),
-        ("SET=loop.epochs=3 optimizer.betas=[0.8,0.9]", ["--set", "loop.epochs=3", "--set", "optimizer.betas=[0.8,0.9]"]),
+        (
+            "SET=loop.epochs=3 optimizer.betas=[0.8,0.9]",
+            ["--set", "loop.epochs=3", "--set", "optimizer.betas=[0.8,0.9]"],
+        ),
         ("ARGS=--print-config --set 'run.name=a b'", ["--print-config", "--set", "run.name=a b"]),
     ],
 )

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,12 @@ def _measure_gpus() -> dict[str, float]:
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-        values[f"gpu_{index}_utilization_percentage"] = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
         values[f"gpu_{index}_memory_usage_megabytes"] = memory.used / _MEGABYTE
         values[f"gpu_{index}_memory_usage_percentage"] = 100 * memory.used / memory.total
-        values[f"gpu_{index}_power_usage_watts"] = nvml.nvmlDeviceGetPowerUsage(handle) / 1000
+        # A GPU that is divided by MIG has neither of these.
+        with suppress(nvml.NVMLError):
+            values[f"gpu_{index}_utilization_percentage"] = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
+            values[f"gpu_{index}_power_usage_watts"] = nvml.nvmlDeviceGetPowerUsage(handle) / 1000
     return values
 
 
