@@ -17,7 +17,7 @@ ROOMS = {"infra", "platform_charts", "training", "tune", "observability", "tests
 FILES = {"Pulumi.yaml", "Makefile", "README.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"}
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 80
-HEAVY = ("torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "pulumi")
+HEAVY = {"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "pulumi"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -137,25 +137,21 @@ def test_imports_point_one_way(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def imported_by(program: str) -> set[str]:
-    """The heavy packages that a program has imported when it ends."""
-    report = f"import sys; sys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+def heavy_imports(*program: str) -> set[str]:
+    """The heavy packages that a program imports in its own process."""
     ended = subprocess.run(
-        [sys.executable, "-c", f"import atexit\natexit.register(lambda: exec({report!r}))\n{program}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-X", "importtime", *program], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    return set(ended.stderr.split())
+    lines = ended.stderr.splitlines()
+    assert ended.returncode == 0, "\n".join(line for line in lines if not line.startswith("import time:"))
+    imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert "site" in imported
+    return imported & HEAVY
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "--print-config"]])
 def test_a_command_that_trains_nothing_imports_nothing_heavy(arguments: list[str]) -> None:
-    program = (
-        f"import sys, runpy; sys.argv = ['training', *{arguments!r}]; runpy.run_module('training', run_name='__main__')"
-    )
-    assert imported_by(program) == set()
+    assert heavy_imports("-m", "training", *arguments) == set()
 
 
 @pytest.mark.parametrize(
@@ -175,4 +171,4 @@ def test_a_command_that_trains_nothing_imports_nothing_heavy(arguments: list[str
     ],
 )
 def test_a_light_module_imports_nothing_heavy(module: str) -> None:
-    assert imported_by(f"import {module}") == set()
+    assert heavy_imports("-c", f"import {module}") == set()

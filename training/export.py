@@ -30,7 +30,8 @@ def weights_sha256(module: nn.Module) -> str:
 def save_safetensors(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
     """Writes the module's parameters and persistent buffers to a safetensors file, all of it or nothing.
 
-    Weights that share memory are written once; `safetensors.torch.load_model` restores both names.
+    safetensors writes beside the file and renames. Weights that share memory are written once, and
+    `safetensors.torch.load_model` restores both names.
 
     Args:
         module: the bare module, not wrapped by DDP.
@@ -40,12 +41,9 @@ def save_safetensors(module: nn.Module, path: Path, metadata: Mapping[str, str])
     Raises:
         CheckpointError: the file could not be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        safetensors.torch.save_model(module, str(partial), metadata=dict(metadata))
-        partial.replace(path)
-    except (OSError, SafetensorError) as error:
-        partial.unlink(missing_ok=True)
+        safetensors.torch.save_model(module, str(path), metadata=dict(metadata))
+    except SafetensorError as error:
         raise CheckpointError(
             f"the weights could not be written to {path}: {error}",
             remedy="make room on the disk or the folder writable; the newest checkpoint holds the weights too",

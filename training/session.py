@@ -99,6 +99,8 @@ class Session:
         self._phase("data")
         bundle = datasets.build(settings.data)
         self._phase("model")
+        # A dataset of the user's own may have drawn from the global generators; the weights must not depend on that.
+        torch.manual_seed(settings.run.seed)
         module = models.build(settings.model, bundle.spec).to(device)
         plan = BatchPlan(
             size=len(bundle.train),

@@ -74,7 +74,7 @@ def test_written_settings_replace_the_former_ones_whole(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PreflightError, match="run.directory=.*/file: Not a directory"):
+    with pytest.raises(PreflightError, match=r"run\.directory=.*/file: Not a directory"):
         make(tmp_path / "file")
 
 

@@ -151,7 +151,7 @@ def _unwrapped(model: nn.Module) -> nn.Module:
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 
-def _optimized(state: Mapping[str, Tensor], optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
+def _optimized(state: NamedTensors, optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
     """The optimizer's parameters in its own order, with their names in the model's live state; of tied ones the first."""
     names = {id(tensor): name for name, tensor in reversed(state.items())}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -175,7 +175,7 @@ def _describe(tensor: Tensor | None) -> str:
 
 
 def _load_optimizer(saved: NamedTensors, model: nn.Module, optimizer: Optimizer) -> None:
-    live: Mapping[str, Tensor] = _unwrapped(model).state_dict(keep_vars=True)
+    live: NamedTensors = _unwrapped(model).state_dict(keep_vars=True)
     by_parameter: dict[str, dict[str, Tensor]] = {}
     for full_name, value in saved.items():
         key, _, name = full_name.partition("/")

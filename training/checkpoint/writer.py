@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,18 +145,20 @@ class AsyncCheckpointer:
         if waiting is not None and waiting.metric is not None and metric is None:
             if not final:
                 waiting.superseded += (progress.step,)
-            self._submit(waiting)
-            if not final:
+                self._submit(waiting)
                 return time.perf_counter() - began
+            self._submit(waiting)
             wait(self._futures)
             waiting = None
+        gave_way = (*waiting.superseded, waiting.step) if waiting else ()
         self._reserved = True
         snapshot = _Snapshot(
             tensors=waiting.tensors if waiting else self._take_free(),
             step=progress.step,
             loop_state=loop_state,
             metric=metric,
-            superseded=(*waiting.superseded, waiting.step) if waiting else (),
+            # An interruption saves a step anew that may be waiting already.
+            superseded=tuple(step for step in gave_way if step != progress.step),
         )
         snapshot.tensors.fill(tensors)
         snapshot.stall_seconds = time.perf_counter() - began
@@ -212,7 +214,7 @@ class AsyncCheckpointer:
     # From here on: the writing thread.
 
     def _remove_unfinished(self) -> None:
-        self._warnings += self._store.remove_unfinished()
+        self._warnings += _not_removed(self._store.remove_unfinished)
 
     def _allocate(self, copy: HostCopy, tensors: Mapping[str, NamedTensors]) -> None:
         copy.allocate(tensors)
@@ -241,7 +243,7 @@ class AsyncCheckpointer:
             expected_bytes=snapshot.tensors.nbytes + len(snapshot.loop_state),
         )
         self._own_steps.add(snapshot.step)
-        warnings = (*self._warnings, *self._prune())
+        warnings = (*self._warnings, *_not_removed(self._prune))
         self._warnings.clear()
         return CommittedCheckpoint(
             step=snapshot.step,
@@ -254,11 +256,16 @@ class AsyncCheckpointer:
         )
 
     def _prune(self) -> list[str]:
-        try:
-            metrics = {manifest.step: manifest.metric for manifest in self._store.manifests()}
-            of_this_course = {
-                step: metric for step, metric in metrics.items() if step <= self._start_step or step in self._own_steps
-            }
-            return self._store.keep_only(self._retention.retained(of_this_course))
-        except OSError as error:
-            return [f"old checkpoints were not removed: {error}"]
+        metrics = {manifest.step: manifest.metric for manifest in self._store.manifests()}
+        of_this_course = {
+            step: metric for step, metric in metrics.items() if step <= self._start_step or step in self._own_steps
+        }
+        return self._store.keep_only(self._retention.retained(of_this_course))
+
+
+def _not_removed(remove: Callable[[], list[str]]) -> list[str]:
+    """What a removal could not remove: a warning, also where storage does not even tell what there is."""
+    try:
+        return remove()
+    except OSError as error:
+        return [f"old checkpoints were not removed: {error}"]

@@ -12,7 +12,7 @@ from training.config.schema import DataSettings, Section
 from training.data.files import check_cifar10, check_image_folders
 from training.data.options import Cifar10Options, DigitsOptions, ImageFolderOptions, SyntheticOptions
 from training.errors import SettingsError
-from training.models import factories
+from training import factories
 
 if TYPE_CHECKING:
     from training.data.types import DataBundle

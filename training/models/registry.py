@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from training.config.schema import ModelSettings, Section
 from training.errors import SettingsError
-from training.models import factories
+from training import factories
 from training.models.options import MlpOptions, ResNetOptions, SimpleCnnOptions
 
 if TYPE_CHECKING:

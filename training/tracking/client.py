@@ -48,7 +48,6 @@ def connect(uri: str) -> mlflow.MlflowClient:
         MlflowException: the store does not answer, or is of another version.
         OSError: the folder of the embedded store cannot be made.
     """
-    mlflow.set_tracking_uri(uri)
     client = mlflow.MlflowClient(tracking_uri=uri)
     if uri == embedded_uri():
         EMBEDDED_FOLDER.mkdir(parents=True, exist_ok=True)

@@ -6,10 +6,10 @@ found again by a tag, the registered version by the hash of its weights. The cur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
 from observability.runlog import (
@@ -28,13 +28,8 @@ from observability.runlog import (
 from training.config.load import render
 from training.config.schema import TrainingSettings
 from training.tracking import payload, system
-from training.tracking.client import MlflowException, connect, uploading
-from training.tracking.locations import (
-    embedded_artifacts,
-    embedded_uri,
-    registered_model,
-    tracking_uri,
-)
+from training.tracking.client import MlflowException, connect, mlflow, uploading
+from training.tracking.locations import embedded_artifacts, embedded_uri, registered_model, tracking_uri
 from training.tracking.state import TrackingState
 
 BATCH = 1000
@@ -65,17 +60,13 @@ class Delivery:
         uri = tracking_uri(self._settings.tracking)
         self.state = TrackingState.load(run_directory) or TrackingState(uri=uri)
         self._uri = uri
-        self._client: Any = None
+        self._connected: MlflowClient | None = None
 
-    def advance(self, *, is_over: bool, wants_pause: Callable[[], bool] = lambda: False) -> bool:
+    def advance(self, *, is_over: bool) -> None:
         """Deliver what there is.
 
         Args:
             is_over: nobody writes to the run any more; its end is then delivered, with model, report and status.
-            wants_pause: asked between two requests; true returns early.
-
-        Returns:
-            Whether everything was delivered; false only after a pause.
 
         Raises:
             MlflowException, OSError: the store is away or refuses. What was delivered before is remembered.
@@ -89,14 +80,12 @@ class Delivery:
             if isinstance(event, Step | Evaluated | CheckpointCommitted):
                 if batch.is_full:
                     self._flush(batch)
-                    if wants_pause():
-                        return False
                 batch.add(event, offset)
                 continue
             self._flush(batch)
             if isinstance(event, RunEnded) and not _is_stale(events[index + 1 :]):
                 if not is_over:
-                    return True
+                    return
                 self._deliver_end(event)
             else:
                 self._deliver_fact(event)
@@ -106,13 +95,12 @@ class Delivery:
             # The driver is gone without a word. Should the run be resumed, its status says so again.
             self._set_status("KILLED", at=events[-1][0].time if events else self._started.time)
         self._remember(problem="")
-        return True
 
     def remember_problem(self, problem: str) -> None:
         """Leave in the run's folder why it could not be delivered."""
         self._remember(problem=problem)
 
-    def _remember(self, **changes: Any) -> None:
+    def _remember(self, **changes: object) -> None:
         if any(getattr(self.state, name) != value for name, value in changes.items()):
             for name, value in changes.items():
                 setattr(self.state, name, value)
@@ -120,7 +108,7 @@ class Delivery:
 
     def _open_run(self) -> None:
         """Connect, and make or find the run; after the first success there is nothing left to do."""
-        if self._client is not None:
+        if self._connected is not None:
             return
         client = connect(self._uri)
         if self.state.uri != self._uri:
@@ -130,9 +118,14 @@ class Delivery:
             self.state.save(self._directory)
             experiment_id = self._experiment(client)
             self._remember(experiment_id=experiment_id, run_id=self._find_or_create(client, experiment_id))
-        self._client = client
+        self._connected = client
 
-    def _move(self, client: Any) -> None:
+    @property
+    def _client(self) -> MlflowClient:
+        assert self._connected is not None
+        return self._connected
+
+    def _move(self, client: MlflowClient) -> None:
         """The address has changed: the same store under a new one, or another store, which then gets the whole history."""
         try:
             client.get_run(self.state.run_id)
@@ -143,7 +136,7 @@ class Delivery:
         else:
             self._remember(uri=self._uri)
 
-    def _experiment(self, client: Any) -> str:
+    def _experiment(self, client: MlflowClient) -> str:
         name = self._settings.tracking.experiment
         known = client.get_experiment_by_name(name)
         if known is not None:
@@ -158,7 +151,7 @@ class Delivery:
             # Another run has made it in this moment.
             return str(client.get_experiment_by_name(name).experiment_id)
 
-    def _find_or_create(self, client: Any, experiment_id: str) -> str:
+    def _find_or_create(self, client: MlflowClient, experiment_id: str) -> str:
         found = client.search_runs([experiment_id], f"tags.{_RUN_KEY} = '{self.state.run_key}'", max_results=1)
         run = (
             found[0]
@@ -230,8 +223,8 @@ class Delivery:
     def _deliver_end(self, event: RunEnded) -> None:
         folder = self._directory
         with uploading():
-            for artifact in filter(Path.exists, [folder / "report.html"]):
-                self._client.log_artifact(self.state.run_id, str(artifact))
+            if (folder / "report.html").exists():
+                self._client.log_artifact(self.state.run_id, str(folder / "report.html"))
             if event.status == "done":
                 self._client.log_artifacts(self.state.run_id, str(folder / "model"), "weights")
                 self._deliver_model(folder / "model")
@@ -242,6 +235,8 @@ class Delivery:
     def _deliver_model(self, folder: Path) -> None:
         from training.tracking import model  # noqa: PLC0415 - torch is needed for nothing else here
 
+        # MLflow's calls for models have a store of the process, not of a client.
+        mlflow.set_tracking_uri(self._uri)
         name = registered_model(self._settings)
         self._remember(model_version=model.register(folder, run_id=self.state.run_id, name=name))
 

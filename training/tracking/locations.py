@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 from training.config.schema import TrackingSettings, TrainingSettings
 
@@ -29,8 +28,7 @@ def tracking_uri(settings: TrackingSettings) -> str:
 
 def without_password(uri: str) -> str:
     """The address without user and password, for messages, parameters and files that others can read."""
-    parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return re.sub(r"//[^/]*@", "//", uri, count=1)
 
 
 def run_page(uri: str, *, experiment_id: str, run_id: str) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
 from mlflow.models import ModelSignature
+from mlflow.models.model import ModelInfo
 from mlflow.types import Schema, TensorSpec
 from numpy.typing import NDArray
 from torch import nn
@@ -83,7 +83,7 @@ def example(spec: SampleSpec) -> NDArray[np.float32]:
     return numbers.round(2).astype(np.float32)
 
 
-def _log(module: nn.Module, spec: SampleSpec) -> Any:
+def _log(module: nn.Module, spec: SampleSpec) -> ModelInfo:
     inputs = example(spec)
     return mlflow.pytorch.log_model(
         module,

@@ -5,13 +5,14 @@ They are spooled in the run's folder like its events, one JSON object a line, an
 
 from __future__ import annotations
 
+import importlib
 import json
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import psutil
 
@@ -106,14 +107,14 @@ def _measure_gpus() -> dict[str, float]:
     return values
 
 
-def _nvml() -> Any:
+def _nvml() -> ModuleType | None:
     """NVML's binding, initialised; None on a machine without it or without a driver. Initialising again is cheap."""
     try:
-        import pynvml  # noqa: PLC0415 - an optional package
-    except ImportError:
+        nvml = importlib.import_module("pynvml")
+    except ModuleNotFoundError:
         return None
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
         return None
-    return pynvml
+    return nvml

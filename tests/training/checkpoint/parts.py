@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from training.checkpoint.manifest import Identity, TrainProgress
 from training.checkpoint.retention import Retention
@@ -23,6 +26,11 @@ IDENTITY = Identity(
     platform_version="0.1.0",
 )
 KEEP_ALL = Retention(keep_last=1000, keep_best=0, higher_is_better=True)
+OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], Optimizer]] = {
+    "SGD": partial(torch.optim.SGD, lr=0.01, momentum=0.9),
+    "Adam": partial(torch.optim.Adam, lr=0.01),
+    "AdamW": partial(torch.optim.AdamW, lr=0.01),
+}
 
 
 class NoScaler:
@@ -42,9 +50,7 @@ class SmallRun:
     def __init__(self, optimizer: str = "AdamW", seed: int = 0) -> None:
         torch.manual_seed(seed)
         self.model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
-        options = {"momentum": 0.9} if optimizer == "SGD" else {}
-        kind: type[torch.optim.Optimizer] = getattr(torch.optim, optimizer)
-        self.optimizer = kind(self.model.parameters(), lr=0.01, **options)
+        self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
         self.step = 0
 
     def train(self, steps: int = 1) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from tests.training.checkpoint.parts import (
     IDENTITY,
@@ -29,7 +31,7 @@ def _one_thread() -> None:
 
 
 def save_and_open(
-    directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, precision: dict[str, float | int] | None = None
+    directory: Path, model: nn.Module, optimizer: Optimizer, precision: dict[str, float | int] | None = None
 ) -> Restored:
     """A checkpoint of the model and the optimizer, opened again."""
     store = local_store(directory)
@@ -89,7 +91,8 @@ def test_moments_find_their_parameters_in_another_grouping(tmp_path: Path) -> No
     _, run = saved_run(tmp_path, 3)
     model = SmallRun(seed=1).model
     first, *others = model.parameters()
-    regrouped = torch.optim.AdamW([{"params": others[::-1]}, {"params": [first], "weight_decay": 0.0}])
+    groups: list[dict[str, Any]] = [{"params": others[::-1]}, {"params": [first], "weight_decay": 0.0}]
+    regrouped = torch.optim.AdamW(groups)
     restored = local_store(tmp_path).open(3, IDENTITY)
     load_into(restored, model=model, optimizer=regrouped, precision=NoScaler())
     for (name, parameter), original in zip(model.named_parameters(), run.model.parameters(), strict=True):
@@ -108,8 +111,8 @@ def test_a_frozen_parameter_has_no_moments_and_needs_none(tmp_path: Path) -> Non
 
 
 def test_channels_last_tensors_come_back_in_their_layout(tmp_path: Path) -> None:
-    def convolution() -> tuple[nn.Module, torch.optim.Optimizer]:
-        model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    def convolution() -> tuple[nn.Module, Optimizer]:
+        model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
         return model, torch.optim.AdamW(model.parameters())
 
     model, optimizer = convolution()
@@ -135,21 +138,25 @@ def test_a_loaded_run_does_not_depend_on_the_file_any_more(tmp_path: Path) -> No
 
 
 def test_tied_weights_are_one_parameter_again_after_loading(tmp_path: Path) -> None:
-    def tied() -> nn.Sequential:
-        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-        model[1].weight = model[0].weight
-        return model
+    def tied() -> tuple[nn.Linear, nn.Linear, nn.Sequential, Optimizer]:
+        first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+        second.weight = first.weight
+        model = nn.Sequential(first, second)
+        return first, second, model, torch.optim.AdamW(model.parameters())
 
-    model, other = tied(), tied()
-    restored = save_and_open(tmp_path, model, torch.optim.SGD(model.parameters()))
-    load_model(restored, other)
-    assert torch.equal(other[0].weight, model[0].weight)
-    assert other[0].weight is other[1].weight
+    saved, _, model, optimizer = tied()
+    model(torch.ones(2, 4)).mean().backward()
+    optimizer.step()
+    restored = save_and_open(tmp_path, model, optimizer)
+    first, second, other, other_optimizer = tied()
+    load_into(restored, model=other, optimizer=other_optimizer, precision=NoScaler())
+    assert first.weight is second.weight
+    assert torch.equal(first.weight, saved.weight)
+    assert torch.equal(other_optimizer.state[first.weight]["exp_avg"], optimizer.state[saved.weight]["exp_avg"])
 
 
 def test_a_data_parallel_model_has_the_names_of_the_model_inside(tmp_path: Path) -> None:
-    store = torch.distributed.FileStore(str(tmp_path / "rendezvous"), 1)
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     try:
         run = SmallRun()
         wrapped = DistributedDataParallel(run.model)

@@ -156,6 +156,20 @@ def test_the_final_save_is_never_dropped(tmp_path: Path) -> None:
         assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, ()), (3, ())]
 
 
+def test_a_step_that_waits_and_is_saved_again_as_the_last_gave_way_to_nothing(tmp_path: Path) -> None:
+    storage = GatedStorage(tmp_path)
+    run = SmallRun()
+    storage.close_gate()
+    with checkpointer(CheckpointStore(storage)) as writer:
+        for _ in range(2):
+            run.train()
+            run.save(writer)
+            assert storage.writing_began.wait(30)
+        threading.Timer(0.2, storage.gate.set).start()
+        run.save(writer, final=True)
+        assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, ())]
+
+
 def test_the_final_save_returns_when_the_checkpoint_is_committed(tmp_path: Path) -> None:
     store, run = local_store(tmp_path), SmallRun()
     run.train(7)

@@ -84,13 +84,11 @@ def test_without_zero_init_residual_a_block_changes_its_input() -> None:
     assert not torch.allclose(block(inputs), inputs)
 
 
-def test_activations_keep_their_scale_through_the_initial_network() -> None:
-    """Kaiming initialisation: without it, the logits of a deep network vanish or explode."""
+def test_convolutions_begin_with_the_variance_of_kaiming_s_initialisation() -> None:
+    """2 / (outputs x kernel area), which keeps the variance of gradients through a ReLU (arXiv:1502.01852, equation 14)."""
     torch.manual_seed(0)
-    model = resnet18(CIFAR, ResNetOptions(stem="cifar"))
-    with torch.no_grad():
-        spread = model(torch.randn(8, 3, 32, 32)).std()
-    assert 0.1 < spread < 3
+    weight = resnet18(CIFAR, ResNetOptions()).state_dict()["layer4.1.conv2.weight"]
+    assert float(weight.std()) == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.01)
 
 
 def test_one_gradient_reaches_every_parameter() -> None:

@@ -7,7 +7,7 @@ from pydantic import model_validator
 
 from training.config.schema import Section
 from training.errors import SettingsError
-from training.models.factories import check_importable, nearest, parse_options
+from training.factories import check_importable, nearest, parse_options
 
 
 class Range(Section):

@@ -1,0 +1,50 @@
+"""Checks what a finished `make train` has left: the run in MLflow, complete and with its model, and the report.
+
+usage: python .ci/check_run.py RUN
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from observability.runlog import Evaluated, Step, read_all, select
+from training.config.schema import RunSettings
+from training.rundir import RunDirectory
+from training.tracking.client import connect
+from training.tracking.locations import tracking_uri
+from training.tracking.state import TrackingState
+
+LEAST_ACCURACY = 0.97
+"""What the default run promises on the held-out test split of the digits."""
+
+
+def main(name: str) -> None:
+    """Check a run by name; an AssertionError says what is wrong."""
+    run = RunDirectory.open(name, root=RunSettings().directory)
+    events = read_all(run.path)
+    steps = {event.step for event in select(events, Step)}
+    tests = [event for event in select(events, Evaluated) if event.split == "test"]
+    assert tests, "the test split was not evaluated"
+    assert tests[-1].accuracy >= LEAST_ACCURACY, f"test accuracy {tests[-1].accuracy:.4f} is below {LEAST_ACCURACY}"
+    assert run.report.stat().st_size > 0, f"{run.report} is empty"
+
+    state = TrackingState.load(run.path)
+    assert state is not None, "nothing of the run was delivered"
+    client = connect(tracking_uri(run.settings().tracking))
+    recorded = client.get_run(state.run_id)
+    assert recorded.info.status == "FINISHED", f"MLflow has the run as {recorded.info.status}"
+    losses = {metric.step for metric in client.get_metric_history(state.run_id, "train/loss")}
+    assert losses == steps, f"MLflow has the loss of {len(losses)} steps, the run took {len(steps)}"
+    assert recorded.data.metrics["test/accuracy"] == tests[-1].accuracy
+    assert state.model_version, "no version of the model was registered"
+    print(
+        f"run {run.name}: {len(steps)} steps in MLflow as {state.run_id}, model version {state.model_version}, "
+        f"test accuracy {tests[-1].accuracy:.4f}"
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

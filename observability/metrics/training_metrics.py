@@ -1,0 +1,132 @@
+"""The metrics of a training run, recorded from its events.
+
+Whoever writes the run's log hands each event here too: `TrainingMetrics.handle`. Series are looked up once, so that a step costs
+microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+
+from observability.history import PARTS, RunHistory, part_seconds
+from observability.metrics.recorder import Record, Recorder
+from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted
+
+
+class TrainingMetrics:
+    """Records a run's events as metrics; one per run, beside rank 0."""
+
+    def __init__(self, recorder: Recorder, *, run: str, history: Iterable[Event] = ()) -> None:
+        """Bind the series of a run.
+
+        Args:
+            recorder: where the values go.
+            run: value of the label `run`.
+            history: the events of the run's earlier attempts, so that restarts and lost steps are counted over all of them.
+        """
+        self._recorder = recorder
+        self._run = run
+        bind = recorder.bind
+        self._step = bind("rtp_train_step", run=run)
+        self._epoch = bind("rtp_train_epoch", run=run)
+        self._timestamp = bind("rtp_train_last_step_timestamp_seconds", run=run)
+        self._step_seconds = bind("rtp_train_step_seconds", run=run)
+        self._last_step_seconds = bind("rtp_train_last_step_seconds", run=run)
+        self._parts = [bind("rtp_train_step_part_seconds_total", run=run, part=part) for part in PARTS]
+        self._samples = bind("rtp_train_samples_total", run=run)
+        self._samples_per_second = bind("rtp_train_samples_per_second", run=run)
+        self._rank_samples_per_second: list[Record] = []
+        self._loss = bind("rtp_train_loss", run=run)
+        self._accuracy = bind("rtp_train_accuracy_ratio", run=run)
+        self._gradient_norm = bind("rtp_train_gradient_norm", run=run)
+        self._learning_rate = bind("rtp_train_learning_rate", run=run)
+        self._nonfinite = bind("rtp_train_nonfinite_steps_total", run=run)
+        past = RunHistory.of(history)
+        self._has_trained = past.training is not None
+        self._last_step = past.last_step
+        recorder.add("rtp_train_restarts_total", len(past.restarts), run=run)
+        recorder.add("rtp_train_lost_steps_total", past.lost_steps, run=run)
+
+    def handle(self, event: Event) -> None:
+        """Record an event of any kind; those that no metric follows from are passed over."""
+        match event:
+            case Step():
+                self.step(event)
+            case Evaluated():
+                self.evaluated(event)
+            case CheckpointCommitted():
+                self.checkpoint_committed(event)
+            case Restored():
+                self.restored(event)
+            case TrainingStarted():
+                self.started(event)
+
+    def started(self, event: TrainingStarted) -> None:
+        """Record that all ranks are ready; where an attempt trained before, also the restart and the steps it lost."""
+        recorder, run = self._recorder, self._run
+        if self._has_trained:
+            recorder.add("rtp_train_restarts_total", run=run)
+            recorder.add("rtp_train_lost_steps_total", max(0, self._last_step - event.start_step), run=run)
+        self._has_trained, self._last_step = True, event.start_step
+        recorder.set("rtp_train_planned_steps", event.total_steps, run=run)
+        recorder.set("rtp_train_ranks", event.world, run=run)
+        recorder.set("rtp_train_parameters", event.parameters, run=run)
+        self._rank_samples_per_second = [
+            recorder.bind("rtp_train_rank_samples_per_second", run=run, rank=str(rank)) for rank in range(event.world)
+        ]
+        self._step(event.start_step)
+        self._timestamp(event.time)
+
+    def step(self, event: Step) -> None:
+        """Record an optimizer step."""
+        self._last_step = event.step
+        self._step(event.step)
+        self._epoch(event.epoch)
+        self._timestamp(event.time)
+        self._step_seconds(event.seconds)
+        self._last_step_seconds(event.seconds)
+        for record, seconds in zip(self._parts, part_seconds(event), strict=True):
+            record(seconds)
+        self._samples(event.samples)
+        self._samples_per_second(event.samples / event.seconds)
+        share = event.samples / max(1, len(event.rank_seconds))
+        for record, seconds in zip(self._rank_samples_per_second, event.rank_seconds, strict=False):
+            record(share / seconds)
+        self._loss(event.loss)
+        self._accuracy(event.accuracy)
+        self._gradient_norm(event.gradient_norm)
+        self._learning_rate(event.learning_rate)
+        if not (isfinite(event.loss) and isfinite(event.gradient_norm)):
+            self._nonfinite(1)
+
+    def evaluated(self, event: Evaluated) -> None:
+        """Record an evaluation of a split."""
+        labels = {"run": self._run, "split": event.split}
+        self._recorder.set("rtp_train_evaluation_loss", event.loss, **labels)
+        self._recorder.set("rtp_train_evaluation_accuracy_ratio", event.accuracy, **labels)
+        self._recorder.set("rtp_train_evaluation_seconds", event.seconds, **labels)
+
+    def checkpoint_committed(self, event: CheckpointCommitted) -> None:
+        """Record a commit."""
+        recorder, run = self._recorder, self._run
+        recorder.add("rtp_train_checkpoints_total", run=run)
+        recorder.observe("rtp_train_checkpoint_stall_seconds", event.stall_seconds, run=run)
+        recorder.observe("rtp_train_checkpoint_write_seconds", event.write_seconds, run=run)
+        recorder.set("rtp_train_checkpoint_bytes", event.bytes, run=run)
+        recorder.set("rtp_train_checkpoint_step", event.step, run=run)
+        recorder.set("rtp_train_checkpoint_timestamp_seconds", event.time, run=run)
+
+    def restored(self, event: Restored) -> None:
+        """Record a restore: the checkpoints that were refused on the way to it."""
+        self._recorder.add("rtp_train_checkpoints_refused_total", len(event.skipped), run=self._run)
+
+    def gpu_memory(self, *, rank: int, allocated_bytes: int, reserved_bytes: int) -> None:
+        """Record a rank's GPU memory (`torch.cuda.memory_allocated` and `memory_reserved`)."""
+        labels = {"run": self._run, "rank": str(rank)}
+        self._recorder.set("rtp_train_gpu_memory_bytes", allocated_bytes, state="allocated", **labels)
+        self._recorder.set("rtp_train_gpu_memory_bytes", reserved_bytes, state="reserved", **labels)
+
+    def spool_backlog(self, backlog_bytes: int) -> None:
+        """Record how much of the run's log the tracking server has not had yet."""
+        self._recorder.set("rtp_train_spool_backlog_bytes", backlog_bytes, run=self._run)

@@ -1,0 +1,41 @@
+"""What every test session has: a home of its own, no way out to the network by accident, and the table of real parts at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+from tests.engines.report_table import table
+
+pytest_plugins = ("tests.engines.postgres", "tests.engines.s3", "tests.engines.mlflow_server")
+
+_home = tempfile.mkdtemp(prefix="rtp-home-")
+
+# Before any test module is imported: some libraries read these once.
+os.environ.update(
+    {
+        "HOME": _home,
+        "RAY_AUTH_MODE": "disabled",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+        "OMP_NUM_THREADS": "1",
+    }
+)
+for _name in ("http_proxy", "https_proxy", "all_proxy"):
+    os.environ.pop(_name, None)
+    os.environ.pop(_name.upper(), None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print which real parts ran, and what would enable the others."""
+    terminalreporter.section("real parts")
+    for line in table():
+        terminalreporter.write_line(line)
+
+
+def pytest_unconfigure() -> None:
+    """Remove the session's home."""
+    shutil.rmtree(_home, ignore_errors=True)

@@ -1,0 +1,90 @@
+"""A real PostgreSQL server on loopback, where its programs are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.engines.ports import free_port
+from tests.engines.report_table import absent, ran
+
+_NOBODY = 65534
+_START_SECONDS = 30.0
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str | None]:
+    """SQLAlchemy address of an empty database; None where PostgreSQL is not installed."""
+    programs = _programs()
+    if programs is None:
+        absent("PostgreSQL", "no initdb on PATH or under /usr/lib/postgresql", "apt-get install postgresql")
+        yield None
+        return
+    with _server(programs) as url:
+        ran("PostgreSQL")
+        yield url
+
+
+def _programs() -> Path | None:
+    """Folder of PostgreSQL's programs; Debian keeps them off the PATH."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).resolve().parent
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return versions[-1].parent if versions else None
+
+
+@contextmanager
+def _server(programs: Path) -> Iterator[str]:
+    """A cluster in a folder of its own: pytest's are closed to the user that root has to start the server as."""
+    folder = Path(tempfile.mkdtemp(prefix="rtp-postgres-"))
+    user: int | None = None
+    if os.getuid() == 0:
+        user = _NOBODY  # PostgreSQL refuses to run as root
+        os.chown(folder, user, user)
+    try:
+        data = folder / "data"
+        _run([programs / "initdb", "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", data], user, folder)
+        port = free_port()
+        settings = ["-h", "127.0.0.1", "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
+        log = folder / "log"
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [programs / "postgres", "-D", data, *settings],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+            )
+        try:
+            _await(programs, port, server, log)
+            yield f"postgresql+psycopg2://test@127.0.0.1:{port}/postgres"
+        finally:
+            server.terminate()
+            server.wait()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _run(command: list[str | Path], user: int | None, folder: Path) -> None:
+    groups: list[str | int] | None = None if user is None else []
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, user=user, group=user, extra_groups=groups)
+
+
+def _await(programs: Path, port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    probe = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+    while subprocess.run(probe, check=False).returncode != 0:
+        assert server.poll() is None, f"PostgreSQL did not start:\n{log.read_text()}"
+        assert time.monotonic() < deadline, f"PostgreSQL did not answer:\n{log.read_text()}"
+        time.sleep(0.1)

@@ -1,0 +1,113 @@
+"""`.make/environment` installs what a kind of work needs, keeps what others need, and does nothing twice.
+
+The program that would download packages, uv, is a script here that notes what it was asked for: these tests need no network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ("requirements.lock", "requirements-infra.lock", "requirements-dev.lock")
+
+FAKE_UV = """#!/bin/sh
+echo "$@" >>{notes}/asked
+for argument; do
+  case $argument in *.lock) cat "$argument" >>{notes}/installed ;; esac
+done
+"""
+
+
+class Folder:
+    """A project folder with small locks, an interpreter that is not asked, and the fake uv first on PATH."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notes = path / "notes"
+        (path / ".make").mkdir()
+        shutil.copy(ROOT / ".make/environment", path / ".make/environment")
+        for lock in LOCKS:
+            (path / lock).write_text(f"numpy==1 \\\n    --hash=sha256:{lock}\n")
+        self.notes.mkdir()
+        self._program(path / ".venv/bin/python", "#!/bin/sh\n")
+        self._program(path / "bin/uv", FAKE_UV.format(notes=self.notes))
+
+    @staticmethod
+    def _program(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run(self, kind: str, **variables: str) -> str:
+        """What uv was asked for when this kind of environment was wanted; empty where it was not."""
+        environment = {**os.environ, "PATH": f"{self.path}/bin:{os.environ['PATH']}", **variables}
+        asked = self.notes / "asked"
+        asked.write_text("")
+        subprocess.run([".make/environment", kind], cwd=self.path, env=environment, check=True, capture_output=True)
+        return asked.read_text()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_an_environment_is_installed_with_hashes_and_compiled(folder: Folder) -> None:
+    assert folder.run("train") == "pip sync --require-hashes --compile-bytecode requirements.lock\n"
+
+
+def test_an_environment_that_is_up_to_date_is_left_alone(folder: Folder) -> None:
+    folder.run("train")
+    assert folder.run("train") == ""
+
+
+def test_a_changed_lock_is_installed(folder: Folder) -> None:
+    folder.run("train")
+    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    assert "requirements.lock" in folder.run("train")
+
+
+def test_the_contributors_environment_serves_all_work(folder: Folder) -> None:
+    assert folder.run("dev").endswith(" requirements-dev.lock\n")
+    assert folder.run("train") == ""
+    assert folder.run("infra") == ""
+
+
+def test_training_does_not_take_the_contributors_packages_away(folder: Folder) -> None:
+    folder.run("dev")
+    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    assert folder.run("train").endswith(" requirements-dev.lock\n")
+
+
+def test_an_environment_may_serve_training_and_infrastructure(folder: Folder) -> None:
+    folder.run("train")
+    assert folder.run("infra").endswith(" requirements-infra.lock requirements.lock\n")
+    assert folder.run("train") == ""
+
+
+def test_another_build_of_torch_replaces_what_the_lock_says_of_it(folder: Folder) -> None:
+    names = ("torch", "triton", "nvidia-nccl", "cuda-toolkit", "torchmetrics", "numpy")
+    text = "".join(f"{name}==1 \\\n    --hash=sha256:{name}\n" for name in names)
+    (folder.path / "requirements.lock").write_text(text)
+    asked = folder.run("train", TORCH_VERSION="2+cpu", TORCH_INDEX="file:///index")
+    assert asked.endswith("pip install --compile-bytecode --no-deps --index-url file:///index torch==2+cpu\n")
+    installed = (folder.notes / "installed").read_text()
+    assert [line.partition("==")[0] for line in installed.splitlines()[::2]] == ["torchmetrics", "numpy"]
+
+
+def test_the_choice_of_torch_outlives_a_changed_lock(folder: Folder) -> None:
+    folder.run("train", TORCH_VERSION="2+cpu")
+    assert folder.run("train") == ""
+    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    assert folder.run("train").endswith("torch==2+cpu\n")
+
+
+def test_an_unknown_kind_of_work_is_refused(folder: Folder) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        folder.run("tests")
+    assert b"usage: .make/environment train|dev|infra" in caught.value.stderr

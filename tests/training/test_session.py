@@ -1,0 +1,122 @@
+"""A whole rank in this process: it learns, goes on bit for bit, sees each sample once, and answers trouble."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import CheckpointCommitted, Evaluated, Notice, Restored, TrainingStarted, read_all, select
+from tests.training.runs import run_alone, small_settings, steps_of
+from training import failures, ledger
+from training.errors import NonFiniteLossError, ResumeMismatchError
+
+STEPS_PER_EPOCH = 21  # 1293 training digits in batches of 64
+
+
+def test_the_shipped_job_reaches_97_percent_on_held_out_digits(tmp_path: Path) -> None:
+    outcome = run_alone(small_settings(loop={"epochs": 10}), tmp_path / "run")
+    test = [event for event in select(read_all(tmp_path / "run"), Evaluated) if event.split == "test"]
+    assert outcome.status == "done"
+    assert outcome.step == 10 * STEPS_PER_EPOCH
+    assert test[-1].accuracy >= 0.97
+    assert test[-1].samples == 359
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
+    first = run_alone(small_settings(), tmp_path / "a")
+    again = run_alone(small_settings(), tmp_path / "b")
+    other = run_alone(small_settings(run={"seed": 1}), tmp_path / "c")
+    assert first.weights_sha256 == again.weights_sha256
+    assert first.weights_sha256 != other.weights_sha256
+
+
+@pytest.mark.parametrize("stop_after", [1, 5, 20, 21, 22, 33])
+def test_a_run_stopped_anywhere_and_resumed_ends_in_the_same_weights(tmp_path: Path, stop_after: int) -> None:
+    """Dropout and augmentation are on; step 21 is the last of its epoch."""
+    whole = run_alone(small_settings(), tmp_path / "whole")
+    part = small_settings(loop={"max_steps": stop_after}, schedule={"name": "constant"})
+    full = small_settings(schedule={"name": "constant"})
+    reference = run_alone(full, tmp_path / "reference")
+    stopped = run_alone(part, tmp_path / "parted")
+    resumed = run_alone(full, tmp_path / "parted")
+    assert stopped.step == stop_after
+    assert resumed.weights_sha256 == reference.weights_sha256
+    assert whole.step == resumed.step == 2 * STEPS_PER_EPOCH
+    assert select(read_all(tmp_path / "parted"), Restored)[0].step == stop_after
+
+
+def test_a_stop_request_ends_the_run_at_a_committed_step(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "stop").touch()
+    stopped = run_alone(small_settings(), run)
+    assert stopped.status == "stopped"
+    assert 0 < stopped.step < 2 * STEPS_PER_EPOCH
+    assert select(read_all(run), CheckpointCommitted)[-1].step == stopped.step
+    (run / "stop").unlink()
+    assert run_alone(small_settings(), run).weights_sha256 == run_alone(small_settings(), tmp_path / "b").weights_sha256
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_each_sample_is_consumed_once_an_epoch_though_the_batch_does_not_divide_them(
+    tmp_path: Path, accumulation: int
+) -> None:
+    settings = small_settings(loop={"log_sample_ids": True, "accumulation": accumulation, "global_batch": 50})
+    run_alone(settings, tmp_path / "run")
+    consumed = ledger.consumed_ids(tmp_path / "run")
+    assert list(consumed) == [1, 2]
+    assert all(ids == list(range(1293)) for ids in consumed.values())
+
+
+def test_the_steps_in_the_log_are_numbered_without_a_gap_and_their_parts_fit_in_them(tmp_path: Path) -> None:
+    run_alone(small_settings(), tmp_path / "run")
+    steps = steps_of(tmp_path / "run")
+    assert [step.step for step in steps] == list(range(1, 2 * STEPS_PER_EPOCH + 1))
+    for step in steps:
+        parts = step.data_seconds + step.forward_seconds + step.backward_seconds + step.optimizer_seconds
+        assert 0 < parts <= step.seconds * 1.001
+
+
+def test_a_learning_rate_that_blows_up_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
+    settings = small_settings(
+        optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None}, checkpoint={"every_steps": 1}
+    )
+    with pytest.raises(NonFiniteLossError, match=r"step \d+: the gradient is not finite") as caught:
+        run_alone(settings, tmp_path / "run")
+    assert "optimizer.learning_rate" in caught.value.remedy
+    assert failures.cause(tmp_path / "run", attempt=0, launcher_view="").kind == "NonFiniteLossError"
+
+
+def test_bad_steps_are_skipped_where_the_setting_says_so(tmp_path: Path) -> None:
+    settings = small_settings(
+        optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None, "nonfinite": "skip", "max_steps": 6}
+    )
+    outcome = run_alone(settings, tmp_path / "run")
+    notices = [event.message for event in select(read_all(tmp_path / "run"), Notice)]
+    assert outcome.step == 6
+    assert any("step skipped" in message for message in notices)
+
+
+def test_a_run_is_not_resumed_with_another_global_batch(tmp_path: Path) -> None:
+    run_alone(small_settings(loop={"max_steps": 5}), tmp_path / "run")
+    with pytest.raises(ResumeMismatchError, match="global_batch: saved 64, wanted 32"):
+        run_alone(small_settings(loop={"max_steps": 10, "global_batch": 32}), tmp_path / "run")
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_and_named(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run_alone(small_settings(loop={"max_steps": 15}), run)
+    newest = run / "checkpoints" / "step-00000015" / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    run_alone(small_settings(loop={"max_steps": 20}), run)
+    restored = select(read_all(run), Restored)[0]
+    assert restored.step == 10
+    assert "step-00000015: model.safetensors has" in restored.skipped[0]
+
+
+def test_training_started_tells_what_is_trained_on_what(tmp_path: Path) -> None:
+    run_alone(small_settings(loop={"max_steps": 1}), tmp_path / "run")
+    started = select(read_all(tmp_path / "run"), TrainingStarted)[0]
+    assert (started.world, started.start_step, started.train_samples) == (1, 0, 1293)
+    assert len(started.dataset_fingerprint) == 64

@@ -1,0 +1,159 @@
+"""A run's folder as a real run would leave it, and what MLflow should then hold of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from mlflow import MlflowClient
+
+from observability.runlog import (
+    CheckpointCommitted,
+    Evaluated,
+    Event,
+    Phase,
+    Restored,
+    RunEnded,
+    RunLogWriter,
+    RunStarted,
+    Step,
+    TrainingStarted,
+    read_all,
+)
+from training import environment
+from training.config.schema import TrainingSettings
+from training.data.types import SampleSpec
+from training.export import save_safetensors, weights_sha256
+from training.models.registry import build
+from training.rundir import RunDirectory
+from training.tracking.payload import points
+
+STEPS_PER_EPOCH = 20
+START = 1_790_000_000.0
+SPEC = SampleSpec(shape=(1, 8, 8), classes=10)
+
+
+def settings(folder: Path, uri: str, *, name: str = "run", model: dict[str, Any] | None = None) -> TrainingSettings:
+    """Settings of a small run under a folder, recorded at an address."""
+    return TrainingSettings.model_validate(
+        {
+            "run": {"name": name, "directory": folder},
+            "model": model or {"name": "mlp", "options": {"hidden": [16]}},
+            "tracking": {"uri": uri, "experiment": f"test-{folder.name}"},
+        }
+    )
+
+
+@dataclass
+class RecordedRun:
+    """Writes a run's log and files step by step, with times that do not depend on the clock."""
+
+    settings: TrainingSettings
+
+    def __post_init__(self) -> None:
+        self.directory = RunDirectory.create(self.settings, now=datetime.now(UTC)).path
+
+    def write(self, *events: Event) -> None:
+        """Append events."""
+        with RunLogWriter(self.directory) as log:
+            for event in events:
+                log.write(event)
+
+    def start(self, *, at_step: int = 0) -> None:
+        """The driver starts, the ranks are ready; from a checkpoint where `at_step` is not 0."""
+        time = START + at_step
+        settings = self.settings.model_dump(mode="json")
+        self.write(RunStarted(time=time, run="run", settings=settings, environment=environment.describe()))
+        self.write(Phase(time=time, name="data"))
+        if at_step:
+            self.write(Restored(time=time, step=at_step, path=f"checkpoints/step-{at_step:08}"))
+        self.write(
+            TrainingStarted(
+                time=time,
+                world=2,
+                start_step=at_step,
+                total_steps=100,
+                steps_per_epoch=STEPS_PER_EPOCH,
+                parameters=1210,
+                train_samples=1000,
+                dataset_fingerprint="f" * 64,
+            )
+        )
+
+    def train(self, first: int, last: int, *, delay: float = 0.0) -> None:
+        """Steps `first` to `last`, with an evaluation and a checkpoint at each epoch's end; `delay` moves their times."""
+        self.write(*(event for step in range(first, last + 1) for event in _step(step, delay)))
+
+    def end(self, status: str = "done", *, step: int = 100, message: str = "") -> None:
+        """Leave weights and report, where the run is done, and log the end."""
+        digest = self._export() if status == "done" else ""
+        (self.directory / "report.html").write_text("<!doctype html><title>report</title>", encoding="utf-8")
+        self.write(
+            RunEnded(time=START + 1000, status=status, step=step, weights_sha256=digest, message=message),
+            Phase(time=START + 1001, name="after"),
+        )
+
+    def expected(self) -> dict[str, list[tuple[int, float]]]:
+        """What MLflow should hold by the log: (step, value) of each metric, each step once, as it was first done."""
+        found: dict[str, dict[int, float]] = {}
+        for event in read_all(self.directory):
+            for point in points(event):
+                found.setdefault(point.key, {}).setdefault(point.step, point.value)
+        return {key: sorted(values.items()) for key, values in found.items()}
+
+    def _export(self) -> str:
+        folder = self.directory / "model"
+        folder.mkdir(exist_ok=True)
+        torch.manual_seed(0)
+        module = build(self.settings.model, SPEC)
+        digest = weights_sha256(module)
+        save_safetensors(module, folder / "model.safetensors", {"sha256": digest})
+        description = {
+            "model": self.settings.model.model_dump(mode="json"),
+            "shape": list(SPEC.shape),
+            "classes": SPEC.classes,
+            "weights_sha256": digest,
+        }
+        (folder / "model.json").write_text(json.dumps(description), encoding="utf-8")
+        return digest
+
+
+def history(uri: str, run_id: str) -> dict[str, list[tuple[int, float]]]:
+    """All values of all metrics that a store holds of a run, by step; those of the machine left out."""
+    client = MlflowClient(tracking_uri=uri)
+    keys = [key for key in client.get_run(run_id).data.metrics if not key.startswith("system/")]
+    return {key: sorted((m.step, m.value) for m in client.get_metric_history(run_id, key)) for key in keys}
+
+
+def _step(step: int, delay: float) -> list[Event]:
+    time = START + step + delay
+    epoch = 1 + (step - 1) // STEPS_PER_EPOCH
+    loss = 2.3 * math.exp(-step / 50)
+    events: list[Event] = [
+        Step(
+            time=time,
+            step=step,
+            epoch=epoch,
+            loss=loss,
+            accuracy=1 - loss / 2.4,
+            gradient_norm=1 / step,
+            learning_rate=1e-3,
+            samples=64,
+            seconds=0.01 + delay,
+            data_seconds=0.001,
+        )
+    ]
+    if step % STEPS_PER_EPOCH == 0:
+        evaluation = {"loss": loss, "accuracy": 0.9, "samples": 100, "seconds": 0.1}
+        events.append(Evaluated(time=time, split="validation", step=step, epoch=epoch, **evaluation))  # type: ignore[arg-type]
+        events.append(
+            CheckpointCommitted(
+                time=time, step=step, path="x", bytes=1000, stall_seconds=0.001, write_seconds=0.01 + delay
+            )
+        )
+    return events

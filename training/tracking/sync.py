@@ -1,0 +1,83 @@
+"""Delivers what runs have logged and MLflow does not have yet: `python -m training sync`, and each follower after its own run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from observability.runlog import FILE_NAME
+from training.config.schema import TrainingSettings
+from training.errors import ExitStatus
+from training.rundir import RunDirectory
+from training.tracking.locations import tracking_uri, without_password
+from training.tracking.state import TrackingState, delivering
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """What became of one run that had something left to deliver.
+
+    Attributes:
+        run: its name.
+        problem: why it could not be delivered; empty where it was.
+    """
+
+    run: str
+    problem: str
+
+
+def sync(run_directories: Sequence[Path]) -> ExitStatus:
+    """Send MLflow what it does not have of these runs, and say so; failed where something is left."""
+    results = []
+    for result in deliver_pending(run_directories):
+        results.append(result)
+        print(f"{result.run}: {result.problem or 'delivered'}", flush=True)
+    if not results:
+        print(f"MLflow has everything of {len(run_directories)} run(s)")
+    return ExitStatus.FAILED if any(result.problem for result in results) else ExitStatus.DONE
+
+
+def deliver_pending(run_directories: Sequence[Path]) -> Iterator[SyncResult]:
+    """Deliver those of the runs that are tracked and have something left, one after the other.
+
+    A run that another process delivers, its follower most likely, is left to it. A store that was away is not asked again.
+    """
+    away: dict[str, str] = {}
+    for directory in run_directories:
+        if not _is_pending(directory):
+            continue
+        with delivering(directory, wait=False) as is_ours:
+            if is_ours:
+                yield from _deliver(directory, away)
+
+
+def _is_pending(directory: Path) -> bool:
+    """Whether the log is longer than what was delivered, or an end was not told; cheap, and true for a run not tracked yet."""
+    state = TrackingState.load(directory)
+    log = directory / FILE_NAME
+    size = log.stat().st_size if log.exists() else 0
+    return size > 0 if state is None else size > state.offset or state.status == "RUNNING"
+
+
+def _deliver(directory: Path, away: dict[str, str]) -> Iterator[SyncResult]:
+    from training.tracking.client import Unavailable  # noqa: PLC0415 - a second, to be spent only where something is left
+    from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415
+
+    started = last_start(directory)
+    settings = TrainingSettings.model_validate(started.settings) if started else TrainingSettings()
+    if started is None or not settings.tracking.enabled:
+        return
+    uri = tracking_uri(settings.tracking)
+    if uri in away:
+        yield SyncResult(directory.name, away[uri])
+        return
+    delivery = Delivery(directory, started)
+    try:
+        delivery.advance(is_over=not RunDirectory(directory).is_running())
+    except Unavailable as error:
+        delivery.remember_problem(str(error))
+        away[uri] = f"MLflow at {without_password(uri)}: {error}"
+        yield SyncResult(directory.name, away[uri])
+    else:
+        yield SyncResult(directory.name, "")
