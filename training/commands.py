@@ -66,17 +66,17 @@ def stop(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def verify(arguments: argparse.Namespace) -> ExitStatus:
-    """Verify every checkpoint of a run; failed where one is not good or where there is none."""
+    """Verify every checkpoint of a run; failed where a committed one is not good, or where there is none."""
+    from training.checkpoint.manifest import MANIFEST_FILE  # noqa: PLC0415
     from training.checkpoint.store import verify_run  # noqa: PLC0415
 
     run = _find(arguments)
-    found = verify_run(run.path)
-    for path, problems in found:
+    committed = {path: problems for path, problems in verify_run(run.path) if (path / MANIFEST_FILE).exists()}
+    for path, problems in committed.items():
         print(f"{path}: {'; '.join(problems) if problems else 'good'}")
-    if not found:
+    if not committed:
         print(f"{run.path}: no checkpoint")
-    is_good = bool(found) and not any(problems for _, problems in found)
-    return ExitStatus.DONE if is_good else ExitStatus.FAILED
+    return ExitStatus.FAILED if not committed or any(committed.values()) else ExitStatus.DONE
 
 
 def report(arguments: argparse.Namespace) -> ExitStatus:
@@ -97,7 +97,7 @@ def monitor(arguments: argparse.Namespace) -> ExitStatus:
 
 def sync(arguments: argparse.Namespace) -> ExitStatus:
     """Send MLflow what it has not had yet."""
-    from training.tracking.follow import sync as send  # noqa: PLC0415
+    from training.tracking.sync import sync as send  # noqa: PLC0415
 
     chosen = [_find(arguments)] if arguments.run else runs(arguments.root)
     return send([run.path for run in chosen])

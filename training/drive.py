@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from datetime import datetime
 
 from observability.progress import ProgressView
-
 from training import preflight
 from training.checkpoint.store import committed_steps
 from training.config.schema import TrainingSettings

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from types import FrameType
 
 from observability.progress import ProgressView
-
 from observability.runlog import Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted
 from training import environment, failures
 from training.config.schema import TrainingSettings

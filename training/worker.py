@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
-from observability.runlog import Event, Phase, RunLogWriter
+from observability.runlog import Phase
 from training import failures
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.logs import configure
+from training.reporting import Reporter, reporting
 
 _STOP_POLL_SECONDS = 0.2
 
@@ -44,21 +45,17 @@ def run_rank(task: RankTask, place: RankPlace) -> Outcome:
 
 
 def _run(task: RankTask, place: RankPlace) -> Outcome:
-    with RunLogWriter(task.run_directory) as log:
-        emit: Callable[[Event], None] = log.write if place.rank == 0 else _ignore
-        emit(Phase(name="imports", process="rank 0"))
+    opened = reporting(task.run_directory, task.settings.metrics) if place.rank == 0 else nullcontext(Reporter())
+    with opened as reporter:
+        reporter.emit(Phase(name="imports", process="rank 0"))
         # Imported here and not above, so that the time it takes shows as a phase of its own.
         from training.session import Session  # noqa: PLC0415
 
-        emit(Phase(name="connect", process="rank 0"))
+        reporter.emit(Phase(name="connect", process="rank 0"))
         scale = task.settings.scale
         with joined(place, gpu=scale.gpu, timeout_seconds=scale.collective_timeout):
             stop = StopRequest(task.run_directory, polls=place.rank == 0)
-            return Session(task, place, emit=emit, wants_stop=stop).run()
-
-
-def _ignore(event: Event) -> None:
-    del event
+            return Session(task, place, emit=reporter.emit, wants_stop=stop).run()
 
 
 class StopRequest:

@@ -74,7 +74,8 @@ class Subject:
 
     def has(self, path: str) -> bool:
         """Whether the property is given, be it unknown yet."""
-        return self.get(path) not in {None, ""} if not isinstance(self.get(path), (Mapping, list, tuple)) else True
+        value = self.get(path)
+        return value is not None and value != ""
 
     def says(self, path: str, *allowed: object) -> bool:
         """Whether the property is one of `allowed`, or unknown yet."""

@@ -67,7 +67,7 @@ class MlflowServer:
             self._process = None
 
     def _answers(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=1):
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health", timeout=1):
             return True
         return False
 

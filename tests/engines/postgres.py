@@ -52,7 +52,9 @@ def _server(programs: Path) -> Iterator[str]:
         os.chown(folder, user, user)
     try:
         data = folder / "data"
-        _run([programs / "initdb", "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", data], user, folder)
+        _run(
+            [programs / "initdb", "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", data], user, folder
+        )
         port = free_port()
         settings = ["-h", "127.0.0.1", "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
         log = folder / "log"

@@ -28,7 +28,7 @@ def tracking_uri(settings: TrackingSettings) -> str:
 
 def without_password(uri: str) -> str:
     """The address without user and password, for messages, parameters and files that others can read."""
-    return re.sub(r"//[^/]*@", "//", uri, count=1)
+    return re.sub(r"^([\w+.-]+://)[^/]*@", r"\1", uri)
 
 
 def run_page(uri: str, *, experiment_id: str, run_id: str) -> str:

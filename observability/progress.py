@@ -1,0 +1,167 @@
+"""The progress of a run as its events come: start-up, steps, evaluations, notices, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from observability.history import RunHistory
+from observability.quantities import duration, number, percent
+from observability.runlog import Evaluated, Event, Notice, Phase, Restored, RunEnded, RunStarted, Step, TrainingStarted
+from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
+
+PHASES = {
+    "imports": "loading Python packages",
+    "ray_start": "starting Ray",
+    "workers_start": "starting workers",
+    "connect": "connecting the ranks",
+    "data": "preparing data",
+    "model": "building the model",
+    "first_batch": "loading the first batch",
+    "train": "training",
+    "finish": "finishing",
+}
+"""What a phase's name means to a person; a name that is not here is shown as it is."""
+
+_LINE_SECONDS = 2.0
+_WINDOW_STEPS = 50
+
+
+def phase_text(name: str) -> str:
+    """A phase's name in words."""
+    return PHASES.get(name, name.replace("_", " "))
+
+
+class ProgressView:
+    """Shows one run from its first event to its last.
+
+    On a terminal the steps are a bar, drawn again by `tick`. Elsewhere they are a line every two seconds, by the clock of the events, so
+    that the same events give the same lines.
+    """
+
+    def __init__(self, stream: TextIO, *, is_terminal: bool) -> None:
+        self._screen: Screen = TerminalScreen(stream) if is_terminal else PlainScreen(stream)
+        self._shows_every_step = is_terminal
+        self._history = RunHistory()
+        self._shown_time = float("-inf")
+        self._shown_step = 0
+
+    def say(self, text: str) -> None:
+        """Show a line that is no event of the run's."""
+        self._screen.line(text)
+
+    def handle(self, event: Event) -> None:
+        """Show an event."""
+        if isinstance(event, RunEnded | Phase):
+            self._show_last_step()
+        self._history.add(event)
+        match event:
+            case Step():
+                self._step(event)
+            case Evaluated():
+                self._evaluated(event)
+            case Phase():
+                self._screen.settle(at=event.time)
+                self._screen.begin(phase_text(event.name), at=event.time)
+            case RunStarted():
+                self._screen.line(_headline(self._history))
+            case TrainingStarted():
+                self._training_started(event)
+            case Restored():
+                self._restored(event)
+            case Notice():
+                self._notice(event)
+            case RunEnded():
+                self._ended(event)
+
+    def tick(self) -> None:
+        """Draw again what changes with time; to be called several times a second."""
+        self._screen.refresh()
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+        self._screen.settle(at=self._history.last_time)
+
+    def _training_started(self, event: TrainingStarted) -> None:
+        self._screen.settle(at=event.time)
+        ranks = f"{event.world} rank{'s' if event.world > 1 else ''}"
+        self._screen.line(
+            f"training {number(event.total_steps - event.start_step)} steps to step {number(event.total_steps)} "
+            f"({self._history.epochs} epochs of {number(event.train_samples)} samples) on {ranks}, "
+            f"{number(event.parameters)} parameters"
+        )
+        if event.metrics_url:
+            self._screen.line(f"metrics: {event.metrics_url}", tone="dim")
+        self._shown_step = event.start_step
+
+    def _step(self, event: Step) -> None:
+        is_due = event.time - self._shown_time >= _LINE_SECONDS
+        if self._shows_every_step or is_due:
+            self._show(event)
+
+    def _show_last_step(self) -> None:
+        """The newest step, if it has not been shown: before something else begins, and at the end."""
+        if self._history.steps and self._history.last_step > self._shown_step:
+            self._show(self._history.steps[-1])
+
+    def _show(self, step: Step) -> None:
+        history = self._history
+        assert history.training is not None, "a step comes from workers that were ready"
+        self._shown_time, self._shown_step = step.time, step.step
+        parts = [
+            f"epoch {step.epoch}/{history.epochs}",
+            f"loss {step.loss:.4f}",
+            f"accuracy {percent(step.accuracy)}",
+            f"{number(history.samples_per_second(newest=_WINDOW_STEPS))} samples/s",
+        ]
+        left = history.training.total_steps - step.step
+        if left:
+            parts.append(f"{duration(left * self._seconds_per_step())} left")
+        self._screen.advance(step.step, history.training.total_steps, "  ".join(parts))
+
+    def _seconds_per_step(self) -> float:
+        """Time from step to step over the newest ones, evaluations and checkpoints between them included."""
+        newest = self._history.steps[-_WINDOW_STEPS:]
+        if len(newest) == 1:
+            return newest[0].seconds
+        return (newest[-1].time - newest[0].time) / (len(newest) - 1)
+
+    def _evaluated(self, event: Evaluated) -> None:
+        name = f"epoch {event.epoch:>{len(str(self._history.epochs))}}/{self._history.epochs}"
+        self._screen.line(
+            f"{name}  {event.split:<10}  loss {event.loss:.4f}  accuracy {percent(event.accuracy)}  "
+            f"({number(event.samples)} samples in {duration(event.seconds)})"
+        )
+
+    def _restored(self, event: Restored) -> None:
+        for refusal in event.skipped:
+            self._screen.line(f"checkpoint refused: {refusal}", tone="warning")
+        self._screen.line(f"going on from step {event.step}: {event.path}")
+
+    def _notice(self, event: Notice) -> None:
+        tones: dict[str, Tone] = {"warning": "warning", "error": "error"}
+        self._screen.line(event.message, tone=tones.get(event.level, "plain"))
+
+    def _ended(self, event: RunEnded) -> None:
+        self._screen.settle(at=event.time)
+        history = self._history
+        tones: dict[str, Tone] = {"done": "good", "interrupted": "warning"}
+        facts = [f"{history.last_step} steps", f"{number(history.samples_per_second())} samples/s"]
+        best, test = history.best_validation(), history.test()
+        if best is not None:
+            facts.append(f"best validation accuracy {percent(best.accuracy)} in epoch {best.epoch}")
+        if test is not None and event.status == "done":
+            facts.append(f"test accuracy {percent(test.accuracy)}")
+        text = f"{event.status} after {duration(history.seconds())}: {', '.join(facts)}"
+        self._screen.line(text, tone=tones.get(event.status, "error"))
+
+
+def _headline(history: RunHistory) -> str:
+    """The run in one line, as far as its settings are known."""
+    setting = history.setting
+    workers = setting("scale.workers")
+    device = "GPU" if setting("scale.gpu") else "CPU"
+    return (
+        f"run {history.name}: {setting('model.name')} on {setting('data.dataset')}, "
+        f"{workers} {device} worker{'s' if workers != 1 else ''} ({setting('scale.launcher')}), "
+        f"global batch {setting('loop.global_batch')}"
+    )

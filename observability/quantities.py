@@ -1,0 +1,38 @@
+"""Quantities as a person reads them."""
+
+from __future__ import annotations
+
+import math
+
+
+def duration(seconds: float) -> str:
+    """A length of time with two figures that matter: `34 ms`, `3.1 s`, `2 min 05 s`, `1 h 12 min`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.{0 if seconds >= 0.00995 else 1}f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: float) -> str:
+    """A number of bytes in binary units: `312 B`, `1.4 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a percentage with one decimal: `97.5 %`."""
+    return f"{ratio:.1%}".replace("%", " %")
+
+
+def number(value: float) -> str:
+    """A count or rate with separators, three figures at least: `28,938`, `5,120`, `12.3`."""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

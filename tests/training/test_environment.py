@@ -1,0 +1,88 @@
+"""The description of the environment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from training import environment
+
+LIGHT = """
+import sys
+from training import environment
+environment.describe()
+print(*sorted({"torch", "ray", "mlflow", "numpy"} & set(sys.modules)))
+"""
+
+
+def git(folder: Path, *arguments: str) -> None:
+    """Run git in a folder, as somebody."""
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one committed file."""
+    git(tmp_path, "init", "--initial-branch=main")
+    (tmp_path / "file").write_text("one")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-m", "first")
+    return tmp_path
+
+
+def test_the_description_is_json_and_names_the_installed_torch() -> None:
+    described = json.loads(json.dumps(environment.describe()))
+    assert described["packages"]["torch"] == metadata.version("torch")
+    assert described["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert described["cpu"]["available"] >= 1
+    assert described["memory_bytes"] > 2**28
+
+
+def test_describing_loads_no_package_it_describes() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_clean_checkout_is_not_dirty(repository: Path) -> None:
+    found = environment.revision(repository)
+    assert found is not None
+    assert (found["branch"], found["dirty"], len(found["revision"])) == ("main", False, 40)
+
+
+def test_a_changed_file_makes_it_dirty_and_a_new_one_does_not(repository: Path) -> None:
+    (repository / "notes").write_text("new")
+    assert environment.revision(repository) | {"dirty": None} is not None  # type: ignore[operator]
+    assert environment.revision(repository)["dirty"] is False  # type: ignore[index]
+    (repository / "file").write_text("two")
+    assert environment.revision(repository)["dirty"] is True  # type: ignore[index]
+
+
+def test_a_folder_that_is_no_repository_has_no_revision(tmp_path: Path) -> None:
+    assert environment.revision(tmp_path) is None
+
+
+def test_a_repository_without_a_commit_has_no_revision(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    assert environment.revision(tmp_path) is None
+
+
+def test_a_machine_without_git_has_no_revision(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(repository))
+    assert environment.revision(repository) is None
+
+
+def test_gpus_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA H200, 143771, 580.95.05'\necho 'NVIDIA GB10, [N/A], 580.95.05'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert environment.describe()["gpus"] == [
+        {"name": "NVIDIA H200", "memory_bytes": 143771 * 2**20, "driver": "580.95.05"},
+        {"name": "NVIDIA GB10", "memory_bytes": None, "driver": "580.95.05"},
+    ]

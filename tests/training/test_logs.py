@@ -1,0 +1,91 @@
+"""Logs for machines and for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training import logs
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[io.StringIO]:
+    """Logging of rank 1 of run `r` into a file of the test's folder and a console of its own."""
+    stream = io.StringIO()
+    logs.configure(tmp_path / "logs" / "rank-1.jsonl", run="r", rank=1, console=stream)
+    yield stream
+    logs.set_step(None)
+    root = logging.getLogger()
+    for handler in logs._installed:
+        root.removeHandler(handler)
+        handler.close()
+    logs._installed.clear()
+    logging.captureWarnings(capture=False)
+
+
+def lines(tmp_path: Path) -> list[dict[str, Any]]:
+    """What the file holds."""
+    return [json.loads(line) for line in (tmp_path / "logs" / "rank-1.jsonl").read_text().splitlines()]
+
+
+def test_a_record_is_one_line_of_json_with_run_rank_and_step(tmp_path: Path, console: io.StringIO) -> None:
+    logs.set_step(17)
+    logging.getLogger("training.x").info("two\nlines %d", 5)
+    (record,) = lines(tmp_path)
+    age = datetime.now(UTC) - datetime.fromisoformat(record.pop("time"))
+    assert 0 <= age.total_seconds() < 10
+    assert record == {
+        "level": "info",
+        "logger": "training.x",
+        "message": "two\nlines 5",
+        "run": "r",
+        "rank": 1,
+        "step": 17,
+    }
+
+
+def test_an_exception_has_its_traceback_in_both(tmp_path: Path, console: io.StringIO) -> None:
+    try:
+        raise ZeroDivisionError("a reason")
+    except ZeroDivisionError:
+        logging.getLogger("training.x").exception("it failed")
+    assert "ZeroDivisionError: a reason" in lines(tmp_path)[0]["exception"]
+    assert "ZeroDivisionError: a reason" in console.getvalue()
+
+
+def test_people_see_warnings_in_one_line_and_nothing_less(tmp_path: Path, console: io.StringIO) -> None:
+    logs.set_step(3)
+    logging.getLogger("training.x").info("detail")
+    logging.getLogger("training.x").warning("look here")
+    assert console.getvalue()[8:] == " WARNING rank 1 step 3: look here\n"
+
+
+def test_warnings_of_python_are_logged(tmp_path: Path, console: io.StringIO) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=True)
+        warnings.warn("old way", DeprecationWarning, stacklevel=1)
+        logging.captureWarnings(capture=False)
+    assert "DeprecationWarning: old way" in lines(tmp_path)[0]["message"]
+
+
+def test_other_packages_are_heard_from_warning_on(tmp_path: Path, console: io.StringIO) -> None:
+    logging.getLogger("somebody.else").info("chatter")
+    logging.getLogger("somebody.else").warning("trouble")
+    assert [record["message"] for record in lines(tmp_path)] == ["trouble"]
+
+
+def test_configuring_again_replaces_the_first_file(tmp_path: Path, console: io.StringIO) -> None:
+    logs.configure(tmp_path / "second.jsonl", run="r2", rank=None, console=console)
+    logging.getLogger("training.x").info("hello")
+    assert lines(tmp_path) == []
+    record = json.loads((tmp_path / "second.jsonl").read_text())
+    assert (record["run"], record["rank"]) == ("r2", None)

@@ -1,0 +1,88 @@
+"""Samples of the machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from training.tracking import system
+
+
+def test_the_machine_is_sampled_until_the_run_ends_and_once_more_then(tmp_path: Path) -> None:
+    with system.sampling(tmp_path, since=time.time() - 5, interval=0.05):
+        time.sleep(0.2)
+    points, offset = system.read(tmp_path, offset=0)
+    cpu = [point for point in points if point.key == "system/cpu_utilization_percentage"]
+    assert len(cpu) >= 2
+    assert all(point.step == 5 and 0 <= point.value <= 100 for point in cpu)
+    assert offset == (tmp_path / system.FILE_NAME).stat().st_size
+
+
+def test_reading_goes_on_behind_the_offset_and_leaves_an_unfinished_line(tmp_path: Path) -> None:
+    line = '{"time": 1.0, "step": 0, "metrics": {"x": 1.0}}\n'
+    file = tmp_path / system.FILE_NAME
+    file.write_text(line + line[:20])
+    points, offset = system.read(tmp_path, offset=0)
+    assert (len(points), offset) == (1, len(line))
+    file.write_text(line + line)
+    assert len(system.read(tmp_path, offset=offset)[0]) == 1
+
+
+def test_a_run_without_samples_has_none(tmp_path: Path) -> None:
+    assert system.read(tmp_path, offset=0) == ([], 0)
+
+
+class NvmlError(Exception):
+    """What NVML's binding raises."""
+
+
+def nvml(*, has_driver: bool, is_divided: bool) -> SimpleNamespace:
+    """NVML's binding on a machine with one GPU: no machine of the tests has both."""
+
+    def initialise() -> None:
+        if not has_driver:
+            raise NvmlError
+
+    def utilisation(handle: int) -> SimpleNamespace:
+        if is_divided:
+            raise NvmlError
+        return SimpleNamespace(gpu=50)
+
+    return SimpleNamespace(
+        NVMLError=NvmlError,
+        nvmlInit=initialise,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(used=25_000_000, total=100_000_000),
+        nvmlDeviceGetUtilizationRates=utilisation,
+        nvmlDeviceGetPowerUsage=lambda _: 300_000,
+    )
+
+
+def gpu_metrics() -> dict[str, float]:
+    """What is measured of GPUs."""
+    return {key: value for key, value in system.measure().items() if key.startswith("gpu_")}
+
+
+def test_a_gpu_is_measured_in_percent_megabytes_and_watts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, is_divided=False))
+    assert gpu_metrics() == {
+        "gpu_0_memory_usage_megabytes": 25.0,
+        "gpu_0_memory_usage_percentage": 25.0,
+        "gpu_0_utilization_percentage": 50,
+        "gpu_0_power_usage_watts": 300.0,
+    }
+
+
+def test_a_divided_gpu_still_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, is_divided=True))
+    assert set(gpu_metrics()) == {"gpu_0_memory_usage_megabytes", "gpu_0_memory_usage_percentage"}
+
+
+def test_a_machine_without_a_driver_has_no_gpu_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=False, is_divided=False))
+    assert gpu_metrics() == {}

@@ -1,0 +1,54 @@
+"""What rank 0 says of the run while it goes on: events to the run's log, the same events to the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from observability.metrics.recorder import MetricsAddressError, open_recorder
+from observability.metrics.training_metrics import TrainingMetrics
+from observability.runlog import Event, RunLogWriter, TrainingStarted, read_all
+from training.config.schema import MetricsSettings
+from training.errors import PreflightError
+
+
+class Reporter:
+    """Takes events and passes them on; `Reporter()` passes them to nobody, which is what the ranks but 0 have."""
+
+    def __init__(
+        self, log: RunLogWriter | None = None, metrics: TrainingMetrics | None = None, *, metrics_url: str = ""
+    ) -> None:
+        self._log = log
+        self._metrics = metrics
+        self._metrics_url = metrics_url
+
+    def emit(self, event: Event) -> None:
+        """Pass an event on."""
+        if isinstance(event, TrainingStarted):
+            event = replace(event, metrics_url=self._metrics_url)
+        if self._log is not None:
+            self._log.write(event)
+        if self._metrics is not None:
+            self._metrics.handle(event)
+
+
+@contextmanager
+def reporting(run_directory: Path, settings: MetricsSettings) -> Iterator[Reporter]:
+    """The reporter of rank 0, for as long as the block lasts.
+
+    Raises:
+        PreflightError: metrics cannot be served on the address that the settings name.
+    """
+    history = read_all(run_directory)
+    try:
+        recorder = open_recorder(settings.exporter, host=settings.host, port=settings.port)
+    except MetricsAddressError as error:
+        raise PreflightError(str(error), remedy="set metrics.port=0 for any free port, or stop what uses it") from error
+    metrics = TrainingMetrics(recorder, run=run_directory.name, history=history)
+    try:
+        with RunLogWriter(run_directory) as log:
+            yield Reporter(log, metrics, metrics_url=recorder.url)
+    finally:
+        recorder.close()
