@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from observability.history import RunHistory
-from observability.quantities import duration, number, percent
+from observability.quantities import clock, duration, number, percent
 from observability.runlog import Evaluated, Event, Notice, Phase, Restored, RunEnded, RunStarted, Step, TrainingStarted
 from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
 
@@ -18,17 +18,20 @@ PHASES = {
     "model": "building the model",
     "first_batch": "loading the first batch",
     "train": "training",
-    "finish": "finishing",
+    "finish": "saving the result",
 }
-"""What a phase's name means to a person; a name that is not here is shown as it is."""
+"""What the phases do, by name, for a person to read."""
+
+_DRIVER_PHASES = {"finish": "stopping the workers"}
 
 _LINE_SECONDS = 2.0
 _WINDOW_STEPS = 50
 
 
-def phase_text(name: str) -> str:
-    """A phase's name in words."""
-    return PHASES.get(name, name.replace("_", " "))
+def phase_text(phase: Phase) -> str:
+    """What a phase does, in words; the name itself where it is not a known one."""
+    words = PHASES | _DRIVER_PHASES if phase.process == "driver" else PHASES
+    return words.get(phase.name, phase.name.replace("_", " "))
 
 
 class ProgressView:
@@ -40,7 +43,7 @@ class ProgressView:
 
     def __init__(self, stream: TextIO, *, is_terminal: bool) -> None:
         self._screen: Screen = TerminalScreen(stream) if is_terminal else PlainScreen(stream)
-        self._shows_every_step = is_terminal
+        self._draws_live = is_terminal
         self._history = RunHistory()
         self._shown_time = float("-inf")
         self._shown_step = 0
@@ -60,8 +63,7 @@ class ProgressView:
             case Evaluated():
                 self._evaluated(event)
             case Phase():
-                self._screen.settle(at=event.time)
-                self._screen.begin(phase_text(event.name), at=event.time)
+                self._screen.begin(phase_text(event), at=event.time)
             case RunStarted():
                 self._screen.line(_headline(self._history))
             case TrainingStarted():
@@ -75,6 +77,8 @@ class ProgressView:
 
     def tick(self) -> None:
         """Draw again what changes with time; to be called several times a second."""
+        if self._draws_live:
+            self._show_last_step()
         self._screen.refresh()
 
     def close(self) -> None:
@@ -94,8 +98,7 @@ class ProgressView:
         self._shown_step = event.start_step
 
     def _step(self, event: Step) -> None:
-        is_due = event.time - self._shown_time >= _LINE_SECONDS
-        if self._shows_every_step or is_due:
+        if not self._draws_live and event.time - self._shown_time >= _LINE_SECONDS:
             self._show(event)
 
     def _show_last_step(self) -> None:
@@ -115,12 +118,15 @@ class ProgressView:
         ]
         left = history.training.total_steps - step.step
         if left:
-            parts.append(f"{duration(left * self._seconds_per_step())} left")
+            parts.append(f"{clock(left * self._seconds_per_step())} left")
         self._screen.advance(step.step, history.training.total_steps, "  ".join(parts))
 
     def _seconds_per_step(self) -> float:
         """Time from step to step over the newest ones, evaluations and checkpoints between them included."""
-        newest = self._history.steps[-_WINDOW_STEPS:]
+        history = self._history
+        assert history.training is not None, "a step comes from workers that were ready"
+        since_start = history.last_step - history.training.start_step
+        newest = history.steps[-min(_WINDOW_STEPS, since_start) :]
         if len(newest) == 1:
             return newest[0].seconds
         return (newest[-1].time - newest[0].time) / (len(newest) - 1)
@@ -134,12 +140,13 @@ class ProgressView:
 
     def _restored(self, event: Restored) -> None:
         for refusal in event.skipped:
-            self._screen.line(f"checkpoint refused: {refusal}", tone="warning")
+            self._screen.line(f"warning: checkpoint refused: {refusal}", tone="warning")
         self._screen.line(f"going on from step {event.step}: {event.path}")
 
     def _notice(self, event: Notice) -> None:
         tones: dict[str, Tone] = {"warning": "warning", "error": "error"}
-        self._screen.line(event.message, tone=tones.get(event.level, "plain"))
+        label = f"{event.level}: " if event.level in tones else ""
+        self._screen.line(f"{label}{event.message}", tone=tones.get(event.level, "plain"))
 
     def _ended(self, event: RunEnded) -> None:
         self._screen.settle(at=event.time)

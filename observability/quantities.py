@@ -17,6 +17,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def clock(seconds: float) -> str:
+    """A length of time as a clock shows it, in whole seconds: `0:07`, `12:30`, `1:05:00`."""
+    whole = round(seconds)
+    minutes = f"{whole // 60 % 60}:{whole % 60:02d}"
+    return minutes if whole < 3600 else f"{whole // 3600}:{minutes:0>5}"
+
+
 def size(count: float) -> str:
     """A number of bytes in binary units: `312 B`, `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):

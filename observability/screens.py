@@ -48,9 +48,9 @@ class PlainScreen:
         self._first: float | None = None
 
     def line(self, text: str, *, tone: Tone = "plain") -> None:
-        """Write a line; warnings and errors say so in words, since there is no colour."""
-        label = f"{tone}: " if tone in {"warning", "error"} else ""
-        self._stream.write(f"{label}{text}\n")
+        """Write a line, without colour whatever its tone."""
+        del tone
+        self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def begin(self, text: str, *, at: float) -> None:
@@ -95,7 +95,7 @@ class TerminalScreen:
         self._draw_begun()
 
     def advance(self, done: int, total: int, text: str) -> None:
-        """Show the bar; drawing is left to `refresh`."""
+        """Move the bar; drawing is left to `refresh`."""
         if self._bar is None:
             self.settle(at=time.time())
             self._bar = _make_bar(self._stream)
@@ -143,7 +143,6 @@ def _make_bar(stream: TextIO) -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
 
     return Progress(
-        TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn("{task.fields[text]}"),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from training.config import sources
-from training.config.load import load, render, validate_names
+from training.config.load import load, render
 from training.errors import ExitStatus
 from training.rundir import RunDirectory, runs
 
@@ -22,7 +21,6 @@ def train(arguments: argparse.Namespace) -> ExitStatus:
         overrides=arguments.set,
         flags={name: getattr(arguments, name) for name in _FLAG_NAMES},
     )
-    validate_names(settings)
     if arguments.print_config:
         print(render(settings), end="")
         return ExitStatus.DONE
@@ -34,7 +32,6 @@ def train(arguments: argparse.Namespace) -> ExitStatus:
 def resume(arguments: argparse.Namespace) -> ExitStatus:
     """Go on with a run from its newest good checkpoint, with the settings it was started with and those changed now."""
     settings = load([_find(arguments).settings_file], overrides=arguments.set, environment={})
-    validate_names(settings)
     from training.drive import drive  # noqa: PLC0415
 
     return drive(settings)
@@ -114,9 +111,9 @@ def ui(arguments: argparse.Namespace) -> ExitStatus:
 def schema(arguments: argparse.Namespace) -> ExitStatus:
     """Print the JSON Schema of the settings."""
     del arguments
-    from training.config.json_schema import schema as settings_schema  # noqa: PLC0415
+    from training.config import json_schema  # noqa: PLC0415
 
-    print(json.dumps(settings_schema(), indent=2))
+    print(json_schema.text(), end="")
     return ExitStatus.DONE
 
 

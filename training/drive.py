@@ -10,13 +10,18 @@ from contextlib import nullcontext
 from datetime import datetime
 
 from observability.progress import ProgressView
+from observability.runlog import TrainingStarted, read_all, select
 from training import preflight
-from training.checkpoint.store import committed_steps
+from training.checkpoint.store import committed_steps, folder_name
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, PreflightError
 from training.launch.task import Outcome
 from training.rundir import RunDirectory
 from training.supervisor import Supervisor
+from training.tracking.process import DeliveryReport
+
+_TRACKING_SECONDS = 120.0
+"""How long the driver waits for MLflow to have everything; a first run makes the database meanwhile."""
 
 
 def drive(settings: TrainingSettings) -> ExitStatus:
@@ -38,8 +43,17 @@ def drive(settings: TrainingSettings) -> ExitStatus:
             run.write_settings(settings)
         if notice:
             view.say(notice)
-        outcome = Supervisor(settings, run, view=view).run()
-    return _conclude(outcome, run, view)
+        supervisor = Supervisor(settings, run, view=view)
+        try:
+            outcome = supervisor.run()
+        finally:
+            view.close()
+            _write_report(run, view)
+            delivery = _finish_tracking(supervisor, view)
+    if not is_first_node:
+        return ExitStatus.DONE
+    _summarise(outcome, run, delivery)
+    return ExitStatus.DONE if outcome.status == "done" else ExitStatus.INTERRUPTED
 
 
 def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
@@ -52,9 +66,38 @@ def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
         )
 
 
-def _conclude(outcome: Outcome, run: RunDirectory, view: ProgressView) -> ExitStatus:
-    view.close()
+def _write_report(run: RunDirectory, view: ProgressView) -> None:
+    """Write the report of a run that has trained; a report that fails is a pity, not a failed run."""
+    from observability.report import write_report  # noqa: PLC0415 - brings matplotlib
+
+    if not select(read_all(run.path), TrainingStarted):
+        return
+    try:
+        write_report(run.path)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the weights are saved
+        view.say(f"no report: {type(error).__name__}: {error}")
+
+
+def _finish_tracking(supervisor: Supervisor, view: ProgressView) -> DeliveryReport | None:
+    if supervisor.follower is None:
+        return None
+    view.say("sending the run to MLflow …")
+    return supervisor.follower.finish(timeout=_TRACKING_SECONDS)
+
+
+def _summarise(outcome: Outcome, run: RunDirectory, delivery: DeliveryReport | None) -> None:
+    """Where everything is, and what to type next."""
+    lines = [("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}")]
+    if outcome.weights_sha256:
+        lines.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
+    lines.append(("report", str(run.report)))
+    lines.append(("events", f"{run.events}  (make monitor NAME={run.name})"))
+    if delivery is not None and delivery.is_complete:
+        model = f", model {delivery.model}" if delivery.model else ""
+        lines.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}  (make ui)"))
+    elif delivery is not None:
+        lines.append(("MLflow", f"not complete: {delivery.problem}; make sync NAME={run.name} sends the rest"))
     if outcome.status == "stopped":
-        print(f"stopped at step {outcome.step}, committed. Go on: make resume NAME={run.name}")
-        return ExitStatus.INTERRUPTED
-    return ExitStatus.DONE
+        lines.append(("go on", f"make resume NAME={run.name}"))
+    for name, text in lines:
+        print(f"  {name:<11}{text}")

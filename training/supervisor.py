@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from observability.progress import ProgressView
-from observability.runlog import Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted
+from observability.runlog import Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted, TrainingStarted
 from training import environment, failures
 from training.config.schema import TrainingSettings
 from training.errors import Interrupted, PlatformError, TrainingFailedError
@@ -22,6 +22,7 @@ from training.launch import make_launcher
 from training.launch.task import Launcher, Outcome, RankTask, WorkersFailedError
 from training.restart import Decision, RestartPolicy
 from training.rundir import RunDirectory
+from training.tracking.process import FollowerProcess
 
 _PUMP_SECONDS = 0.1
 
@@ -35,6 +36,8 @@ class Supervisor:
         self._view = view
         self._log = RunLogWriter(run.path)
         self._policy = RestartPolicy(max_restarts=settings.scale.max_restarts)
+        self.follower: FollowerProcess | None = None
+        """Delivers the run to MLflow; None until training has begun, and where tracking is off."""
 
     def run(self) -> Outcome:
         """Drive the run to its end and return the outcome of its last group of workers, `done` or `stopped`.
@@ -49,7 +52,7 @@ class Supervisor:
         settings = self._settings.model_dump(mode="json")
         self._log.write(RunStarted(run=self._run.name, settings=settings, environment=environment.describe()))
         ended = RunEnded(status="failed", step=0)
-        launcher = make_launcher(self._settings.scale, scratch=self._run.path.parent.parent / "ray")
+        launcher = make_launcher(self._settings.scale, scratch=self._run.path.resolve().parent.parent / "ray")
         try:
             with self._showing(offset), self._answering_signals():
                 try:
@@ -102,6 +105,8 @@ class Supervisor:
                 last = is_over.wait(_PUMP_SECONDS)
                 for event in reader.read_new():
                     self._view.handle(event)
+                    if isinstance(event, TrainingStarted):
+                        self._start_follower()
                 self._view.tick()
                 if last:
                     return
@@ -113,6 +118,11 @@ class Supervisor:
         finally:
             is_over.set()
             thread.join()
+
+    def _start_follower(self) -> None:
+        """Once training has begun, and not before: until then every second of the CPUs goes to the start."""
+        if self._settings.tracking.enabled and self.follower is None:
+            self.follower = FollowerProcess(self._run.path)
 
     @contextmanager
     def _answering_signals(self) -> Iterator[None]:

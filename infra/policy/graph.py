@@ -70,7 +70,8 @@ class Subject:
     def each(self, path: str) -> tuple[Any, ...]:
         """The known elements of the list at a path; empty where there is none."""
         value = self.get(path)
-        return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+        is_list = isinstance(value, Sequence) and not isinstance(value, str)
+        return tuple(one for one in value if one is not UNKNOWN) if is_list else ()
 
     def has(self, path: str) -> bool:
         """Whether the property is given, be it unknown yet."""

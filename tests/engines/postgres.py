@@ -53,14 +53,16 @@ def _server(programs: Path) -> Iterator[str]:
     try:
         data = folder / "data"
         _run(
-            [programs / "initdb", "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", data], user, folder
+            [str(programs / "initdb"), "--no-sync", "--auth=trust", "--username=test", "--encoding=UTF8", str(data)],
+            user,
+            folder,
         )
         port = free_port()
         settings = ["-h", "127.0.0.1", "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
         log = folder / "log"
         with log.open("wb") as output:
             server = subprocess.Popen(
-                [programs / "postgres", "-D", data, *settings],
+                [str(programs / "postgres"), "-D", str(data), *settings],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
@@ -78,14 +80,14 @@ def _server(programs: Path) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def _run(command: list[str | Path], user: int | None, folder: Path) -> None:
+def _run(command: list[str], user: int | None, folder: Path) -> None:
     groups: list[str | int] | None = None if user is None else []
     subprocess.run(command, check=True, capture_output=True, cwd=folder, user=user, group=user, extra_groups=groups)
 
 
 def _await(programs: Path, port: int, server: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    probe = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+    probe = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
     while subprocess.run(probe, check=False).returncode != 0:
         assert server.poll() is None, f"PostgreSQL did not start:\n{log.read_text()}"
         assert time.monotonic() < deadline, f"PostgreSQL did not answer:\n{log.read_text()}"

@@ -57,10 +57,11 @@ def test_a_clean_checkout_is_not_dirty(repository: Path) -> None:
 
 def test_a_changed_file_makes_it_dirty_and_a_new_one_does_not(repository: Path) -> None:
     (repository / "notes").write_text("new")
-    assert environment.revision(repository) | {"dirty": None} is not None  # type: ignore[operator]
-    assert environment.revision(repository)["dirty"] is False  # type: ignore[index]
+    before = environment.revision(repository)
     (repository / "file").write_text("two")
-    assert environment.revision(repository)["dirty"] is True  # type: ignore[index]
+    assert before is not None
+    assert before["dirty"] is False
+    assert environment.revision(repository) == {**before, "dirty": True}
 
 
 def test_a_folder_that_is_no_repository_has_no_revision(tmp_path: Path) -> None:

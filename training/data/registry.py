@@ -8,11 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from training import factories
 from training.config.schema import DataSettings, Section
 from training.data.files import check_cifar10, check_image_folders
 from training.data.options import Cifar10Options, DigitsOptions, ImageFolderOptions, SyntheticOptions
 from training.errors import SettingsError
-from training import factories
 
 if TYPE_CHECKING:
     from training.data.types import DataBundle

@@ -55,7 +55,7 @@ class _LocalWorkerGroup(WorkerGroup):
     def _init_train_context_on_workers(
         self,
         workers: list[Worker],
-        sync_actor: Any,
+        sync_actor: Any,  # noqa: ANN401
         train_context_args: dict[str, list[Any]],
     ) -> None:
         tasks = [

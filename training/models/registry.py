@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from training import factories
 from training.config.schema import ModelSettings, Section
 from training.errors import SettingsError
-from training import factories
 from training.models.options import MlpOptions, ResNetOptions, SimpleCnnOptions
 
 if TYPE_CHECKING:

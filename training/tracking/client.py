@@ -48,14 +48,13 @@ def connect(uri: str) -> mlflow.MlflowClient:
         MlflowException: the store does not answer, or is of another version.
         OSError: the folder of the embedded store cannot be made.
     """
-    client = mlflow.MlflowClient(tracking_uri=uri)
-    if uri == embedded_uri():
-        EMBEDDED_FOLDER.mkdir(parents=True, exist_ok=True)
-        # Two processes that both find no tables would both create them, and one would fail.
-        with (EMBEDDED_FOLDER / "create.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            client.search_experiments(max_results=1)
-    return client
+    if uri != embedded_uri():
+        return mlflow.MlflowClient(tracking_uri=uri)
+    EMBEDDED_FOLDER.mkdir(parents=True, exist_ok=True)
+    # A client of a database makes the tables it does not find; of two that do so at once, one would fail.
+    with (EMBEDDED_FOLDER / "create.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return mlflow.MlflowClient(tracking_uri=uri)
 
 
 @contextmanager

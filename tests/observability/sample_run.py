@@ -1,0 +1,220 @@
+"""Event logs as a run on two ranks would leave them: a network that learns, evaluations, checkpoints, a restart where one is wanted."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from observability.runlog import (
+    CheckpointCommitted,
+    Evaluated,
+    Event,
+    Notice,
+    Phase,
+    Restored,
+    RunEnded,
+    RunLogWriter,
+    RunStarted,
+    Step,
+    TrainingStarted,
+)
+
+START = 1_790_000_000.0
+STEPS_PER_EPOCH = 23
+WEIGHTS_SHA256 = "5be1cf0a4f7d93a1" * 4
+SETTINGS = {
+    "run": {"name": "simple_cnn-digits-20260921-141320", "seed": 0, "deterministic": True},
+    "model": {"name": "simple_cnn", "options": {"width": 32}},
+    "data": {"dataset": "digits", "path": None, "augment": True, "validation_fraction": 0.1},
+    "optimizer": {"name": "adamw", "learning_rate": 0.003, "betas": [0.9, 0.999], "weight_decay": 0.01},
+    "schedule": {"name": "cosine", "warmup_steps": 20},
+    "loop": {"epochs": 10, "global_batch": 64, "accumulation": 1, "clip_norm": 1.0},
+    "precision": {"mode": "fp32"},
+    "scale": {"launcher": "ray", "workers": 2, "gpu": False},
+    "checkpoint": {"every_steps": 50, "keep_last": 2},
+}
+ENVIRONMENT = {
+    "platform_version": "0.1.0",
+    "python": "3.11.7",
+    "system": "Linux-6.1.0-x86_64",
+    "host": "node-1",
+    "cpu": {"model": "AMD EPYC 7B13", "count": 8, "available": 8},
+    "memory_bytes": 33_000_000_000,
+    "gpus": [],
+    "packages": {"torch": "2.15.0", "ray": "2.60.0", "mlflow": None},
+    "git": {"revision": "35be2af0" + "0" * 32, "branch": "main", "dirty": False},
+}
+
+
+@dataclass
+class SampleRun:
+    """Makes the events of a run, a clock of its own going on with them.
+
+    Attributes:
+        steps: optimizer steps of the whole run.
+        steps_per_epoch: after each of these a validation comes.
+    """
+
+    steps: int = 230
+    steps_per_epoch: int = STEPS_PER_EPOCH
+    events: list[Event] = field(default_factory=list)
+    _now: float = START
+    _random: random.Random = field(default_factory=lambda: random.Random(7))
+
+    def start(self) -> SampleRun:
+        """The driver starts, and with it Ray and its workers."""
+        self.events.append(
+            RunStarted(time=self._now, run=SETTINGS["run"]["name"], settings=SETTINGS, environment=ENVIRONMENT)
+        )
+        for name, process, seconds in [
+            ("ray_start", "driver", 2.9),
+            ("workers_start", "driver", 1.1),
+        ]:
+            self._phase(name, process, seconds)
+        return self
+
+    def train(self, first: int, last: int) -> SampleRun:
+        """A group of workers becomes ready and takes the steps from `first` to `last`."""
+        for name, seconds in [("imports", 1.6), ("connect", 0.12), ("data", 0.34), ("model", 0.05)]:
+            self._phase(name, "rank 0", seconds)
+        if first > 1:
+            path = f"checkpoints/step-{first - 1:08d}"
+            self.events.append(Restored(time=self._now, step=first - 1, path=path))
+        self.events.append(
+            TrainingStarted(
+                time=self._now,
+                world=2,
+                start_step=first - 1,
+                total_steps=self.steps,
+                steps_per_epoch=self.steps_per_epoch,
+                parameters=28_938,
+                train_samples=1_437,
+                dataset_fingerprint="c0ffee" + "ab" * 29,
+                metrics_url="http://127.0.0.1:40123/metrics",
+            )
+        )
+        for step in range(first, last + 1):
+            self._step(step, is_first=step == first)
+        return self
+
+    def crash(self) -> SampleRun:
+        """A worker is gone; the driver notices and starts another group."""
+        self._now += 0.9
+        message = "rank 1 failed: killed by signal 9; starting again from the newest checkpoint (restart 1 of 2)"
+        self.events.append(Notice(time=self._now, level="warning", message=message))
+        self._phase("workers_start", "driver", 1.0)
+        return self
+
+    def finish(self) -> SampleRun:
+        """The run is done, its weights are tested and saved."""
+        self._phase("finish", "rank 0", 0.05)
+        self._evaluated("test", self.steps, samples=180)
+        self.events.append(RunEnded(time=self._now, status="done", step=self.steps, weights_sha256=WEIGHTS_SHA256))
+        return self
+
+    def interrupt(self, step: int) -> SampleRun:
+        """The run is stopped at a step, which is committed."""
+        self.events.append(RunEnded(time=self._now, status="interrupted", step=step))
+        return self
+
+    def pause(self, seconds: float) -> SampleRun:
+        """Nothing happens for a while, as between a stop and a resume."""
+        self._now += seconds
+        return self
+
+    def _phase(self, name: str, process: str, seconds: float) -> None:
+        self.events.append(Phase(time=self._now, name=name, process=process))
+        self._now += seconds
+
+    def _step(self, step: int, *, is_first: bool) -> None:
+        share = step / self.steps
+        noise = self._random.gauss(0, 1)
+        loss = 0.04 + 2.28 * math.exp(-9 * share) + 0.05 * abs(noise) * math.exp(-2 * share)
+        has_checkpoint = step % 50 == 1 and step > 1
+        parts = {
+            "data_seconds": 0.0011 + 0.0004 * self._random.random(),
+            "forward_seconds": 0.0042 + 0.0006 * self._random.random() + (0.05 if is_first else 0),
+            "backward_seconds": 0.0079 + 0.0015 * self._random.random() + (0.03 if is_first else 0),
+            "optimizer_seconds": 0.0013 + 0.0002 * self._random.random(),
+            "checkpoint_seconds": 0.0019 if has_checkpoint else 0.0,
+        }
+        seconds = sum(parts.values()) + 0.0007
+        self._now += seconds
+        self.events.append(
+            Step(
+                time=self._now,
+                step=step,
+                epoch=(step - 1) // self.steps_per_epoch + 1,
+                loss=loss,
+                accuracy=min(1.0, max(0.06, 1 - 0.42 * loss)),
+                gradient_norm=0.2 + 1.9 * loss * (1 + 0.3 * self._random.random()),
+                learning_rate=0.003 * (step / 20 if step < 20 else 0.5 * (1 + math.cos(math.pi * share)) + 0.005),
+                samples=64 if step % self.steps_per_epoch else 29,
+                seconds=seconds,
+                rank_seconds=[parts["data_seconds"] + parts["forward_seconds"], 0.0061],
+                **parts,
+            )
+        )
+        if step % 50 == 0:
+            self.events.append(
+                CheckpointCommitted(
+                    time=self._now,
+                    step=step,
+                    path=f"checkpoints/step-{step:08d}",
+                    bytes=353_120,
+                    stall_seconds=0.0019,
+                    write_seconds=0.012 + 0.004 * self._random.random(),
+                )
+            )
+        if step % self.steps_per_epoch == 0:
+            self._evaluated("validation", step, samples=180)
+
+    def _evaluated(self, split: str, step: int, *, samples: int) -> None:
+        self._now += 0.013
+        loss = 0.09 + 1.9 * math.exp(-8 * step / self.steps)
+        self.events.append(
+            Evaluated(
+                time=self._now,
+                split=split,
+                step=step,
+                epoch=-(-step // self.steps_per_epoch),
+                loss=loss,
+                accuracy=1 - 0.27 * loss,
+                samples=samples,
+                seconds=0.013,
+            )
+        )
+
+
+def finished_run(steps: int = 230) -> list[Event]:
+    """A run that went through without trouble."""
+    return (
+        SampleRun(steps=steps, steps_per_epoch=max(STEPS_PER_EPOCH, steps // 20))
+        .start()
+        .train(1, steps)
+        .finish()
+        .events
+    )
+
+
+def restarted_run() -> list[Event]:
+    """A run that lost a worker at step 131, went on from 100, was stopped at 170 and resumed a minute later."""
+    run = SampleRun().start().train(1, 131).crash().train(101, 170).interrupt(170).pause(60)
+    return run.start().train(171, 230).finish().events
+
+
+def write_run(folder: Path, events: Sequence[Event]) -> Path:
+    """Leave the events as a run's log; returns the run's folder."""
+    with RunLogWriter(folder) as log:
+        for event in events:
+            log.write(event)
+    return folder
+
+
+def settings_text() -> str:
+    """The settings as JSON, to look for them in other texts."""
+    return json.dumps(SETTINGS)

@@ -1,0 +1,54 @@
+"""Delivers a run in processes each of which moves the cursor once and is killed where it would have moved it again.
+
+`python -m tests.training.tracking.kill_at_each_save RUN_DIRECTORY` prints how many were killed before one came through. The processes
+are forks of one that has imported everything, for imports would be nearly all of the test's time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from pathlib import Path
+
+from training.tracking import model
+from training.tracking.delivery import Delivery, last_start
+from training.tracking.state import TrackingState
+
+_save = TrackingState.save
+
+
+def _deliver(run_directory: Path) -> None:
+    """Deliver, and die by SIGKILL where the cursor would move for the second time."""
+    moves = itertools.count(1)
+
+    def save_or_die(state: TrackingState, directory: Path) -> None:
+        if next(moves) > 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        _save(state, directory)
+
+    setattr(TrackingState, "save", save_or_die)  # noqa: B010 - mypy takes an assignment for a mistake
+    started = last_start(run_directory)
+    assert started is not None
+    Delivery(run_directory, started).advance(is_over=True)
+
+
+def main(run_directory: Path) -> int:
+    """Deliver until a process comes through; returns how many died before."""
+    killed = 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            _deliver(run_directory)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
+            return killed
+        assert os.WIFSIGNALED(status), status
+        killed += 1
+
+
+if __name__ == "__main__":
+    model.warm_up()
+    print(main(Path(sys.argv[1])))
