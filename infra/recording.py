@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-import pulumi
-from google.protobuf import empty_pb2, json_format, struct_pb2
-from pulumi.runtime import mocks, rpc, set_mocks, set_root_resource
-from pulumi.runtime.proto import resource_pb2
+from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]  # its stubs are not among the dev dependencies
+from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import alias_pb2, resource_pb2
+from pulumi.runtime.settings import Settings, configure, get_stack
 from pulumi.runtime.stack import run_in_stack
 
 from infra.recorded_outputs import call_result, computed, physical_id
@@ -153,22 +153,14 @@ def record_program(
     """
     monitor = _RecordingMonitor(account=account, region=region, is_preview=is_preview)
     # Pulumi keeps its settings and the root resource in context variables: a context of its own isolates the run.
-    contextvars.copy_context().run(_run, program, monitor, stack, is_preview)
+    contextvars.copy_context().run(_run, program, monitor, stack)
     return monitor.recording()
 
 
-def _run(program: Callable[[], None], monitor: _RecordingMonitor, stack: str, is_preview: bool) -> None:
-    async def evaluate() -> None:
-        # set_mocks makes a root resource where there is none; run_in_stack wants to make its own.
-        set_root_resource(_NO_ROOT)
-        set_mocks(monitor.mocks, project=NAMESPACE, stack=stack, preview=is_preview, monitor=monitor)
-        set_root_resource(None)  # type: ignore[arg-type]  # Pulumi's own initial value
-        await run_in_stack(program)
-
-    asyncio.run(evaluate())
-
-
-_NO_ROOT: Any = object()
+def _run(program: Callable[[], None], monitor: _RecordingMonitor, stack: str) -> None:
+    engine = mocks.MockEngine(None)
+    configure(Settings(NAMESPACE, stack, monitor=monitor, engine=engine, dry_run=monitor.is_preview))
+    asyncio.run(run_in_stack(program))
 
 
 class _Mocks(mocks.Mocks):
@@ -178,9 +170,9 @@ class _Mocks(mocks.Mocks):
         self.account = account
         self.region = region
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Answer a provider function."""
-        return call_result(args.token, args.args, account=self.account, region=self.region), None
+        return call_result(args.token, account=self.account, region=self.region), []
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Unused: the monitor answers registrations itself."""
@@ -194,10 +186,15 @@ class _RecordingMonitor(mocks.MockMonitor):
         super().__init__(_Mocks(account, region))
         self._account = account
         self._region = region
-        self._is_preview = is_preview
+        self.is_preview = is_preview
         self._recorded: dict[str, Resource] = {}
         self._outputs: dict[str, Any] = {}
         self._secret_outputs: frozenset[str] = frozenset()
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """The engine's own rule, which the mock shortens: the types of all ancestors, without the stack's."""
+        kind = type_ if _is_stack(parent) else f"{parent.split('::')[2]}${type_}"
+        return f"urn:pulumi:{get_stack()}::{NAMESPACE}::{kind}::{name}"
 
     def recording(self) -> Recording:
         """What has been recorded so far."""
@@ -220,10 +217,10 @@ class _RecordingMonitor(mocks.MockMonitor):
         if not request.custom:
             return resource_pb2.RegisterResourceResponse(urn=urn, object=answer)
         id_ = ""
-        if not self._is_preview:
+        if not self.is_preview:
             id_ = physical_id(resource.type, resource.name, resource.properties)
             facts = computed(resource.type, id_, resource.properties, account=self._account, region=self._region)
-            answer.update(_merged(resource.properties, facts, into=answer))
+            answer.update(facts)
         return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=answer)
 
     def RegisterResourceOutputs(  # noqa: N802  # the name of the RPC
@@ -233,15 +230,6 @@ class _RecordingMonitor(mocks.MockMonitor):
         if request.urn.split("::")[2] == _STACK_TYPE:
             self._outputs, self._secret_outputs = _plain(request.outputs)
         return empty_pb2.Empty()
-
-
-def _merged(inputs: Mapping[str, Any], facts: Mapping[str, Any], *, into: struct_pb2.Struct) -> dict[str, Any]:
-    """`facts`, and where one is a mapping that the inputs begin, the two together."""
-    del into
-    return {
-        key: {**inputs[key], **value} if isinstance(value, dict) and isinstance(inputs.get(key), dict) else value
-        for key, value in facts.items()
-    }
 
 
 def _resource(urn: str, request: resource_pb2.RegisterResourceRequest) -> Resource:
@@ -273,24 +261,20 @@ def _is_stack(urn: str) -> bool:
     return not urn or urn.split("::")[2] == _STACK_TYPE
 
 
-def _alias(alias: Any) -> str:
+def _alias(alias: alias_pb2.Alias) -> str:
     if alias.urn:
-        return str(alias.urn)
-    return ",".join(f"{part.name}={value}" for part, value in alias.spec.ListFields())
+        return alias.urn
+    return ",".join(f"{part.name}={value}" for part, value in alias.spec.ListFields() if value)
 
 
 def _plain(struct: struct_pb2.Struct) -> tuple[dict[str, Any], frozenset[str]]:
     """The struct as plain data, and the dotted paths of its secrets."""
     secrets: set[str] = set()
-    return {key: _value(value, key, secrets) for key, value in _items(struct)}, frozenset(secrets)
+    document: dict[str, object] = json_format.MessageToDict(struct)
+    return {key: _value(value, key, secrets) for key, value in document.items()}, frozenset(secrets)
 
 
-def _items(struct: struct_pb2.Struct) -> Iterator[tuple[str, Any]]:
-    document: dict[str, Any] = json_format.MessageToDict(struct)
-    return iter(document.items())
-
-
-def _value(value: Any, path: str, secrets: set[str]) -> Any:
+def _value(value: object, path: str, secrets: set[str]) -> object:
     if isinstance(value, dict):
         if value.get(rpc._special_sig_key) == rpc._special_secret_sig:  # noqa: SLF001  # the wire format's own marks
             secrets.add(path)

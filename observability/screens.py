@@ -141,10 +141,11 @@ def _coloured(text: str, tone: Tone) -> str:
 def _make_bar(stream: TextIO) -> Progress:
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
 
     return Progress(
         BarColumn(bar_width=None),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),  # a narrow terminal shortens the bar, not the count
         TextColumn("{task.fields[text]}"),
         console=Console(file=stream, force_terminal=True, highlight=False),
         auto_refresh=False,

@@ -6,28 +6,25 @@ again, when the value is there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
+from infra.policy import tokens
 from infra.protection import EnvironmentKind
+from infra.recording import UNKNOWN, Recording
 
+__all__ = ["KIND_TAG", "UNKNOWN", "Graph", "Property", "Subject", "at", "default_tags", "graph_of"]
 
-class Unknown(Enum):
-    """The type of `UNKNOWN`."""
-
-    UNKNOWN = "unknown"
-
-
-UNKNOWN: Final = Unknown.UNKNOWN
-"""A value that exists only once its resource does."""
+Property = Any
+"""A property's value: what JSON can say, or `UNKNOWN`. Providers' schemas type it, this program does not."""
 
 KIND_TAG = "kind"
 """Default tag of the provider that says what the environment is for."""
 
 
-def at(value: object, path: str) -> Any:
+def at(value: object, path: str) -> Property:
     """The value at a dotted path of property names and list indices; None where the path ends early."""
     for part in path.split("."):
         if value is UNKNOWN:
@@ -58,12 +55,12 @@ class Subject:
     type: str
     name: str
     urn: str
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Property]
     protect: bool = False
     references: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    default_tags: Mapping[str, Any] = field(default_factory=dict)
+    default_tags: Mapping[str, Property] = field(default_factory=dict)
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str) -> Property:
         """The property at a dotted path, `UNKNOWN`, or None."""
         return at(self.properties, path)
 
@@ -120,3 +117,31 @@ class Graph:
         """What the environment is for; prod where no tag says so."""
         kinds = {subject.kind for subject in self.subjects if subject.default_tags}
         return kinds.pop() if len(kinds) == 1 else EnvironmentKind.PROD
+
+
+def graph_of(recording: Recording) -> Graph:
+    """The graph that a program was recorded to make, with the stack and its outputs as one more resource."""
+    providers = {one.urn: one.properties for one in recording.resources}
+    subjects = [
+        Subject(
+            type=one.type,
+            name=one.name,
+            urn=one.urn,
+            properties=one.properties,
+            protect=one.protect,
+            references={prop: frozenset(urns) for prop, urns in one.property_dependencies.items()},
+            default_tags=default_tags(providers.get(one.provider or "", {})),
+        )
+        for one in recording.resources
+        if not one.is_component
+    ]
+    stack = Subject(type=tokens.STACK, name="stack", urn=tokens.STACK, properties=recording.outputs)
+    return Graph([*subjects, stack])
+
+
+def default_tags(provider: Mapping[str, Property]) -> Mapping[str, Property]:
+    """Default tags among a provider's properties; nested properties of a provider arrive as JSON text."""
+    value = provider.get("defaultTags")
+    parsed = json.loads(value) if isinstance(value, str) else value
+    tags = at(parsed, "tags")
+    return tags if isinstance(tags, Mapping) else {}

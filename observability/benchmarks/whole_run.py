@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from observability.benchmarks.measure import Comparison, in_turns, last_json, run_module
@@ -68,4 +69,4 @@ def _parts(began: float, phases: list[Phase], first_step: float) -> dict[str, fl
     marks = [("command", began)]
     marks += [(f"{phase.process}: {phase.name}", phase.time) for phase in phases if phase.time < first_step]
     marks.append(("end", first_step))
-    return {name: round(after - time, 3) for (name, time), (_, after) in zip(marks, marks[1:], strict=False)}
+    return {name: round(after - time, 3) for (name, time), (_, after) in pairwise(marks)}

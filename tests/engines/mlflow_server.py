@@ -43,7 +43,9 @@ class MlflowServer:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it, unless it runs, and wait until it answers."""
+        if self._process is not None:
+            return
         options = [f"--{name}={value}" for name, value in self._options.items()]
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(

@@ -30,7 +30,7 @@ class S3Api:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def keys(self) -> list[str]:
+    def object_names(self) -> list[str]:
         """Keys of all objects of the bucket."""
         pages = _client(self.endpoint).get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
         return [entry["Key"] for page in pages for entry in page.get("Contents", [])]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from observability.runlog import (
     CheckpointCommitted,
@@ -26,8 +26,9 @@ from observability.runlog import (
 START = 1_790_000_000.0
 STEPS_PER_EPOCH = 23
 WEIGHTS_SHA256 = "5be1cf0a4f7d93a1" * 4
-SETTINGS = {
-    "run": {"name": "simple_cnn-digits-20260921-141320", "seed": 0, "deterministic": True},
+NAME = "simple_cnn-digits-20260921-141320"
+SETTINGS: dict[str, Any] = {
+    "run": {"name": NAME, "seed": 0, "deterministic": True},
     "model": {"name": "simple_cnn", "options": {"width": 32}},
     "data": {"dataset": "digits", "path": None, "augment": True, "validation_fraction": 0.1},
     "optimizer": {"name": "adamw", "learning_rate": 0.003, "betas": [0.9, 0.999], "weight_decay": 0.01},
@@ -67,9 +68,7 @@ class SampleRun:
 
     def start(self) -> SampleRun:
         """The driver starts, and with it Ray and its workers."""
-        self.events.append(
-            RunStarted(time=self._now, run=SETTINGS["run"]["name"], settings=SETTINGS, environment=ENVIRONMENT)
-        )
+        self.events.append(RunStarted(time=self._now, run=NAME, settings=SETTINGS, environment=ENVIRONMENT))
         for name, process, seconds in [
             ("ray_start", "driver", 2.9),
             ("workers_start", "driver", 1.1),
@@ -213,8 +212,3 @@ def write_run(folder: Path, events: Sequence[Event]) -> Path:
         for event in events:
             log.write(event)
     return folder
-
-
-def settings_text() -> str:
-    """The settings as JSON, to look for them in other texts."""
-    return json.dumps(SETTINGS)

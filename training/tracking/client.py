@@ -34,11 +34,19 @@ os.environ.update(
 
 import mlflow  # noqa: E402 - reads the environment above while it is imported
 from mlflow.exceptions import MlflowException  # noqa: E402
+from sqlalchemy.exc import SQLAlchemyError  # noqa: E402
 
-__all__ = ["MlflowException", "connect", "mlflow", "uploading"]
+__all__ = ["MlflowException", "Unavailable", "connect", "in_words", "mlflow", "uploading"]
 
-Unavailable = (MlflowException, OSError)
+Unavailable = (MlflowException, SQLAlchemyError, OSError)
 """What a store that is away, or refuses, raises; the errors of `requests` are OSErrors."""
+
+_LONGEST_MESSAGE = 300
+
+
+def in_words(error: BaseException) -> str:
+    """The beginning of an error's message: MLflow's go on with whole responses, SQLAlchemy's with statements."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:_LONGEST_MESSAGE]
 
 
 def connect(uri: str) -> mlflow.MlflowClient:

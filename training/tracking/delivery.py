@@ -57,9 +57,8 @@ class Delivery:
         self._directory = run_directory
         self._started = started
         self._settings = TrainingSettings.model_validate(started.settings)
-        uri = tracking_uri(self._settings.tracking)
-        self.state = TrackingState.load(run_directory) or TrackingState(uri=uri)
-        self._uri = uri
+        self._uri = tracking_uri(self._settings.tracking)
+        self.state = TrackingState.load(run_directory) or self._fresh_state()
         self._connected: MlflowClient | None = None
 
     def advance(self, *, is_over: bool) -> None:
@@ -72,7 +71,16 @@ class Delivery:
             MlflowException, OSError: the store is away or refuses. What was delivered before is remembered.
         """
         self._open_run()
+        if not is_over:
+            self._mark_running()
         self._deliver_system()
+        self._deliver_log(is_over=is_over)
+        if is_over and self.state.status == "RUNNING":
+            # The driver is gone without a word. Should the run be resumed, its status says so again.
+            self._set_status("KILLED", at=(self._directory / FILE_NAME).stat().st_mtime)
+        self._remember(problem="")
+
+    def _deliver_log(self, *, is_over: bool) -> None:
         reader = RunLogReader(self._directory, offset=self.state.offset)
         events = [(event, reader.offset) for event in reader.read_new()]
         batch = _Batch(self.state)
@@ -83,18 +91,14 @@ class Delivery:
                 batch.add(event, offset)
                 continue
             self._flush(batch)
-            if isinstance(event, RunEnded) and not _is_stale(events[index + 1 :]):
+            if not isinstance(event, RunEnded):
+                self._deliver_fact(event)
+            elif not _is_stale(events[index + 1 :]):
                 if not is_over:
                     return
                 self._deliver_end(event)
-            else:
-                self._deliver_fact(event)
             batch.skip_to(offset)
         self._flush(batch)
-        if is_over and self.state.status == "RUNNING":
-            # The driver is gone without a word. Should the run be resumed, its status says so again.
-            self._set_status("KILLED", at=events[-1][0].time if events else self._started.time)
-        self._remember(problem="")
 
     def remember_problem(self, problem: str) -> None:
         """Leave in the run's folder why it could not be delivered."""
@@ -114,8 +118,6 @@ class Delivery:
         if self.state.uri != self._uri:
             self._move(client)
         if not self.state.run_id:
-            # Saved before the run is made: its key is how it is found again.
-            self.state.save(self._directory)
             experiment_id = self._experiment(client)
             self._remember(experiment_id=experiment_id, run_id=self._find_or_create(client, experiment_id))
         self._connected = client
@@ -132,9 +134,15 @@ class Delivery:
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
-            self.state = TrackingState(uri=self._uri)
+            self.state = self._fresh_state()
         else:
             self._remember(uri=self._uri)
+
+    def _fresh_state(self) -> TrackingState:
+        """Nothing delivered yet. Saved before the MLflow run is made, for the run is found again by its key."""
+        state = TrackingState(uri=self._uri)
+        state.save(self._directory)
+        return state
 
     def _experiment(self, client: MlflowClient) -> str:
         name = self._settings.tracking.experiment
@@ -192,8 +200,7 @@ class Delivery:
 
     def _deliver_start(self, event: RunStarted) -> None:
         settings = TrainingSettings.model_validate(event.settings)
-        self._client.update_run(self.state.run_id, status="RUNNING")
-        self._remember(status="RUNNING")
+        self._mark_running()
         self._deliver_parameters(payload.parameters(settings))
         self._set_tags(payload.start_tags(settings, event.environment))
         with uploading():
@@ -239,6 +246,11 @@ class Delivery:
         mlflow.set_tracking_uri(self._uri)
         name = registered_model(self._settings)
         self._remember(model_version=model.register(folder, run_id=self.state.run_id, name=name))
+
+    def _mark_running(self) -> None:
+        if self.state.status != "RUNNING":
+            self._client.update_run(self.state.run_id, status="RUNNING")
+            self._remember(status="RUNNING")
 
     def _set_status(self, status: str, *, at: float) -> None:
         self._client.set_terminated(self.state.run_id, status, end_time=payload.milliseconds(at))

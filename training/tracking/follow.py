@@ -67,10 +67,7 @@ def _follow(run_directory: Path) -> DeliveryReport:
 
     has_hung_up = _watch_input()
     started = last_start(run_directory)
-    while started is None:
-        if has_hung_up(POLL_SECONDS):
-            return DeliveryReport(is_complete=True)
-        started = last_start(run_directory)
+    assert started is not None, f"{run_directory} has no run that was started"
     delivery = Delivery(run_directory, started)
     settings = TrainingSettings.model_validate(started.settings)
     try:
@@ -90,12 +87,9 @@ class Follower:
     """Delivers one run again and again, with patience while the store is away."""
 
     def __init__(self, run_directory: Path, delivery: Delivery, *, uri: str) -> None:
-        from training.tracking.client import Unavailable  # noqa: PLC0415
-
         self._directory = run_directory
         self._delivery = delivery
         self._uri = without_password(uri)
-        self._unavailable = Unavailable
         self._failures = 0
 
     def follow(self, has_hung_up: Callable[[float], bool]) -> None:
@@ -121,12 +115,14 @@ class Follower:
         return True
 
     def _try(self, *, is_over: bool) -> bool:
+        from training.tracking.client import Unavailable, in_words  # noqa: PLC0415 - imported long since
+
         try:
             self._delivery.advance(is_over=is_over)
-        except self._unavailable as error:
+        except Unavailable as error:
             self._failures += 1
-            self._delivery.remember_problem(str(error))
-            logger.warning("attempt %d to deliver to %s failed: %s", self._failures, self._uri, error)
+            self._delivery.remember_problem(in_words(error))
+            logger.warning("attempt %d to deliver to %s failed: %s", self._failures, self._uri, in_words(error))
             if self._failures == 1 and not is_over:
                 self._notify(
                     "warning",

@@ -43,7 +43,7 @@ class FollowerProcess:
     """
 
     def __init__(self, run_directory: Path) -> None:
-        """Start the follower of a run, whose log need not exist yet."""
+        """Start the follower of a run whose start is in its log."""
         path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         # The follower needs one thread, and no GPU: a context there would take memory from the ranks.
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

@@ -61,7 +61,7 @@ def _is_pending(directory: Path) -> bool:
 
 
 def _deliver(directory: Path, away: dict[str, str]) -> Iterator[SyncResult]:
-    from training.tracking.client import Unavailable  # noqa: PLC0415 - a second, to be spent only where something is left
+    from training.tracking.client import Unavailable, in_words  # noqa: PLC0415 - a second, not spent for nothing
     from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415
 
     started = last_start(directory)
@@ -76,8 +76,8 @@ def _deliver(directory: Path, away: dict[str, str]) -> Iterator[SyncResult]:
     try:
         delivery.advance(is_over=not RunDirectory(directory).is_running())
     except Unavailable as error:
-        delivery.remember_problem(str(error))
-        away[uri] = f"MLflow at {without_password(uri)}: {error}"
+        delivery.remember_problem(in_words(error))
+        away[uri] = f"MLflow at {without_password(uri)}: {in_words(error)}"
         yield SyncResult(directory.name, away[uri])
     else:
         yield SyncResult(directory.name, "")

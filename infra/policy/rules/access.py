@@ -40,7 +40,9 @@ def databases_are_private(database: Subject) -> Iterator[str]:
         yield "publiclyAccessible is true"
 
 
-@resource_rule(tokens.CLUSTER, remedy="turn the private endpoint on; in prod turn the public one off, elsewhere name offices")
+@resource_rule(
+    tokens.CLUSTER, remedy="turn the private endpoint on; in prod turn the public one off, elsewhere name offices"
+)
 def api_servers_are_not_open_to_the_world(cluster: Subject) -> Iterator[str]:
     """The API server is reached privately; prod has no public endpoint, elsewhere it admits named ranges only."""
     if not cluster.says("vpcConfig.endpointPrivateAccess", True):
@@ -57,18 +59,8 @@ def api_servers_are_not_open_to_the_world(cluster: Subject) -> Iterator[str]:
             yield f"its public endpoint admits {cidr}"
 
 
-@stack_rule(remedy="put node groups and databases into private subnets, and set map_public_ip_on_launch=False there")
-def nodes_have_no_public_address(graph: Graph) -> Iterator[Breach]:
-    """No node starts in a subnet that hands out public addresses."""
-    subnets = {subnet.urn: subnet for subnet in graph.of(tokens.SUBNET)}
-    for group in graph.of(tokens.NODE_GROUP):
-        for urn in sorted(group.references.get("subnetIds", frozenset()) & set(subnets)):
-            if not subnets[urn].says("mapPublicIpOnLaunch", False, None):
-                yield Breach(group, f"subnet {subnets[urn].name} gives its nodes public addresses")
-
-
 @resource_rule(tokens.SUBNET, remedy="leave map_public_ip_on_launch out, and give addresses to what needs them")
 def subnets_hand_out_no_public_addresses(subnet: Subject) -> Iterator[str]:
-    """No subnet hands out public addresses unasked; what is public (NAT gateways) has an address of its own."""
+    """No subnet hands out public addresses, so no node has one; what is public (NAT gateways) is given its own."""
     if not subnet.says("mapPublicIpOnLaunch", False, None):
         yield "mapPublicIpOnLaunch is true"

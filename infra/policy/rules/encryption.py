@@ -16,9 +16,13 @@ _MIN_WAIT_DAYS = 7
 def buckets_are_encrypted_with_a_key(graph: Graph) -> Iterator[Breach]:
     """Every bucket encrypts with a KMS key of the stack, so that reading it needs a permission that can be taken away."""
     for bucket in graph.of(tokens.BUCKET):
-        rules = [rule for config in graph.about(bucket, tokens.BUCKET_ENCRYPTION, "bucket") for rule in config.each("rules")]
+        rules = [
+            rule for config in graph.about(bucket, tokens.BUCKET_ENCRYPTION, "bucket") for rule in config.each("rules")
+        ]
         defaults = [rule.get("applyServerSideEncryptionByDefault") or {} for rule in rules]
-        if not any(one.get("sseAlgorithm") in {"aws:kms", "aws:kms:dsse"} and one.get("kmsMasterKeyId") for one in defaults):
+        if not any(
+            one.get("sseAlgorithm") in {"aws:kms", "aws:kms:dsse"} and one.get("kmsMasterKeyId") for one in defaults
+        ):
             yield Breach(bucket, "has no encryption by a KMS key")
 
 

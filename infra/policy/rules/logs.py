@@ -33,7 +33,9 @@ def the_api_server_keeps_a_record(cluster: Subject) -> Iterator[str]:
         yield f"does not log {', '.join(missing)}"
 
 
-@stack_rule(remedy="make the log group /aws/eks/<cluster>/cluster before the cluster, and have the cluster depend on it")
+@stack_rule(
+    remedy="make the log group /aws/eks/<cluster>/cluster before the cluster, and have the cluster depend on it"
+)
 def the_log_group_of_the_cluster_is_ours(graph: Graph) -> Iterator[Breach]:
     """The control plane's log group is a resource: one that EKS makes has no retention, no key, and survives the stack."""
     names = [group.get("name") for group in graph.of(tokens.LOG_GROUP)]

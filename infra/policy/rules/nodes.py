@@ -13,7 +13,9 @@ _AUTOSCALER_TAG = "k8s.io/cluster-autoscaler/node-template/"
 _GPU_AMI = "NVIDIA"
 
 
-@resource_rule(tokens.LAUNCH_TEMPLATE, remedy="set metadata_options: http_tokens required, http_put_response_hop_limit 1")
+@resource_rule(
+    tokens.LAUNCH_TEMPLATE, remedy="set metadata_options: http_tokens required, http_put_response_hop_limit 1"
+)
 def nodes_demand_imdsv2_and_keep_it_from_pods(template: Subject) -> Iterator[str]:
     """Instance metadata answer to tokens only and one hop away, so that no pod takes the node's credentials."""
     if not template.says("metadataOptions.httpTokens", "required"):

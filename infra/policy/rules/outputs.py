@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.policy import tokens
-from infra.policy.graph import Subject
-from infra.policy.rule import resource_rule
+from infra.policy.graph import Graph, Subject
+from infra.policy.rule import Breach, resource_rule, stack_rule
 
 _SECRET_NAME = re.compile(r"(?i)(passw(or)?d|secret(?!_?(arn|name))|private_?key|access_?key|token|credential)")
 _SECRET_VALUE = re.compile(
@@ -17,12 +18,13 @@ _SECRET_VALUE = re.compile(
 )
 
 
-@resource_rule(tokens.STACK, remedy="export the ARN of the secret, and let its reader fetch it")
-def outputs_hold_no_secrets(stack: Subject) -> Iterator[str]:
+@stack_rule(remedy="export the ARN of the secret, and let its reader fetch it")
+def outputs_hold_no_secrets(graph: Graph) -> Iterator[Breach]:
     """No output is a password, a key or a token: outputs are printed, stored in state and handed to every job."""
-    for path, value in _leaves(stack.properties, ""):
-        if isinstance(value, str) and (_SECRET_NAME.search(path) or _SECRET_VALUE.search(value)):
-            yield f"output {path} looks like a secret"
+    for stack in graph.of(tokens.STACK):
+        for path, value in _leaves(stack.properties, ""):
+            if isinstance(value, str) and (_SECRET_NAME.search(path) or _SECRET_VALUE.search(value)):
+                yield Breach(stack, f"output {path} looks like a secret")
 
 
 @resource_rule(tokens.DATABASE, remedy="set manage_master_user_password=True and no password")
@@ -37,8 +39,6 @@ def database_passwords_are_managed(database: Subject) -> Iterator[str]:
 @resource_rule(tokens.LAUNCH_TEMPLATE, remedy="let the node fetch the secret with its role")
 def user_data_holds_no_secrets(template: Subject) -> Iterator[str]:
     """User data is readable by everything on the node and by everybody who may describe it."""
-    from base64 import b64decode
-
     data = template.get("userData")
     if isinstance(data, str) and _SECRET_VALUE.search(b64decode(data).decode("utf-8", errors="replace")):
         yield "its user data holds a secret"

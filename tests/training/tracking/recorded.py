@@ -89,9 +89,9 @@ class RecordedRun:
         """Steps `first` to `last`, with an evaluation and a checkpoint at each epoch's end; `delay` moves their times."""
         self.write(*(event for step in range(first, last + 1) for event in _step(step, delay)))
 
-    def end(self, status: str = "done", *, step: int = 100, message: str = "") -> None:
-        """Leave weights and report, where the run is done, and log the end."""
-        digest = self._export() if status == "done" else ""
+    def end(self, status: str = "done", *, step: int = 100, message: str = "", seed: int = 0) -> None:
+        """Leave the weights that `seed` gives, where the run is done, and a report, and log the end."""
+        digest = self._export(seed) if status == "done" else ""
         (self.directory / "report.html").write_text("<!doctype html><title>report</title>", encoding="utf-8")
         self.write(
             RunEnded(time=START + 1000, status=status, step=step, weights_sha256=digest, message=message),
@@ -106,10 +106,10 @@ class RecordedRun:
                 found.setdefault(point.key, {}).setdefault(point.step, point.value)
         return {key: sorted(values.items()) for key, values in found.items()}
 
-    def _export(self) -> str:
+    def _export(self, seed: int) -> str:
         folder = self.directory / "model"
         folder.mkdir(exist_ok=True)
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         module = build(self.settings.model, SPEC)
         digest = weights_sha256(module)
         save_safetensors(module, folder / "model.safetensors", {"sha256": digest})

@@ -1,0 +1,176 @@
+"""Bring the catalogue's price table up to date from the AWS Price List API.
+
+A figure is written only where exactly one list price answers its question; otherwise it stays as it is, with its old
+date, and is reported. Prices of instances share one date, so they are written together or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from infra.catalog import Catalog, load_catalog
+from infra.lifecycle import yaml_edit
+from infra.lifecycle.yaml_edit import KeyPath
+from infra.section import build
+
+SOURCE = "AWS Price List API"
+
+API_REGION = "us-east-1"
+"""One of the regions that the Price List API answers in, for all regions (Billing user guide, "Price List Query API")."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question to the Price List API.
+
+    Attributes:
+        service: its ServiceCode.
+        filters: values of the product's attributes.
+        usage: end of the product's usage type, behind the region's own prefix.
+    """
+
+    service: str
+    filters: Mapping[str, str]
+    usage: str = ""
+
+
+SERVICES: Mapping[str, Query] = {
+    "eks_cluster_hour": Query("AmazonEKS", {}, "AmazonEKS-Hours:perCluster"),
+    "eks_extended_support_hour": Query("AmazonEKS", {}, "AmazonEKS-Hours:extendedSupport"),
+    "nat_gateway_hour": Query("AmazonEC2", {"productFamily": "NAT Gateway"}, "NatGateway-Hours"),
+    "interface_endpoint_az_hour": Query("AmazonVPC", {"productFamily": "VpcEndpoint"}, "VpcEndpoint-Hours"),
+    "public_ipv4_hour": Query("AmazonVPC", {}, "PublicIPv4:InUseAddress"),
+    "gp3_gib_month": Query("AmazonEC2", {"volumeApiName": "gp3", "productFamily": "Storage"}, "EBS:VolumeUsage.gp3"),
+    "rds_gp3_gib_month": Query(
+        "AmazonRDS", {"databaseEngine": "PostgreSQL", "deploymentOption": "Single-AZ"}, "RDS:GP3-Storage"
+    ),
+}
+"""What is asked for each price of a service, by its name in the catalogue."""
+
+
+class Quote(NamedTuple):
+    """A price that was found."""
+
+    name: str
+    usd: float
+
+
+class Missing(NamedTuple):
+    """A price that was not found, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """What a round of asking has brought, by section of the price table."""
+
+    instances: tuple[Quote | Missing, ...]
+    services: tuple[Quote | Missing, ...]
+    databases: tuple[Quote | Missing, ...]
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """Everything without an answer."""
+        return tuple(one for one in (*self.instances, *self.services, *self.databases) if isinstance(one, Missing))
+
+
+def instance_query(name: str) -> Query:
+    """An instance's Linux on-demand price: shared tenancy, nothing preinstalled, no reservation behind it."""
+    attributes = {
+        "instanceType": name,
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+    }
+    return Query("AmazonEC2", attributes)
+
+
+def database_query(instance_class: str) -> Query:
+    """A database instance's on-demand price in one availability zone."""
+    attributes = {"instanceType": instance_class, "databaseEngine": "PostgreSQL", "deploymentOption": "Single-AZ"}
+    return Query("AmazonRDS", {**attributes, "productFamily": "Database Instance"})
+
+
+def look_up(catalog: Catalog, client: Any) -> PriceList:  # noqa: ANN401  # boto3 has no types
+    """Ask for every figure of the price table, in its region.
+
+    Args:
+        catalog: the catalogue.
+        client: a boto3 `pricing` client in `API_REGION`.
+    """
+    region = catalog.prices.region
+
+    def ask(name: str, query: Query) -> Quote | Missing:
+        prices = sorted(set(_list_prices(client, query, region)))
+        if len(prices) != 1:
+            found = ", ".join(f"{price:g}" for price in prices) or "none"
+            return Missing(name, f"expected one price of {query.service} in {region}, found {found}")
+        return Quote(name, prices[0])
+
+    return PriceList(
+        tuple(ask(name, instance_query(name)) for name in catalog.instances),
+        tuple(ask(name, query) for name, query in SERVICES.items()),
+        tuple(ask(name, database_query(name)) for name in catalog.prices.databases),
+    )
+
+
+def write(prices: PriceList, file: Path, *, today: date) -> None:
+    """Write what was found into the catalogue, and read the catalogue back.
+
+    Raises:
+        SettingsError: the file would be no catalogue any more; it is left as it was.
+    """
+    changes: dict[KeyPath, yaml_edit.Scalar] = {}
+    found = [quote for quote in prices.instances if isinstance(quote, Quote)]
+    if found and len(found) == len(prices.instances):
+        changes |= {("instances", quote.name, "usd_per_hour"): quote.usd for quote in found}
+        changes["prices", "instances", "as_of"] = today
+        changes["prices", "instances", "source"] = f"{SOURCE}, Linux on-demand"
+    for section, quotes in (("services", prices.services), ("databases", prices.databases)):
+        for quote in quotes:
+            if isinstance(quote, Quote):
+                entry = ("prices", section, quote.name)
+                changes[*entry, "usd"] = quote.usd
+                changes[*entry, "as_of"] = today
+                changes[*entry, "source"] = SOURCE
+    changed = yaml_edit.edited(file.read_text(encoding="utf-8"), changes)
+    document = yaml.safe_load(changed)
+    document["instances"] = {name: {"name": name, **facts} for name, facts in document["instances"].items()}
+    build(Catalog, document, file=f"{file.name} with new prices")
+    file.write_text(changed, encoding="utf-8")
+    load_catalog.cache_clear()
+
+
+def _list_prices(client: Any, query: Query, region: str) -> Iterator[float]:  # noqa: ANN401  # boto3 has no types
+    """US dollars per unit of every on-demand price that fits; the first tier of those that have several."""
+    filters = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value}
+        for field, value in {**query.filters, "regionCode": region}.items()
+    ]
+    for page in client.get_paginator("get_products").paginate(ServiceCode=query.service, Filters=filters):
+        for product in map(json.loads, page["PriceList"]):
+            if _is_of_usage(product["product"]["attributes"]["usagetype"], query.usage):
+                yield from _first_tiers(product)
+
+
+def _is_of_usage(usage_type: str, usage: str) -> bool:
+    """Whether a usage type is the wanted one: USE1-NatGateway-Hours is NatGateway-Hours in us-east-1."""
+    return not usage or usage_type == usage or usage_type.endswith(f"-{usage}")
+
+
+def _first_tiers(product: Mapping[str, Any]) -> Iterator[float]:
+    for term in product["terms"].get("OnDemand", {}).values():
+        for dimension in term["priceDimensions"].values():
+            if float(dimension["beginRange"]) == 0:
+                yield float(dimension["pricePerUnit"]["USD"])

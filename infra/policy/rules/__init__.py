@@ -1,0 +1,42 @@
+"""Every rule of the policy pack, by subject."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from infra.policy.rule import ResourceRule, Rule, StackRule
+from infra.policy.rules import (
+    access,
+    encryption,
+    iam,
+    logs,
+    network,
+    nodes,
+    outputs,
+    protection,
+    supply_chain,
+    tagging,
+)
+
+_SUBJECTS: tuple[ModuleType, ...] = (
+    encryption,
+    access,
+    iam,
+    network,
+    nodes,
+    protection,
+    tagging,
+    supply_chain,
+    logs,
+    outputs,
+)
+
+RULES_BY_SUBJECT: dict[str, tuple[Rule, ...]] = {
+    module.__name__.rpartition(".")[2]: tuple(
+        member for member in vars(module).values() if isinstance(member, (ResourceRule, StackRule))
+    )
+    for module in _SUBJECTS
+}
+"""Rules in the order of their files, by the name of the file."""
+
+RULES: tuple[Rule, ...] = tuple(rule for rules in RULES_BY_SUBJECT.values() for rule in rules)

@@ -1,0 +1,182 @@
+"""A run in the terminal, as it goes: progress, curves, where the time goes, checkpoints, notices.
+
+It reads the run's log and nothing else, so it can be started and ended at any time.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from math import isfinite
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from observability.curves import braille
+from observability.history import PARTS, RunHistory, part_seconds
+from observability.progress import phase_text
+from observability.quantities import clock, duration, number, percent, size
+from observability.runlog import FILE_NAME, RunLogReader
+
+_POLL_SECONDS = 0.5
+_SILENT_SECONDS = 30.0
+_RECENT_STEPS = 100
+_SHOWN_NOTICES = 3
+_CURVE_ROWS = 5
+_STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red"}
+_PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "yellow", "red", "bright_black"), strict=True))
+
+
+def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = None) -> None:
+    """Show a run until it ends or Ctrl-C; the run never notices.
+
+    Args:
+        run_directory: the folder that holds the run's `events.jsonl`.
+        once: show it as it is now and return.
+        stream: where to; standard output unless given.
+
+    Raises:
+        FileNotFoundError: the folder holds no log of a run.
+    """
+    if not (run_directory / FILE_NAME).exists():
+        raise FileNotFoundError(f"{run_directory} is not the folder of a run: it holds no {FILE_NAME}")
+    console = Console(file=stream or sys.stdout, highlight=False)
+    reader = RunLogReader(run_directory)
+    history = RunHistory()
+
+    def read() -> RenderableType:
+        for event in reader.read_new():
+            history.add(event)
+        return frame(history, now=time.time(), width=console.width)
+
+    if not once:
+        # Ctrl-C says that the person has seen enough; the last picture is left on the ordinary screen either way.
+        with suppress(KeyboardInterrupt), Live(read(), console=console, screen=True, auto_refresh=False) as live:
+            while history.ended is None:
+                time.sleep(_POLL_SECONDS)
+                live.update(read(), refresh=True)
+    console.print(read())
+
+
+def frame(history: RunHistory, *, now: float, width: int) -> RenderableType:
+    """One picture of a run at the Unix time `now`, for a terminal `width` columns wide."""
+    parts: list[RenderableType] = [_header(history, now=now)]
+    if history.training is None:
+        parts.append(_start_up(history, now=now))
+    else:
+        parts += [_progress(history), _curves(history, width=width)]
+        if history.steps:
+            parts.append(_time_split(history, width=width))
+        parts.append(_results(history))
+    if history.notices:
+        parts.append(_notices(history))
+    return Group(*parts)
+
+
+def _header(history: RunHistory, *, now: float) -> RenderableType:
+    text = Text.assemble((history.name, "bold"), "  ", (history.status, _STATUS_STYLE[history.status]))
+    text.append(f"  {duration(history.seconds(now=now))}")
+    silent = now - history.last_time
+    if history.ended is None and silent > _SILENT_SECONDS:
+        text.append(f"  nothing heard for {duration(silent)}", style="yellow")
+    setting = history.setting
+    facts = (
+        f"{setting('model.name')} on {setting('data.dataset')}, {setting('scale.workers')} workers "
+        f"({setting('scale.launcher')}), global batch {setting('loop.global_batch')}, {setting('precision.mode')}"
+    )
+    return Group(text, Text(facts, style="dim"))
+
+
+def _start_up(history: RunHistory, *, now: float) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    ends = [phase.time for phase in history.phases[1:]] + [now]
+    for phase, end in zip(history.phases, ends, strict=True):
+        table.add_row(phase_text(phase), Text(duration(end - phase.time), style="dim"))
+    return Panel(table, title="start-up", title_align="left")
+
+
+def _progress(history: RunHistory) -> RenderableType:
+    assert history.training is not None, "called for a run that trains"
+    total, done = history.training.total_steps, history.last_step
+    rate = history.samples_per_second(newest=_RECENT_STEPS)
+    text = f"step {number(done)}/{number(total)}"
+    if history.steps:
+        newest = history.steps[-_RECENT_STEPS:]
+        text += f"  epoch {newest[-1].epoch}/{history.epochs}  {number(rate)} samples/s"
+        if history.ended is None:
+            text += f"  {clock((total - done) * sum(step.seconds for step in newest) / len(newest))} left"
+    table = Table.grid(expand=True)
+    table.add_row(ProgressBar(total=total, completed=done))
+    table.add_row(text)
+    return table
+
+
+def _curves(history: RunHistory, *, width: int) -> RenderableType:
+    steps = history.steps
+    curves = Table.grid(expand=True)
+    curves.add_column(ratio=1)
+    curves.add_column(ratio=1)
+    columns = max(10, width // 2 - 4)
+    loss = [step.loss for step in steps]
+    speed = [step.samples / step.seconds for step in steps]
+    curves.add_row(
+        _curve(loss, title=f"loss {loss[-1]:.4f}" if loss else "loss", columns=columns, style="cyan"),
+        _curve(speed, title="samples/s", columns=columns, style="green"),
+    )
+    return curves
+
+
+def _curve(values: Sequence[float], *, title: str, columns: int, style: str) -> RenderableType:
+    lines = braille(values, width=columns, height=_CURVE_ROWS)
+    finite = [value for value in values if isfinite(value)]
+    extent = f"{number(min(finite))} to {number(max(finite))}" if finite else None
+    return Panel(
+        "\n".join(lines), title=title, title_align="left", subtitle=extent, subtitle_align="right", style=style
+    )
+
+
+def _time_split(history: RunHistory, *, width: int) -> RenderableType:
+    newest = history.steps[-_RECENT_STEPS:]
+    sums = [sum(values) for values in zip(*map(part_seconds, newest), strict=True)]
+    total = sum(sums)
+    bar, legend = Text(no_wrap=True), Text()
+    for part, seconds in zip(PARTS, sums, strict=True):
+        bar.append("█" * round(seconds / total * (width - 4)), style=_PART_STYLE[part])
+        legend.append("■ ", style=_PART_STYLE[part])
+        legend.append(f"{part} {seconds / total:.0%}  ")
+    title = f"a step: {duration(total / len(newest))}, mean of the newest {len(newest)}"
+    return Panel(Group(bar, legend), title=title, title_align="left")
+
+
+def _results(history: RunHistory) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    best, test = history.best_validation(), history.test()
+    if best is not None:
+        table.add_row("best validation", f"{percent(best.accuracy)} in epoch {best.epoch}, loss {best.loss:.4f}")
+    if test is not None:
+        table.add_row("test", f"{percent(test.accuracy)}, loss {test.loss:.4f}")
+    if history.checkpoints:
+        newest = history.checkpoints[-1]
+        stall = max(checkpoint.stall_seconds for checkpoint in history.checkpoints)
+        table.add_row(
+            "checkpoints",
+            f"{len(history.checkpoints)}, the newest at step {newest.step} ({size(newest.bytes)}); "
+            f"longest stall {duration(stall)}",
+        )
+    if history.restarts:
+        table.add_row("restarts", f"{len(history.restarts)}, {history.lost_steps} steps lost")
+    return table
+
+
+def _notices(history: RunHistory) -> RenderableType:
+    styles = {"warning": "yellow", "error": "red"}
+    lines = [Text(notice.message, style=styles.get(notice.level, "")) for notice in history.notices[-_SHOWN_NOTICES:]]
+    return Panel(Group(*lines), title="notices", title_align="left")

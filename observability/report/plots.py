@@ -1,0 +1,286 @@
+"""The report's plots, each a function from a run's history to a drawing."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+
+from observability.history import PARTS, RunHistory, part_seconds
+from observability.quantities import duration, number
+from observability.report.palette import CARD, GRID, INK, MUTED, PART_COLOURS, TEST, TRAIN, VALIDATION, themed
+from observability.report.series import (
+    Floats,
+    Grouped,
+    grouped,
+    smoothing_window,
+    startup_spans,
+    trailing_mean,
+    values_of,
+)
+
+HALF = (6.0, 3.3)
+WIDE = (12.4, 3.1)
+_LOG_RANGE = 30.0
+"""Largest over smallest loss from which on a linear axis would hide the end of the curve."""
+
+_STYLE = {
+    "svg.fonttype": "none",
+    "figure.facecolor": CARD,
+    "axes.facecolor": CARD,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.xmargin": 0.015,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "font.size": 9.0,
+    "font.family": "sans-serif",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A drawing for the page.
+
+    Attributes:
+        svg: an `<svg>` element, its colours variables of the page.
+        note: what a reader must know to read it rightly; empty where there is nothing.
+        is_wide: it takes the whole width of the page.
+    """
+
+    title: str
+    svg: str
+    note: str = ""
+    is_wide: bool = False
+
+
+@contextmanager
+def _figure(size: tuple[float, float]) -> Iterator[Figure]:
+    with mpl.rc_context(_STYLE):
+        yield Figure(figsize=size, layout="constrained")
+
+
+def _svg(figure: Figure, name: str) -> str:
+    """The figure as an element that can stand in a page beside others: without prolog, metadata, fixed size and group ids."""
+    with mpl.rc_context({"svg.hashsalt": name}):
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    return themed(text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1))
+
+
+def plots(history: RunHistory) -> list[Plot]:
+    """All plots that the run's events suffice for, in the order of the page."""
+    makers: list[Callable[[RunHistory], Plot]] = []
+    if history.steps:
+        makers += [_loss, _accuracy, _throughput, _optimization, _step_time]
+    if startup_spans(history):
+        makers.append(_startup)
+    if history.checkpoints:
+        makers.append(_checkpoints)
+    return [make(history) for make in makers]
+
+
+def _loss(history: RunHistory) -> Plot:
+    losses = values_of(history.steps, lambda step: step.loss)
+    validation = history.evaluations_of("validation")
+    with _figure(HALF) as figure:
+        axes = figure.subplots()
+        curve = _training_curve(axes, history, losses)
+        axes.plot(
+            [evaluation.step for evaluation in validation],
+            [evaluation.loss for evaluation in validation],
+            color=VALIDATION,
+            marker="o",
+            markersize=3.5,
+            linewidth=1.4,
+            label="validation",
+        )
+        positive = losses[np.isfinite(losses) & (losses > 0)]
+        if positive.size and positive.max() / positive.min() > _LOG_RANGE:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+        _finish(axes, history, ylabel="cross-entropy (nats)")
+        return Plot(title="Loss", svg=_svg(figure, "loss"), note=_note(curve, len(losses)))
+
+
+def _accuracy(history: RunHistory) -> Plot:
+    accuracies = values_of(history.steps, lambda step: step.accuracy)
+    validation, test = history.evaluations_of("validation"), history.test()
+    with _figure(HALF) as figure:
+        axes = figure.subplots()
+        curve = _training_curve(axes, history, accuracies)
+        axes.plot(
+            [evaluation.step for evaluation in validation],
+            [evaluation.accuracy for evaluation in validation],
+            color=VALIDATION,
+            marker="o",
+            markersize=3.5,
+            linewidth=1.4,
+            label="validation",
+        )
+        if test is not None:
+            axes.axhline(test.accuracy, color=TEST, linestyle=(0, (5, 3)), linewidth=1.3, label="test, final weights")
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=None))
+        _finish(axes, history, ylabel="accuracy", legend="lower right")
+        return Plot(title="Accuracy", svg=_svg(figure, "accuracy"), note=_note(curve, len(accuracies)))
+
+
+def _throughput(history: RunHistory) -> Plot:
+    speeds = values_of(history.steps, lambda step: step.samples / step.seconds)
+    with _figure(HALF) as figure:
+        axes = figure.subplots()
+        curve = _training_curve(axes, history, speeds)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
+        _finish(axes, history, ylabel="samples per second, all ranks", legend="lower right")
+        note = "Wall time of the step on rank 0; evaluations are not in it. An epoch's last batch may be smaller. "
+        return Plot(title="Throughput", svg=_svg(figure, "throughput"), note=note + _note(curve, len(speeds)))
+
+
+def _optimization(history: RunHistory) -> Plot:
+    numbers = values_of(history.steps, lambda step: step.step)
+    rates = grouped(numbers, values_of(history.steps, lambda step: step.learning_rate))
+    norms = values_of(history.steps, lambda step: step.gradient_norm)
+    clip = history.setting("loop.clip_norm")
+    with _figure(HALF) as figure:
+        upper, lower = figure.subplots(2, sharex=True)
+        upper.plot(rates.step, rates.mean, color=VALIDATION, linewidth=1.5)
+        upper.yaxis.set_major_locator(MaxNLocator(3))
+        upper.ticklabel_format(axis="y", scilimits=(-2, 3))
+        _finish(upper, history, ylabel="learning rate", xlabel="", legend="")
+        curve = _training_curve(lower, history, norms)
+        if clip is not None:
+            lower.axhline(clip, color=TEST, linestyle=(0, (5, 3)), linewidth=1.1, label=f"clipped above {clip:g}")
+        lower.yaxis.set_major_locator(MaxNLocator(3))
+        _finish(lower, history, ylabel="gradient norm")
+        title = "Learning rate and gradient norm"
+        return Plot(title=title, svg=_svg(figure, "learning rate and gradient norm"), note=_note(curve, len(norms)))
+
+
+def _step_time(history: RunHistory) -> Plot:
+    numbers = values_of(history.steps, lambda step: step.step)
+    table = np.array([part_seconds(step) for step in history.steps])
+    columns = [grouped(numbers, table[:, index]) for index in range(len(PARTS))]
+    with _figure(WIDE) as figure:
+        axes = figure.subplots()
+        axes.stackplot(
+            columns[0].step,
+            *(column.mean * 1e3 for column in columns),
+            colors=PART_COLOURS,
+            labels=PARTS,
+            linewidth=0,
+        )
+        # One slow step, such as the very first, would press all others flat.
+        totals = np.sum([column.mean for column in columns], axis=0) * 1e3
+        axes.set_ylim(0, 1.25 * float(np.percentile(totals, 98)))
+        _finish(axes, history, ylabel="milliseconds a step, rank 0", legend="")
+        figure.legend(loc="outside right upper", reverse=True)
+        cut = int((totals > axes.get_ylim()[1]).sum())
+        note = f"{cut} of {len(totals)} points reach beyond the upper edge. " if cut else ""
+        if columns[0].group > 1:
+            note += f"Each point is the mean of {columns[0].group} steps."
+        return Plot(title="Where the time of a step goes", svg=_svg(figure, "time of a step"), note=note, is_wide=True)
+
+
+def _startup(history: RunHistory) -> Plot:
+    spans = startup_spans(history)
+    with _figure((WIDE[0], 0.9 + 0.3 * len(spans))) as figure:
+        axes = figure.subplots()
+        for row, span in enumerate(spans):
+            colour = VALIDATION if span.process == "driver" else TRAIN
+            axes.barh(row, span.end - span.start, left=span.start, color=colour, height=0.62)
+            axes.annotate(
+                duration(span.end - span.start),
+                (span.end, row),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                color=MUTED,
+                fontsize=8.5,
+            )
+        axes.set_yticks(range(len(spans)), [f"{span.name} ({span.process})" for span in spans])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.set_xlim(0, spans[-1].end * 1.08)
+        axes.set_xlabel("seconds since the settings were accepted")
+        title = f"Start-up: {duration(spans[-1].end)} to the end of the first step"
+        if spans[-1].name != "first step":
+            title = f"Start-up: {duration(spans[-1].end)}, no step was taken"
+        return Plot(title=title, svg=_svg(figure, "start-up"), is_wide=True)
+
+
+def _checkpoints(history: RunHistory) -> Plot:
+    committed = history.checkpoints
+    steps = [checkpoint.step for checkpoint in committed]
+    with _figure(HALF) as figure:
+        axes = figure.subplots()
+        for label, colour, seconds in (
+            ("writing, beside the training", VALIDATION, [checkpoint.write_seconds for checkpoint in committed]),
+            ("the loop stood still", TRAIN, [checkpoint.stall_seconds for checkpoint in committed]),
+        ):
+            milliseconds = [value * 1e3 for value in seconds]
+            axes.plot(steps, milliseconds, color=colour, marker="o", markersize=4, linewidth=1.0, label=label)
+        axes.set_ylim(bottom=0)
+        axes.margins(y=0.25)
+        _finish(axes, history, ylabel="milliseconds")
+        return Plot(title="Checkpoints", svg=_svg(figure, "checkpoints"))
+
+
+def _training_curve(axes: Axes, history: RunHistory, values: Floats) -> Grouped:
+    """Draw a value of the steps: faintly as it is, or its extent where steps are grouped, and boldly smoothed."""
+    numbers = values_of(history.steps, lambda step: step.step)
+    raw = grouped(numbers, values)
+    if raw.group == 1:
+        axes.plot(raw.step, raw.mean, color=TRAIN, alpha=0.35, linewidth=0.8)
+    else:
+        axes.fill_between(raw.step, raw.low, raw.high, color=TRAIN, alpha=0.22, linewidth=0)
+    window = smoothing_window(len(values))
+    smooth = grouped(numbers, trailing_mean(values, window))
+    axes.plot(smooth.step, smooth.mean, color=TRAIN, linewidth=1.7, label=f"training, mean of {window} steps")
+    return raw
+
+
+def _finish(axes: Axes, history: RunHistory, *, ylabel: str, xlabel: str = "step", legend: str = "upper right") -> None:
+    """Label the axes, mark restarts, and keep the axis of steps to whole numbers."""
+    for index, restart in enumerate(history.restarts):
+        label = "restart" if index == 0 else None
+        axes.axvline(restart.step + 0.5, color=INK, linestyle=(0, (1, 2)), linewidth=1.0, label=label)
+    axes.set_ylabel(ylabel)
+    axes.set_xlabel(xlabel)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    if legend:
+        axes.legend(loc=legend, fontsize=8.5)
+
+
+def _note(curve: Grouped, count: int) -> str:
+    if curve.group == 1:
+        return ""
+    return (
+        f"{number(count)} steps in groups of {curve.group}: the line is the mean, the band reaches from least to most."
+    )

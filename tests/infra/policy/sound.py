@@ -1,0 +1,225 @@
+"""A small stack that every rule is content with, and how to spoil it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from base64 import b64encode
+
+from infra.policy import tokens
+from infra.policy.graph import Graph, Subject
+from tests.infra.leaf.samples import Tree, changed
+
+TAGS = {
+    "platform": "ray-train-platform",
+    "environment": "sample",
+    "kind": "prod",
+    "owner": "ops@example.com",
+    "version": "0.1.0",
+    "expires": "2030-01-01T00:00:00Z",
+}
+KEY_ARN = "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-4000-8000-000000000000"
+PLAIN = {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def document(*statements: Tree) -> str:
+    """A policy document."""
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def statement(effect: str = "Allow", /, **elements: object) -> Tree:
+    """A statement of a policy document."""
+    return {"Sid": "It", "Effect": effect, **elements}
+
+
+def trust(principal: object, **elements: object) -> str:
+    """A trust policy."""
+    return document(statement(Action="sts:AssumeRole", Principal=principal, **elements))
+
+
+def permission(action: object, resource: object, **elements: object) -> str:
+    """A policy of one permission."""
+    return document(statement(Action=action, Resource=resource, **elements))
+
+
+DENY_PLAIN = document(statement("Deny", Principal="*", Action="s3:*", Resource="*", Condition=PLAIN))
+
+
+def one(
+    type_: str, *, protect: bool = False, references: dict[str, list[str]] | None = None, **properties: object
+) -> Tree:
+    """A resource as the trees here hold it; `references` names other resources of the tree, by property."""
+    return {
+        "type": type_,
+        "protect": protect,
+        "references": references or {},
+        "tags": TAGS if type_.startswith("aws:") else {},
+        "properties": properties,
+    }
+
+
+_STORES: Tree = {
+    "bucket": one(tokens.BUCKET, protect=True, bucket="b"),
+    "bucket-encryption": one(
+        tokens.BUCKET_ENCRYPTION,
+        references={"bucket": ["bucket"]},
+        rules=[{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": KEY_ARN}}],
+    ),
+    "bucket-policy": one(tokens.BUCKET_POLICY, references={"bucket": ["bucket"]}, policy=DENY_PLAIN),
+    "bucket-access": one(
+        tokens.BUCKET_PUBLIC_ACCESS,
+        references={"bucket": ["bucket"]},
+        blockPublicAcls=True,
+        blockPublicPolicy=True,
+        ignorePublicAcls=True,
+        restrictPublicBuckets=True,
+    ),
+    "bucket-ownership": one(
+        tokens.BUCKET_OWNERSHIP,
+        references={"bucket": ["bucket"]},
+        rule={"objectOwnership": "BucketOwnerEnforced"},
+    ),
+    "bucket-versioning": one(
+        tokens.BUCKET_VERSIONING, references={"bucket": ["bucket"]}, versioningConfiguration={"status": "Enabled"}
+    ),
+    "bucket-lifecycle": one(
+        tokens.BUCKET_LIFECYCLE,
+        references={"bucket": ["bucket"]},
+        rules=[
+            {"status": "Enabled", "noncurrentVersionExpiration": {"noncurrentDays": 30}},
+            {"status": "Enabled", "abortIncompleteMultipartUpload": {"daysAfterInitiation": 3}},
+        ],
+    ),
+    "efs": one(tokens.FILE_SYSTEM, protect=True, encrypted=True, kmsKeyId=KEY_ARN),
+    "efs-policy": one(tokens.FILE_SYSTEM_POLICY, references={"fileSystemId": ["efs"]}, policy=DENY_PLAIN),
+    "efs-backup": one(
+        tokens.FILE_SYSTEM_BACKUP, references={"fileSystemId": ["efs"]}, backupPolicy={"status": "ENABLED"}
+    ),
+    "database": one(
+        tokens.DATABASE,
+        protect=True,
+        references={"parameterGroupName": ["parameters"]},
+        storageEncrypted=True,
+        kmsKeyId=KEY_ARN,
+        publiclyAccessible=False,
+        deletionProtection=True,
+        backupRetentionPeriod=35,
+        skipFinalSnapshot=False,
+        multiAz=True,
+        manageMasterUserPassword=True,
+        enabledCloudwatchLogsExports=["postgresql"],
+    ),
+    "parameters": one(tokens.DATABASE_PARAMETERS, parameters=[{"name": "rds.force_ssl", "value": "1"}]),
+    "repository": one(
+        tokens.REPOSITORY,
+        protect=True,
+        encryptionConfigurations=[{"encryptionType": "KMS", "kmsKey": KEY_ARN}],
+        imageTagMutability="IMMUTABLE",
+        imageScanningConfiguration={"scanOnPush": True},
+    ),
+    "key": one(
+        tokens.KEY,
+        protect=True,
+        enableKeyRotation=True,
+        deletionWindowInDays=30,
+        policy=document(statement(Principal={"AWS": "arn:aws:iam::111122223333:root"}, Action="kms:*", Resource="*")),
+    ),
+    "logs": one(tokens.LOG_GROUP, name="/aws/eks/sample/cluster", kmsKeyId=KEY_ARN, retentionInDays=365),
+}
+
+_NETWORK: Tree = {
+    "vpc": one(tokens.VPC, cidrBlock="10.0.0.0/16"),
+    "flow-log": one(tokens.FLOW_LOG, references={"vpcId": ["vpc"]}, trafficType="ALL"),
+    "subnet": one(tokens.SUBNET, availabilityZone="us-east-1a"),
+    "nat": one(tokens.NAT_GATEWAY),
+    "group": one(tokens.SECURITY_GROUP, description="EFA between nodes"),
+    "group-rule": one(
+        tokens.INGRESS_RULE,
+        references={"securityGroupId": ["group"], "referencedSecurityGroupId": ["group"]},
+        ipProtocol="-1",
+        securityGroupId="sg-1",
+        referencedSecurityGroupId="sg-1",
+    ),
+}
+
+_CLUSTER: Tree = {
+    "cluster": one(
+        tokens.CLUSTER,
+        name="sample",
+        version="1.35",
+        deletionProtection=True,
+        enabledClusterLogTypes=["api", "audit", "authenticator"],
+        encryptionConfig={"provider": {"keyArn": KEY_ARN}, "resources": ["secrets"]},
+        vpcConfig={"endpointPrivateAccess": True, "endpointPublicAccess": False},
+    ),
+    "addon": one(tokens.ADDON, addonVersion="v1.2.3-eksbuild.1"),
+    "template": one(
+        tokens.LAUNCH_TEMPLATE,
+        references={"networkInterfaces": ["group"]},
+        blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true", "volumeType": "gp3"}}],
+        metadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 1},
+        networkInterfaces=[{"interfaceType": "efa"}],
+        tagSpecifications=[
+            {"resourceType": made, "tags": TAGS} for made in ("instance", "volume", "network-interface")
+        ],
+        userData=b64encode(b"apiVersion: node.eks.aws/v1alpha1").decode(),
+    ),
+    "gpus": one(
+        tokens.NODE_GROUP,
+        amiType="AL2023_x86_64_NVIDIA",
+        releaseVersion="1.35.2-20260101",
+        launchTemplate={"id": "lt-1", "version": "1"},
+        taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}],
+        nodeRepairConfig={"enabled": True},
+        updateConfig={"maxUnavailablePercentage": 33},
+        scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4},
+    ),
+    "gpus-tag": one(
+        tokens.ASG_TAG,
+        references={"autoscalingGroupName": ["gpus"]},
+        tag={"key": "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/gpu", "value": "8"},
+    ),
+    "system": one(
+        tokens.NODE_GROUP,
+        amiType="AL2023_x86_64_STANDARD",
+        releaseVersion="1.35.2-20260101",
+        launchTemplate={"id": "lt-1", "version": "1"},
+        updateConfig={"maxUnavailable": 1},
+        scalingConfig={"minSize": 2, "desiredSize": 2, "maxSize": 4},
+    ),
+    "role": one(tokens.ROLE, assumeRolePolicy=trust({"Service": "pods.eks.amazonaws.com"})),
+    "role-policy": one(
+        tokens.ROLE_POLICY,
+        policy=document(
+            statement(Action="s3:GetObject", Resource="arn:aws:s3:::b/*"),
+            statement(Action=["ecr:GetAuthorizationToken"], Resource="*"),
+            statement(
+                Action="iam:PassRole",
+                Resource="arn:aws:iam::111122223333:role/x",
+                Condition={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+            ),
+        ),
+    ),
+    "attachment": one(tokens.ROLE_ATTACHMENT, policyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy"),
+    "budget": one(tokens.BUDGET),
+    "chart": one(tokens.HELM_RELEASE, version="1.7.0"),
+    "pod": one("kubernetes:core/v1:Pod", spec={"containers": [{"image": f"registry.example/x@sha256:{'0' * 64}"}]}),
+    "stack": one(tokens.STACK, region="us-east-1", webhook_secret_name="alerts", cluster={"endpoint": "https://x.y"}),
+}
+
+
+def sound(changes: Tree | None = None, *, kind: str = "prod") -> Graph:
+    """The stack with values at dotted paths replaced; `...` takes away, also whole resources."""
+    tree = changed(copy.deepcopy({**_STORES, **_NETWORK, **_CLUSTER}), changes or {})
+    return Graph(
+        Subject(
+            type=resource["type"],
+            name=name,
+            urn=name,
+            properties=resource["properties"],
+            protect=resource["protect"],
+            references={prop: frozenset(urns) for prop, urns in resource["references"].items()},
+            default_tags={**resource["tags"], "kind": kind} if resource["tags"] else {},
+        )
+        for name, resource in tree.items()
+    )

@@ -1,0 +1,124 @@
+"""The pack as the engine runs it: a process of its own, spoken to over gRPC."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import grpc
+import pytest
+import yaml
+from google.protobuf import empty_pb2, json_format, struct_pb2
+from pulumi.runtime import rpc
+from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
+
+from infra.policy import RULES, tokens
+from infra.policy.graph import KIND_TAG, UNKNOWN
+from infra.release import load_release
+from infra.release_rules import ROOT
+from tests.infra.leaf.samples import Tree
+from tests.infra.policy.sound import TAGS, sound
+
+PACK = ROOT / "infra" / "policy"
+P = "properties"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[analyzer_pb2_grpc.AnalyzerStub]:
+    """The engine's side of a running pack."""
+    pack = subprocess.Popen(
+        [sys.executable, "-u", "-m", "pulumi.policy", "127.0.0.1:0", str(PACK)],
+        cwd=PACK,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert pack.stdout is not None
+    with pack, grpc.insecure_channel(f"127.0.0.1:{pack.stdout.readline().strip()}") as channel:
+        yield analyzer_pb2_grpc.AnalyzerStub(channel)
+        pack.kill()
+
+
+def struct(properties: object) -> struct_pb2.Struct:
+    """Properties on the wire, unknown values as the engine sends them."""
+
+    def encoded(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: encoded(member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [encoded(member) for member in value]
+        return rpc.UNKNOWN if value is UNKNOWN else value
+
+    return json_format.ParseDict(encoded(properties), struct_pb2.Struct())
+
+
+def request(changes: Tree, kind: str = "prod") -> analyzer_pb2.AnalyzeStackRequest:
+    """What the engine sends when it knows the whole stack."""
+    provider = analyzer_pb2.AnalyzerProviderResource(
+        type="pulumi:providers:aws", properties=struct({"defaultTags": {"tags": {**TAGS, KIND_TAG: kind}}}), name="aws"
+    )
+    return analyzer_pb2.AnalyzeStackRequest(
+        resources=[
+            analyzer_pb2.AnalyzerResource(
+                type=one.type,
+                name=one.name,
+                urn=one.urn,
+                properties=struct(one.properties),
+                options=analyzer_pb2.AnalyzerResourceOptions(protect=one.protect),
+                provider=provider if one.default_tags else None,
+                propertyDependencies={
+                    prop: analyzer_pb2.AnalyzerPropertyDependencies(urns=sorted(urns))
+                    for prop, urns in one.references.items()
+                },
+            )
+            for one in sound(changes).subjects
+        ]
+    )
+
+
+def findings(engine: analyzer_pb2_grpc.AnalyzerStub, changes: Tree, kind: str = "prod") -> set[tuple[str, str]]:
+    """Rule and resource of everything that the pack finds, one resource at a time and then in the whole stack."""
+    stack = request(changes, kind)
+    found = list(engine.AnalyzeStack(stack).diagnostics)
+    for one in stack.resources:
+        if one.type == tokens.STACK:
+            continue  # its outputs are known at the end only
+        single = analyzer_pb2.AnalyzeRequest(
+            type=one.type, name=one.name, urn=one.urn, properties=one.properties, options=one.options
+        )
+        if one.HasField("provider"):
+            single.provider.CopyFrom(one.provider)
+        found += engine.Analyze(single).diagnostics
+    return {(one.policyName, one.urn) for one in found}
+
+
+def test_the_pack_announces_every_rule_with_its_remedy(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+    announced = {one.name: one.remediation_steps for one in engine.GetAnalyzerInfo(empty_pb2.Empty()).policies}
+    assert announced == {rule.name: rule.remedy for rule in RULES}
+
+
+def test_the_pack_is_content_with_the_sound_stack(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+    assert findings(engine, {}) == set()
+
+
+def test_the_pack_finds_in_the_engine_what_the_functions_find(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+    changes = {f"efs.{P}.encrypted": False, "bucket-policy": ..., "bucket.protect": False, f"stack.{P}.token": "x"}
+    assert findings(engine, changes) == {
+        ("file-systems-are-encrypted", "efs"),
+        ("buckets-refuse-plain-http", "bucket"),
+        ("stores-are-protected", "bucket"),
+        ("outputs-hold-no-secrets", "stack"),
+    }
+
+
+def test_the_pack_reads_the_kind_of_the_environment_from_the_provider(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+    assert findings(engine, {"bucket.protect": False, "nat": ...}, kind="dev") == set()
+
+
+def test_an_unknown_value_does_not_end_a_rule_for_the_other_resources(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+    changes = {f"bucket-policy.{P}.policy": UNKNOWN, f"database.{P}.kmsKeyId": UNKNOWN, "efs-policy": ...}
+    assert findings(engine, changes) == {("file-systems-refuse-plain-mounts", "efs")}
+
+
+def test_the_pack_has_the_version_of_the_platform() -> None:
+    assert yaml.safe_load((PACK / "PulumiPolicy.yaml").read_text())["version"] == load_release().platform

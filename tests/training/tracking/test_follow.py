@@ -1,0 +1,154 @@
+"""The follower as a process, beside a run that goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from observability.runlog import Notice, read_all, select
+from tests.engines.ports import free_port
+from tests.training.tracking.recorded import RecordedRun, history, settings
+from training.errors import ExitStatus
+from training.tracking.process import FollowerProcess
+from training.tracking.state import TrackingState
+from training.tracking.sync import sync
+
+PATIENCE = 60.0
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from training.tracking.process import FollowerProcess
+FollowerProcess(Path(sys.argv[1]))
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database that does not exist yet."""
+    monkeypatch.chdir(tmp_path)
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def state_of(run: RecordedRun) -> TrackingState:
+    """What was delivered so far."""
+    return TrackingState.load(run.directory) or TrackingState(uri="")
+
+
+def test_a_run_arrives_while_it_goes_on_and_whole_at_its_end(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    run.train(1, 30)
+    eventually(lambda: state_of(run).newest_step.get("train") == 30)
+    assert MlflowClient(tracking_uri=uri).get_run(state_of(run).run_id).info.status == "RUNNING"
+    run.train(31, 100)
+    run.end()
+    report = follower.finish(timeout=PATIENCE)
+    assert (report.is_complete, report.model, report.problem) == (True, "mlp-digits/1", "")
+    assert history(uri, report.run_id) == run.expected()
+    metrics = MlflowClient(tracking_uri=uri).get_run(report.run_id).data.metrics
+    assert "system/cpu_utilization_percentage" in metrics
+
+
+def test_the_follower_lets_the_ranks_go_first(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    eventually(lambda: os.getpriority(os.PRIO_PROCESS, follower.pid) > os.getpriority(os.PRIO_PROCESS, 0))
+    run.end("interrupted")
+    follower.finish(timeout=PATIENCE)
+
+
+def test_after_a_driver_that_was_killed_the_run_is_killed_in_mlflow_too(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    run.train(1, 10)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", DRIVER, str(run.directory)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"started\n"
+        eventually(lambda: state_of(run).newest_step.get("train") == 10)
+        run.train(11, 20)
+        driver.send_signal(signal.SIGKILL)
+    eventually(lambda: state_of(run).status == "KILLED")
+    assert history(uri, state_of(run).run_id) == run.expected()
+
+
+def test_a_run_whose_server_is_away_ends_soon_and_says_so(tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, f"http://user:secret@127.0.0.1:{free_port()}"))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    eventually(lambda: bool(select(read_all(run.directory), Notice)))
+    run.train(1, 100)
+    run.end()
+    started = time.monotonic()
+    report = follower.finish(timeout=PATIENCE)
+    assert time.monotonic() - started < 20
+    assert not report.is_complete
+    assert "failed" in report.problem
+    (notice,) = select(read_all(run.directory), Notice)
+    assert notice.level == "warning"
+    assert "cannot be reached" in notice.message
+    assert "secret" not in notice.message + report.uri
+
+
+def test_a_follower_that_died_is_reported_and_its_run_is_sent_by_sync(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    os.kill(follower.pid, signal.SIGKILL)
+    run.train(1, 100)
+    run.end()
+    report = follower.finish(timeout=PATIENCE)
+    assert not report.is_complete
+    assert "ended with status -9" in report.problem
+    assert sync([run.directory]) == ExitStatus.DONE
+    assert capsys.readouterr().out == "run: delivered\n"
+    assert history(uri, state_of(run).run_id) == run.expected()
+
+
+def test_the_next_run_sends_what_an_earlier_one_could_not(uri: str, tmp_path: Path) -> None:
+    earlier = RecordedRun(settings(tmp_path, uri, name="earlier"))
+    earlier.start()
+    earlier.train(1, 20)
+    earlier.end("failed", message="no server")
+    run = RecordedRun(settings(tmp_path, uri, name="later"))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    run.end("interrupted")
+    assert follower.finish(timeout=PATIENCE).is_complete
+    eventually(lambda: state_of(earlier).status == "FAILED")
+    assert history(uri, state_of(earlier).run_id) == earlier.expected()
+
+
+def test_a_driver_does_not_wait_longer_than_it_wants_to(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    run.end("interrupted")
+    report = follower.finish(timeout=0.01)
+    assert not report.is_complete
+    assert "in the background" in report.problem
+    eventually(lambda: state_of(run).status == "KILLED")

@@ -1,0 +1,56 @@
+"""The model as MLflow keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+import torch
+from mlflow import MlflowClient
+
+from tests.training.tracking.recorded import RecordedRun, settings
+from training.data.types import SampleSpec
+from training.tracking import model
+from training.tracking.sync import sync
+
+
+@pytest.fixture
+def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database that does not exist yet."""
+    monkeypatch.chdir(tmp_path)
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+def test_the_example_fits_the_signature() -> None:
+    spec = SampleSpec(shape=(3, 4, 5), classes=7)
+    inputs = model.example(spec)
+    signature = model.signature(spec)
+    assert inputs.shape[1:] == signature.inputs.inputs[0].shape[1:] == (3, 4, 5)
+    assert inputs.dtype == signature.inputs.inputs[0].type == np.float32
+    assert signature.outputs.inputs[0].shape == (-1, 7)
+
+
+def test_a_model_that_cannot_be_traced_is_kept_all_the_same(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri, model={"name": "tests.training.tracking.own_model:make"}))
+    run.start()
+    run.end()
+    sync([run.directory])
+    mlflow.set_tracking_uri(uri)
+    address = "models:/tests.training.tracking.own_model.make-digits/1"
+    loaded = mlflow.pytorch.load_model(address, weights_only=False)
+    bright = torch.ones(3, 1, 8, 8)
+    with torch.no_grad():
+        assert torch.equal(loaded(bright), -loaded(-bright) + 2 * loaded.head.bias)
+
+
+def test_a_run_trained_further_registers_a_second_version(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    for number in range(2):
+        run.start(at_step=number)
+        run.end(seed=number)
+        sync([run.directory])
+    versions = MlflowClient(tracking_uri=uri).search_model_versions("name = 'mlp-digits'")
+    assert sorted(int(version.version) for version in versions) == [1, 2]
+    assert len({version.tags["weights_sha256"] for version in versions}) == 2

@@ -1,0 +1,83 @@
+"""A run against a real MLflow server, on PostgreSQL with artifacts behind S3's API where those are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+
+from observability.runlog import Notice, read_all, select
+from tests.engines.mlflow_server import MlflowServer
+from tests.engines.s3 import S3Api
+from tests.training.tracking.recorded import SPEC, RecordedRun, history, settings
+from tests.training.tracking.test_follow import PATIENCE, eventually, state_of
+from training.errors import ExitStatus
+from training.tracking.process import FollowerProcess
+from training.tracking.sync import sync
+
+
+@pytest.fixture
+def server(mlflow_server: MlflowServer) -> Iterator[MlflowServer]:
+    """The server, for a test that kills it; up again after it."""
+    yield mlflow_server
+    mlflow_server.start()
+
+
+def notices(run: RecordedRun) -> list[str]:
+    """What the person at the terminal was told."""
+    return [notice.message for notice in select(read_all(run.directory), Notice)]
+
+
+def test_a_run_arrives_whole_and_its_model_predicts(mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, mlflow_server.uri))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    run.train(1, 100)
+    run.end()
+    report = follower.finish(timeout=PATIENCE)
+    assert report.is_complete, report.problem
+    assert report.page.startswith(f"{mlflow_server.uri}/#/experiments/")
+    assert history(mlflow_server.uri, report.run_id) == run.expected()
+    assert any(key.endswith("report.html") for key in s3_api.object_names())
+    mlflow.set_tracking_uri(mlflow_server.uri)
+    loaded = mlflow.pyfunc.load_model(f"models:/{report.model}")
+    assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.classes)
+
+
+def test_a_server_killed_in_mid_run_and_back_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, server.uri))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    run.train(1, 30)
+    eventually(lambda: state_of(run).newest_step.get("train") == 30)
+    server.kill()
+    run.train(31, 60)
+    eventually(lambda: len(notices(run)) == 1)
+    run.train(61, 90)
+    server.start()
+    eventually(lambda: state_of(run).newest_step.get("train") == 90)
+    assert ["cannot be reached" in notices(run)[0], "is back" in notices(run)[1]] == [True, True]
+    run.train(91, 100)
+    run.end()
+    report = follower.finish(timeout=PATIENCE)
+    assert report.is_complete, report.problem
+    assert history(server.uri, report.run_id) == run.expected()
+
+
+def test_a_run_that_never_met_its_server_is_sent_by_sync(server: MlflowServer, tmp_path: Path) -> None:
+    server.kill()
+    run = RecordedRun(settings(tmp_path, server.uri))
+    run.start()
+    follower = FollowerProcess(run.directory)
+    run.train(1, 100)
+    run.end()
+    assert not follower.finish(timeout=PATIENCE).is_complete
+    assert sync([run.directory]) == ExitStatus.FAILED
+    server.start()
+    assert sync([run.directory]) == ExitStatus.DONE
+    assert history(server.uri, state_of(run).run_id) == run.expected()
+    assert MlflowClient(tracking_uri=server.uri).get_run(state_of(run).run_id).info.status == "FINISHED"
