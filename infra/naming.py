@@ -15,6 +15,9 @@ from infra.settings.stack import StackSettings
 
 BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
 
+STACK_TAG = "stack"
+"""Key of the tag by which cost is counted and leftovers are found."""
+
 MLFLOW_URI = "http://mlflow.mlflow.svc.cluster.local:5000"
 """The tracking server as pods reach it: service `mlflow` of namespace `mlflow`."""
 
@@ -66,6 +69,11 @@ def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
     return f"{cluster}-{purpose}-{account}"
 
 
+def stack_tag(settings: StackSettings) -> str:
+    """Value of the tag that one environment's resources have and nothing else in the account has."""
+    return f"{NAMESPACE}/{settings.environment.name}"
+
+
 def node_tags(settings: StackSettings) -> dict[str, str]:
     """Tags of what EKS launches, which the provider's default tags do not reach.
 
@@ -75,6 +83,7 @@ def node_tags(settings: StackSettings) -> dict[str, str]:
     environment = settings.environment
     tags = {
         "platform": NAMESPACE,
+        STACK_TAG: stack_tag(settings),
         "environment": environment.name,
         "kind": environment.kind.value,
         "owner": environment.owner,

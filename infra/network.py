@@ -152,7 +152,7 @@ class Network(pulumi.ComponentResource):
     def _make_nat(self, zone: str, subnet: aws.ec2.Subnet, *, after: aws.ec2.Route) -> aws.ec2.NatGateway:
         tags = {"Name": f"{self._args.cluster_name}-nat-{zone}"}
         address = aws.ec2.Eip(f"nat-{zone}", domain="vpc", tags=tags, opts=self._below)
-        # Deleted before the route to the internet is: without it, connections that drain nodes at destroy are cut.
+        # The gateway is of use only while its subnet has the route to the internet: made after it, deleted before it.
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
         return aws.ec2.NatGateway(f"nat-{zone}", allocation_id=address.id, subnet_id=subnet.id, tags=tags, opts=opts)
 
@@ -204,7 +204,7 @@ class Network(pulumi.ComponentResource):
         )
         write = Statement(
             sid="WriteFlowLogs",
-            actions=("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"),
+            actions=("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogGroups", "logs:DescribeLogStreams"),
             resources=(group.arn, pulumi.Output.concat(group.arn, ":log-stream:*")),
         )
         role = Role(

@@ -17,6 +17,7 @@ import yaml
 
 from infra.catalog import Catalog, load_catalog
 from infra.lifecycle import yaml_edit
+from infra.lifecycle.aws import Client
 from infra.lifecycle.yaml_edit import KeyPath
 from infra.section import build
 
@@ -102,7 +103,7 @@ def database_query(instance_class: str) -> Query:
     return Query("AmazonRDS", {**attributes, "productFamily": "Database Instance"})
 
 
-def look_up(catalog: Catalog, client: Any) -> PriceList:  # noqa: ANN401  # boto3 has no types
+def look_up(catalog: Catalog, client: Client) -> PriceList:
     """Ask for every figure of the price table, in its region.
 
     Args:
@@ -152,7 +153,7 @@ def write(prices: PriceList, file: Path, *, today: date) -> None:
     load_catalog.cache_clear()
 
 
-def _list_prices(client: Any, query: Query, region: str) -> Iterator[float]:  # noqa: ANN401  # boto3 has no types
+def _list_prices(client: Client, query: Query, region: str) -> Iterator[float]:
     """US dollars per unit of every on-demand price that fits; the first tier of those that have several."""
     filters = [
         {"Type": "TERM_MATCH", "Field": field, "Value": value}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 from urllib.parse import urlencode
 
 import urllib3
@@ -16,6 +16,7 @@ import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 from packaging.version import InvalidVersion, Version
 
+from infra.lifecycle.aws import Client
 from infra.release import AmiType
 
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -172,17 +173,19 @@ class AwsSource:
     """AMI releases from SSM's public parameters, and add-on versions from EKS.
 
     Args:
-        session: a boto3 session with a region and credentials.
+        ssm: client of Systems Manager.
+        eks: client of EKS.
     """
 
-    def __init__(self, session: Any) -> None:  # noqa: ANN401  # boto3 has no types
-        self._session = session
+    def __init__(self, *, ssm: Client, eks: Client) -> None:
+        self._ssm = ssm
+        self._eks = eks
 
     def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
         """The recommended release version of an AMI."""
         name = f"/aws/service/eks/optimized-ami/{kubernetes}/{_AMI_PARAMETERS[ami_type]}/recommended/release_version"
         try:
-            answer = self._session.client("ssm").get_parameter(Name=name)
+            answer = self._ssm.get_parameter(Name=name)
         except (BotoCoreError, ClientError) as error:
             raise NotFoundError(f"SSM parameter {name}: {error}") from error
         return Answer(answer["Parameter"]["Value"], f"SSM {name}")
@@ -190,7 +193,7 @@ class AwsSource:
     def version(self, name: str, kubernetes: str) -> Answer:
         """The version that EKS installs by default with a Kubernetes minor."""
         try:
-            pages = self._session.client("eks").get_paginator("describe_addon_versions")
+            pages = self._eks.get_paginator("describe_addon_versions")
             answers = [*pages.paginate(addonName=name, kubernetesVersion=kubernetes)]
         except (BotoCoreError, ClientError) as error:
             raise NotFoundError(f"EKS add-on {name}: {error}") from error

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
@@ -26,8 +27,6 @@ WARMUP = 20
 
 def tensors(settings: TrainingSettings) -> TensorDataset:
     """The training split in memory, so that the loader of the tutorial can serve it."""
-    import numpy as np  # noqa: PLC0415
-
     split = datasets.build(settings.data).train
     return TensorDataset(*split.read(np.arange(len(split))))
 
@@ -41,7 +40,7 @@ def main(settings_file: str) -> None:
     data = tensors(settings)
     model = DistributedDataParallel(models.build(settings.model, datasets.build(settings.data).spec))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.optimizer.learning_rate, fused=True)
-    sampler = DistributedSampler(data, drop_last=True)
+    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(data, drop_last=True)
     loader = DataLoader(
         data, batch_size=settings.loop.global_batch // dist.get_world_size(), sampler=sampler, drop_last=True
     )

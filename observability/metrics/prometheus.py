@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, start_http_server
@@ -28,16 +30,17 @@ class PrometheusRecorder(Recorder):
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=self._registry)
         except OSError as error:
-            raise MetricsAddressError(
-                error.errno,
-                f"metrics cannot be served on {host}:{port}: {error.strerror}; choose another port, or 0 for any free one",
-            ) from error
+            raise MetricsAddressError(f"metrics cannot be served on {host}:{port}: {error.strerror}") from error
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._server.server_port}/metrics"
 
     def close(self) -> None:
-        """Stop serving and free the port; further calls do nothing."""
-        self._server.shutdown()
+        """Stop serving and free the port."""
+        # The server looks for a request to stop twice a second, or when a connection wakes it. A run's end need not wait for the former.
+        stopping = threading.Thread(target=self._server.shutdown)
+        stopping.start()
+        with socket.create_connection(self._server.server_address[:2]):
+            stopping.join()
         self._server.server_close()
         self._thread.join()
 

@@ -13,7 +13,7 @@ from observability.quantities import duration, number, percent, size
 from observability.report.palette import PART_VARIABLES
 
 Row = tuple[str, str]
-SHOWN_CHECKPOINTS = 20
+SHOWN_CHECKPOINTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def headline_figures(history: RunHistory) -> list[Row]:
     if test is not None:
         rows.append(("test accuracy", percent(test.accuracy)))
     if best is not None:
-        rows.append((f"best validation, epoch {best.epoch}", percent(best.accuracy)))
+        rows.append(("best validation", percent(best.accuracy)))
     planned = f" of {number(history.training.total_steps)}" if history.training else ""
     rows += [
         (f"steps{planned}", number(history.last_step)),
@@ -74,11 +74,12 @@ def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
 
 
 def evaluation_rows(history: RunHistory) -> list[tuple[str, ...]]:
-    """Step, split, loss, accuracy, samples and time of the test and of the best validation."""
+    """Split, epoch, step, loss, accuracy, samples and time of the test and of the best validation."""
     chosen = [found for found in (history.test(), history.best_validation()) if found is not None]
     return [
         (
             found.split if found.split == "test" else f"{found.split}, the best",
+            number(found.epoch),
             number(found.step),
             f"{found.loss:.4f}",
             percent(found.accuracy),

@@ -12,23 +12,23 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from observability.history import PARTS, RunHistory, part_seconds
 from observability.quantities import duration, number
 from observability.report.palette import CARD, GRID, INK, MUTED, PART_COLOURS, TEST, TRAIN, VALIDATION, themed
 from observability.report.series import (
     Floats,
-    Grouped,
+    centred_mean,
     grouped,
     smoothing_window,
     startup_spans,
-    trailing_mean,
     values_of,
 )
 
 HALF = (6.0, 3.3)
 WIDE = (12.4, 3.1)
+_MARKED_POINTS = 60
 _LOG_RANGE = 30.0
 """Largest over smallest loss from which on a linear axis would hide the end of the curve."""
 
@@ -50,7 +50,9 @@ _STYLE = {
     "ytick.color": GRID,
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
-    "legend.frameon": False,
+    "legend.facecolor": CARD,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.85,
     "legend.labelcolor": INK,
     "font.size": 9.0,
     "font.family": "sans-serif",
@@ -62,11 +64,13 @@ class Plot:
     """A drawing for the page.
 
     Attributes:
+        key: what it shows, as one word.
         svg: an `<svg>` element, its colours variables of the page.
         note: what a reader must know to read it rightly; empty where there is nothing.
         is_wide: it takes the whole width of the page.
     """
 
+    key: str
     title: str
     svg: str
     note: str = ""
@@ -109,7 +113,7 @@ def _loss(history: RunHistory) -> Plot:
     validation = history.evaluations_of("validation")
     with _figure(HALF) as figure:
         axes = figure.subplots()
-        curve = _training_curve(axes, history, losses)
+        group = _training_curve(axes, history, losses)
         axes.plot(
             [evaluation.step for evaluation in validation],
             [evaluation.loss for evaluation in validation],
@@ -122,9 +126,11 @@ def _loss(history: RunHistory) -> Plot:
         positive = losses[np.isfinite(losses) & (losses > 0)]
         if positive.size and positive.max() / positive.min() > _LOG_RANGE:
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
         _finish(axes, history, ylabel="cross-entropy (nats)")
-        return Plot(title="Loss", svg=_svg(figure, "loss"), note=_note(curve, len(losses)))
+        return Plot(key="loss", title="Loss", svg=_svg(figure, "loss"), note=_note(group))
 
 
 def _accuracy(history: RunHistory) -> Plot:
@@ -132,7 +138,7 @@ def _accuracy(history: RunHistory) -> Plot:
     validation, test = history.evaluations_of("validation"), history.test()
     with _figure(HALF) as figure:
         axes = figure.subplots()
-        curve = _training_curve(axes, history, accuracies)
+        group = _training_curve(axes, history, accuracies)
         axes.plot(
             [evaluation.step for evaluation in validation],
             [evaluation.accuracy for evaluation in validation],
@@ -146,19 +152,22 @@ def _accuracy(history: RunHistory) -> Plot:
             axes.axhline(test.accuracy, color=TEST, linestyle=(0, (5, 3)), linewidth=1.3, label="test, final weights")
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=None))
         _finish(axes, history, ylabel="accuracy", legend="lower right")
-        return Plot(title="Accuracy", svg=_svg(figure, "accuracy"), note=_note(curve, len(accuracies)))
+        return Plot(key="accuracy", title="Accuracy", svg=_svg(figure, "accuracy"), note=_note(group))
 
 
 def _throughput(history: RunHistory) -> Plot:
     speeds = values_of(history.steps, lambda step: step.samples / step.seconds)
+    # Over an epoch where the run has several, so that its smaller last batch does not make waves.
+    epoch = history.training.steps_per_epoch if history.training else 0
+    window = max(smoothing_window(len(speeds)), min(epoch, len(speeds) // 8))
     with _figure(HALF) as figure:
         axes = figure.subplots()
-        curve = _training_curve(axes, history, speeds)
+        group = _training_curve(axes, history, speeds, window=window)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
         _finish(axes, history, ylabel="samples per second, all ranks", legend="lower right")
-        note = "Wall time of the step on rank 0; evaluations are not in it. An epoch's last batch may be smaller. "
-        return Plot(title="Throughput", svg=_svg(figure, "throughput"), note=note + _note(curve, len(speeds)))
+        note = "By the wall time of steps on rank 0; evaluations are not in it. An epoch's last batch may be smaller. "
+        return Plot(key="throughput", title="Throughput", svg=_svg(figure, "throughput"), note=note + _note(group))
 
 
 def _optimization(history: RunHistory) -> Plot:
@@ -170,15 +179,15 @@ def _optimization(history: RunHistory) -> Plot:
         upper, lower = figure.subplots(2, sharex=True)
         upper.plot(rates.step, rates.mean, color=VALIDATION, linewidth=1.5)
         upper.yaxis.set_major_locator(MaxNLocator(3))
-        upper.ticklabel_format(axis="y", scilimits=(-2, 3))
+        upper.yaxis.set_major_formatter("{x:g}")
         _finish(upper, history, ylabel="learning rate", xlabel="", legend="")
-        curve = _training_curve(lower, history, norms)
+        group = _training_curve(lower, history, norms)
         if clip is not None:
             lower.axhline(clip, color=TEST, linestyle=(0, (5, 3)), linewidth=1.1, label=f"clipped above {clip:g}")
         lower.yaxis.set_major_locator(MaxNLocator(3))
         _finish(lower, history, ylabel="gradient norm")
-        title = "Learning rate and gradient norm"
-        return Plot(title=title, svg=_svg(figure, "learning rate and gradient norm"), note=_note(curve, len(norms)))
+        svg = _svg(figure, "learning rate and gradient norm")
+        return Plot(key="optimization", title="Learning rate and gradient norm", svg=svg, note=_note(group))
 
 
 def _step_time(history: RunHistory) -> Plot:
@@ -203,7 +212,8 @@ def _step_time(history: RunHistory) -> Plot:
         note = f"{cut} of {len(totals)} points reach beyond the upper edge. " if cut else ""
         if columns[0].group > 1:
             note += f"Each point is the mean of {columns[0].group} steps."
-        return Plot(title="Where the time of a step goes", svg=_svg(figure, "time of a step"), note=note, is_wide=True)
+        svg = _svg(figure, "time of a step")
+        return Plot(key="step-time", title="Where the time of a step goes", svg=svg, note=note, is_wide=True)
 
 
 def _startup(history: RunHistory) -> Plot:
@@ -231,12 +241,13 @@ def _startup(history: RunHistory) -> Plot:
         title = f"Start-up: {duration(spans[-1].end)} to the end of the first step"
         if spans[-1].name != "first step":
             title = f"Start-up: {duration(spans[-1].end)}, no step was taken"
-        return Plot(title=title, svg=_svg(figure, "start-up"), is_wide=True)
+        return Plot(key="startup", title=title, svg=_svg(figure, "start-up"), is_wide=True)
 
 
 def _checkpoints(history: RunHistory) -> Plot:
     committed = history.checkpoints
     steps = [checkpoint.step for checkpoint in committed]
+    marker = "o" if len(committed) <= _MARKED_POINTS else ""
     with _figure(HALF) as figure:
         axes = figure.subplots()
         for label, colour, seconds in (
@@ -244,25 +255,34 @@ def _checkpoints(history: RunHistory) -> Plot:
             ("the loop stood still", TRAIN, [checkpoint.stall_seconds for checkpoint in committed]),
         ):
             milliseconds = [value * 1e3 for value in seconds]
-            axes.plot(steps, milliseconds, color=colour, marker="o", markersize=4, linewidth=1.0, label=label)
-        axes.set_ylim(bottom=0)
-        axes.margins(y=0.25)
+            axes.plot(steps, milliseconds, color=colour, marker=marker, markersize=4, linewidth=1.0, label=label)
+        axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # room for the legend
         _finish(axes, history, ylabel="milliseconds")
-        return Plot(title="Checkpoints", svg=_svg(figure, "checkpoints"))
+        return Plot(key="checkpoints", title="Time of checkpoints", svg=_svg(figure, "time of checkpoints"))
 
 
-def _training_curve(axes: Axes, history: RunHistory, values: Floats) -> Grouped:
-    """Draw a value of the steps: faintly as it is, or its extent where steps are grouped, and boldly smoothed."""
+def _training_curve(axes: Axes, history: RunHistory, values: Floats, *, window: int | None = None) -> int:
+    """Draw a value of the steps: faintly as it is, or its extent where steps are grouped, and boldly smoothed.
+
+    Args:
+        axes: what to draw on.
+        history: the run.
+        values: (n,) by step.
+        window: steps that the smoothed curve averages over; the usual ones unless given.
+
+    Returns:
+        Steps a group.
+    """
     numbers = values_of(history.steps, lambda step: step.step)
     raw = grouped(numbers, values)
     if raw.group == 1:
         axes.plot(raw.step, raw.mean, color=TRAIN, alpha=0.35, linewidth=0.8)
     else:
         axes.fill_between(raw.step, raw.low, raw.high, color=TRAIN, alpha=0.22, linewidth=0)
-    window = smoothing_window(len(values))
-    smooth = grouped(numbers, trailing_mean(values, window))
-    axes.plot(smooth.step, smooth.mean, color=TRAIN, linewidth=1.7, label=f"training, mean of {window} steps")
-    return raw
+    window = window or smoothing_window(len(values))
+    line = grouped(numbers, centred_mean(values, window))
+    axes.plot(line.step, line.mean, color=TRAIN, linewidth=1.7, label=f"training, mean over {number(window)} steps")
+    return raw.group
 
 
 def _finish(axes: Axes, history: RunHistory, *, ylabel: str, xlabel: str = "step", legend: str = "upper right") -> None:
@@ -278,9 +298,7 @@ def _finish(axes: Axes, history: RunHistory, *, ylabel: str, xlabel: str = "step
         axes.legend(loc=legend, fontsize=8.5)
 
 
-def _note(curve: Grouped, count: int) -> str:
-    if curve.group == 1:
+def _note(group: int) -> str:
+    if group == 1:
         return ""
-    return (
-        f"{number(count)} steps in groups of {curve.group}: the line is the mean, the band reaches from least to most."
-    )
+    return f"The band reaches from the least to the most of each {group} consecutive steps."

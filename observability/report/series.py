@@ -72,13 +72,17 @@ def smoothing_window(count: int) -> int:
     return max(5, count // 50)
 
 
-def trailing_mean(values: Floats, window: int) -> Floats:
-    """(n,) mean of each value and the `window - 1` before it, of fewer at the beginning; values that are not finite are left out."""
+def centred_mean(values: Floats, window: int) -> Floats:
+    """(n,) mean of the `window` values around each, of fewer at both ends; values that are not finite are left out.
+
+    Centred, because a mean of earlier values lags behind the evaluations that are drawn beside it.
+    """
     known = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])
-    end = np.arange(1, len(values) + 1)
-    start = np.maximum(0, end - window)
+    index = np.arange(len(values))
+    start = np.maximum(0, index - window // 2)
+    end = np.minimum(len(values), index + window - window // 2)
     number = counts[end] - counts[start]
     return np.where(number > 0, (sums[end] - sums[start]) / np.maximum(number, 1), np.nan)
 

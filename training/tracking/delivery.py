@@ -228,16 +228,19 @@ class Delivery:
         self._client.log_inputs(self.state.run_id, datasets=[DatasetInput(dataset, tags=[context])])
 
     def _deliver_end(self, event: RunEnded) -> None:
-        folder = self._directory
-        with uploading():
-            if (folder / "report.html").exists():
-                self._client.log_artifact(self.state.run_id, str(folder / "report.html"))
-            if event.status == "done":
-                self._client.log_artifacts(self.state.run_id, str(folder / "model"), "weights")
-                self._deliver_model(folder / "model")
         ending = {"weights_sha256": event.weights_sha256, "error": payload.shortened(event.message)}
         self._set_tags({key: value for key, value in ending.items() if value})
+        # First, for a model that cannot be rebuilt must not leave the run as one that goes on.
         self._set_status(_STATUS[event.status], at=event.time)
+        report, model = self._directory / "report.html", self._directory / "model"
+        with uploading():
+            if report.exists():
+                self._client.log_artifact(self.state.run_id, str(report))
+            if event.status == "done":
+                self._client.log_artifacts(self.state.run_id, str(model), "weights")
+                self._deliver_model(model)
+                # Again, for MLflow's own call for models has ended the run a second time, now.
+                self._set_status(_STATUS[event.status], at=event.time)
 
     def _deliver_model(self, folder: Path) -> None:
         from training.tracking import model  # noqa: PLC0415 - torch is needed for nothing else here

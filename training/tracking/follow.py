@@ -13,6 +13,7 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,8 +55,8 @@ def main(arguments: list[str]) -> int:
     configure(run_directory / "logs" / "tracking.jsonl", run=run_directory.name)
     with delivering(run_directory, wait=True):
         report = _follow(run_directory)
+    with answer, suppress(BrokenPipeError):  # the driver may be gone
         print(json.dumps(asdict(report)), file=answer, flush=True)
-    answer.close()
     if report.is_complete:
         _send_others(run_directory)
     return ExitStatus.DONE if report.is_complete else ExitStatus.FAILED
@@ -103,8 +104,11 @@ class Follower:
                 is_warm = True
 
     def conclude(self) -> bool:
-        """Deliver the rest, with bounded patience; returns whether MLflow has all of it now."""
-        deadline = time.monotonic() + GIVE_UP_SECONDS
+        """Deliver the rest, with bounded patience; returns whether MLflow has all of it now.
+
+        A store that was away already gets one more chance and no more: the person is waiting, and nothing is lost.
+        """
+        deadline = time.monotonic() + (GIVE_UP_SECONDS if self._failures == 0 else 0)
         delivered = self._delivery.state.offset
         while not self._try(is_over=True):
             if self._delivery.state.offset > delivered:
@@ -168,7 +172,7 @@ def _send_others(run_directory: Path) -> None:
     from training.tracking.sync import deliver_pending  # noqa: PLC0415
 
     for result in deliver_pending([path.parent for path in run_directory.parent.glob("*/events.jsonl")]):
-        logger.info("earlier run %s: %s", result.run, result.problem or "delivered")
+        logger.info("earlier run %s: %s", result.run, result.message)
 
 
 if __name__ == "__main__":

@@ -92,11 +92,12 @@ def _log(module: nn.Module, spec: SampleSpec) -> ModelInfo:
         input_example=inputs,
         # Named, not inferred: MLflow would load the model in another process to see what it imports.
         pip_requirements=[f"{name}=={_public_version(name)}" for name in ("torch", "mlflow", "numpy")],
-        serialization_format="pt2" if _is_traceable(module, torch.from_numpy(inputs)) else "pickle",
+        serialization_format="pt2" if is_traceable(module, torch.from_numpy(inputs)) else "pickle",
     )
 
 
-def _is_traceable(module: nn.Module, inputs: torch.Tensor) -> bool:
+def is_traceable(module: nn.Module, inputs: torch.Tensor) -> bool:
+    """Whether the model's forward pass can be kept as a graph, for any batch size."""
     try:
         _trace(module, inputs)
     except (RuntimeError, TypeError, ValueError, AttributeError):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from observability.runlog import FILE_NAME
 from training.config.schema import TrainingSettings
-from training.errors import ExitStatus
+from training.errors import ExitStatus, PlatformError
 from training.rundir import RunDirectory
 from training.tracking.locations import tracking_uri, without_password
 from training.tracking.state import TrackingState, delivering
@@ -20,11 +20,13 @@ class SyncResult:
 
     Attributes:
         run: its name.
-        problem: why it could not be delivered; empty where it was.
+        message: what became of it, in words.
+        is_failure: it could not be delivered.
     """
 
     run: str
-    problem: str
+    message: str
+    is_failure: bool = False
 
 
 def sync(run_directories: Sequence[Path]) -> ExitStatus:
@@ -32,10 +34,10 @@ def sync(run_directories: Sequence[Path]) -> ExitStatus:
     results = []
     for result in deliver_pending(run_directories):
         results.append(result)
-        print(f"{result.run}: {result.problem or 'delivered'}", flush=True)
+        print(f"{result.run}: {result.message}", flush=True)
     if not results:
         print(f"MLflow has everything of {len(run_directories)} run(s)")
-    return ExitStatus.FAILED if any(result.problem for result in results) else ExitStatus.DONE
+    return ExitStatus.FAILED if any(result.is_failure for result in results) else ExitStatus.DONE
 
 
 def deliver_pending(run_directories: Sequence[Path]) -> Iterator[SyncResult]:
@@ -50,6 +52,8 @@ def deliver_pending(run_directories: Sequence[Path]) -> Iterator[SyncResult]:
         with delivering(directory, wait=False) as is_ours:
             if is_ours:
                 yield from _deliver(directory, away)
+            else:
+                yield SyncResult(directory.name, "another process is delivering it")
 
 
 def _is_pending(directory: Path) -> bool:
@@ -70,7 +74,7 @@ def _deliver(directory: Path, away: dict[str, str]) -> Iterator[SyncResult]:
         return
     uri = tracking_uri(settings.tracking)
     if uri in away:
-        yield SyncResult(directory.name, away[uri])
+        yield SyncResult(directory.name, away[uri], is_failure=True)
         return
     delivery = Delivery(directory, started)
     try:
@@ -78,6 +82,10 @@ def _deliver(directory: Path, away: dict[str, str]) -> Iterator[SyncResult]:
     except Unavailable as error:
         delivery.remember_problem(in_words(error))
         away[uri] = f"MLflow at {without_password(uri)}: {in_words(error)}"
-        yield SyncResult(directory.name, away[uri])
+        yield SyncResult(directory.name, away[uri], is_failure=True)
+    except PlatformError as error:
+        # The run's own model can no longer be built, for example.
+        delivery.remember_problem(in_words(error))
+        yield SyncResult(directory.name, str(error), is_failure=True)
     else:
-        yield SyncResult(directory.name, "")
+        yield SyncResult(directory.name, "delivered")

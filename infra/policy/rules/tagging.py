@@ -12,6 +12,9 @@ from infra.protection import EnvironmentKind
 REQUIRED_TAGS = ("platform", "environment", "kind", "owner", "version")
 """Tags that the reaper, the leak audit and the bill are sorted by."""
 
+_MACHINE_TAGS = tuple(tag for tag in REQUIRED_TAGS if tag != "version")
+"""A machine carries no version: it would make each release a new launch template, which replaces every node."""
+
 EXPIRY_TAG = "expires"
 _MACHINES = ("instance", "volume", "network-interface")
 
@@ -39,7 +42,7 @@ def what_nodes_are_made_of_is_tagged(template: Subject) -> Iterator[str]:
     """Instances, volumes and interfaces carry the tags too: the provider's default tags do not reach what EKS launches."""
     tagged = {one.get("resourceType"): one.get("tags") or {} for one in template.each("tagSpecifications")}
     for machine in _MACHINES:
-        missing = [tag for tag in REQUIRED_TAGS if not tagged.get(machine, {}).get(tag)]
+        missing = [tag for tag in _MACHINE_TAGS if not tagged.get(machine, {}).get(tag)]
         if missing:
             yield f"launches each {machine} without the tags {', '.join(missing)}"
 

@@ -17,6 +17,8 @@ from observability.runlog import Notice, read_all, select
 from tests.engines.ports import free_port
 from tests.training.tracking.recorded import RecordedRun, history, settings
 from training.errors import ExitStatus
+from training.tracking import follow
+from training.tracking.delivery import Delivery, last_start
 from training.tracking.process import FollowerProcess
 from training.tracking.state import TrackingState
 from training.tracking.sync import sync
@@ -60,6 +62,8 @@ def test_a_run_arrives_while_it_goes_on_and_whole_at_its_end(uri: str, tmp_path:
     run.train(1, 30)
     eventually(lambda: state_of(run).newest_step.get("train") == 30)
     assert MlflowClient(tracking_uri=uri).get_run(state_of(run).run_id).info.status == "RUNNING"
+    # The ranks go first.
+    assert os.getpriority(os.PRIO_PROCESS, follower.pid) > os.getpriority(os.PRIO_PROCESS, 0)
     run.train(31, 100)
     run.end()
     report = follower.finish(timeout=PATIENCE)
@@ -67,15 +71,6 @@ def test_a_run_arrives_while_it_goes_on_and_whole_at_its_end(uri: str, tmp_path:
     assert history(uri, report.run_id) == run.expected()
     metrics = MlflowClient(tracking_uri=uri).get_run(report.run_id).data.metrics
     assert "system/cpu_utilization_percentage" in metrics
-
-
-def test_the_follower_lets_the_ranks_go_first(uri: str, tmp_path: Path) -> None:
-    run = RecordedRun(settings(tmp_path, uri))
-    run.start()
-    follower = FollowerProcess(run.directory)
-    eventually(lambda: os.getpriority(os.PRIO_PROCESS, follower.pid) > os.getpriority(os.PRIO_PROCESS, 0))
-    run.end("interrupted")
-    follower.finish(timeout=PATIENCE)
 
 
 def test_after_a_driver_that_was_killed_the_run_is_killed_in_mlflow_too(uri: str, tmp_path: Path) -> None:
@@ -103,13 +98,27 @@ def test_a_run_whose_server_is_away_ends_soon_and_says_so(tmp_path: Path) -> Non
     run.end()
     started = time.monotonic()
     report = follower.finish(timeout=PATIENCE)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 5
     assert not report.is_complete
     assert "failed" in report.problem
     (notice,) = select(read_all(run.directory), Notice)
     assert notice.level == "warning"
     assert "cannot be reached" in notice.message
     assert "secret" not in notice.message + report.uri
+
+
+def test_a_store_that_goes_away_at_the_very_end_is_waited_for_but_not_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"http://127.0.0.1:{free_port()}"
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    monkeypatch.setattr(follow, "GIVE_UP_SECONDS", 2.0)
+    started = last_start(run.directory)
+    assert started is not None
+    before = time.monotonic()
+    assert not follow.Follower(run.directory, Delivery(run.directory, started), uri=uri).conclude()
+    assert 1 <= time.monotonic() - before < 5
 
 
 def test_a_follower_that_died_is_reported_and_its_run_is_sent_by_sync(

@@ -11,8 +11,12 @@ import torch
 from mlflow import MlflowClient
 
 from tests.training.tracking.recorded import RecordedRun, settings
+from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
+from training.errors import ExitStatus
+from training.models.registry import build
 from training.tracking import model
+from training.tracking.state import TrackingState
 from training.tracking.sync import sync
 
 
@@ -39,10 +43,32 @@ def test_a_model_that_cannot_be_traced_is_kept_all_the_same(uri: str, tmp_path: 
     sync([run.directory])
     mlflow.set_tracking_uri(uri)
     address = "models:/tests.training.tracking.own_model.make-digits/1"
-    loaded = mlflow.pytorch.load_model(address, weights_only=False)
+    loaded = mlflow.pytorch.load_model(address)
     bright = torch.ones(3, 1, 8, 8)
     with torch.no_grad():
-        assert torch.equal(loaded(bright), -loaded(-bright) + 2 * loaded.head.bias)
+        torch.testing.assert_close(loaded(bright), loaded(-bright) + 2 * loaded.head.bias)
+
+
+def test_a_model_that_can_no_longer_be_built_is_named_and_does_not_leave_the_run_running(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    run.end()
+    file = run.directory / "model" / "model.json"
+    file.write_text(file.read_text().replace('"mlp"', '"mlpp"'))
+    assert sync([run.directory]) == ExitStatus.FAILED
+    assert "model.name=mlpp is no model" in capsys.readouterr().out
+    state = TrackingState.load(run.directory)
+    assert state is not None
+    assert MlflowClient(tracking_uri=uri).get_run(state.run_id).info.status == "FINISHED"
+
+
+@pytest.mark.parametrize("name", ["mlp", "simple_cnn", "resnet18"])
+def test_a_shipped_model_is_kept_as_a_graph_for_any_batch(name: str) -> None:
+    spec = SampleSpec(shape=(3, 32, 32), classes=10)
+    module = build(ModelSettings(name=name), spec).eval()
+    assert model.is_traceable(module, torch.from_numpy(model.example(spec)))
 
 
 def test_a_run_trained_further_registers_a_second_version(uri: str, tmp_path: Path) -> None:

@@ -46,10 +46,13 @@ def test_a_run_that_is_not_tracked_is_left_alone(tmp_path: Path) -> None:
     assert TrackingState.load(run.directory) is None
 
 
-def test_a_run_that_another_process_delivers_is_left_to_it(uri: str, tmp_path: Path) -> None:
+def test_a_run_that_another_process_delivers_is_left_to_it(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = recorded(settings(tmp_path, uri))
     with delivering(run.directory, wait=False):
         assert sync([run.directory]) == ExitStatus.DONE
+    assert capsys.readouterr().out == "run: another process is delivering it\n"
     assert TrackingState.load(run.directory) is None
 
 

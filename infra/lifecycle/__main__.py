@@ -1,0 +1,10 @@
+"""`python -m infra.lifecycle`."""
+
+from __future__ import annotations
+
+import sys
+
+from infra.lifecycle.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

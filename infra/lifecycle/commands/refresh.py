@@ -1,0 +1,45 @@
+"""Ask registries and AWS, and write the answers into the repository's own files."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+import boto3
+
+from infra.catalog import CATALOG_FILE, load_catalog
+from infra.lifecycle import lock
+from infra.lifecycle import prices as price_list
+from infra.lifecycle.show import print_line
+from infra.lifecycle.sources import AwsSource, Registries
+from infra.release import RELEASE_FILE, load_release
+
+INCOMPLETE = 1
+"""Exit status where something was not found."""
+
+
+def release_lock(options: argparse.Namespace) -> int:
+    """Look up what the release leaves open; fails while anything is."""
+    session, registries = boto3.Session(region_name=options.region), Registries()
+    aws = AwsSource(ssm=session.client("ssm"), eks=session.client("eks"))
+    sources = lock.Sources(charts=registries, images=registries, node_images=aws, addons=aws)
+    resolution = lock.resolve(load_release(), sources)
+    if not options.dry_run:
+        lock.write(resolution, RELEASE_FILE, today=datetime.now(UTC).date())
+    for found in resolution.resolved:
+        print_line(f"  {'.'.join(found.path)}: {found.value} ({found.source})")
+    for still in resolution.open:
+        print_line(f"  {'.'.join(still.path)}: unresolved: {still.reason}")
+    print_line(f"{len(resolution.resolved)} resolved, {len(resolution.open)} unresolved")
+    return INCOMPLETE if resolution.open else 0
+
+
+def prices(options: argparse.Namespace) -> int:
+    """Bring the price table up to date; fails where a price was not found."""
+    found = price_list.look_up(load_catalog(), boto3.client("pricing", region_name=price_list.API_REGION))
+    if not options.dry_run:
+        price_list.write(found, CATALOG_FILE, today=datetime.now(UTC).date())
+    for quote in (*found.instances, *found.services, *found.databases):
+        answer = f"unresolved: {quote.reason}" if isinstance(quote, price_list.Missing) else f"{quote.usd:g}"
+        print_line(f"  {quote.name}: {answer}")
+    return INCOMPLETE if found.missing else 0

@@ -1,0 +1,94 @@
+"""Read what the repository itself says: cost, release, and a stack's outputs against both."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+from rich.table import Table
+
+from infra import outputs as contract
+from infra import release_rules
+from infra.catalog import load_catalog
+from infra.cost import HOURS_PER_MONTH, NOT_COUNTED, CostEstimate, estimate
+from infra.lifecycle import engine
+from infra.lifecycle.show import print_line, print_table
+from infra.protection import EnvironmentKind
+from infra.release import load_release, staleness
+from infra.settings import load
+
+
+def cost(options: argparse.Namespace) -> int:
+    """Print what an environment costs by the hour, and exit with 0."""
+    _print_cost(estimate(load(options.env), catalog=load_catalog()))
+    return 0
+
+
+def outputs(options: argparse.Namespace) -> int:
+    """Check the outputs of a stack against the contract and this release."""
+    environment, file = load(options.env).environment.name, options.file
+    found = engine.read_outputs(file) if file else engine.outputs(environment)
+    stack = contract.read_outputs(found, file=str(file or f"outputs of {environment}"))
+    contract.check(stack, load_release(), catalog=load_catalog())
+    _print_outputs(stack)
+    return 0
+
+
+def release_check(options: argparse.Namespace) -> int:
+    """Check that the versions of the release fit together, and for an environment that it may be deployed there."""
+    release, project = load_release(), release_rules.read_project()
+    kind = load(options.env).environment.kind if options.env else EnvironmentKind.DEV
+    release_rules.check(release, kind=kind, project=project)
+    print_line(f"release {release.platform} fits together; {len(release.unresolved())} unresolved, which prod refuses")
+    for name in release.unresolved():
+        print_line(f"  {name}")
+    return 0
+
+
+def stale(options: argparse.Namespace) -> int:
+    """Print which entries of the release nobody has compared with their source for a while."""
+    entries = staleness(load_release(), today=datetime.now(UTC).date(), limit_days=options.days)
+    print_line(f"{len(entries)} entries not compared with their source for {options.days} days")
+    for one in entries:
+        print_line(f"  {one.entry}: {'never' if one.days is None else f'{one.days} days ago'}")
+    return 0
+
+
+def _print_cost(cost: CostEstimate) -> None:
+    """Print the estimate: what each item costs by the hour idle and full, and as of when the price is."""
+    table = Table(title=f"US dollars an hour in {cost.region}", title_justify="left")
+    table.add_column("item")
+    for column in ("idle", "full", "USD/unit/h", "USD/h idle", "USD/h full"):
+        table.add_column(column, justify="right")
+    table.add_column("price of")
+    table.add_column("note")
+    for item in cost.items:
+        unit = item.usd_per_unit_hour
+        amounts = (
+            ["unresolved", "", ""]
+            if unit is None
+            else [f"{unit:.5f}", *(f"{n * unit:.2f}" for n in (item.idle, item.full))]
+        )
+        day = item.as_of.isoformat() if item.as_of else ""
+        table.add_row(item.name, f"{item.idle:g}", f"{item.full:g}", *amounts, day, item.note)
+    table.add_section()
+    table.add_row("sum", "", "", "", f"{cost.idle_usd_per_hour:.2f}", f"{cost.full_usd_per_hour:.2f}", "", "")
+    print_table(table)
+    monthly = cost.idle_usd_per_hour * HOURS_PER_MONTH
+    print_line(f"idle for a month: {monthly:,.0f} US dollars")
+    print_line(f"not counted: {'; '.join(NOT_COUNTED)}")
+    if cost.unresolved:
+        print_line(f"no price known: {', '.join(cost.unresolved)} (`make prices` looks them up)")
+
+
+def _print_outputs(outputs: contract.StackOutputs) -> None:
+    """Print what a submitter of jobs knows of the stack."""
+    table = Table(title=f"stack {outputs.environment}, platform {outputs.platform}", title_justify="left")
+    for column in ("GPU group", "instance", "GPUs", "EFA", "nodes", "capacity"):
+        table.add_column(column)
+    for group in outputs.gpu_groups:
+        shape = (str(group.gpus_per_node), str(group.efa_per_node), f"0-{group.max_nodes}")
+        table.add_row(group.name, group.instance_type, *shape, group.capacity_type)
+    print_line(f"cluster {outputs.cluster.name}, Kubernetes {outputs.cluster.kubernetes}, {outputs.region}")
+    print_line(f"teams: {', '.join(team.name for team in outputs.teams)}")
+    print_table(table)

@@ -1,0 +1,86 @@
+"""The `pulumi` binary: found, or missed with what to do about it, and run on one stack."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.errors import RefusedError, SettingsError, StackError
+from infra.release_rules import ROOT
+
+POLICY_PACK = "infra/policy"
+
+
+def find() -> str:
+    """Path of the binary.
+
+    Raises:
+        RefusedError: there is none on PATH.
+    """
+    found = shutil.which("pulumi")
+    if found is None:
+        raise RefusedError(
+            "no `pulumi` on PATH",
+            remedy="install the Pulumi CLI (https://www.pulumi.com/docs/install); graph, cost, release-check and preflight work without it",
+        )
+    return found
+
+
+def run(command: str, *, environment: str, is_confirmed: bool) -> int:
+    """Run `preview`, `up` or `destroy` on a stack in the foreground; preview and up under the policy pack.
+
+    Args:
+        command: Pulumi's command.
+        environment: name of the stack.
+        is_confirmed: do not ask before anything is changed.
+
+    Returns:
+        the exit status of the binary.
+    """
+    arguments = [find(), command, "--cwd", str(ROOT), "--stack", environment]
+    if command != "destroy":
+        arguments += ["--policy-pack", POLICY_PACK]
+    if is_confirmed and command != "preview":
+        arguments.append("--yes")
+    return subprocess.run(arguments, check=False).returncode
+
+
+def outputs(environment: str) -> Mapping[str, Any]:
+    """What a stack exports.
+
+    Raises:
+        StackError: the engine cannot tell, e.g. because there is no such stack; carries its message.
+        SettingsError: what the engine printed is no JSON object.
+    """
+    arguments = [find(), "stack", "output", "--json", "--cwd", str(ROOT), "--stack", environment]
+    answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    if answer.returncode != 0:
+        raise StackError(
+            f"pulumi stack output: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`"
+        )
+    return _parsed(answer.stdout, file=f"outputs of {environment}")
+
+
+def read_outputs(file: Path) -> Mapping[str, Any]:
+    """What a stack exported, out of a file with what `pulumi stack output --json` printed.
+
+    Raises:
+        SettingsError: no such file, or no JSON object in it.
+    """
+    if not file.is_file():
+        raise SettingsError(f"{file}: no such file")
+    return _parsed(file.read_text(encoding="utf-8"), file=str(file))
+
+
+def _parsed(text: str, *, file: str) -> Mapping[str, Any]:
+    try:
+        mapping = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{file}: not JSON: {error}") from error
+    if not isinstance(mapping, dict):
+        raise SettingsError(f"{file}: must be a JSON object of outputs by name, got {type(mapping).__name__}")
+    return mapping

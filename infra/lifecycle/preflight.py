@@ -1,0 +1,207 @@
+"""What can be known before anything is created: account, quotas, offers, reservations, time and release.
+
+`pulumi up` finds most of this out after twenty minutes, with half a cluster standing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra import release_rules
+from infra.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
+from infra.catalog import Catalog
+from infra.errors import RefusedError
+from infra.lifecycle.aws import Client, Session
+from infra.release import ReleaseManifest
+from infra.settings import StackSettings, check_account
+
+
+class Problem(NamedTuple):
+    """A reason why the environment cannot be brought up.
+
+    Attributes:
+        check: the sentence that does not hold.
+        message: what is wrong, with names and values.
+        remedy: what to do about it.
+    """
+
+    check: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.message}\n    remedy: {self.remedy}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the checks look at.
+
+    Attributes:
+        settings: the environment.
+        catalog: the instance catalogue.
+        release: the release manifest.
+        project: what the project's own files say.
+        session: boto3 session in the environment's region.
+        now: the time, with its zone.
+    """
+
+    settings: StackSettings
+    catalog: Catalog
+    release: ReleaseManifest
+    project: release_rules.Project
+    session: Session
+    now: datetime
+
+
+Answer = tuple[str, str]
+Check = Callable[[Case], Iterator[Answer]]
+
+
+def the_environment_has_not_expired(case: Case) -> Iterator[Answer]:
+    """A test cluster is not brought up after its expiry: the reaper would take it down again."""
+    expires = case.settings.environment.expires
+    if expires is not None and expires <= case.now:
+        yield f"expired at {expires.isoformat()}", "render a new test environment, or move environment.expires"
+
+
+def capacity_blocks_have_not_ended(case: Case) -> Iterator[Answer]:
+    """A Capacity Block still has time to run."""
+    for group in case.settings.gpu_groups:
+        capacity = group.capacity
+        if isinstance(capacity, CapacityBlock) and capacity.ends <= case.now:
+            yield f"group {group.name}: {capacity.id} ended at {capacity.ends.isoformat()}", "buy a new block"
+
+
+def the_release_may_be_deployed(case: Case) -> Iterator[Answer]:
+    """The versions of the release fit together, and in prod all of them are resolved."""
+    try:
+        release_rules.check(case.release, kind=case.settings.environment.kind, project=case.project)
+    except RefusedError as error:
+        yield str(error.args[0]), error.remedy
+
+
+def quotas_suffice(case: Case) -> Iterator[Answer]:
+    """The vCPU quotas hold every node group at its largest; what else runs in the account comes on top."""
+    client = case.session.client("service-quotas")
+    for code, needed in vcpus_by_quota(case.settings.launch_requests(), catalog=case.catalog).items():
+        quota = _quota(client, code)
+        if quota["Value"] < needed:
+            message = (
+                f"{quota['QuotaName']} ({code}) is {quota['Value']:g} vCPUs, the groups at their largest need {needed}"
+            )
+            yield message, f"ask for {needed} or more in Service Quotas, or make the groups smaller"
+
+
+def instances_are_offered_in_their_zones(case: Case) -> Iterator[Answer]:
+    """Every zone of a group offers its instance type: a region may offer a type in some of its zones only."""
+    requests = case.settings.launch_requests()
+    offered = _offers(case.session.client("ec2"), {request.instance_type for request in requests})
+    for request in requests:
+        wanted = zones_of(request, case.settings.network.availability_zones)
+        missing = sorted(set(wanted) - offered.get(request.instance_type, frozenset()))
+        if missing:
+            where = ", ".join(sorted(offered.get(request.instance_type, ()))) or "no zone of the region"
+            yield (
+                f"group {request.name}: {request.instance_type} is not offered in {', '.join(missing)}",
+                f"set its availability_zones; this account is offered it in {where}",
+            )
+
+
+def reservations_are_as_the_settings_say(case: Case) -> Iterator[Answer]:
+    """A reservation or block is of the group's type, in its zone, active, and large enough."""
+    client = case.session.client("ec2")
+    for group in case.settings.gpu_groups:
+        capacity = group.capacity
+        if not isinstance(capacity, (Reservation, CapacityBlock)):
+            continue
+        (found,) = client.describe_capacity_reservations(CapacityReservationIds=[capacity.id])["CapacityReservations"]
+        wanted: Mapping[str, object] = {
+            "InstanceType": group.instance_type,
+            "AvailabilityZone": capacity.availability_zone,
+            "State": "active",
+        }
+        for field, value in wanted.items():
+            if found[field] != value:
+                remedy = f"write the {field} of {capacity.id} into group {group.name}, or name another reservation"
+                yield f"group {group.name}: {capacity.id} has {field} {found[field]}, the group wants {value}", remedy
+        if found["TotalInstanceCount"] < group.max_size:
+            holds = f"{capacity.id} holds {found['TotalInstanceCount']} instances, max_size is {group.max_size}"
+            yield f"group {group.name}: {holds}", "lower max_size: a targeted launch beyond the reservation fails"
+
+
+CHECKS: tuple[Check, ...] = (
+    the_environment_has_not_expired,
+    capacity_blocks_have_not_ended,
+    the_release_may_be_deployed,
+    quotas_suffice,
+    instances_are_offered_in_their_zones,
+    reservations_are_as_the_settings_say,
+)
+
+
+def problems(case: Case) -> tuple[Problem, ...]:
+    """Everything that stands in the way, in the order of `CHECKS`.
+
+    A check that AWS does not answer is a problem too: what could not be seen has not been checked.
+
+    Raises:
+        RefusedError: the credentials are of an account that the environment may not be created in; nothing else is
+            asked of that account.
+    """
+    check_account(case.settings, account_of(case.session))
+    found: list[Problem] = []
+    for check in CHECKS:
+        name = check.__name__.replace("_", " ")
+        try:
+            found += [Problem(name, *answer) for answer in check(case)]
+        except (BotoCoreError, ClientError) as error:
+            found.append(Problem(name, str(error), "give these credentials the permission to ask"))
+    return tuple(found)
+
+
+def account_of(session: Session) -> str:
+    """The AWS account of the session's credentials.
+
+    Raises:
+        RefusedError: there are no valid credentials.
+    """
+    try:
+        return str(session.client("sts").get_caller_identity()["Account"])
+    except (BotoCoreError, ClientError) as error:
+        raise RefusedError(f"no AWS account: {error}", remedy="sign in, e.g. `aws sso login`") from error
+
+
+def check(case: Case) -> None:
+    """Refuse an environment that cannot be brought up.
+
+    Raises:
+        RefusedError: names every problem with its remedy.
+    """
+    found = problems(case)
+    if found:
+        lines = "".join(f"\n  {problem}" for problem in found)
+        raise RefusedError(f"preflight of {case.settings.environment.name}: {len(found)} problem(s){lines}")
+
+
+def _quota(client: Client, code: str) -> Mapping[str, Any]:
+    """The account's quota, or AWS's default where the account has no value of its own."""
+    try:
+        quota: Mapping[str, Any] = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+    except client.exceptions.NoSuchResourceException:
+        quota = client.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+    return quota
+
+
+def _offers(client: Client, types: set[str]) -> dict[str, frozenset[str]]:
+    """Zones by instance type."""
+    pages = client.get_paginator("describe_instance_type_offerings").paginate(
+        LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": sorted(types)}]
+    )
+    pairs = [(one["InstanceType"], one["Location"]) for page in pages for one in page["InstanceTypeOfferings"]]
+    return {name: frozenset(zone for other, zone in pairs if other == name) for name, _ in pairs}

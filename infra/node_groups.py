@@ -1,0 +1,213 @@
+"""Managed node groups, each with a launch template of its own, computed from the launch plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.capacity import LaunchPlan
+from infra.outputs import Taint
+from infra.release import AmiType
+from infra.user_data import node_config, template_tags
+
+_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+"""EKS's spelling of Kubernetes's taint effects."""
+
+_TAGGED = ("instance", "volume", "network-interface")
+_ROOT_DEVICE = "/dev/xvda"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodesArgs:
+    """What all node groups of a cluster share.
+
+    Attributes:
+        cluster_name: the cluster.
+        cluster_security_group_id: EKS's own security group.
+        efa_security_group_id: group of the EFA interfaces.
+        kubernetes: minor of the nodes.
+        role_arn: role of the nodes.
+        volume_key_arn: KMS key of the root volumes.
+        max_pods: largest number of pods on a node.
+        tags: tags of instances, volumes and interfaces.
+    """
+
+    cluster_name: pulumi.Input[str]
+    cluster_security_group_id: pulumi.Input[str]
+    efa_security_group_id: pulumi.Input[str]
+    kubernetes: str
+    role_arn: pulumi.Input[str]
+    volume_key_arn: pulumi.Input[str]
+    max_pods: int
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroupArgs:
+    """One node group.
+
+    Attributes:
+        name: name of the group.
+        plan: how it gets its machines.
+        subnet_ids: subnets of the plan's zones.
+        ami_type: EKS's AMI type.
+        release_version: AMI release; None while the release has not resolved it, and EKS takes its newest.
+        sizes: smallest, desired and largest number of nodes.
+        disk_gib: root volume in GiB.
+        labels: node labels.
+        taints: node taints that stay; the autoscaler's template has these.
+        start_up_taints: node taints that something takes away when the node is ready.
+        update_percent: share of the nodes an update replaces at a time.
+        is_repaired: EKS replaces or reboots broken nodes.
+    """
+
+    name: str
+    plan: LaunchPlan
+    subnet_ids: Sequence[pulumi.Input[str]]
+    ami_type: AmiType
+    release_version: str | None
+    sizes: tuple[int, int, int]
+    disk_gib: int
+    labels: Mapping[str, str]
+    taints: Sequence[Taint]
+    start_up_taints: Sequence[Taint]
+    update_percent: int
+    is_repaired: bool
+
+
+class NodeGroup(pulumi.ComponentResource):
+    """A launch template, a node group, and the autoscaler's tags; where asked for, a placement group of its own.
+
+    Attributes:
+        name: physical name of the node group.
+        autoscaling_group: name of the autoscaling group behind it.
+    """
+
+    name: pulumi.Output[str]
+    autoscaling_group: pulumi.Output[str]
+
+    def __init__(self, args: NodeGroupArgs, nodes: NodesArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("rtp:aws:NodeGroup", args.name, None, opts)
+        self._args = args
+        self._nodes = nodes
+        self._below = pulumi.ResourceOptions(parent=self)
+        group = self._make_group(self._make_launch_template())
+        self.name = group.node_group_name
+        self.autoscaling_group = group.resources[0].autoscaling_groups[0].name
+        self._make_template_tags()
+        self.register_outputs({"name": self.name, "autoscalingGroup": self.autoscaling_group})
+
+    def _make_launch_template(self) -> aws.ec2.LaunchTemplate:
+        plan, name = self._args.plan, self._args.name
+        has_interfaces = bool(plan.network_interfaces)
+        tags = {**self._nodes.tags, "Name": name}
+        return aws.ec2.LaunchTemplate(
+            name,
+            description=f"Nodes of group {name}",
+            update_default_version=True,
+            instance_type=plan.instance.name if plan.instance_type_in_template else None,
+            metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
+            ),
+            block_device_mappings=[self._root_volume()],
+            network_interfaces=self._network_interfaces() if has_interfaces else None,
+            vpc_security_group_ids=None if has_interfaces else [self._nodes.cluster_security_group_id],
+            placement=self._placement(),
+            capacity_reservation_specification=self._reservation(),
+            instance_market_options=aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type=plan.market_type)
+            if plan.market_type
+            else None,
+            tag_specifications=[
+                aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags) for kind in _TAGGED
+            ],
+            user_data=node_config(max_pods=self._nodes.max_pods, has_raid0=plan.nvme_raid0),
+            opts=self._below,
+        )
+
+    def _root_volume(self) -> aws.ec2.LaunchTemplateBlockDeviceMappingArgs:
+        return aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+            device_name=_ROOT_DEVICE,
+            ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+                volume_type="gp3",
+                volume_size=self._args.disk_gib,
+                encrypted="true",
+                kms_key_id=self._nodes.volume_key_arn,
+                delete_on_termination="true",
+            ),
+        )
+
+    def _network_interfaces(self) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
+        """The plan's interfaces. Subnet and public address stay out: the group sets the one, EC2 refuses the other."""
+        groups = [self._nodes.cluster_security_group_id, self._nodes.efa_security_group_id]
+        return [
+            aws.ec2.LaunchTemplateNetworkInterfaceArgs(
+                network_card_index=interface.network_card_index,
+                device_index=interface.device_index,
+                interface_type=interface.interface_type,
+                security_groups=groups,
+                delete_on_termination="true",
+            )
+            for interface in self._args.plan.network_interfaces
+        ]
+
+    def _placement(self) -> aws.ec2.LaunchTemplatePlacementArgs | None:
+        wanted = self._args.plan.placement_group
+        if wanted is None:
+            return None
+        if wanted != "own":
+            return aws.ec2.LaunchTemplatePlacementArgs(group_name=wanted)
+        group = aws.ec2.PlacementGroup(self._args.name, strategy="cluster", opts=self._below)
+        return aws.ec2.LaunchTemplatePlacementArgs(group_name=group.name)
+
+    def _reservation(self) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
+        target = self._args.plan.reservation_id
+        if target is None:
+            return None
+        return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+            capacity_reservation_target=aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+                capacity_reservation_id=target
+            )
+        )
+
+    def _make_group(self, template: aws.ec2.LaunchTemplate) -> aws.eks.NodeGroup:
+        args, plan = self._args, self._args.plan
+        smallest, desired, largest = args.sizes
+        return aws.eks.NodeGroup(
+            args.name,
+            cluster_name=self._nodes.cluster_name,
+            node_role_arn=self._nodes.role_arn,
+            subnet_ids=list(args.subnet_ids),
+            capacity_type=plan.capacity_type,
+            instance_types=None if plan.instance_type_in_template else [plan.instance.name],
+            ami_type=args.ami_type,
+            version=self._nodes.kubernetes,
+            release_version=args.release_version,
+            scaling_config=aws.eks.NodeGroupScalingConfigArgs(
+                min_size=smallest, desired_size=desired, max_size=largest
+            ),
+            update_config=aws.eks.NodeGroupUpdateConfigArgs(max_unavailable_percentage=args.update_percent),
+            node_repair_config=aws.eks.NodeGroupNodeRepairConfigArgs(enabled=args.is_repaired),
+            labels=dict(args.labels),
+            taints=[
+                aws.eks.NodeGroupTaintArgs(key=taint.key, value=taint.value, effect=_EFFECTS[taint.effect])
+                for taint in (*args.taints, *args.start_up_taints)
+            ],
+            launch_template=aws.eks.NodeGroupLaunchTemplateArgs(
+                id=template.id, version=template.latest_version.apply(str)
+            ),
+            # The autoscaler moves it.
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["scalingConfig.desiredSize"]),
+        )
+
+    def _make_template_tags(self) -> None:
+        tags = template_tags(self._args.plan, labels=self._args.labels, taints=self._args.taints)
+        for key, value in tags.items():
+            aws.autoscaling.Tag(
+                f"{self._args.name}-{key.partition('/node-template/')[2]}",
+                autoscaling_group_name=self.autoscaling_group,
+                tag=aws.autoscaling.TagTagArgs(key=key, value=value, propagate_at_launch=False),
+                opts=self._below,
+            )

@@ -1,0 +1,105 @@
+"""A real Prometheus that scrapes one target."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.engines.ports import free_port
+from tests.engines.report_table import ran, skipped
+
+_NAME = "Prometheus"
+_START_SECONDS = 60.0
+_CONFIG = """
+global:
+  scrape_interval: 200ms
+  scrape_timeout: 200ms
+scrape_configs:
+  - job_name: training
+    metrics_path: {path}
+    static_configs:
+      - targets: ["{address}"]
+"""
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A server that answers queries at `url`."""
+
+    url: str
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an instant query, each with `metric` (labels) and `value` (time, text of the number)."""
+        result: list[dict[str, Any]] = self._get("/api/v1/query", query=expression)["result"]
+        return result
+
+    def types(self) -> dict[str, str]:
+        """Type of every metric family that was scraped."""
+        return {found["metric"]: found["type"] for found in self._get("/api/v1/targets/metadata")}
+
+    def is_ready(self) -> bool:
+        """Whether it answers queries by now."""
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=1):  # noqa: S310 - loopback
+            return True
+        return False
+
+    def _get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - JSON
+        address = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - loopback
+            return json.load(answer)["data"]
+
+
+def find() -> Path | None:
+    """The program: `$PROMETHEUS`, on PATH, or as a Debian package unpacked in the cache folder's `prometheus`."""
+    if named := os.environ.get("PROMETHEUS"):
+        return Path(named)
+    if on_path := shutil.which("prometheus"):
+        return Path(on_path)
+    unpacked = Path(os.environ.get("RTP_CACHE", ".local/cache")) / "prometheus/usr/bin/prometheus"
+    return unpacked if unpacked.exists() else None
+
+
+@contextmanager
+def scraping(target: str, *, folder: Path) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes the URL `target` five times a second and keeps its data in `folder`.
+
+    The test is skipped where there is no program of the name.
+    """
+    binary = find()
+    if binary is None:
+        skipped(_NAME, "no prometheus found", "apt-get install prometheus, or PROMETHEUS=<its path>")
+    parts = urllib.parse.urlsplit(target)
+    config = folder / "prometheus.yml"
+    config.write_text(_CONFIG.format(path=parts.path, address=parts.netloc), encoding="utf-8")
+    address = f"127.0.0.1:{free_port()}"
+    log = folder / "prometheus.log"
+    command = [
+        str(binary),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={address}",
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        server = Prometheus(f"http://{address}")
+        deadline = time.monotonic() + _START_SECONDS
+        while not server.is_ready():
+            assert process.poll() is None, f"Prometheus did not start:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"Prometheus did not answer:\n{log.read_text()}"
+            time.sleep(0.1)
+        ran(_NAME)
+        yield server
+    finally:
+        process.terminate()
+        process.wait()

@@ -1,0 +1,56 @@
+"""A Ray cluster on this machine, started once for the tests of a module, by the launcher that the driver uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engines.report_table import ran
+from training.config.schema import ScaleSettings, TrainingSettings
+from training.launch.ray_train import RayLauncher
+from training.launch.task import Outcome, RankTask
+
+SLOTS = 4
+"""CPUs the cluster believes to have, and so the largest world; the machine may have fewer, which only makes it slow."""
+
+
+class RayCluster:
+    """A launcher that outlives the runs made with it."""
+
+    def __init__(self, launcher: RayLauncher) -> None:
+        self._launcher = launcher
+
+    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
+        """Run an attempt, as a `Launcher` does.
+
+        Raises:
+            WorkersFailedError: a rank failed or died.
+        """
+        try:
+            return self._launcher.launch(task, on_phase=on_phase)
+        finally:
+            ran("Ray cluster")
+
+    def close(self) -> None:
+        """Leave the cluster to the next run."""
+
+    def run(self, settings: TrainingSettings, folder: Path) -> Outcome:
+        """Run the first attempt of a run in `folder`.
+
+        Raises:
+            WorkersFailedError: a rank failed or died.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        return self.launch(RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """The cluster of a module's tests; Ray itself starts with the first run."""
+    launcher = RayLauncher(ScaleSettings(workers=SLOTS), scratch=tmp_path_factory.mktemp("ray"))
+    try:
+        yield RayCluster(launcher)
+    finally:
+        launcher.close()

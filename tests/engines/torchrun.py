@@ -1,0 +1,25 @@
+"""Runs under torchrun: real agents and ranks of this machine, started as the driver starts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.engines.report_table import ran
+from training.config.schema import TrainingSettings
+from training.launch.local import ProcessLauncher
+from training.launch.task import Outcome, RankTask
+
+
+def run_under_torchrun(settings: TrainingSettings, folder: Path, *, attempt: int = 0) -> Outcome:
+    """Run one attempt of a run whose launcher is torchrun; `folder` is the run's.
+
+    Raises:
+        WorkersFailedError: a rank failed or died.
+    """
+    assert settings.scale.launcher == "torchrun"
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = ProcessLauncher().launch(
+        RankTask(settings=settings, run_directory=folder, attempt=attempt), on_phase=lambda _: None
+    )
+    ran("torchrun")
+    return outcome

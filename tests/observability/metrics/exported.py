@@ -1,0 +1,48 @@
+"""What an exporter serves, as plain values."""
+
+from __future__ import annotations
+
+import urllib.request
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from observability.metrics.recorder import Recorder
+from observability.metrics.training_metrics import TrainingMetrics
+from tests.observability.sample_run import restarted_run
+
+RUN = "digits-1"
+
+
+def page(url: str) -> str:
+    """The text that a scrape gets."""
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
+        body: bytes = answer.read()
+    return body.decode()
+
+
+def families(url: str) -> dict[str, Metric]:
+    """Metric families by the name that the inventory has for them."""
+    parsed = text_string_to_metric_families(page(url))
+    return {f"{family.name}_total" if family.type == "counter" else family.name: family for family in parsed}
+
+
+def values(url: str) -> dict[str, float]:
+    """Values by series, e.g. `rtp_train_evaluation_loss{split="test"}`; the label `run` is left out."""
+    found = {}
+    for family in families(url).values():
+        for sample in family.samples:
+            labels = {name: value for name, value in sample.labels.items() if name != "run"}
+            text = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
+            found[sample.name + (f"{{{text}}}" if text else "")] = sample.value
+    return found
+
+
+def record_everything(recorder: Recorder) -> TrainingMetrics:
+    """Record a whole run with a restart, such that every metric of the inventory has a value."""
+    metrics = TrainingMetrics(recorder, run=RUN)
+    for event in restarted_run():
+        metrics.handle(event)
+    metrics.gpu_memory(rank=0, allocated_bytes=3 * 2**30, reserved_bytes=4 * 2**30)
+    metrics.spool_backlog(4096)
+    return metrics

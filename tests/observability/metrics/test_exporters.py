@@ -1,0 +1,111 @@
+"""The exporters: what they serve is the inventory, a real Prometheus and Ray's real agent take it, and their ports are given back."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from observability.metrics.inventory import INVENTORY
+from observability.metrics.prometheus import PrometheusRecorder
+from observability.metrics.recorder import MetricsAddressError
+from tests.engines import prometheus
+from tests.engines.report_table import ran
+from tests.observability.metrics.exported import RUN, families, record_everything
+
+
+@pytest.fixture
+def recorder() -> Iterator[PrometheusRecorder]:
+    server = PrometheusRecorder(host="127.0.0.1", port=0)
+    yield server
+    server.close()
+
+
+def test_what_is_served_is_the_inventory(recorder: PrometheusRecorder) -> None:
+    record_everything(recorder)
+    served = families(recorder.url)
+    assert {name: (family.type, family.documentation) for name, family in served.items()} == {
+        spec.name: (spec.kind, spec.help) for spec in INVENTORY
+    }
+
+
+def test_every_series_has_the_labels_of_its_metric(recorder: PrometheusRecorder) -> None:
+    record_everything(recorder)
+    served = {
+        name: {frozenset(sample.labels) - {"le"} for sample in family.samples}
+        for name, family in families(recorder.url).items()
+    }
+    assert served == {spec.name: {frozenset(spec.labels)} for spec in INVENTORY}
+
+
+def test_a_real_prometheus_finds_every_metric_with_its_type(recorder: PrometheusRecorder, tmp_path: Path) -> None:
+    record_everything(recorder)
+    with prometheus.scraping(recorder.url, folder=tmp_path) as server:
+        deadline = time.monotonic() + 20
+        while not (series := server.query(f'{{__name__=~"rtp_train_.*", run="{RUN}"}}')):
+            assert time.monotonic() < deadline, "nothing was scraped"
+            time.sleep(0.2)
+        found = {one["metric"]["__name__"] for one in series}
+        types = server.types()
+        stalls = server.query("histogram_quantile(0.5, rtp_train_checkpoint_stall_seconds_bucket)")
+    expected = {f"{spec.name}_count" if spec.kind == "histogram" else spec.name for spec in INVENTORY}
+    assert expected <= found
+    assert {spec.name: types[spec.name.removesuffix("_total")] for spec in INVENTORY} == {
+        spec.name: spec.kind for spec in INVENTORY
+    }
+    assert 0.001 < float(stalls[0]["value"][1]) < 0.005
+
+
+def test_rays_agent_exports_the_same_names(tmp_path: Path) -> None:
+    # Sockets under it have paths that must stay short, which the folders of pytest do not.
+    folder = tempfile.mkdtemp(prefix="rtp-ray-")
+    output = tmp_path / "page.txt"
+    try:
+        program = [sys.executable, "-m", "tests.observability.metrics.record_into_ray", folder, str(output)]
+        ended = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+        assert ended.returncode == 0, ended.stderr
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    ran("Ray cluster")
+    parsed = {
+        (f"{family.name}_total" if family.type == "counter" else family.name): family.type
+        for family in text_string_to_metric_families(output.read_text())
+        if family.name.startswith("ray_rtp_train_")
+    }
+    assert parsed == {f"ray_{spec.name}": spec.kind for spec in INVENTORY if spec.name not in RAY_NEVER_SEES}
+
+
+RAY_NEVER_SEES = {"rtp_train_nonfinite_steps_total", "rtp_train_checkpoints_refused_total"}
+"""Counters that nothing was added to: Ray knows a series by its first value above 0."""
+
+
+def test_a_port_in_use_is_refused_by_address() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(MetricsAddressError, match=f"on 127.0.0.1:{port}: Address already in use"):
+            PrometheusRecorder(host="127.0.0.1", port=port)
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(MetricsAddressError, match=r"on 198\.51\.100\.1:0: Cannot assign requested address"):
+        PrometheusRecorder(host="198.51.100.1", port=0)
+
+
+def test_a_closed_exporter_has_given_back_its_port_and_thread() -> None:
+    before = threading.active_count()
+    first = PrometheusRecorder(host="127.0.0.1", port=0)
+    port = int(first.url.rpartition(":")[2].removesuffix("/metrics"))
+    first.close()
+    assert threading.active_count() == before
+    PrometheusRecorder(host="127.0.0.1", port=port).close()

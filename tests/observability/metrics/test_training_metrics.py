@@ -1,0 +1,175 @@
+"""What a run's events become as metrics, read back from the exporter's page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from observability.metrics.prometheus import PrometheusRecorder
+from observability.metrics.training_metrics import TrainingMetrics
+from observability.runlog import CheckpointCommitted, Evaluated, Restored, Step, TrainingStarted
+from tests.observability.metrics.exported import RUN, families, values
+from tests.observability.sample_run import restarted_run
+
+STARTED = TrainingStarted(
+    world=2,
+    start_step=0,
+    total_steps=230,
+    steps_per_epoch=23,
+    parameters=28_938,
+    train_samples=1_437,
+    dataset_fingerprint="ab",
+)
+STEP = Step(
+    time=1000.5,
+    step=7,
+    epoch=2,
+    loss=0.5,
+    accuracy=0.75,
+    gradient_norm=2.0,
+    learning_rate=0.003,
+    samples=64,
+    seconds=0.02,
+    data_seconds=0.002,
+    forward_seconds=0.005,
+    backward_seconds=0.008,
+    optimizer_seconds=0.001,
+    checkpoint_seconds=0.003,
+    rank_seconds=[0.008, 0.016],
+)
+
+
+@pytest.fixture
+def recorder() -> Iterator[PrometheusRecorder]:
+    server = PrometheusRecorder(host="127.0.0.1", port=0)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def metrics(recorder: PrometheusRecorder) -> TrainingMetrics:
+    metrics = TrainingMetrics(recorder, run=RUN)
+    metrics.handle(STARTED)
+    return metrics
+
+
+def test_the_start_tells_how_much_there_is_to_do(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    found = values(recorder.url)
+    assert found["rtp_train_planned_steps"] == 230
+    assert found["rtp_train_ranks"] == 2
+    assert found["rtp_train_parameters"] == 28_938
+
+
+def test_a_step_sets_what_was_measured_of_it(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(STEP)
+    found = values(recorder.url)
+    assert found["rtp_train_step"] == 7
+    assert found["rtp_train_epoch"] == 2
+    assert found["rtp_train_loss"] == 0.5
+    assert found["rtp_train_accuracy_ratio"] == 0.75
+    assert found["rtp_train_gradient_norm"] == 2.0
+    assert found["rtp_train_learning_rate"] == 0.003
+    assert found["rtp_train_last_step_seconds"] == 0.02
+    assert found["rtp_train_last_step_timestamp_seconds"] == 1000.5
+    assert found["rtp_train_samples_per_second"] == pytest.approx(3200)
+
+
+def test_samples_and_step_times_add_up_over_steps(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(STEP)
+    metrics.handle(replace(STEP, step=8, samples=29))
+    found = values(recorder.url)
+    assert found["rtp_train_samples_total"] == 93
+    assert found["rtp_train_step_seconds_count"] == 2
+    assert found["rtp_train_step_seconds_sum"] == pytest.approx(0.04)
+    assert found['rtp_train_step_seconds_bucket{le="0.025"}'] == 2
+    assert found['rtp_train_step_seconds_bucket{le="0.01"}'] == 0
+
+
+def test_the_parts_of_a_step_make_up_its_whole_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(STEP)
+    parts = {
+        sample.labels["part"]: sample.value
+        for sample in families(recorder.url)["rtp_train_step_part_seconds_total"].samples
+    }
+    assert parts["data"] == pytest.approx(0.002)
+    assert parts["other"] == pytest.approx(0.001)
+    assert sum(parts.values()) == pytest.approx(STEP.seconds)
+
+
+def test_a_straggler_shows_by_its_own_speed(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(STEP)
+    found = values(recorder.url)
+    assert found['rtp_train_rank_samples_per_second{rank="0"}'] == pytest.approx(4000)
+    assert found['rtp_train_rank_samples_per_second{rank="1"}'] == pytest.approx(2000)
+
+
+@pytest.mark.parametrize("bad", [replace(STEP, loss=math.nan), replace(STEP, gradient_norm=math.inf)])
+def test_a_step_that_is_not_finite_is_counted(
+    bad: Step, recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    metrics.handle(STEP)
+    metrics.handle(bad)
+    assert values(recorder.url)["rtp_train_nonfinite_steps_total"] == 1
+
+
+def test_evaluations_are_kept_apart_by_split(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    for split, accuracy in (("validation", 0.9), ("test", 0.8), ("validation", 0.95)):
+        metrics.handle(Evaluated(split=split, step=7, epoch=2, loss=0.1, accuracy=accuracy, samples=9, seconds=0.2))
+    found = values(recorder.url)
+    assert found['rtp_train_evaluation_accuracy_ratio{split="validation"}'] == 0.95
+    assert found['rtp_train_evaluation_accuracy_ratio{split="test"}'] == 0.8
+    assert found['rtp_train_evaluation_seconds{split="test"}'] == 0.2
+
+
+def test_a_commit_tells_its_size_cost_and_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(
+        CheckpointCommitted(time=2000.0, step=50, path="c", bytes=1024, stall_seconds=0.002, write_seconds=0.3)
+    )
+    found = values(recorder.url)
+    assert found["rtp_train_checkpoints_total"] == 1
+    assert found["rtp_train_checkpoint_bytes"] == 1024
+    assert found["rtp_train_checkpoint_step"] == 50
+    assert found["rtp_train_checkpoint_timestamp_seconds"] == 2000.0
+    assert found["rtp_train_checkpoint_stall_seconds_sum"] == pytest.approx(0.002)
+    assert found["rtp_train_checkpoint_write_seconds_sum"] == pytest.approx(0.3)
+
+
+def test_checkpoints_that_fail_verification_are_counted(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(Restored(step=50, path="c", skipped=["step 100: sha256 differs", "step 150: truncated"]))
+    assert values(recorder.url)["rtp_train_checkpoints_refused_total"] == 2
+
+
+def test_a_first_start_is_no_restart(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    assert values(recorder.url)["rtp_train_restarts_total"] == 0
+
+
+def test_a_second_start_is_a_restart_that_loses_the_steps_after_its_checkpoint(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    metrics.handle(STEP)
+    metrics.handle(replace(STARTED, start_step=5))
+    found = values(recorder.url)
+    assert found["rtp_train_restarts_total"] == 1
+    assert found["rtp_train_lost_steps_total"] == 2
+    assert found["rtp_train_step"] == 5
+
+
+def test_restarts_are_counted_over_processes_by_the_runs_history(recorder: PrometheusRecorder) -> None:
+    events = restarted_run()
+    last_start = max(index for index, event in enumerate(events) if isinstance(event, TrainingStarted))
+    metrics = TrainingMetrics(recorder, run=RUN, history=events[:last_start])
+    for event in events[last_start:]:
+        metrics.handle(event)
+    found = values(recorder.url)
+    assert found["rtp_train_restarts_total"] == 2
+    assert found["rtp_train_lost_steps_total"] == 31
+
+
+def test_gpu_memory_is_told_by_rank_and_state(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.gpu_memory(rank=1, allocated_bytes=10, reserved_bytes=20)
+    found = values(recorder.url)
+    assert found['rtp_train_gpu_memory_bytes{rank="1",state="allocated"}'] == 10
+    assert found['rtp_train_gpu_memory_bytes{rank="1",state="reserved"}'] == 20
