@@ -46,9 +46,7 @@ class Budget(pulumi.ComponentResource):
             limit_amount=f"{args.monthly_usd:.2f}",
             limit_unit="USD",
             cost_filters=[
-                aws.budgets.BudgetCostFilterArgs(
-                    name="TagKeyValue", values=["user:{}${}".format(*args.tag)]
-                )
+                aws.budgets.BudgetCostFilterArgs(name="TagKeyValue", values=["user:{}${}".format(*args.tag)])
             ],
             notifications=[*spent, _notification("FORECASTED", 100, args.email)],
             opts=pulumi.ResourceOptions(parent=self),

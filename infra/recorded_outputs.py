@@ -64,7 +64,7 @@ def _cluster(call: _Call) -> dict[str, Any]:
         "arn": call.arn("eks", f"cluster/{call.id}"),
         "endpoint": f"https://{sha256(call.id.encode()).hexdigest()[:32].upper()}.gr7.{call.region}.eks.amazonaws.com",
         "certificateAuthority": {"data": "bW9jayBjZXJ0aWZpY2F0ZQ=="},
-        "vpcConfig": {**call.inputs.get("vpcConfig", {}), "clusterSecurityGroupId": "sg-0c1a57e40000000aa"},
+        "vpcConfig": {"clusterSecurityGroupId": "sg-0c1a57e40000000aa"},
         "platformVersion": "eks.1",
         "status": "ACTIVE",
     }

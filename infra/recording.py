@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]  # its stubs are not among the dev dependencies
+from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import alias_pb2, resource_pb2
 from pulumi.runtime.settings import Settings, configure, get_stack
 from pulumi.runtime.stack import run_in_stack
 
+from infra import program
 from infra.recorded_outputs import call_result, computed, physical_id
 from infra.settings.loading import NAMESPACE
 from infra.settings.stack import StackSettings
@@ -128,8 +129,6 @@ def record(settings: StackSettings, *, is_preview: bool = False) -> Recording:
     Raises:
         StackError: the program refuses the settings or the release.
     """
-    from infra import program  # noqa: PLC0415  # the components must not know their recorder
-
     return record_program(
         lambda: program.export(program.build(settings)),
         stack=settings.environment.name,
@@ -160,7 +159,13 @@ def record_program(
 def _run(program: Callable[[], None], monitor: _RecordingMonitor, stack: str) -> None:
     engine = mocks.MockEngine(None)
     configure(Settings(NAMESPACE, stack, monitor=monitor, engine=engine, dry_run=monitor.is_preview))
-    asyncio.run(run_in_stack(program))
+    asyncio.run(_evaluate(program))
+
+
+async def _evaluate(program: Callable[[], None]) -> None:
+    # What fails is raised once below; each of the hundreds of futures that wait for it would print it again.
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    await run_in_stack(program)
 
 
 class _Mocks(mocks.Mocks):
@@ -216,12 +221,10 @@ class _RecordingMonitor(mocks.MockMonitor):
         answer.CopyFrom(request.object)
         if not request.custom:
             return resource_pb2.RegisterResourceResponse(urn=urn, object=answer)
-        id_ = ""
-        if not self.is_preview:
-            id_ = physical_id(resource.type, resource.name, resource.properties)
-            facts = computed(resource.type, id_, resource.properties, account=self._account, region=self._region)
-            answer.update(facts)
-        return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=answer)
+        id_ = physical_id(resource.type, resource.name, resource.properties)
+        facts = computed(resource.type, id_, resource.properties, account=self._account, region=self._region)
+        _complete(answer, facts, is_preview=self.is_preview)
+        return resource_pb2.RegisterResourceResponse(urn=urn, id="" if self.is_preview else id_, object=answer)
 
     def RegisterResourceOutputs(  # noqa: N802  # the name of the RPC
         self, request: resource_pb2.RegisterResourceOutputsRequest
@@ -230,6 +233,15 @@ class _RecordingMonitor(mocks.MockMonitor):
         if request.urn.split("::")[2] == _STACK_TYPE:
             self._outputs, self._secret_outputs = _plain(request.outputs)
         return empty_pb2.Empty()
+
+
+def _complete(answer: struct_pb2.Struct, facts: Mapping[str, Any], *, is_preview: bool) -> None:
+    """Add what a provider computes to what the program gave; a preview says of it that it is unknown."""
+    for key, value in facts.items():
+        if key not in answer:
+            answer[key] = rpc.UNKNOWN if is_preview else value
+        elif isinstance(answer[key], struct_pb2.Struct):
+            _complete(answer[key], value, is_preview=is_preview)
 
 
 def _resource(urn: str, request: resource_pb2.RegisterResourceRequest) -> Resource:

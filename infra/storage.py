@@ -105,9 +105,7 @@ class Storage(pulumi.ComponentResource):
             BucketArgs(
                 bucket=self._physical_name("logs"),
                 key_arn=None,
-                retention=replace(
-                    self._args.retention, infrequent_access_days=None, expire_days=ACCESS_LOG_DAYS
-                ),
+                retention=replace(self._args.retention, infrequent_access_days=None, expire_days=ACCESS_LOG_DAYS),
                 protection=self._args.protection,
                 log_source_account=self._args.account,
             ),

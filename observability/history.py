@@ -92,7 +92,7 @@ class RunHistory:
 
     @singledispatchmethod
     def _take(self, event: Event) -> None:
-        raise TypeError(f"no rule for an event of kind {event.kind}")
+        """Kinds without a rule of their own leave the history as it is."""
 
     @_take.register
     def _(self, event: RunStarted) -> None:

@@ -89,7 +89,7 @@ class ProgressView:
         self._screen.settle(at=event.time)
         ranks = f"{event.world} rank{'s' if event.world > 1 else ''}"
         self._screen.line(
-            f"training {number(event.total_steps - event.start_step)} steps to step {number(event.total_steps)} "
+            f"training steps {number(event.start_step + 1)} to {number(event.total_steps)} "
             f"({self._history.epochs} epochs of {number(event.train_samples)} samples) on {ranks}, "
             f"{number(event.parameters)} parameters"
         )

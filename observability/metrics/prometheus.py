@@ -31,6 +31,7 @@ class PrometheusRecorder(Recorder):
             self._server, self._thread = start_http_server(port, addr=host, registry=self._registry)
         except OSError as error:
             raise MetricsAddressError(f"metrics cannot be served on {host}:{port}: {error.strerror}") from error
+        self._host = host
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._server.server_port}/metrics"
 
@@ -39,7 +40,7 @@ class PrometheusRecorder(Recorder):
         # The server looks for a request to stop twice a second, or when a connection wakes it. A run's end need not wait for the former.
         stopping = threading.Thread(target=self._server.shutdown)
         stopping.start()
-        with socket.create_connection(self._server.server_address[:2]):
+        with socket.create_connection((self._host, self._server.server_port)):
             stopping.join()
         self._server.server_close()
         self._thread.join()

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from observability.runlog import FILE_NAME
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, PlatformError
@@ -69,8 +71,16 @@ def _deliver(directory: Path, away: dict[str, str]) -> Iterator[SyncResult]:
     from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415
 
     started = last_start(directory)
-    settings = TrainingSettings.model_validate(started.settings) if started else TrainingSettings()
-    if started is None or not settings.tracking.enabled:
+    if started is None:
+        return
+    try:
+        settings = TrainingSettings.model_validate(started.settings)
+    except ValidationError as error:
+        names = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors())
+        message = f"its settings are of another version of the platform ({names}); deliver it with that one"
+        yield SyncResult(directory.name, message, is_failure=True)
+        return
+    if not settings.tracking.enabled:
         return
     uri = tracking_uri(settings.tracking)
     if uri in away:

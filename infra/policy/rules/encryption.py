@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from infra.policy import tokens
 from infra.policy.documents import denies_plain_transport
@@ -14,16 +14,21 @@ _MIN_WAIT_DAYS = 7
 
 @stack_rule(remedy="give the bucket a BucketServerSideEncryptionConfiguration with aws:kms and a key")
 def buckets_are_encrypted_with_a_key(graph: Graph) -> Iterator[Breach]:
-    """Every bucket encrypts with a KMS key of the stack, so that reading it needs a permission that can be taken away."""
+    """Every bucket encrypts with a KMS key of the stack, so that reading it needs a permission that can be taken away.
+
+    A bucket that S3 delivers access logs to cannot (S3 user guide, "Enabling Amazon S3 server access logging").
+    """
     for bucket in graph.of(tokens.BUCKET):
-        rules = [
-            rule for config in graph.about(bucket, tokens.BUCKET_ENCRYPTION, "bucket") for rule in config.each("rules")
-        ]
+        takes_access_logs = any(graph.about(bucket, tokens.BUCKET_LOGGING, "targetBucket"))
+        configurations = graph.about(bucket, tokens.BUCKET_ENCRYPTION, "bucket")
+        rules = [rule for one in configurations for rule in one.each("rules")]
         defaults = [rule.get("applyServerSideEncryptionByDefault") or {} for rule in rules]
-        if not any(
-            one.get("sseAlgorithm") in {"aws:kms", "aws:kms:dsse"} and one.get("kmsMasterKeyId") for one in defaults
-        ):
+        if not any(_has_key(one) or (takes_access_logs and one.get("sseAlgorithm") == "AES256") for one in defaults):
             yield Breach(bucket, "has no encryption by a KMS key")
+
+
+def _has_key(default: Mapping[str, object]) -> bool:
+    return default.get("sseAlgorithm") in {"aws:kms", "aws:kms:dsse"} and bool(default.get("kmsMasterKeyId"))
 
 
 @resource_rule(tokens.DATABASE, remedy="set storage_encrypted=True and kms_key_id")

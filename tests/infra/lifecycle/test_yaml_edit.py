@@ -48,7 +48,9 @@ def test_only_the_value_changes(path: tuple[str, ...], value: Scalar, before: st
 
 
 def test_several_changes_are_made_at_once() -> None:
-    changes: dict[KeyPath, Scalar] = {("charts", "kueue", key): str(index) for index, key in enumerate(("sha256", "as_of", "source"))}
+    changes: dict[KeyPath, Scalar] = {
+        ("charts", "kueue", key): str(index) for index, key in enumerate(("sha256", "as_of", "source"))
+    }
     assert yaml.safe_load(edited(TEXT, changes))["charts"]["kueue"] == {"sha256": "0", "as_of": "1", "source": "2"}
 
 

@@ -10,6 +10,7 @@ import itertools
 import os
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from training.tracking import model
@@ -50,5 +51,11 @@ def main(run_directory: Path) -> int:
 
 
 if __name__ == "__main__":
+    for late in (
+        "mlflow.pytorch",
+        "mlflow.store.tracking.sqlalchemy_store",
+        "mlflow.store.model_registry.sqlalchemy_store",
+    ):
+        import_module(late)
     model.warm_up()
     print(main(Path(sys.argv[1])))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from observability.runlog import RunStarted
 from tests.engines.ports import free_port
 from tests.training.tracking.recorded import RecordedRun, settings
 from training.config.schema import TrainingSettings
@@ -77,6 +78,18 @@ def test_a_server_that_is_away_is_asked_once(tmp_path: Path, capsys: pytest.Capt
     assert [line.partition(":")[0] for line in lines] == ["run0", "run1", "run2"]
     assert all(f"MLflow at {uri}: " in line for line in lines)
     assert [TrackingState.load(run.directory) is not None for run in runs] == [True, False, False]
+
+
+def test_a_run_of_another_version_of_the_platform_does_not_hold_up_the_others(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = RecordedRun(settings(tmp_path, uri, name="old"))
+    old.write(RunStarted(run="old", settings={"loop": {"gone": 1}}, environment={}))
+    new = recorded(settings(tmp_path, uri, name="new"))
+    assert sync([old.directory, new.directory]) == ExitStatus.FAILED
+    first, second = capsys.readouterr().out.splitlines()
+    assert "another version of the platform (loop.gone)" in first
+    assert second == "new: delivered"
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

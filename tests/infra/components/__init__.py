@@ -1,0 +1,1 @@
+"""Tests of the AWS components, over the recorded graph of every environment."""

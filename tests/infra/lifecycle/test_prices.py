@@ -1,0 +1,146 @@
+"""Prices from the Price List API, as botocore's stub plays it: moto has no Price List."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import ANY, Stubber
+
+from infra.catalog import CATALOG_FILE, Catalog, load_catalog
+from infra.lifecycle.aws import Client
+from infra.lifecycle.prices import (
+    SERVICES,
+    Missing,
+    PriceList,
+    Quote,
+    database_query,
+    instance_query,
+    look_up,
+    write,
+)
+
+TODAY = date(2030, 1, 2)
+
+
+def product(usd: float, *, usage: str = "X", begin: str = "0", more: tuple[float, ...] = ()) -> str:
+    """A product with one on-demand price, and cheaper ones for larger amounts."""
+    tiers = {"a": {"beginRange": begin, "pricePerUnit": {"USD": str(usd)}}}
+    tiers |= {str(index): {"beginRange": "100", "pricePerUnit": {"USD": str(one)}} for index, one in enumerate(more)}
+    return json.dumps(
+        {"product": {"attributes": {"usagetype": usage}}, "terms": {"OnDemand": {"t": {"priceDimensions": tiers}}}}
+    )
+
+
+def client_answering(*answers: list[str]) -> Client:
+    """A pricing client that gives one answer after the other, whatever it is asked."""
+    client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    stub = Stubber(client)
+    for answer in answers:
+        stub.add_response("get_products", {"PriceList": answer}, {"ServiceCode": ANY, "Filters": ANY})
+    stub.activate()
+    return client
+
+
+def small_catalog() -> Catalog:
+    """The shipped catalogue with one instance type and one database class."""
+    catalog = load_catalog()
+    prices = catalog.prices.model_copy(update={"databases": {"db.m7g.large": catalog.prices.databases["db.m7g.large"]}})
+    return catalog.model_copy(update={"instances": {"g6.xlarge": catalog.find("g6.xlarge")}, "prices": prices})
+
+
+SERVICE_ANSWERS = [[product(0.5, usage=f"USE1-{query.usage}")] for query in SERVICES.values()]
+
+
+def test_one_price_is_taken() -> None:
+    found = look_up(small_catalog(), client_answering([product(0.8)], *SERVICE_ANSWERS, [product(0.17)]))
+    assert found.instances == (Quote("g6.xlarge", 0.8),)
+    assert found.services[0] == Quote("eks_cluster_hour", 0.5)
+    assert found.databases == (Quote("db.m7g.large", 0.17),)
+    assert found.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [([], "found none"), ([product(1), product(2)], "found 1, 2"), ([product(1, begin="9")], "none")],
+)
+def test_no_price_and_several_prices_are_no_answer(answer: list[str], reason: str) -> None:
+    found = look_up(small_catalog(), client_answering(answer, *SERVICE_ANSWERS, [product(1)]))
+    (missing,) = found.missing
+    assert missing.name == "g6.xlarge"
+    assert reason in missing.reason
+
+
+def test_equal_prices_are_one_price_and_only_the_first_tier_counts() -> None:
+    answer = [product(1, more=(0.5,)), product(1)]
+    found = look_up(small_catalog(), client_answering(answer, *SERVICE_ANSWERS, [product(1)]))
+    assert found.instances == (Quote("g6.xlarge", 1),)
+
+
+@pytest.mark.parametrize(
+    ("usage", "is_found"),
+    [
+        ("AmazonEKS-Hours:perCluster", True),
+        ("USW2-AmazonEKS-Hours:perCluster", True),
+        ("USE1-OutpostsAmazonEKS-Hours:perCluster", False),
+    ],
+)
+def test_the_usage_type_may_have_the_regions_prefix_and_no_other(usage: str, is_found: bool) -> None:  # noqa: FBT001
+    services = [[product(0.1, usage=usage)], *SERVICE_ANSWERS[1:]]
+    found = look_up(small_catalog(), client_answering([product(1)], *services, [product(1)]))
+    assert isinstance(found.services[0], Quote) is is_found
+
+
+def test_the_questions_name_the_region_and_the_product() -> None:
+    client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    asked: list[dict[str, Any]] = []
+    client.meta.events.register("before-parameter-build.pricing.GetProducts", lambda params, **_: asked.append(params))
+    stub = Stubber(client)
+    for answer in ([product(1)], *SERVICE_ANSWERS, [product(1)]):
+        stub.add_response("get_products", {"PriceList": answer}, {"ServiceCode": ANY, "Filters": ANY})
+    with stub:
+        look_up(small_catalog(), client)
+    fields = {one["Field"]: one["Value"] for one in asked[0]["Filters"]}
+    assert fields == {**instance_query("g6.xlarge").filters, "regionCode": "us-east-1"}
+    assert {one["Field"] for one in asked[-1]["Filters"]} == {*database_query("x").filters, "regionCode"}
+
+
+@pytest.fixture
+def catalog_file(tmp_path: Path) -> Path:
+    """A copy of the shipped catalogue."""
+    copy = tmp_path / "catalog.yaml"
+    copy.write_text(CATALOG_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    return copy
+
+
+def test_prices_are_written_with_day_and_source(catalog_file: Path) -> None:
+    database = Quote("db.m7g.large", 0.168)
+    write(PriceList((), (Quote("nat_gateway_hour", 0.05),), (database,)), catalog_file, today=TODAY)
+    prices = load_catalog(catalog_file).prices
+    assert (prices.services.nat_gateway_hour.usd, prices.services.nat_gateway_hour.as_of) == (0.05, TODAY)
+    assert (prices.databases["db.m7g.large"].usd, prices.databases["db.m7g.large"].source) == (
+        0.168,
+        "AWS Price List API",
+    )
+
+
+def test_instances_are_written_together(catalog_file: Path) -> None:
+    quotes = tuple(Quote(name, 1.25) for name in load_catalog().instances)
+    write(PriceList(quotes, (), ()), catalog_file, today=TODAY)
+    written = load_catalog(catalog_file)
+    assert {one.usd_per_hour for one in written.instances.values()} == {1.25}
+    assert written.prices.instances.as_of == TODAY
+
+
+def test_one_missing_instance_leaves_all_of_them_with_their_old_date(catalog_file: Path) -> None:
+    before = catalog_file.read_text(encoding="utf-8")
+    write(PriceList((Quote("g6.xlarge", 9), Missing("g5.xlarge", "none")), (), ()), catalog_file, today=TODAY)
+    assert catalog_file.read_text(encoding="utf-8") == before
+
+
+def test_every_price_of_a_service_has_a_question() -> None:
+    assert set(SERVICES) == set(type(load_catalog().prices.services).model_fields)

@@ -1,0 +1,216 @@
+"""The report: one page that holds the run's facts, draws valid SVG and asks nobody for anything."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from observability.report import write_report
+from observability.runlog import FILE_NAME, Event, Notice, RunEnded, Step, TrainingStarted
+from tests.observability.sample_run import NAME, WEIGHTS_SHA256, SampleRun, finished_run, restarted_run, write_run
+
+ALL_PLOTS = ["loss", "accuracy", "throughput", "optimization", "step-time", "startup", "checkpoints"]
+
+
+class Page(HTMLParser):
+    """A page's text, and what its elements refer to."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.html = html
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            if name in {"src", "href", "xlink:href", "srcset", "action", "data"}:
+                self.references.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def drawings(self) -> list[str]:
+        """The `<svg>` elements."""
+        return re.findall(r"<svg.*?</svg>", self.html, re.DOTALL)
+
+    @property
+    def plots(self) -> list[str]:
+        """Keys of the plots, in their order."""
+        return [key for key in self.ids if key in ALL_PLOTS]
+
+
+def page_of(folder: Path, events: list[Event]) -> Page:
+    """The report on the events."""
+    return Page(write_report(write_run(folder, events)).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The report on a run with restarts."""
+    return page_of(tmp_path_factory.mktemp("run"), restarted_run())
+
+
+def test_the_page_lies_in_the_runs_folder(tmp_path: Path) -> None:
+    assert write_report(write_run(tmp_path, finished_run())) == tmp_path / "report.html"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE_NAME, "report.html"]
+
+
+def test_a_finished_run_has_every_plot(page: Page) -> None:
+    assert page.plots == ALL_PLOTS
+
+
+def test_every_drawing_is_valid_xml(page: Page) -> None:
+    tags = [ET.fromstring(drawing).tag for drawing in page.drawings]  # noqa: S314 - of our own making
+    assert tags == ["{http://www.w3.org/2000/svg}svg"] * len(ALL_PLOTS)
+
+
+def test_the_page_asks_nobody_for_anything(page: Page) -> None:
+    assert page.references, "drawings refer to their own definitions"
+    assert [reference for reference in page.references if not reference.startswith("#")] == []
+    assert re.findall(r"url\((?!#)|@import", page.html) == []
+    assert page.tags["script"] == page.tags["link"] == page.tags["img"] == 0
+
+
+def test_no_two_elements_share_an_id(page: Page) -> None:
+    assert [key for key, count in Counter(page.ids).items() if count > 1] == []
+
+
+def test_every_reference_has_its_target(page: Page) -> None:
+    targets = {*page.references, *(f"#{key}" for key in re.findall(r"url\(#([^)]*)\)", page.html))}
+    assert targets <= {f"#{key}" for key in page.ids}
+
+
+def test_every_colour_of_a_drawing_is_one_of_the_page(page: Page) -> None:
+    colours = {colour for drawing in page.drawings for colour in re.findall(r"#[0-9a-f]{6}\b(?![0-9a-f])", drawing)}
+    assert colours == set()
+
+
+def test_every_variable_used_is_defined_for_light_and_dark(page: Page) -> None:
+    used = set(re.findall(r"var\((--[\w-]+)\)", page.html))
+    assert used
+    for variable in used:
+        assert page.html.count(f"{variable}: #") == 2, variable
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        NAME,
+        "done",
+        WEIGHTS_SHA256,
+        "c0ffee" + "ab" * 29,
+        "28,938",
+        "1,437",
+        "97.6 %",
+        "restarts, 31 steps lost",
+        "checkpoints/step-00000200",
+        "344.8 KiB",
+        "2026-09-21 14:13:20 UTC",
+        "optimizer.betas",
+        "0.9, 0.999",
+        "packages.torch",
+        "AMD EPYC 7B13",
+        "killed by signal 9",
+    ],
+)
+def test_the_page_holds(fact: str, page: Page) -> None:
+    assert fact in page.text
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "cross-entropy (nats)",
+        "samples per second, all ranks",
+        "milliseconds a step, rank 0",
+        "restart",
+        "clipped above 1",
+    ],
+)
+def test_the_drawings_say(label: str, page: Page) -> None:
+    assert any(label in drawing for drawing in page.drawings)
+
+
+def test_many_steps_are_grouped_and_the_page_says_so(tmp_path: Path) -> None:
+    page = page_of(tmp_path, finished_run(2000))
+    assert "The band reaches from the least to the most of each 3 consecutive steps." in page.text
+    assert "Each point is the mean of 3 steps." in page.text
+
+
+def test_few_steps_are_not_said_to_be_grouped(page: Page) -> None:
+    assert "The band" not in page.text
+
+
+def test_only_the_newest_checkpoints_are_listed_and_the_page_says_so(tmp_path: Path) -> None:
+    assert "The newest 8 of 20 that were committed." in page_of(tmp_path, finished_run(1000)).text
+
+
+def test_a_run_that_goes_on_is_reported_as_far_as_it_is(tmp_path: Path) -> None:
+    page = page_of(tmp_path, SampleRun().start().train(1, 40).events)
+    assert "running" in page.text
+    assert page.plots == [key for key in ALL_PLOTS if key != "checkpoints"]
+
+
+def test_a_run_of_one_step_has_its_plots(tmp_path: Path) -> None:
+    page = page_of(tmp_path, SampleRun(steps=1, steps_per_epoch=1).start().train(1, 1).finish().events)
+    assert page.plots == [key for key in ALL_PLOTS if key != "checkpoints"]
+
+
+def test_a_run_that_failed_before_training_shows_its_error_and_start_up(tmp_path: Path) -> None:
+    events = SampleRun().start().events
+    ended = RunEnded(time=events[-1].time + 2, status="failed", step=0, message="dataset path is missing")
+    page = page_of(tmp_path, [*events, ended])
+    assert "dataset path is missing" in page.text
+    assert "no step was taken" in page.text
+    assert page.plots == ["startup"]
+
+
+def test_a_run_whose_loss_was_never_finite_is_reported(tmp_path: Path) -> None:
+    events = [
+        replace(event, loss=math.nan, gradient_norm=math.inf) if isinstance(event, Step) else event
+        for event in SampleRun().start().train(1, 12).events
+    ]
+    assert page_of(tmp_path, events).plots == [key for key in ALL_PLOTS if key != "checkpoints"]
+
+
+def test_text_of_the_run_cannot_become_markup(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>"
+    events = [*finished_run(30), Notice(level="warning", message=hostile)]
+    page = page_of(tmp_path, events)
+    assert hostile in page.text
+    assert page.tags["script"] == 0
+
+
+def test_a_log_of_no_more_than_a_start_of_training_is_reported(tmp_path: Path) -> None:
+    started = TrainingStarted(
+        world=1,
+        start_step=0,
+        total_steps=5,
+        steps_per_epoch=5,
+        parameters=1,
+        train_samples=1,
+        dataset_fingerprint="ab",
+    )
+    assert page_of(tmp_path, [started]).plots == []
+
+
+def test_a_folder_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"it holds no {FILE_NAME}"):
+        write_report(tmp_path)
