@@ -30,6 +30,7 @@ _POLL_SECONDS = 0.5
 _SILENT_SECONDS = 30.0
 _RECENT_STEPS = 100
 _SHOWN_NOTICES = 3
+_SHOWN_SHARE = 0.005
 _CURVE_ROWS = 5
 _STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red"}
 _PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "yellow", "red", "bright_black"), strict=True))
@@ -150,8 +151,9 @@ def _time_split(history: RunHistory, *, width: int) -> RenderableType:
     bar, legend = Text(no_wrap=True), Text()
     for part, seconds in zip(PARTS, sums, strict=True):
         bar.append("█" * round(seconds / total * (width - 4)), style=_PART_STYLE[part])
-        legend.append("■ ", style=_PART_STYLE[part])
-        legend.append(f"{part} {seconds / total:.0%}  ")
+        if seconds / total >= _SHOWN_SHARE:
+            legend.append("■ ", style=_PART_STYLE[part])
+            legend.append(f"{part} {seconds / total:.0%}  ")
     title = f"a step: {duration(total / len(newest))}, mean of the newest {len(newest)}"
     return Panel(Group(bar, legend), title=title, title_align="left")
 

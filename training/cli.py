@@ -7,6 +7,7 @@ come within a second.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ from training.config import sources
 from training.config.schema import RunSettings
 from training.errors import ExitStatus, PlatformError
 
-DEFAULT_ROOT = Path(str(RunSettings.model_fields["directory"].default))
+_RUN_DIRECTORY = "RTP_RUN_DIRECTORY"
+_DEFAULT_ROOT = Path(os.environ.get(_RUN_DIRECTORY) or str(RunSettings.model_fields["directory"].default))
 
 Command = Callable[[argparse.Namespace], ExitStatus]
 
@@ -44,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_train(subparsers)
     _add_resume(subparsers)
-    _add(subparsers, "jobs", commands.jobs, "list the runs of this machine, the newest first")
+    _add_root(_add(subparsers, "jobs", commands.jobs, "list the runs of this machine, the newest first"))
     logs = _add_for_run(subparsers, "logs", commands.logs, "print a run's log of events in words, or a rank's own log")
     logs.add_argument("--rank", type=int, help="the log of this rank instead")
     _add_for_run(subparsers, "stop", commands.stop, "have a running run commit its state and end")
@@ -63,15 +65,21 @@ def _add(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str
 ) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(name, help=summary, description=summary)
-    parser.add_argument("--root", type=Path, default=DEFAULT_ROOT, help=f"folder of the runs (default {DEFAULT_ROOT})")
     parser.set_defaults(command=command)
     return parser
+
+
+def _add_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--root", type=Path, default=_DEFAULT_ROOT, help=f"folder of the runs (${_RUN_DIRECTORY}, else .local/runs)"
+    )
 
 
 def _add_for_run(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str
 ) -> argparse.ArgumentParser:
     parser = _add(subparsers, name, command, summary)
+    _add_root(parser)
     parser.add_argument("run", nargs="?", help="name or folder of the run; the newest by default")
     return parser
 

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from observability import runlog
 from observability.metrics.recorder import MetricsAddressError, open_recorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import Event, RunLogWriter, TrainingStarted, read_all
+from observability.runlog import Event, RunLogWriter, Step, TrainingStarted, read_all
 from training.config.schema import MetricsSettings
 from training.errors import PreflightError
+from training.tracking.state import TrackingState
+
+_MEASURE_SECONDS = 5.0
 
 
 class Reporter:
     """Takes events and passes them on; `Reporter()` passes them to nobody, which is what the ranks but 0 have."""
 
     def __init__(
-        self, log: RunLogWriter | None = None, metrics: TrainingMetrics | None = None, *, metrics_url: str = ""
+        self,
+        log: RunLogWriter | None = None,
+        metrics: TrainingMetrics | None = None,
+        *,
+        run_directory: Path | None = None,
+        metrics_url: str = "",
     ) -> None:
         self._log = log
         self._metrics = metrics
         self._metrics_url = metrics_url
+        self._run_directory = run_directory
+        self._measured = 0.0
 
     def emit(self, event: Event) -> None:
         """Pass an event on."""
@@ -32,6 +44,24 @@ class Reporter:
             self._log.write(event)
         if self._metrics is not None:
             self._metrics.handle(event)
+            if isinstance(event, Step) and event.time - self._measured >= _MEASURE_SECONDS:
+                self._measured = event.time
+                self._measure(self._metrics)
+
+    def _measure(self, metrics: TrainingMetrics) -> None:
+        """Record what no event tells: memory of this rank's GPU, and how far MLflow is behind the log."""
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            metrics.gpu_memory(
+                rank=0,
+                allocated_bytes=torch.cuda.memory_allocated(),
+                reserved_bytes=torch.cuda.memory_reserved(),
+            )
+        assert self._run_directory is not None
+        delivered = TrackingState.load(self._run_directory)
+        if delivered is not None:
+            size = (self._run_directory / runlog.FILE_NAME).stat().st_size
+            metrics.spool_backlog(max(0, size - delivered.offset))
 
 
 @contextmanager
@@ -49,6 +79,6 @@ def reporting(run_directory: Path, settings: MetricsSettings) -> Iterator[Report
     metrics = TrainingMetrics(recorder, run=run_directory.name, history=history)
     try:
         with RunLogWriter(run_directory) as log:
-            yield Reporter(log, metrics, metrics_url=recorder.url)
+            yield Reporter(log, metrics, run_directory=run_directory, metrics_url=recorder.url)
     finally:
         recorder.close()

@@ -91,14 +91,14 @@ def evaluation_rows(history: RunHistory) -> list[tuple[str, ...]]:
 
 
 def checkpoint_rows(history: RunHistory) -> list[tuple[str, ...]]:
-    """Step, size, time stood still, time to write and path of the newest checkpoints, newest first."""
+    """Step, size, time stood still, time to write and name of the newest checkpoints, newest first."""
     return [
         (
             number(checkpoint.step),
             size(checkpoint.bytes),
             duration(checkpoint.stall_seconds),
             duration(checkpoint.write_seconds),
-            checkpoint.path,
+            Path(checkpoint.path).name,
         )
         for checkpoint in reversed(history.checkpoints[-SHOWN_CHECKPOINTS:])
     ]

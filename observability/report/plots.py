@@ -30,7 +30,7 @@ HALF = (6.0, 3.3)
 WIDE = (12.4, 3.1)
 _MARKED_POINTS = 60
 _LOG_RANGE = 30.0
-"""Largest over smallest loss from which on a linear axis would hide the end of the curve."""
+"""Largest over smallest value from which on a linear axis would hide the small ones."""
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -123,12 +123,7 @@ def _loss(history: RunHistory) -> Plot:
             linewidth=1.4,
             label="validation",
         )
-        positive = losses[np.isfinite(losses) & (losses > 0)]
-        if positive.size and positive.max() / positive.min() > _LOG_RANGE:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter(NullFormatter())
+        _spread(axes, losses)
         _finish(axes, history, ylabel="cross-entropy (nats)")
         return Plot(key="loss", title="Loss", svg=_svg(figure, "loss"), note=_note(group))
 
@@ -247,18 +242,31 @@ def _startup(history: RunHistory) -> Plot:
 def _checkpoints(history: RunHistory) -> Plot:
     committed = history.checkpoints
     steps = [checkpoint.step for checkpoint in committed]
+    stalls = np.array([checkpoint.stall_seconds for checkpoint in committed]) * 1e3
+    writes = np.array([checkpoint.write_seconds for checkpoint in committed]) * 1e3
     marker = "o" if len(committed) <= _MARKED_POINTS else ""
     with _figure(HALF) as figure:
         axes = figure.subplots()
-        for label, colour, seconds in (
-            ("writing, beside the training", VALIDATION, [checkpoint.write_seconds for checkpoint in committed]),
-            ("the loop stood still", TRAIN, [checkpoint.stall_seconds for checkpoint in committed]),
+        for label, colour, milliseconds in (
+            ("writing, beside the training", VALIDATION, writes),
+            ("the loop stood still", TRAIN, stalls),
         ):
-            milliseconds = [value * 1e3 for value in seconds]
             axes.plot(steps, milliseconds, color=colour, marker=marker, markersize=4, linewidth=1.0, label=label)
-        axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # room for the legend
-        _finish(axes, history, ylabel="milliseconds")
+        axes.set_ylim(bottom=0)
+        _spread(axes, np.concatenate([stalls, writes]))
+        _finish(axes, history, ylabel="milliseconds", legend="")
+        figure.legend(loc="outside lower center", ncols=3, fontsize=8.5)
         return Plot(key="checkpoints", title="Time of checkpoints", svg=_svg(figure, "time of checkpoints"))
+
+
+def _spread(axes: Axes, values: Floats) -> None:
+    """Make the axis of values logarithmic where a linear one would hide the small ones; otherwise, it stays as it is."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    if positive.size and positive.max() / positive.min() > _LOG_RANGE:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if positive.max() / positive.min() < 1e3 else (1,)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _training_curve(axes: Axes, history: RunHistory, values: Floats, *, window: int | None = None) -> int:

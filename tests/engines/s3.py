@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def s3_api() -> Iterator[S3Api]:
     server.stop()
 
 
-def _client(endpoint: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - boto3 makes its classes at run time
+def _client(endpoint: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time
     import boto3  # noqa: PLC0415
 
     return boto3.client(

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
-
 from observability.runlog import (
     FILE_NAME,
     CheckpointCommitted,
@@ -34,6 +31,9 @@ from training.tracking.state import TrackingState
 
 BATCH = 1000
 """Most metrics that MLflow takes in one request."""
+
+BATCH_OF_PARAMETERS = 100
+"""Most parameters that MLflow takes in one request."""
 
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 _RUN_KEY = "run_key"
@@ -59,7 +59,7 @@ class Delivery:
         self._settings = TrainingSettings.model_validate(started.settings)
         self._uri = tracking_uri(self._settings.tracking)
         self.state = TrackingState.load(run_directory) or self._fresh_state()
-        self._connected: MlflowClient | None = None
+        self._connected: mlflow.MlflowClient | None = None
 
     def advance(self, *, is_over: bool) -> None:
         """Deliver what there is.
@@ -123,11 +123,11 @@ class Delivery:
         self._connected = client
 
     @property
-    def _client(self) -> MlflowClient:
+    def _client(self) -> mlflow.MlflowClient:
         assert self._connected is not None
         return self._connected
 
-    def _move(self, client: MlflowClient) -> None:
+    def _move(self, client: mlflow.MlflowClient) -> None:
         """The address has changed: the same store under a new one, or another store, which then gets the whole history."""
         try:
             client.get_run(self.state.run_id)
@@ -144,7 +144,7 @@ class Delivery:
         state.save(self._directory)
         return state
 
-    def _experiment(self, client: MlflowClient) -> str:
+    def _experiment(self, client: mlflow.MlflowClient) -> str:
         name = self._settings.tracking.experiment
         known = client.get_experiment_by_name(name)
         if known is not None:
@@ -159,7 +159,7 @@ class Delivery:
             # Another run has made it in this moment.
             return str(client.get_experiment_by_name(name).experiment_id)
 
-    def _find_or_create(self, client: MlflowClient, experiment_id: str) -> str:
+    def _find_or_create(self, client: mlflow.MlflowClient, experiment_id: str) -> str:
         found = client.search_runs([experiment_id], f"tags.{_RUN_KEY} = '{self.state.run_key}'", max_results=1)
         run = (
             found[0]
@@ -186,7 +186,7 @@ class Delivery:
         batch.points = []
 
     def _send(self, points: Sequence[payload.Point]) -> None:
-        self._client.log_batch(self.state.run_id, metrics=[Metric(*point) for point in points])
+        self._client.log_batch(self.state.run_id, metrics=[mlflow.entities.Metric(*point) for point in points])
 
     def _deliver_fact(self, event: Event) -> None:
         match event:
@@ -210,22 +210,23 @@ class Delivery:
     def _deliver_parameters(self, wanted: dict[str, str]) -> None:
         """MLflow keeps a parameter's first value for good; what a resume has changed since is told by tags."""
         known = self._client.get_run(self.state.run_id).data.params
-        new = [Param(key, value) for key, value in wanted.items() if key not in known]
+        new = [mlflow.entities.Param(key, value) for key, value in wanted.items() if key not in known]
         changed = {f"changed.{key}": value for key, value in wanted.items() if known.get(key, value) != value}
-        self._client.log_batch(self.state.run_id, params=new)
+        for first in range(0, len(new), BATCH_OF_PARAMETERS):
+            self._client.log_batch(self.state.run_id, params=new[first : first + BATCH_OF_PARAMETERS])
         self._set_tags(changed)
 
     def _deliver_dataset(self, event: TrainingStarted) -> None:
         data = self._settings.data
-        dataset = Dataset(
+        dataset = mlflow.entities.Dataset(
             name=data.dataset,
             digest=event.dataset_fingerprint[:36],  # the longest MLflow has room for
             source_type="local" if data.path else "package",
             source=str(data.path or data.dataset),
             profile=f'{{"train_samples": {event.train_samples}}}',
         )
-        context = InputTag("mlflow.data.context", "training")
-        self._client.log_inputs(self.state.run_id, datasets=[DatasetInput(dataset, tags=[context])])
+        context = mlflow.entities.InputTag("mlflow.data.context", "training")
+        self._client.log_inputs(self.state.run_id, datasets=[mlflow.entities.DatasetInput(dataset, tags=[context])])
 
     def _deliver_end(self, event: RunEnded) -> None:
         ending = {"weights_sha256": event.weights_sha256, "error": payload.shortened(event.message)}
@@ -261,7 +262,9 @@ class Delivery:
 
     def _set_tags(self, tags: dict[str, str]) -> None:
         if tags:
-            self._client.log_batch(self.state.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+            self._client.log_batch(
+                self.state.run_id, tags=[mlflow.entities.RunTag(key, value) for key, value in tags.items()]
+            )
 
 
 class _Batch:

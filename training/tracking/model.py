@@ -14,9 +14,6 @@ from pathlib import Path
 import numpy as np
 import safetensors.torch
 import torch
-from mlflow.models import ModelSignature
-from mlflow.models.model import ModelInfo
-from mlflow.types import Schema, TensorSpec
 from numpy.typing import NDArray
 from torch import nn
 
@@ -27,8 +24,6 @@ from training.tracking.client import mlflow
 
 EXAMPLES = 2
 """Rows of the input example. Tracing takes a batch of one for a constant."""
-
-_FLOAT32 = np.dtype(np.float32)
 
 
 def warm_up() -> None:
@@ -70,11 +65,9 @@ def load(weights: Path, settings: ModelSettings, spec: SampleSpec) -> nn.Module:
     return module.eval()
 
 
-def signature(spec: SampleSpec) -> ModelSignature:
+def signature(spec: SampleSpec) -> mlflow.models.ModelSignature:
     """What the model takes, float32 (n, *shape), and what it returns, logits float32 (n, classes)."""
-    return ModelSignature(
-        Schema([TensorSpec(_FLOAT32, (-1, *spec.shape))]), Schema([TensorSpec(_FLOAT32, (-1, spec.classes))])
-    )
+    return mlflow.models.ModelSignature(_schema(*spec.shape), _schema(spec.classes))
 
 
 def example(spec: SampleSpec) -> NDArray[np.float32]:
@@ -83,7 +76,12 @@ def example(spec: SampleSpec) -> NDArray[np.float32]:
     return numbers.round(2).astype(np.float32)
 
 
-def _log(module: nn.Module, spec: SampleSpec) -> ModelInfo:
+def _schema(*shape: int) -> mlflow.types.Schema:
+    """Rows, any number of them, of one tensor of this shape."""
+    return mlflow.types.Schema([mlflow.types.TensorSpec(np.dtype(np.float32), (-1, *shape))])
+
+
+def _log(module: nn.Module, spec: SampleSpec) -> mlflow.models.model.ModelInfo:
     inputs = example(spec)
     return mlflow.pytorch.log_model(
         module,

@@ -120,7 +120,7 @@ def test_every_variable_used_is_defined_for_light_and_dark(page: Page) -> None:
         "1,437",
         "97.6 %",
         "restarts, 31 steps lost",
-        "checkpoints/step-00000200",
+        "step-00000200",
         "344.8 KiB",
         "2026-09-21 14:13:20 UTC",
         "optimizer.betas",

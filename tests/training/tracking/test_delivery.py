@@ -17,6 +17,7 @@ from mlflow.entities import Run
 
 from observability.runlog import Step
 from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
+from training.config.schema import ModelSettings
 from training.models.registry import build
 from training.tracking.delivery import BATCH, Delivery, last_start
 from training.tracking.locations import EMBEDDED_FOLDER, embedded_uri
@@ -157,6 +158,14 @@ def test_a_setting_changed_by_a_resume_is_told_by_a_tag(uri: str, tmp_path: Path
     run.start(at_step=100)
     stored = found(uri, deliver(run))
     assert (stored.data.params["loop.epochs"], stored.data.tags["changed.loop.epochs"]) == ("10", "20")
+
+
+def test_more_parameters_than_fit_a_request_all_arrive(uri: str, tmp_path: Path) -> None:
+    options = {f"option_{number}": number for number in range(150)}
+    run = RecordedRun(settings(tmp_path, uri))
+    run.settings = run.settings.model_copy(update={"model": ModelSettings(name="mine:make", options=dict(options))})
+    run.start()
+    assert found(uri, deliver(run)).data.params == parameters(run.settings)
 
 
 @pytest.mark.parametrize(("status", "expected"), [("failed", "FAILED"), ("interrupted", "KILLED")])

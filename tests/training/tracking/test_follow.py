@@ -23,7 +23,7 @@ from training.tracking.process import FollowerProcess
 from training.tracking.state import TrackingState
 from training.tracking.sync import sync
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 DRIVER = """
 import sys, time

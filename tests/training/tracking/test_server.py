@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
-from observability.runlog import Notice, read_all, select
+from observability.runlog import Evaluated, Notice, read_all, select
 from tests.engines.mlflow_server import MlflowServer
 from tests.engines.s3 import S3Api
 from tests.training.tracking.recorded import SPEC, RecordedRun, history, settings
@@ -48,6 +50,16 @@ def test_a_run_arrives_whole_and_its_model_predicts(mlflow_server: MlflowServer,
     assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.classes)
 
 
+def test_a_loss_that_is_not_a_number_travels_too(mlflow_server: MlflowServer, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, mlflow_server.uri))
+    run.start()
+    run.write(Evaluated(split="validation", step=1, epoch=1, loss=math.nan, accuracy=math.inf, samples=1, seconds=0.1))
+    assert sync([run.directory]) == ExitStatus.DONE
+    stored = history(mlflow_server.uri, state_of(run).run_id)
+    assert math.isnan(stored["validation/loss"][0][1])
+    assert stored["validation/accuracy"] == [(1, sys.float_info.max)]
+
+
 def test_a_server_killed_in_mid_run_and_back_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, server.uri))
     run.start()
@@ -59,8 +71,10 @@ def test_a_server_killed_in_mid_run_and_back_has_everything_once(server: MlflowS
     eventually(lambda: len(notices(run)) == 1)
     run.train(61, 90)
     server.start()
-    eventually(lambda: state_of(run).newest_step.get("train") == 90)
-    assert ["cannot be reached" in notices(run)[0], "is back" in notices(run)[1]] == [True, True]
+    eventually(lambda: len(notices(run)) == 2)
+    assert "cannot be reached" in notices(run)[0]
+    assert "is back" in notices(run)[1]
+    assert state_of(run).newest_step["train"] == 90
     run.train(91, 100)
     run.end()
     report = follower.finish(timeout=PATIENCE)
