@@ -5,6 +5,7 @@ What can be refused is refused before a folder is made or a process started.
 
 from __future__ import annotations
 
+import errno
 import sys
 from contextlib import nullcontext
 from datetime import datetime
@@ -14,7 +15,7 @@ from observability.runlog import TrainingStarted, read_all, select
 from training import preflight
 from training.checkpoint.store import committed_steps, folder_name
 from training.config.schema import TrainingSettings
-from training.errors import ExitStatus, PreflightError
+from training.errors import ExitStatus, Interrupted, PreflightError, SettingsError, TrainingFailedError
 from training.launch.task import Outcome
 from training.rundir import RunDirectory
 from training.supervisor import Supervisor
@@ -30,6 +31,7 @@ def drive(settings: TrainingSettings) -> ExitStatus:
     Raises:
         PlatformError: refused, or failed.
     """
+    _refuse_unnamed(settings)
     machine = preflight.this_machine()
     settings, notice = preflight.fit_workers(settings, machine)
     preflight.check(settings, machine)
@@ -44,16 +46,35 @@ def drive(settings: TrainingSettings) -> ExitStatus:
         if notice:
             view.say(notice)
         supervisor = Supervisor(settings, run, view=view)
+        has_time = is_first_node
         try:
             outcome = supervisor.run()
+        except Interrupted:
+            has_time = (
+                False  # whoever asked twice waits for neither report nor MLflow, which the follower serves by itself
+            )
+            raise
+        except OSError as error:
+            _explain_full_disk(error, run)
+            raise
         finally:
             view.close()
-            _write_report(run, view)
-            delivery = _finish_tracking(supervisor, view)
+            if has_time:
+                _write_report(run, view)
+                delivery = _finish_tracking(supervisor, view)
     if not is_first_node:
         return ExitStatus.DONE
     _summarise(outcome, run, delivery)
     return ExitStatus.DONE if outcome.status == "done" else ExitStatus.INTERRUPTED
+
+
+def _refuse_unnamed(settings: TrainingSettings) -> None:
+    """Machines that each made up a name, after their own clock, would not meet in one folder."""
+    if settings.scale.nodes > 1 and settings.run.name is None:
+        raise SettingsError(
+            f"scale.nodes={settings.scale.nodes} needs run.name: the machines share the run's folder",
+            remedy="give the same --name on every machine",
+        )
 
 
 def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
@@ -66,13 +87,22 @@ def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
         )
 
 
+def _explain_full_disk(error: OSError, run: RunDirectory) -> None:
+    """Say what to do where there is no room even for the run's log; other errors are not explained."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        raise TrainingFailedError(
+            f"{run.path}: {error.strerror}, not even for the run's log",
+            remedy=f"free some; make resume NAME={run.name} goes on from the newest checkpoint, which is untouched",
+        ) from error
+
+
 def _write_report(run: RunDirectory, view: ProgressView) -> None:
     """Write the report of a run that has trained; a report that fails is a pity, not a failed run."""
-    from observability.report import write_report  # noqa: PLC0415 - brings matplotlib
-
     if not select(read_all(run.path), TrainingStarted):
         return
     try:
+        from observability.report import write_report  # noqa: PLC0415 - brings matplotlib
+
         write_report(run.path)
     except Exception as error:  # noqa: BLE001 - whatever it is, the weights are saved
         view.say(f"no report: {type(error).__name__}: {error}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from training.errors import ExitStatus, PlatformError
 
 FOLDER = "failures"
+_SUDDEN = "a process that is killed has often run out of memory, which the kernel's log (dmesg) would say; see the logs of the ranks"
 _COMMUNICATION_ERRORS = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError", "DistError"})
 
 
@@ -62,8 +63,16 @@ class Failure:
 
     @classmethod
     def sudden(cls, message: str) -> Failure:
-        """A worker died without leaving a record."""
-        return cls(rank=-1, time=time.time(), kind="WorkerDied", message=message, is_transient=True)
+        """Workers died without leaving a record; all that is known are the launcher's own words."""
+        return cls(rank=-1, time=time.time(), kind="WorkerDied", message=message, remedy=_SUDDEN, is_transient=True)
+
+    @property
+    def headline(self) -> str:
+        """Who failed of what, in one line."""
+        first = self.message.strip().partition("\n")[0]
+        if self.rank < 0:
+            return first
+        return f"rank {self.rank} failed: {self.kind}: {first}" if first else f"rank {self.rank} failed: {self.kind}"
 
 
 def _is_communication_error(error: BaseException) -> bool:
@@ -73,11 +82,13 @@ def _is_communication_error(error: BaseException) -> bool:
 
 
 def record(run_directory: Path, failure: Failure, *, attempt: int) -> None:
-    """Write a rank's failure into the run's folder."""
+    """Write a rank's failure into the run's folder; on a disk that is full it is not there rather than cut short."""
     folder = run_directory / FOLDER
     folder.mkdir(exist_ok=True)
     path = folder / f"attempt-{attempt}-rank-{failure.rank}.json"
-    path.write_text(json.dumps(asdict(failure)), encoding="utf-8")
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(failure)), encoding="utf-8")
+    partial.replace(path)
 
 
 def clear(run_directory: Path) -> None:

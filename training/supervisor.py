@@ -9,12 +9,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 
 from observability.progress import ProgressView
-from observability.runlog import Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted, TrainingStarted
+from observability.runlog import Event, Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted, TrainingStarted
 from training import environment, failures
+from training.checkpoint.store import committed_steps
 from training.config.schema import TrainingSettings
 from training.errors import Interrupted, PlatformError, TrainingFailedError
 from training.failures import Failure
@@ -34,6 +35,7 @@ class Supervisor:
         self._settings = settings
         self._run = run
         self._view = view
+        self._leads = settings.scale.node_rank == 0
         self._log = RunLogWriter(run.path)
         self._policy = RestartPolicy(max_restarts=settings.scale.max_restarts)
         self.follower: FollowerProcess | None = None
@@ -46,33 +48,44 @@ class Supervisor:
             PlatformError: the run failed; the error of the rank that failed first, in its own words.
             Interrupted: a second Ctrl-C ended the workers before they had committed.
         """
-        failures.clear(self._run.path)
-        self._run.clear_stop()
         offset = self._run.events.stat().st_size if self._run.events.exists() else 0
+        if self._leads:
+            failures.clear(self._run.path)
+            self._run.clear_stop()
         settings = self._settings.model_dump(mode="json")
-        self._log.write(RunStarted(run=self._run.name, settings=settings, environment=environment.describe()))
-        ended = RunEnded(status="failed", step=0)
+        self._emit(RunStarted(run=self._run.name, settings=settings, environment=environment.describe()))
         launcher = make_launcher(self._settings.scale, scratch=self._run.path.resolve().parent.parent / "ray")
-        try:
-            with self._showing(offset), self._answering_signals():
-                try:
+        with closing(self._log), self._showing(offset), self._answering_signals():
+            try:
+                with self._stopping(launcher):
                     outcome = self._attempts(launcher)
-                    status = "done" if outcome.status == "done" else "interrupted"
-                    ended = RunEnded(status=status, step=outcome.step, weights_sha256=outcome.weights_sha256)
-                    return outcome
-                except KeyboardInterrupt:
-                    message = "stopped before the current step was committed; the newest checkpoint is from before it"
-                    ended = RunEnded(status="interrupted", step=0, message=message)
-                    raise Interrupted(message) from None
-                except PlatformError as error:
-                    ended = RunEnded(status="failed", step=0, message=str(error))
-                    raise
-                finally:
-                    self._log.write(Phase(name="finish"))
-                    launcher.close()
-                    self._log.write(ended)
-        finally:
-            self._log.close()
+            except KeyboardInterrupt:
+                message = "stopped before the current step was committed; the newest checkpoint is from before it"
+                self._emit(RunEnded(status="interrupted", step=self._committed_step(), message=message))
+                raise Interrupted(message, remedy=f"make resume NAME={self._run.name} goes on from there") from None
+            except Exception as error:
+                self._emit(RunEnded(status="failed", step=self._committed_step(), message=str(error)))
+                raise
+            status = "done" if outcome.status == "done" else "interrupted"
+            self._emit(RunEnded(status=status, step=outcome.step, weights_sha256=outcome.weights_sha256))
+            return outcome
+
+    def _emit(self, event: Event) -> None:
+        """Log an event. Of a run on several machines the driver of the first one speaks for all."""
+        if self._leads:
+            self._log.write(event)
+
+    def _committed_step(self) -> int:
+        return max(committed_steps(self._run.checkpoints), default=0)
+
+    @contextmanager
+    def _stopping(self, launcher: Launcher) -> Iterator[None]:
+        """Stop what the launcher has started when the block ends, also where there is no room to log that."""
+        with closing(launcher):
+            try:
+                yield
+            finally:
+                self._emit(Phase(name="finish"))
 
     def _attempts(self, launcher: Launcher) -> Outcome:
         """Start groups of workers until one ends well, or the policy says that another would not help."""
@@ -80,16 +93,16 @@ class Supervisor:
         while True:
             task = RankTask(settings=self._settings, run_directory=self._run.path.resolve(), attempt=attempt)
             try:
-                return launcher.launch(task, on_phase=lambda name: self._log.write(Phase(name=name)))
+                return launcher.launch(task, on_phase=lambda name: self._emit(Phase(name=name)))
             except WorkersFailedError as error:
                 failure = failures.cause(self._run.path, attempt=attempt, launcher_view=str(error))
             if self._policy.decide(failure, restarts=attempt) is Decision.FAIL:
-                raise _as_error(failure, log_folder=str(self._run.path / "logs"))
+                raise _as_error(failure, self._run)
             attempt += 1
-            self._log.write(
+            self._emit(
                 Notice(
                     level="warning",
-                    message=f"{_headline(failure)}; starting again from the newest checkpoint "
+                    message=f"{failure.headline}; starting again from the newest checkpoint "
                     f"(restart {attempt} of {self._policy.max_restarts})",
                 )
             )
@@ -121,7 +134,7 @@ class Supervisor:
 
     def _start_follower(self) -> None:
         """Once training has begun, and not before: until then every second of the CPUs goes to the start."""
-        if self._settings.tracking.enabled and self.follower is None:
+        if self._leads and self._settings.tracking.enabled and self.follower is None:
             self.follower = FollowerProcess(self._run.path)
 
     @contextmanager
@@ -137,7 +150,7 @@ class Supervisor:
             is_asked = True
             self._run.request_stop()
             name = signal.Signals(number).name
-            self._log.write(
+            self._emit(
                 Notice(level="warning", message=f"{name}: saving and stopping at the next step; once more ends at once")
             )
 
@@ -149,16 +162,10 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-def _headline(failure: Failure) -> str:
-    first = failure.message.strip().splitlines()[0] if failure.message.strip() else failure.kind
-    who = f"rank {failure.rank}" if failure.rank >= 0 else "a worker"
-    return f"{who} failed: {failure.kind}: {first}"
-
-
-def _as_error(failure: Failure, *, log_folder: str) -> PlatformError:
+def _as_error(failure: Failure, run: RunDirectory) -> PlatformError:
     """The error the command ends with: the rank's own words, its traceback first where there is one."""
-    text = f"{failure.trace}\n{_headline(failure)}" if failure.trace else failure.message
-    remedy = failure.remedy or f"the logs of all ranks are in {log_folder}; the run resumes from its newest checkpoint"
-    error = TrainingFailedError(text, remedy=remedy)
+    text = f"{failure.trace}\n{failure.headline}" if failure.trace else failure.message
+    logs = f"the logs of all ranks are in {run.logs}; make resume NAME={run.name} goes on from the newest checkpoint"
+    error = TrainingFailedError(text, remedy=failure.remedy or logs)
     error.status = type(error.status)(failure.status)
     return error

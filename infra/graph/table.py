@@ -8,6 +8,9 @@ from rich.table import Table
 
 from infra.recording import Recording, Resource
 
+_OF_THE_SDK = "type="
+"""Beginning of aliases by type only: the SDK gives them to every resource whose type was renamed upstream."""
+
 
 def of(recording: Recording) -> Table:
     """The table: one row a resource, one section a top-level component, and a last line that counts."""
@@ -21,7 +24,7 @@ def of(recording: Recording) -> Table:
         if path.partition("/")[0] != top:
             table.add_section()
         top = path.partition("/")[0]
-        table.add_row(path, one.type, one.name, ", ".join(options_of(one)))
+        table.add_row(path, _short(one.type), one.name, "; ".join(options_of(one)))
     table.caption = f"{len(rows)} resources in {len(recording.resources) - len(rows)} components"
     table.caption_justify = "left"
     return table
@@ -39,13 +42,13 @@ def options_of(resource: Resource) -> Iterator[str]:
         "ignore": resource.ignore_changes,
         "replace on": resource.replace_on_changes,
         "deleted with": filter(None, [resource.deleted_with]),
-        "alias": resource.aliases,
+        "alias": [alias for alias in resource.aliases if not alias.startswith(_OF_THE_SDK)],
         "secret": sorted(resource.secrets),
-        "after": _waited_for(resource),
+        "after": [_called(urn) for urn in _waited_for(resource)],
         **{f"{operation} within": [limit] for operation, limit in sorted(resource.custom_timeouts.items())},
     }
     for words, members in lists.items():
-        shown = " ".join(one.rpartition("::")[2] for one in members)
+        shown = ", ".join(one.rpartition("::")[2] for one in members)
         if shown:
             yield f"{words} {shown}"
 
@@ -54,6 +57,18 @@ def _waited_for(resource: Resource) -> list[str]:
     """URNs that the resource waits for without taking a value from them, apart from what those contain."""
     taken = {urn for urns in resource.property_dependencies.values() for urn in urns}
     return sorted(set(resource.dependencies) - taken)
+
+
+def _short(token: str) -> str:
+    """A type token as Pulumi's Python SDK spells it: aws:ec2/vpc:Vpc is aws.ec2.Vpc."""
+    package, module, name = token.split(":")
+    return ".".join((package, module.partition("/")[0], name))
+
+
+def _called(urn: str) -> str:
+    """Type and name of a resource, as people call it."""
+    _, _, types, name = urn.split("::")
+    return f"{types.rpartition(':')[2]} {name}"
 
 
 def _path(resource: Resource, by_urn: dict[str, Resource]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from observability.benchmarks.bare_ddp import WARMUP
 from observability.benchmarks.measure import Comparison, in_turns, last_json, run_module
 from observability.runlog import Step, read_all, select
 from training.config.schema import TrainingSettings
+from training.launch.processes import DRIVER_VARIABLE
 from training.launch.rank import TASK_FILE
 from training.launch.task import RankTask
 
@@ -20,7 +22,8 @@ def compare(name: str, settings: TrainingSettings, *, rounds: int, scratch: Path
     world = settings.scale.workers
 
     def torchrun(*arguments: str) -> str:
-        return run_module("torch.distributed.run", "--standalone", f"--nproc-per-node={world}", *arguments)[2]
+        driver = {DRIVER_VARIABLE: str(os.getpid())}
+        return run_module("torch.distributed.run", "--standalone", f"--nproc-per-node={world}", *arguments, **driver)[2]
 
     def ours() -> float:
         folder = scratch / f"{name}-{len(list(scratch.iterdir()))}"

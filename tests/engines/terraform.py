@@ -101,9 +101,9 @@ class Workspace:
     def write(self, resources: Document, *, default_tags: Mapping[str, str] | None = None) -> None:
         """Write the configuration: resources by type and name, and a provider that calls the endpoint."""
         provider: Document = {"region": self._region, "access_key": "test", "secret_key": "test"}
-        skips = ("credentials_validation", "requesting_account_id", "metadata_api_check", "region_validation")
+        skips = ("credentials_validation", "metadata_api_check", "region_validation")
         provider |= {f"skip_{check}": True for check in skips}
-        provider |= {"s3_use_path_style": True, "default_tags": [{"tags": dict(default_tags or {})}]}
+        provider |= {"s3_use_path_style": True, "max_retries": 1, "default_tags": [{"tags": dict(default_tags or {})}]}
         if resources:
             provider["endpoints"] = [dict.fromkeys(self.services, self._endpoint)]
         document: Document = {

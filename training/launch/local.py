@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from training.config.schema import ScaleSettings
-from training.launch.processes import die_with_parent
+from training.launch.processes import DRIVER_VARIABLE, die_with_parent
 from training.launch.rank import OUTCOME_FILE, TASK_FILE
 from training.launch.task import Outcome, RankTask, WorkersFailedError
 
-_TAIL_BYTES = 4000
+_TAIL_CHARACTERS = 4000
 _STOP_SECONDS = 10.0
+# Two lines of the table that torchrun ends with, of a rank that a signal killed.
+_KILLED_RANK = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n *exitcode +: -(?P<signal>\d+) ", re.MULTILINE)
 
 
 class ProcessLauncher:
@@ -35,6 +39,7 @@ class ProcessLauncher:
         log_file.parent.mkdir(exist_ok=True)
         on_phase("workers_start")
         with log_file.open("ab") as log:
+            start = log.tell()
             process = subprocess.Popen(
                 command(task.settings.scale, task_file),
                 stdout=log,
@@ -46,7 +51,7 @@ class ProcessLauncher:
             )
         status = _wait(process)
         if status != 0:
-            raise WorkersFailedError(f"workers ended with status {status}\n{_tail(log_file)}")
+            raise WorkersFailedError(_explanation(status, log_file.read_bytes()[start:].decode(errors="replace")))
         if task.settings.scale.node_rank > 0:
             return Outcome(status="done", step=0)
         record = json.loads(outcome_file.read_text(encoding="utf-8"))
@@ -86,8 +91,13 @@ def command(scale: ScaleSettings, task_file: Path) -> list[str]:
 def _environment() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    # torchrun sets OMP_NUM_THREADS=1 with a warning where it is unset; ranks set their own number of threads.
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        DRIVER_VARIABLE: str(os.getpid()),
+        # torchrun sets OMP_NUM_THREADS=1 with a warning where it is unset; ranks set their own number of threads.
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    }
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
@@ -103,6 +113,12 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         raise
 
 
-def _tail(path: Path) -> str:
-    data = path.read_bytes()
-    return data[-_TAIL_BYTES:].decode(errors="replace").strip()
+def _explanation(status: int, printed: str) -> str:
+    """Which rank was killed by what, or, where none was, the end of what the ranks printed."""
+    if status < 0:
+        return f"rank 0 was killed by {signal.Signals(-status).name}"
+    for killed in _KILLED_RANK.finditer(printed):
+        number = signal.Signals(int(killed["signal"]))
+        if number is not signal.SIGTERM:  # with which torchrun ends the others
+            return f"rank {killed['rank']} was killed by {number.name}"
+    return f"workers ended with status {status}\n{printed[-_TAIL_CHARACTERS:].strip()}"

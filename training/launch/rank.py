@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from training.launch.processes import die_with_parent
+from training.launch.processes import die_with_driver
 from training.launch.task import RankPlace, RankTask
 from training.worker import run_rank
 
@@ -17,24 +17,22 @@ TASK_FILE = "task.json"
 OUTCOME_FILE = "outcome.json"
 
 
-def main(arguments: list[str]) -> int:
-    """Run this process's rank; the exit status is 0 where it ended with an outcome and 1 where it failed.
+def main(arguments: list[str]) -> None:
+    """Run this process's rank.
 
-    The traceback of a failure goes to the run's folder (`training.failures`), which the driver reads; torchrun needs only the status.
+    Raises:
+        Exception: whatever went wrong; the driver reads it from the run's folder (`training.failures`), or, where not even that could
+            be written, from what the interpreter prints.
     """
-    die_with_parent()
+    die_with_driver()
     task_file = Path(arguments[0])
     task = RankTask.load(json.loads(task_file.read_text(encoding="utf-8")))
     place = RankPlace.from_environment()
-    try:
-        outcome = run_rank(task, place)
-    except Exception:  # noqa: BLE001 - recorded by run_rank
-        return 1
+    outcome = run_rank(task, place)
     if place.rank == 0:
         record = {"attempt": task.attempt, **outcome.dump()}
         task_file.with_name(OUTCOME_FILE).write_text(json.dumps(record), encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +65,14 @@ class RayLauncher:
         on_phase("workers_start")
         from ray.train import TrainingFailedError  # noqa: PLC0415
 
-        from training.launch.ray_trainer import make_trainer  # noqa: PLC0415
+        from training.launch.ray_trainer import dead_ranks, make_trainer  # noqa: PLC0415
 
         trainer = make_trainer(task, runs_on_this_machine=self._scale.address is None)
         try:
             result = trainer.fit()
         except TrainingFailedError as error:
-            raise WorkersFailedError(str(error)) from error
+            dead = " and ".join(f"rank {rank}" for rank in dead_ranks(error))
+            raise WorkersFailedError(f"{dead} died without a word" if dead else str(error)) from error
         return Outcome(**result.return_value)
 
     def _start(self, on_phase: Callable[[str], None]) -> None:
@@ -86,7 +89,8 @@ class RayLauncher:
 
         imports.start()
         logging.getLogger("ray.train").setLevel(logging.WARNING)
-        ray.init(**self._init_arguments())
+        with _keeping_sigterm_handler():
+            ray.init(**self._init_arguments())
         self._is_started = True
         imports.join()
 
@@ -120,6 +124,21 @@ def session_folder(scratch: Path) -> Path:
         scratch.mkdir(parents=True, exist_ok=True)
         return scratch
     return Path(tempfile.gettempdir()) / f"rtp-ray-{os.getuid()}"
+
+
+@contextmanager
+def _keeping_sigterm_handler() -> Iterator[None]:
+    """Put the driver's answer to SIGTERM back: `ray.init` replaces it by one that kills Ray's processes and exits.
+
+    A SIGTERM that comes in between finds nothing trained yet, and ends the driver as a second Ctrl-C would.
+    """
+    ours = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGTERM, ours)
 
 
 def _set_environment(defaults: dict[str, str]) -> None:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.train import FailureConfig, Result, RunConfig, ScalingConfig
+from ray.train import FailureConfig, Result, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
+from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.callback import RayTrainCallback
 from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
@@ -112,3 +113,9 @@ def make_trainer(task: RankTask, *, runs_on_this_machine: bool) -> DataParallelT
             failure_config=FailureConfig(max_failures=0, controller_failure_limit=0, max_preemption_failures=0),
         ),
     )
+
+
+def dead_ranks(error: TrainingFailedError) -> list[int]:
+    """The ranks whose process had died when Ray looked after it, and not raised; in order."""
+    failures = error.worker_failures if isinstance(error, WorkerGroupError) else {}
+    return sorted(rank for rank, failure in failures.items() if isinstance(failure, WorkerHealthCheckFailedError))

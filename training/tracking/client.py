@@ -53,8 +53,7 @@ def connect(uri: str) -> mlflow.MlflowClient:
     """A client of the store. The embedded database is made where it does not exist: once, whoever comes first.
 
     Raises:
-        MlflowException: the store does not answer, or is of another version.
-        OSError: the folder of the embedded store cannot be made.
+        Exception: one of `Unavailable`: the store does not answer, is of another version, or its folder cannot be made.
     """
     if uri != embedded_uri():
         return mlflow.MlflowClient(tracking_uri=uri)

@@ -68,7 +68,8 @@ class Delivery:
             is_over: nobody writes to the run any more; its end is then delivered, with model, report and status.
 
         Raises:
-            MlflowException, OSError: the store is away or refuses. What was delivered before is remembered.
+            Exception: one of `client.Unavailable`, the store is away or refuses. What was delivered before is remembered.
+            SettingsError: the run's own model can no longer be built.
         """
         self._open_run()
         if not is_over:
@@ -129,6 +130,9 @@ class Delivery:
 
     def _move(self, client: mlflow.MlflowClient) -> None:
         """The address has changed: the same store under a new one, or another store, which then gets the whole history."""
+        if not self.state.run_id:
+            self.state = self._fresh_state()
+            return
         try:
             client.get_run(self.state.run_id)
         except MlflowException as error:
@@ -201,15 +205,18 @@ class Delivery:
     def _deliver_start(self, event: RunStarted) -> None:
         settings = TrainingSettings.model_validate(event.settings)
         self._mark_running()
-        self._deliver_parameters(payload.parameters(settings))
+        known = self._client.get_run(self.state.run_id).data
+        if "error" in known.tags:
+            # That of an earlier end: the run goes on.
+            self._client.delete_tag(self.state.run_id, "error")
+        self._deliver_parameters(payload.parameters(settings), known=known.params)
         self._set_tags(payload.start_tags(settings, event.environment))
         with uploading():
             self._client.log_dict(self.state.run_id, event.environment, "environment.json")
             self._client.log_text(self.state.run_id, render(payload.shareable(settings)), "settings.yaml")
 
-    def _deliver_parameters(self, wanted: dict[str, str]) -> None:
+    def _deliver_parameters(self, wanted: dict[str, str], *, known: dict[str, str]) -> None:
         """MLflow keeps a parameter's first value for good; what a resume has changed since is told by tags."""
-        known = self._client.get_run(self.state.run_id).data.params
         new = [mlflow.entities.Param(key, value) for key, value in wanted.items() if key not in known]
         changed = {f"changed.{key}": value for key, value in wanted.items() if known.get(key, value) != value}
         for first in range(0, len(new), BATCH_OF_PARAMETERS):

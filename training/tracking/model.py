@@ -43,7 +43,8 @@ def register(folder: Path, *, run_id: str, name: str) -> str:
         The version. One that this run registered earlier from the same weights is found again instead of made twice.
 
     Raises:
-        MlflowException, OSError: the store is away or refuses.
+        Exception: one of `client.Unavailable`, the store is away or refuses.
+        SettingsError: the model can no longer be built.
     """
     description = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     digest = description["weights_sha256"]

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
-from observability.runlog import FILE_NAME, Event, RunLogReader
+from observability.runlog import FILE_NAME, CheckpointCommitted, Event, RunLogReader
 from training.config.load import render
 from training.config.schema import TrainingSettings
 
@@ -38,22 +38,34 @@ class Driver:
     Every process that descends from it carries a mark in its environment, by which it is found wherever it has gone.
     """
 
-    def __init__(self, *arguments: str, run: Path, prefix: tuple[str, ...] = ()) -> None:
-        """Start it. `run` is the folder of the run it will drive; `prefix` a command that starts it in turn."""
+    def __init__(
+        self,
+        *arguments: str,
+        run: Path,
+        prefix: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it.
+
+        Args:
+            arguments: the command line behind `python -m training`.
+            run: folder of the run that it will drive.
+            prefix: a command that starts it in turn.
+            environment: variables beside those of this process.
+        """
         self.run = run
         self._mark = uuid.uuid4().hex
         events = run / FILE_NAME
         self._reader = RunLogReader(run, offset=events.stat().st_size if events.exists() else 0)
         self._seen: list[Event] = []
-        # Ray's workers name themselves over their environment, which this forbids.
-        environment = {**os.environ, _MARK: self._mark, "SPT_NOENV": "1"}
+        # SPT_NOENV: Ray's workers would otherwise write their names over their environment, and with it the mark.
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "training", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=environment,
+            env={**os.environ, **(environment or {}), _MARK: self._mark, "SPT_NOENV": "1"},
             process_group=0,
         )
 
@@ -71,9 +83,13 @@ class Driver:
             assert time.monotonic() < deadline, f"not within {timeout} s; seen: {self._seen[-3:]}"
             time.sleep(0.01)
 
-    def interrupt(self, number: int = signal.SIGINT) -> None:
-        """Signal the whole process group, as a terminal does on Ctrl-C."""
-        os.killpg(self.process.pid, number)
+    def interrupt(self) -> None:
+        """Ctrl-C: SIGINT to the whole process group, as from a terminal."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def terminate(self) -> None:
+        """SIGTERM to the driver, as a scheduler sends it."""
+        self.process.terminate()
 
     def end(self, *, timeout: float = 120) -> Ended:
         """Wait for its end."""
@@ -89,15 +105,15 @@ class Driver:
         """The processes it started, directly or not, that live."""
         return [process for process in psutil.process_iter() if process.pid != self.process.pid and self._owns(process)]
 
-    def wait_for_family_to_end(self, *, timeout: float = 10) -> None:
-        """Wait until no process that it started lives.
+    def wait_for_family_to_end(self, *, but: Sequence[str] = (), timeout: float = 10) -> None:
+        """Wait until no process that it started lives, those of the names `but` left out.
 
         Raises:
             AssertionError: some still do after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
-        while family := self.family():
-            assert time.monotonic() < deadline, f"still there: {[process.cmdline() for process in family]}"
+        while names := [process.name() for process in self.family() if process.name() not in but]:
+            assert time.monotonic() < deadline, f"still there: {names}"
             time.sleep(0.05)
 
     def _owns(self, process: psutil.Process) -> bool:
@@ -118,12 +134,29 @@ class Driver:
             process.kill()
 
 
-def train(settings: TrainingSettings, *, root: Path, name: str = "run") -> Driver:
-    """Start `train` with these settings; the run lies in `root/runs`."""
+def arguments_for(settings: TrainingSettings, root: Path) -> list[str]:
+    """The command line that trains with these settings; the run is `root/runs/run`."""
     root.mkdir(exist_ok=True)
     placed = settings.model_copy(
-        update={"run": settings.run.model_copy(update={"directory": root / "runs", "name": name})}
+        update={"run": settings.run.model_copy(update={"directory": root / "runs", "name": "run"})}
     )
-    config = root / f"{name}-{settings.scale.node_rank}.yaml"
+    config = root / f"node-{settings.scale.node_rank}.yaml"
     config.write_text(render(placed), encoding="utf-8")
-    return Driver("train", "--config", str(config), run=root / "runs" / name)
+    return ["train", "--config", str(config)]
+
+
+def train(
+    settings: TrainingSettings,
+    root: Path,
+    *,
+    prefix: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Driver:
+    """Start a driver that trains with these settings, or goes on with what is there; the run is `root/runs/run`."""
+    arguments = arguments_for(settings, root)
+    return Driver(*arguments, run=root / "runs" / "run", prefix=prefix, environment=environment)
+
+
+def is_commit(event: Event) -> bool:
+    """A checkpoint is on storage."""
+    return isinstance(event, CheckpointCommitted)

@@ -14,6 +14,7 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
 
 from observability.runlog import Step
 from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
@@ -178,6 +179,15 @@ def test_a_run_that_did_not_finish_says_so(uri: str, tmp_path: Path, status: str
     assert (stored.info.status, stored.data.tags["error"], state.model_version) == (expected, "the disk is full", "")
 
 
+def test_a_failed_run_that_is_resumed_loses_its_error(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    run.end("failed", message="the disk is full")
+    deliver(run)
+    run.start(at_step=20)
+    assert "error" not in found(uri, deliver(run)).data.tags
+
+
 def test_a_loss_that_is_not_a_number_arrives_as_one(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
@@ -199,6 +209,16 @@ def test_another_store_gets_the_whole_history(uri: str, empty_store: Path, tmp_p
     second = deliver(run)
     assert second.run_id != first.run_id
     assert history(other, second.run_id) == run.expected()
+
+
+def test_a_run_that_never_met_its_store_can_be_sent_to_another(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, "http://127.0.0.1:1"))
+    run.start()
+    with pytest.raises(MlflowException, match="refused"):
+        deliver(run)
+    run.settings = settings(tmp_path, uri)
+    run.start()
+    assert history(uri, deliver(run).run_id) == run.expected()
 
 
 def test_a_store_that_was_moved_goes_on_with_the_run(uri: str, tmp_path: Path) -> None:

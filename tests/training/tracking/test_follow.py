@@ -138,6 +138,18 @@ def test_a_follower_that_died_is_reported_and_its_run_is_sent_by_sync(
     assert history(uri, state_of(run).run_id) == run.expected()
 
 
+def test_a_follower_that_cannot_go_on_says_why(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    run.end()
+    file = run.directory / "model" / "model.json"
+    file.write_text(file.read_text().replace('"mlp"', '"mlpp"'))
+    report = FollowerProcess(run.directory).finish(timeout=PATIENCE)
+    assert not report.is_complete
+    assert "model.name=mlpp is no model" in report.problem
+    assert "Traceback" in (run.directory / "logs" / "tracking.jsonl").read_text()
+
+
 def test_the_next_run_sends_what_an_earlier_one_could_not(uri: str, tmp_path: Path) -> None:
     earlier = RecordedRun(settings(tmp_path, uri, name="earlier"))
     earlier.start()

@@ -87,6 +87,7 @@ def test_a_run_that_never_met_its_server_is_sent_by_sync(server: MlflowServer, t
     run = RecordedRun(settings(tmp_path, server.uri))
     run.start()
     follower = FollowerProcess(run.directory)
+    eventually(lambda: len(notices(run)) == 1)
     run.train(1, 100)
     run.end()
     assert not follower.finish(timeout=PATIENCE).is_complete

@@ -1,0 +1,142 @@
+"""The commands: what they print, and the exit status they end with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.cli import main
+from infra.release import load_release
+from infra.release_rules import ROOT
+from tests.infra.components.graphs import graph
+from tests.infra.leaf.samples import changed
+
+IMPORTS = """
+import sys
+import infra.lifecycle.cli
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"pulumi", "pulumi_aws", "boto3", "matplotlib"}))
+"""
+
+PULUMI = """#!/bin/sh
+echo "$@" >> "$PULUMI_CALLS"
+[ "$1" = stack ] && { echo "no stack named dev" >&2; exit 255; }
+exit 4
+"""
+
+
+@pytest.fixture
+def no_pulumi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A PATH without any program."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def pulumi_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A `pulumi` that writes down how it is called and fails; the file it writes to."""
+    binary = tmp_path / "bin" / "pulumi"
+    binary.parent.mkdir()
+    binary.write_text(PULUMI)
+    binary.chmod(0o755)
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("PULUMI_CALLS", str(calls))
+    monkeypatch.setenv("PATH", f"{binary.parent}:/usr/bin:/bin")
+    return calls
+
+
+def test_cost_prints_items_with_the_day_of_their_price_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "--env", "prod"]) == 0
+    printed = capsys.readouterr().out
+    assert "nodes h100, p5.48xlarge" in printed
+    assert "2026-02-09" in printed
+    assert "no price known: database, db.m7g.large" in printed
+
+
+def test_an_unknown_environment_is_refused_with_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "--env", "prd"]) == 2
+    assert "environment 'prd' does not exist (did you mean prod?)" in capsys.readouterr().err
+
+
+def test_release_check_passes_and_lists_what_is_unresolved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["release-check"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {name}\n" in printed for name in load_release().unresolved())
+
+
+@pytest.mark.skipif(not load_release().unresolved(), reason="the release has nothing unresolved")
+def test_release_check_for_prod_refuses_what_is_unresolved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["release-check", "--env", "prod"]) == 3
+    assert "which prod refuses" in capsys.readouterr().err
+
+
+def test_staleness_lists_what_is_older_than_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["staleness", "--days", "1000000"]) == 0
+    printed = capsys.readouterr().out
+    assert "addons.coredns: never" in printed
+    assert "days ago" not in printed
+
+
+def test_outputs_of_a_stack_of_this_release_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "outputs.json"
+    file.write_text(json.dumps(graph("prod").outputs))
+    assert main(["outputs", "--env", "prod", "--file", str(file)]) == 0
+    assert "cluster rtp-prod, Kubernetes 1.35" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"cluster.endpoint": "http://x"}, 2, "cluster.endpoint"),
+        ({"platform": "0.0.9"}, 3, "the stack is 0.0.9, this checkout is"),
+    ],
+)
+def test_outputs_that_are_wrong_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, str], status: int, message: str
+) -> None:
+    file = tmp_path / "outputs.json"
+    file.write_text(json.dumps(changed(json.loads(json.dumps(graph("dev").outputs)), change)))
+    assert main(["outputs", "--env", "dev", "--file", str(file)]) == status
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "message"), [("nothing", "not JSON"), ("[]", "must be a JSON object")])
+def test_a_file_that_holds_no_outputs_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    file = tmp_path / "outputs.json"
+    file.write_text(text)
+    assert main(["outputs", "--env", "dev", "--file", str(file)]) == 2
+    assert f"{file}: {message}" in capsys.readouterr().err
+
+
+def test_a_file_of_outputs_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["outputs", "--env", "dev", "--file", str(tmp_path / "none.json")]) == 2
+    assert "none.json: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_pulumi")
+@pytest.mark.parametrize("command", ["preview", "up", "destroy", "outputs"])
+def test_a_missing_pulumi_is_named_before_anything_is_asked(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--env", "dev"]) == 3
+    assert "no `pulumi` on PATH" in capsys.readouterr().err
+
+
+def test_the_message_of_pulumi_is_passed_on(pulumi_calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["outputs", "--env", "dev"]) == 1
+    assert "pulumi stack output: no stack named dev" in capsys.readouterr().err
+    assert pulumi_calls.read_text() == f"stack output --json --cwd {ROOT} --stack dev\n"
+
+
+def test_help_and_cost_import_neither_pulumi_nor_boto3_nor_matplotlib() -> None:
+    run = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_the_module_runs_as_a_command() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "infra.lifecycle", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "release-lock" in run.stdout

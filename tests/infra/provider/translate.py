@@ -1,0 +1,231 @@
+"""A recorded graph as Terraform JSON: pulumi-aws is made from the Terraform provider, one resource for one resource.
+
+Documented rules (Pulumi, "Terraform bridge"): `aws:ec2/vpc:Vpc` is `aws_vpc` or `aws_ec2_vpc`, names are camel case
+instead of snake case, blocks that may repeat are named in the plural, blocks that may not are single objects.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.recorded_outputs import computed, physical_id
+from infra.recording import Recording, Resource
+
+RENAMED_TYPES = {
+    "aws:autoscaling/tag:Tag": "aws_autoscaling_group_tag",
+    "aws:rds/instance:Instance": "aws_db_instance",
+    "aws:rds/parameterGroup:ParameterGroup": "aws_db_parameter_group",
+    "aws:rds/subnetGroup:SubnetGroup": "aws_db_subnet_group",
+}
+"""Types whose module has another name at Terraform."""
+
+_SHORT = 8
+"""Values shorter than this are references only where they are the whole value: a version number occurs in any id."""
+
+Schemas = Mapping[str, Any]
+
+
+@dataclass
+class Translation:
+    """A graph in Terraform's words.
+
+    Attributes:
+        resources: configuration by type and name.
+        addresses: URN by address.
+        unknown: property paths, with their type token, that the provider does not know.
+    """
+
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+    unknown: set[tuple[str, str]] = field(default_factory=set)
+
+
+def terraform_type(token: str, schemas: Schemas) -> str:
+    """Terraform's name of a type.
+
+    Raises:
+        KeyError: the provider has no such resource.
+    """
+    if token in RENAMED_TYPES:
+        return RENAMED_TYPES[token]
+    _, module, member = token.split(":")
+    name = _snake(member)
+    for candidate in (f"aws_{module.partition('/')[0]}_{name}", f"aws_{name}"):
+        if candidate in schemas:
+            return candidate
+    raise KeyError(token)
+
+
+def translate(recording: Recording, schemas: Schemas, *, account: str, region: str) -> Translation:
+    """The AWS resources of a graph; what they take from each other becomes references again."""
+    resources = [one for one in recording.resources if one.type.startswith("aws:")]
+    types = {one.urn: terraform_type(one.type, schemas) for one in resources}
+    addresses = {one.urn: f"{types[one.urn]}.{_label(one, resources)}" for one in resources}
+    references = {
+        one.urn: dict(_references(one, addresses[one.urn], schemas, account=account, region=region))
+        for one in resources
+    }
+    result = Translation(addresses={address: urn for urn, address in addresses.items()})
+    for one in resources:
+        translator = _Translator(one, references, result)
+        block = translator.block(one.properties, schemas[types[one.urn]]["block"], "")
+        if "name" not in block and schemas[types[one.urn]]["block"]["attributes"].get("name", {}).get("required"):
+            block["name"] = physical_id(one.type, one.name, one.properties)
+        block |= _meta(one, addresses, schemas[types[one.urn]]["block"])
+        result.resources.setdefault(types[one.urn], {})[addresses[one.urn].partition(".")[2]] = block
+    return result
+
+
+class _Translator:
+    """The properties of one resource."""
+
+    def __init__(self, resource: Resource, references: Mapping[str, Mapping[str, str]], result: Translation) -> None:
+        self._resource = resource
+        self._references = references
+        self._result = result
+        self._property = ""
+
+    def block(self, value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """An object of a block, by its schema."""
+        names = _names(schema)
+        translated: dict[str, Any] = {}
+        for key, member in value.items():
+            if not path:
+                self._property = key
+            name = names.get(key)
+            where = f"{path}.{key}" if path else key
+            if name is None:
+                self._result.unknown.add((self._resource.type, where))
+            elif name in schema.get("block_types", {}):
+                inner = schema["block_types"][name]["block"]
+                several = member if isinstance(member, list) else [member]
+                translated[name] = [self.block(one, inner, where) for one in several]
+            else:
+                translated[name] = self._attribute(member, schema["attributes"][name], where)
+        return translated
+
+    def _attribute(self, value: Any, schema: Mapping[str, Any], path: str) -> Any:
+        if "nested_type" in schema:
+            inner = schema["nested_type"]
+            if isinstance(value, list):
+                return [self.block(one, inner, path) for one in value]
+            return self.block(value, inner, path)
+        return self._leaf(value)
+
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._leaf(member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [self._leaf(member) for member in value]
+        if isinstance(value, str):
+            return self._referring(value)
+        return value
+
+    def _referring(self, text: str) -> str:
+        """The text with values of other resources replaced by references to them."""
+        known: dict[str, str] = {}
+        for urn in self._resource.property_dependencies.get(self._property, ()):
+            known |= self._references.get(urn, {})
+        if text in known:
+            return f"${{{known[text]}}}"
+        escaped = text.replace("${", "$${")
+        long = sorted((one for one in known if len(one) >= _SHORT), key=len, reverse=True)
+        if not long:
+            return escaped
+        return re.sub("|".join(map(re.escape, long)), lambda found: f"${{{known[found[0]]}}}", escaped)
+
+
+def _references(
+    resource: Resource, address: str, schemas: Schemas, *, account: str, region: str
+) -> Iterator[tuple[str, str]]:
+    """Values that a resource has once it exists, and how Terraform refers to them; later ones win."""
+    id_ = physical_id(resource.type, resource.name, resource.properties)
+    facts = computed(resource.type, id_, resource.properties, account=account, region=region)
+    attributes = _names(schemas[address.partition(".")[0]]["block"])
+    for path, value in _paths(facts):
+        if path[0] in attributes and attributes[path[0]] not in _inputs(resource, attributes):
+            yield str(value), f"{address}.{attributes[path[0]]}{''.join(path[1:])}"
+        elif len(path) > 1 and path[0] in attributes:
+            yield str(value), f"{address}.{attributes[path[0]]}{''.join(path[1:])}"
+    yield id_, f"{address}.id"
+
+
+def _inputs(resource: Resource, attributes: Mapping[str, str]) -> set[str]:
+    return {attributes[key] for key in resource.properties if key in attributes}
+
+
+def _paths(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Leaves of a resource's outputs: every object below the top is the only element of a list at Terraform."""
+    for key, member in value.items():
+        if isinstance(member, list):
+            for index, one in enumerate(member):
+                yield from (((key, f"[{index}]", *rest), leaf) for rest, leaf in _inner(one))
+        elif isinstance(member, Mapping):
+            yield from (((key, "[0]", *rest), leaf) for rest, leaf in _inner(member))
+        else:
+            yield (key,), member
+
+
+def _inner(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not isinstance(value, Mapping):
+        yield (), value
+        return
+    for path, leaf in _paths(value):
+        yield (f".{_snake(path[0])}", *path[1:]), leaf
+
+
+def _meta(resource: Resource, addresses: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Terraform's options for what Pulumi calls dependencies and ignored changes."""
+    taken = {urn for urns in resource.property_dependencies.values() for urn in urns}
+    waited_for = sorted(addresses[urn] for urn in set(resource.dependencies) - taken if urn in addresses)
+    ignored = [_ignored(path, schema) for path in resource.ignore_changes]
+    meta: dict[str, Any] = {}
+    if waited_for:
+        meta["depends_on"] = waited_for
+    if ignored:
+        meta["lifecycle"] = [{"ignore_changes": ignored}]
+    return meta
+
+
+def _ignored(path: str, schema: Mapping[str, Any]) -> str:
+    head, *rest = path.split(".")
+    name = _names(schema)[head]
+    return f"{name}[0].{'.'.join(map(_snake, rest))}" if rest and name in schema.get("block_types", {}) else name
+
+
+def _names(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Terraform's name by Pulumi's, of everything in a block."""
+    found: dict[str, str] = {}
+    for name in (*schema.get("attributes", {}), *schema.get("block_types", {})):
+        camel = _camel(name)
+        for spelled in (f"{camel}s", f"{camel}es", re.sub("y$", "ies", camel)):
+            found.setdefault(spelled, name)
+    return found | {_camel(name): name for name in (*schema.get("attributes", {}), *schema.get("block_types", {}))}
+
+
+def _label(resource: Resource, resources: Iterable[Resource]) -> str:
+    """A name that is unique among the resources of a type: the logical name, and the parent's where it is not."""
+    same = [one for one in resources if one.type == resource.type and one.name == resource.name]
+    assert len(same) == 1, f"{len(same)} resources {resource.name} of {resource.type}"
+    return re.sub(r"[^A-Za-z0-9_-]", "_", f"r-{resource.name}")
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def default_tags(recording: Recording) -> dict[str, str]:
+    """Default tags of the recorded provider."""
+    (provider,) = [one for one in recording.resources if one.type == "pulumi:providers:aws"]
+    value = provider.properties["defaultTags"]
+    tags: dict[str, str] = (json.loads(value) if isinstance(value, str) else value)["tags"]
+    return tags

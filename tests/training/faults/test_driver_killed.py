@@ -1,0 +1,103 @@
+"""SIGKILL of the driver at any moment: its ranks die with it, and the run goes on to the weights it would have had."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from observability.runlog import Event, Phase, Restored, RunEnded, RunStarted, read_all, select
+from tests.engines import report_table
+from tests.training.launch.driver import Driver, is_commit, train
+from tests.training.launch.ranks import run_world
+from tests.training.runs import run_alone, small_settings
+from training import ledger
+from training.config.schema import TrainingSettings
+
+Moment = tuple[Callable[[Event], bool], float]
+"""What to wait for, and for how many seconds at most behind it."""
+
+EPOCHS = 6
+RAYS_HELPERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""They notice within 2 s that Ray is gone, and then try for a minute (a constant of Ray's) to tell it so. They hold no GPU."""
+
+
+def is_phase(name: str, *, of: str = "rank 0") -> Callable[[Event], bool]:
+    return lambda event: isinstance(event, Phase) and (event.name, event.process) == (name, of)
+
+
+def is_start(event: Event) -> bool:
+    return isinstance(event, RunStarted)
+
+
+STARTING = (is_start, 1.0)
+RANK_STARTING = (is_phase("imports"), 2.0)
+PREPARING = (is_phase("data"), 0.1)
+TRAINING = (is_commit, 0.15)
+FINISHING = (is_phase("finish"), 0.1)
+
+
+def settings(launcher: str, workers: int) -> TrainingSettings:
+    return small_settings(
+        loop={"epochs": EPOCHS, "log_sample_ids": True}, scale={"launcher": launcher, "workers": workers}
+    )
+
+
+def kill_at(moments: Sequence[Moment], chosen: TrainingSettings, root: Path, *, seed: int) -> Path:
+    """Start a run anew and kill its driver at each moment in turn, then let it come to its end; the run's folder."""
+    delays = random.Random(seed)
+    for has_come, longest in moments:
+        with train(chosen, root) as driver:
+            assert driver.wait_for(has_come), driver.end()
+            time.sleep(delays.uniform(0, longest))
+            driver.kill()
+            wait_for_ranks_to_die(driver)
+    with train(chosen, root) as driver:
+        ended = driver.end()
+        assert ended.status == 0, ended.err
+        return driver.run
+
+
+def wait_for_ranks_to_die(driver: Driver) -> None:
+    driver.wait_for_family_to_end(but=RAYS_HELPERS)
+
+
+def assert_undisturbed(run: Path, weights_sha256: str) -> None:
+    """The run ended once, in these weights, and consumed every sample once in each epoch."""
+    ends = select(read_all(run), RunEnded)
+    assert [end.weights_sha256 for end in ends] == [weights_sha256]
+    assert ledger.consumed_ids(run) == dict.fromkeys(range(1, EPOCHS + 1), list(range(1293)))
+
+
+def test_a_plain_run_killed_at_six_moments_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    chosen = settings("plain", 1)
+    moments = [STARTING, TRAINING, PREPARING, TRAINING, TRAINING, FINISHING]
+    run = kill_at(moments, chosen, tmp_path / "killed", seed=1)
+    assert_undisturbed(run, run_alone(chosen, tmp_path / "reference").weights_sha256)
+
+
+def test_a_torchrun_run_killed_at_three_moments_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    chosen = settings("torchrun", 2)
+    run = kill_at([RANK_STARTING, TRAINING, FINISHING], chosen, tmp_path / "killed", seed=2)
+    report_table.ran("torchrun")
+    assert_undisturbed(run, run_world(chosen, tmp_path / "reference").weights_sha256)
+
+
+def test_a_run_under_ray_interrupted_and_killed_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    chosen = settings("ray", 2)
+    with train(chosen, tmp_path) as driver:
+        assert driver.wait_for(is_commit)
+        driver.interrupt()
+        ended = driver.end()
+        assert ended.status == 130, ended.err
+        assert "make resume NAME=run" in ended.out
+        driver.wait_for_family_to_end()
+    stopped = select(read_all(driver.run), RunEnded)[-1]
+    assert stopped.status == "interrupted"
+    run = kill_at([TRAINING], chosen, tmp_path, seed=3)
+    report_table.ran("Ray cluster")
+    assert select(read_all(run), Restored)[0].step == stopped.step
+    reference = run_world(chosen, tmp_path / "reference").weights_sha256
+    assert [end.weights_sha256 for end in select(read_all(run), RunEnded)] == ["", reference]
+    assert ledger.consumed_ids(run) == dict.fromkeys(range(1, EPOCHS + 1), list(range(1293)))

@@ -1,0 +1,98 @@
+"""Ctrl-C, SIGTERM and `stop`: the first commits and ends with 130, the second ends at once; nothing is left running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import CheckpointCommitted, Notice, Phase, Restored, RunEnded, read_all, select
+from tests.training.launch.driver import Driver, Ended, is_commit, train
+from tests.training.runs import run_alone, small_settings
+from training.cli import main
+from training.rundir import RunDirectory
+
+LONG = small_settings(loop={"epochs": 200}, schedule={"name": "constant"})
+
+
+def ctrl_c(driver: Driver) -> None:
+    driver.interrupt()
+
+
+def sigterm(driver: Driver) -> None:
+    driver.terminate()
+
+
+def stop_command(driver: Driver) -> None:
+    assert main(["stop", "run", "--root", str(driver.run.parent)]) == 0
+
+
+def stop_in_training(root: Path, stop: Callable[[Driver], None]) -> tuple[Path, Ended]:
+    """Start a long run, stop it in some way once it has committed a checkpoint, and wait for its end."""
+    with train(LONG, root) as driver:
+        assert driver.wait_for(is_commit)
+        stop(driver)
+        ended = driver.end(timeout=60)
+        driver.wait_for_family_to_end()
+        return driver.run, ended
+
+
+@pytest.mark.parametrize("stop", [ctrl_c, sigterm, stop_command])
+def test_a_run_that_is_asked_to_stop_commits_its_step_and_says_how_to_go_on(
+    tmp_path: Path, stop: Callable[[Driver], None]
+) -> None:
+    run, ended = stop_in_training(tmp_path, stop)
+    assert ended.status == 130, ended.err
+    assert "make resume NAME=run" in ended.out
+    events = read_all(run)
+    end = select(events, RunEnded)[-1]
+    assert end.status == "interrupted"
+    assert end.step == select(events, CheckpointCommitted)[-1].step
+
+
+def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = stop_in_training(tmp_path, ctrl_c)
+    stopped = select(read_all(run), RunEnded)[-1].step
+    shorter = ["--set", f"loop.max_steps={stopped + 30}"]
+    assert main(["resume", "run", "--root", str(run.parent), *shorter]) == 0
+    assert f"going on from step {stopped}" in capfd.readouterr().out
+    events = read_all(run)
+    assert select(events, Restored)[-1].step == stopped
+    whole = LONG.model_copy(update={"loop": LONG.loop.model_copy(update={"max_steps": stopped + 30})})
+    assert select(events, RunEnded)[-1].weights_sha256 == run_alone(whole, tmp_path / "reference").weights_sha256
+
+
+def test_a_second_ctrl_c_ends_the_run_at_once(tmp_path: Path) -> None:
+    with train(LONG, tmp_path) as driver:
+        assert driver.wait_for(is_commit)
+        driver.interrupt()
+        assert driver.wait_for(lambda event: isinstance(event, Notice))
+        driver.interrupt()
+        asked = time.monotonic()
+        ended = driver.end(timeout=60)
+        assert time.monotonic() - asked < 10
+        driver.wait_for_family_to_end()
+    assert ended.status == 130
+    end = select(read_all(driver.run), RunEnded)[-1]
+    assert end.status == "interrupted"
+
+
+def test_ctrl_c_while_the_ranks_start_stops_the_run_at_its_first_step(tmp_path: Path) -> None:
+    with train(LONG, tmp_path) as driver:
+        assert driver.wait_for(lambda event: isinstance(event, Phase) and event.name == "workers_start")
+        driver.interrupt()
+        ended = driver.end(timeout=60)
+    assert ended.status == 130, ended.err
+    assert 1 <= select(read_all(driver.run), RunEnded)[-1].step <= 3
+
+
+def test_stop_refuses_a_run_that_nobody_drives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDirectory(tmp_path / "idle")
+    run.path.mkdir()
+    run.write_settings(LONG)
+    assert main(["stop", "idle", "--root", str(tmp_path)]) == 3
+    assert "run idle is not running" in capsys.readouterr().err

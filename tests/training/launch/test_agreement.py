@@ -1,0 +1,83 @@
+"""The launchers start the same ranks: same seed and world, same weights, and each sample once an epoch."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from observability.runlog import TrainingStarted, read_all, select
+from tests.engines.ray_cluster import RayCluster, ray_cluster
+from tests.engines.torchrun import run_under_torchrun
+from tests.training.launch.ranks import run_world
+from tests.training.runs import run_alone, small_settings
+from training import ledger
+from training.config.schema import TrainingSettings
+from training.launch.local import ProcessLauncher
+from training.launch.task import Outcome, RankTask
+
+__all__ = ["ray_cluster"]  # a fixture: imported to be found
+
+LauncherName = Literal["plain", "torchrun", "ray"]
+Run = Callable[[TrainingSettings, Path], Outcome]
+
+EVERY_DIGIT = list(range(1293))
+
+
+def settings(launcher: LauncherName, workers: int, *, accumulation: int = 1, loader_workers: int = 0) -> TrainingSettings:
+    """Two epochs of dropout and augmentation, in batches that divide the 1293 samples into no whole number of steps."""
+    return small_settings(
+        loop={"global_batch": 56, "accumulation": accumulation, "log_sample_ids": True},
+        scale={"launcher": launcher, "workers": workers},
+        data={"loader_workers": loader_workers},
+    )
+
+
+def run_plain(chosen: TrainingSettings, folder: Path) -> Outcome:
+    folder.mkdir()
+    task = RankTask(settings=chosen, run_directory=folder, attempt=0)
+    return ProcessLauncher().launch(task, on_phase=lambda _: None)
+
+
+def assert_same_run(run: Run, launcher: LauncherName, workers: int, folder: Path, *, accumulation: int = 1) -> None:
+    """A run under a launcher and one without: the same weights; and each sample once an epoch."""
+    outcome = run(settings(launcher, workers, accumulation=accumulation), folder / launcher)
+    reference = (run_alone if workers == 1 else run_world)(
+        settings(launcher, workers, accumulation=accumulation), folder / "reference"
+    )
+    assert outcome == reference
+    assert outcome.status == "done"
+    assert len(outcome.weights_sha256) == 64
+    assert ledger.consumed_ids(folder / launcher) == {1: EVERY_DIGIT, 2: EVERY_DIGIT}
+    assert select(read_all(folder / launcher), TrainingStarted)[0].world == workers
+
+
+def test_a_plain_process_trains_what_one_rank_trains(tmp_path: Path) -> None:
+    assert_same_run(run_plain, "plain", 1, tmp_path)
+
+
+@pytest.mark.parametrize(("workers", "accumulation"), [(1, 1), (2, 1), (4, 2)])
+def test_torchrun_trains_what_its_ranks_train_without_it(tmp_path: Path, workers: int, accumulation: int) -> None:
+    assert_same_run(run_under_torchrun, "torchrun", workers, tmp_path, accumulation=accumulation)
+
+
+@pytest.mark.parametrize(("workers", "accumulation"), [(1, 1), (2, 1), (4, 2)])
+def test_ray_trains_what_its_ranks_train_without_it(
+    tmp_path: Path, ray_cluster: RayCluster, workers: int, accumulation: int
+) -> None:
+    assert_same_run(ray_cluster.run, "ray", workers, tmp_path, accumulation=accumulation)
+
+
+def test_loader_processes_under_ray_change_nothing(tmp_path: Path, ray_cluster: RayCluster) -> None:
+    with_loaders = ray_cluster.run(settings("ray", 2, loader_workers=2), tmp_path / "loaders")
+    assert with_loaders == run_world(settings("ray", 2), tmp_path / "reference")
+    assert ledger.consumed_ids(tmp_path / "loaders") == {1: EVERY_DIGIT, 2: EVERY_DIGIT}
+
+
+def test_ray_leaves_the_answer_to_sigterm_to_the_driver(tmp_path: Path, ray_cluster: RayCluster) -> None:
+    """`ray.init` would put a handler there that exits with status 15, nothing saved."""
+    ray_cluster.run(small_settings(scale={"launcher": "ray", "workers": 1}, loop={"max_steps": 1}), tmp_path / "run")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

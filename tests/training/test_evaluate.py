@@ -1,0 +1,69 @@
+"""Evaluation sharded over ranks equals evaluation of the whole: exact, though the split does not divide."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tests.training.launch.ranks import on_ranks
+from training.config.schema import DataSettings, PrecisionSettings
+from training.data import registry
+from training.data.loader import EvalLoader
+from training.data.types import SampleSpec
+from training.evaluate import EvaluationResult, evaluate
+from training.launch.task import RankPlace
+from training.models.options import SimpleCnnOptions
+from training.models.simple_cnn import SimpleCnn, simple_cnn
+from training.precision import Precision
+from training.worker import joined
+
+CPU = torch.device("cpu")
+
+
+def _model() -> SimpleCnn:
+    """A network whose batch norm has other statistics than any batch, and whose dropout would show."""
+    torch.manual_seed(0)
+    model = simple_cnn(SampleSpec(shape=(1, 8, 8), classes=10), SimpleCnnOptions(dropout=0.5))
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None
+            module.running_mean.normal_()
+    return model
+
+
+def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
+    torch.set_num_threads(1)
+    split = registry.build(DataSettings()).test
+    loader = EvalLoader(split, batch=batch, rank=place.rank, world=place.world)
+    with joined(place, gpu=False, timeout_seconds=30):
+        return evaluate(
+            _model(), loader, precision=Precision(PrecisionSettings(), CPU), device=CPU, world=place.world
+        )
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_the_ranks_agree_on_the_loss_and_accuracy_of_the_whole_split(world: int) -> None:
+    """359 test digits: no world but 1 divides them, and no batch of 50."""
+    bundle = registry.build(DataSettings())
+    inputs, labels = bundle.test.read(torch.arange(len(bundle.test)).numpy())
+    with torch.no_grad():
+        logits = _model().eval()(inputs)
+    results = on_ranks(world, _evaluate, batch=50)
+    for result in results:
+        assert result == results[0]
+        assert result.samples == 359
+        assert result.accuracy == int((logits.argmax(dim=1) == labels).sum()) / 359
+        assert math.isclose(result.loss, float(cross_entropy(logits, labels)), rel_tol=1e-5)
+
+
+def test_the_model_goes_on_in_training_mode_with_the_statistics_it_had() -> None:
+    model = _model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    loader = EvalLoader(registry.build(DataSettings()).validation, batch=64, rank=0, world=1)
+    evaluate(model, loader, precision=Precision(PrecisionSettings(), CPU), device=CPU, world=1)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -1,0 +1,52 @@
+"""The ledger of sample ids: what was consumed, through restarts and kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from training import ledger
+from training.data.types import Batch
+
+
+def write(folder: Path, *, rank: int = 0, attempt: int = 0, **ids_of_steps: list[int]) -> None:
+    """Record steps of epoch 1, named `step1=[ids]`."""
+    with ledger.LedgerWriter(folder, rank=rank, attempt=attempt) as writer:
+        for name, ids in ids_of_steps.items():
+            batch = Batch(
+                inputs=torch.zeros(len(ids), 1),
+                labels=torch.zeros(len(ids), dtype=torch.int64),
+                ids=np.array(ids, dtype=np.int64),
+                count=len(ids),
+            )
+            writer.record(step=int(name.removeprefix("step")), epoch=1, micro_batches=[batch])
+
+
+def test_the_ids_of_all_ranks_are_put_together(tmp_path: Path) -> None:
+    write(tmp_path, rank=0, step1=[4, 0], step2=[2])
+    write(tmp_path, rank=1, step1=[1, 3], step2=[])
+    assert ledger.consumed_ids(tmp_path) == {1: [0, 1, 2, 3, 4]}
+
+
+def test_of_a_step_done_again_only_the_last_time_counts(tmp_path: Path) -> None:
+    write(tmp_path, step1=[0], step2=[9])
+    write(tmp_path, attempt=1, step2=[1])
+    assert ledger.consumed_ids(tmp_path) == {1: [0, 1]}
+
+
+def test_a_sample_that_was_consumed_twice_shows(tmp_path: Path) -> None:
+    write(tmp_path, step1=[0, 1], step2=[1])
+    assert ledger.consumed_ids(tmp_path) == {1: [0, 1, 1]}
+
+
+def test_a_line_that_a_kill_cut_short_counts_for_nothing(tmp_path: Path) -> None:
+    write(tmp_path, step1=[0], step2=[1])
+    path = tmp_path / ledger.FOLDER / "rank-0.jsonl"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert ledger.consumed_ids(tmp_path) == {1: [0]}
+
+
+def test_a_run_without_a_ledger_consumed_nothing_that_is_known(tmp_path: Path) -> None:
+    assert ledger.consumed_ids(tmp_path) == {}

@@ -1,0 +1,24 @@
+"""The decision after a failure: another attempt where it can help and is allowed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.errors import NonFiniteLossError
+from training.failures import Failure
+from training.restart import Decision, RestartPolicy
+
+DEATH = Failure.sudden("rank 1 was killed by SIGKILL")
+DEFECT = Failure.of(NonFiniteLossError("step 3"), rank=0)
+
+
+@given(allowed=st.integers(0, 5), used=st.integers(0, 5))
+def test_a_death_is_mended_as_often_as_is_allowed(allowed: int, used: int) -> None:
+    decision = RestartPolicy(max_restarts=allowed).decide(DEATH, restarts=used)
+    assert (decision is Decision.RESTART) == (used < allowed)
+
+
+@given(allowed=st.integers(0, 5))
+def test_what_would_only_come_again_is_never_tried_again(allowed: int) -> None:
+    assert RestartPolicy(max_restarts=allowed).decide(DEFECT, restarts=0) is Decision.FAIL
