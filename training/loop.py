@@ -23,6 +23,7 @@ from training.data.types import Batch
 from training.errors import NonFiniteLossError
 from training.evaluate import EvaluationResult, evaluate
 from training.ledger import LedgerWriter
+from training.logs import set_step
 from training.optim import learning_rate_at, set_learning_rate
 from training.precision import Precision
 from training.pulse import Pulse
@@ -152,6 +153,7 @@ class Loop:
     def _step(self, micro_batches: list[Batch], *, data_seconds: float, started: float) -> None:
         parts, progress = self.parts, self.progress
         step, epoch = progress.step + 1, progress.epoch
+        set_step(step)
         rate = learning_rate_at(
             progress.step,
             settings=parts.settings.schedule,

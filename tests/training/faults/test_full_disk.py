@@ -1,0 +1,83 @@
+"""A disk that fills up under a run: it says so, what it has saved stays good, and it goes on where there is room again."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import RunEnded, read_all, select
+from tests.training.launch.driver import Ended, is_commit, train
+from tests.training.runs import run_alone, small_settings
+from training.cli import main
+
+CHOSEN = small_settings(loop={"epochs": 60}, schedule={"name": "constant"})
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 300 MiB, a little more than a run needs to start."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def fill(path: Path, *, leaving: int) -> None:
+    """Put a file on the disk that leaves so many bytes free."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            file.truncate(file.tell() - leaving)
+
+
+def train_until_full(disk: Path, *, leaving: int) -> Ended:
+    """Fill the disk once the run has committed a checkpoint, and wait for the run's end."""
+    with train(CHOSEN, disk) as driver:
+        assert driver.wait_for(is_commit)
+        fill(disk / "ballast", leaving=leaving)
+        return driver.end(timeout=60)
+
+
+def assert_goes_on(disk: Path, reference: Path) -> None:
+    """With room again, the run goes on from what it had saved to the weights it would have had."""
+    runs = disk / "runs"
+    assert main(["verify", "run", "--root", str(runs)]) == 0
+    (disk / "ballast").unlink()
+    assert main(["resume", "run", "--root", str(runs)]) == 0
+    assert select(read_all(runs / "run"), RunEnded)[-1].weights_sha256 == run_alone(CHOSEN, reference).weights_sha256
+
+
+def test_a_checkpoint_that_finds_no_room_ends_the_run_with_what_it_needs_and_what_is_free(
+    disk: Path, tmp_path: Path
+) -> None:
+    ended = train_until_full(disk, leaving=160 * 1024)
+    assert ended.status == 1
+    assert re.search(r"could not be written to .*: it needs \d+ bytes and \d+ are free", ended.err)
+    assert "remedy: free space there" in ended.err
+    assert "Traceback" not in ended.err
+    assert_goes_on(disk, tmp_path / "reference")
+
+
+def test_a_disk_without_room_for_the_log_ends_the_run_with_what_to_do(disk: Path, tmp_path: Path) -> None:
+    ended = train_until_full(disk, leaving=0)
+    assert ended.status == 1
+    assert "No space left on device" in ended.err
+    assert "make resume NAME=run" in ended.err
+    assert "Traceback" not in ended.err
+    assert_goes_on(disk, tmp_path / "reference")

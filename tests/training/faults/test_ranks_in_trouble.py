@@ -1,0 +1,121 @@
+"""A rank that is killed is replaced; one that raises ends the run, in the user's own words. Real launchers, real deaths."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from observability.progress import ProgressView
+from observability.runlog import Notice, Restored, RunEnded, TrainingStarted, read_all, select
+from tests.engines import report_table
+from tests.engines.ray_cluster import RayCluster, ray_cluster
+from tests.training.launch.driver import arguments_for
+from tests.training.launch.ranks import run_world
+from tests.training.runs import small_settings
+from training import ledger, supervisor
+from training.cli import main
+from training.config.schema import TrainingSettings
+from training.errors import TrainingFailedError
+from training.launch.task import Outcome
+from training.rundir import RunDirectory
+from training.supervisor import Supervisor
+
+__all__ = ["ray_cluster"]  # a fixture: imported to be found
+
+ACCIDENT_STEP = 13
+"""Of a start; checkpoints are due every 5 steps."""
+
+
+def settings(accident: str, trace: Path, *, launcher: str, max_restarts: int = 2) -> TrainingSettings:
+    """Two ranks, of which the second has an accident."""
+    options = {"step": ACCIDENT_STEP, "rank": 1, "trace": str(trace)}
+    return small_settings(
+        model={"name": f"tests.training.faults.models:{accident}", "options": options},
+        loop={"log_sample_ids": True},
+        scale={"launcher": launcher, "workers": 2, "max_restarts": max_restarts},
+    )
+
+
+def supervise_on(
+    cluster: RayCluster, chosen: TrainingSettings, folder: Path, patch: pytest.MonkeyPatch
+) -> tuple[Outcome, Path]:
+    """Drive a run, with the module's Ray in place of one of its own."""
+    patch.setattr(supervisor, "make_launcher", lambda scale, scratch: cluster)
+    run = RunDirectory(folder / "run")
+    run.path.mkdir()
+    with run.driving():
+        view = ProgressView(stream=io.StringIO(), is_terminal=False)
+        return Supervisor(chosen, run, view=view).run(), run.path
+
+
+def assert_mended(run: Path, folder: Path, notice: str) -> None:
+    """One restart, from a checkpoint before the accident, to the weights of a run without one."""
+    events = read_all(run)
+    expected = f"{notice}; starting again from the newest checkpoint (restart 1 of 2)"
+    assert [event.message for event in select(events, Notice) if event.level == "warning"] == [expected]
+    restored = [event.step for event in select(events, Restored)]
+    assert [event.start_step for event in select(events, TrainingStarted)] == [0, *restored]
+    assert restored[0] in (5, 10)
+    (folder / "no-accident").touch()
+    undisturbed = run_world(
+        settings("killed", folder / "no-accident", launcher="torchrun"), folder / "reference"
+    )
+    assert select(events, RunEnded)[-1].weights_sha256 == undisturbed.weights_sha256
+    assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
+
+
+def test_a_rank_killed_under_torchrun_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+    arguments = arguments_for(settings("killed", tmp_path / "trace", launcher="torchrun"), tmp_path)
+    assert main(arguments) == 0
+    report_table.ran("torchrun")
+    assert_mended(tmp_path / "runs" / "run", tmp_path, "rank 1 was killed by SIGKILL")
+
+
+def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings("killed", tmp_path / "trace", launcher="ray")
+    _, run = supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
+    assert_mended(run, tmp_path, "rank 1 died without a word")
+
+
+def test_without_restarts_the_rank_that_died_is_named_with_what_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chosen = settings("killed", tmp_path / "trace", launcher="torchrun", max_restarts=0)
+    assert main(arguments_for(chosen, tmp_path)) == 1
+    error = capfd.readouterr().err
+    assert error.startswith("error: rank 1 was killed by SIGKILL\n  remedy: ")
+    assert "memory" in error
+    assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 1
+
+
+def test_a_rank_that_raises_under_ray_ends_the_run_with_its_traceback_and_none_of_ray_s(
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings("raising", tmp_path / "trace", launcher="ray")
+    with pytest.raises(TrainingFailedError) as caught:
+        supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
+    text = str(caught.value)
+    assert text.startswith("Traceback (most recent call last):")
+    assert "tests/training/faults/models.py" in text
+    assert "\nrank 1 failed: RuntimeError: the user's own mistake\n  remedy: " in text
+    assert "make resume NAME=run" in text
+    assert "site-packages/ray" not in text
+    assert "RayTaskError" not in text
+    events = read_all(tmp_path / "run")
+    assert len(select(events, TrainingStarted)) == 1
+    assert select(events, RunEnded)[-1].status == "failed"
+
+
+def test_a_step_that_is_not_finite_ends_the_command_with_its_number_and_no_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    blowing_up = small_settings(optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None})
+    assert main(arguments_for(blowing_up, tmp_path)) == 1
+    error = capfd.readouterr().err
+    assert error.startswith("error: step 2: the gradient is not finite")
+    assert "optimizer.learning_rate" in error
+    assert "Traceback" not in error
