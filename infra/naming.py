@@ -25,7 +25,7 @@ START_UP_TAINT = Taint(key="startup-taint.cluster-autoscaler.kubernetes.io/gpu",
 """Keeps pods off a new GPU node until its GPUs are seen. No job tolerates it; what sees the GPUs takes it away.
 
 The autoscaler counts a node whose taint has this prefix as one that is still starting, and does not start another one
-in its stead (cluster-autoscaler FAQ, "How can I configure cluster autoscaler to ignore/treat taints as start-up?").
+in its stead (cluster-autoscaler FAQ, "How does Cluster Autoscaler treat nodes with status/startup/ignore taints?").
 """
 
 

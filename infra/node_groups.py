@@ -198,12 +198,18 @@ class NodeGroup(pulumi.ComponentResource):
             launch_template=aws.eks.NodeGroupLaunchTemplateArgs(
                 id=template.id, version=template.latest_version.apply(str)
             ),
-            # The autoscaler moves it.
-            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["scalingConfig.desiredSize"]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                # The autoscaler moves it.
+                ignore_changes=["scalingConfig.desiredSize"],
+                # A reservation holds the machines once: the new group cannot start beside the old one.
+                delete_before_replace=plan.reservation_id is not None,
+            ),
         )
 
     def _make_template_tags(self) -> None:
-        tags = template_tags(self._args.plan, labels=self._args.labels, taints=self._args.taints)
+        args = self._args
+        tags = template_tags(args.plan, labels=args.labels, taints=args.taints, disk_gib=args.disk_gib)
         for key, value in tags.items():
             aws.autoscaling.Tag(
                 f"{self._args.name}-{key.partition('/node-template/')[2]}",

@@ -13,6 +13,9 @@ from infra.outputs import Taint
 TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template"
 """Beginning of the tags by which the autoscaler imagines a node (cluster-autoscaler, AWS provider, "Scaling from 0")."""
 
+_USABLE_STORAGE = 0.85
+"""Part of a disk that pods get: the kubelet keeps a tenth free (nodefs.available), the file system needs some too."""
+
 _BOUNDARY = "==NODECONFIG=="
 
 
@@ -45,14 +48,32 @@ def node_config(*, max_pods: int, has_raid0: bool) -> str:
     return base64.b64encode(document.encode()).decode()
 
 
-def template_tags(plan: LaunchPlan, *, labels: Mapping[str, str], taints: Sequence[Taint]) -> dict[str, str]:
+def template_tags(
+    plan: LaunchPlan, *, labels: Mapping[str, str], taints: Sequence[Taint], disk_gib: int
+) -> dict[str, str]:
     """Tags of the autoscaling group by which the autoscaler knows what a node would have: it has none to look at.
 
     EFA in particular: without its tag a pod that asks for EFA fits no imagined node, and the group stays at zero.
+
+    Args:
+        plan: how the group gets its machines.
+        labels: node labels.
+        taints: node taints, those aside that go when the node is ready.
+        disk_gib: root volume in GiB, which holds what pods write where no instance store does.
     """
-    resources = {"nvidia.com/gpu": plan.instance.gpus, "vpc.amazonaws.com/efa": plan.efa_count}
+    resources = {
+        "nvidia.com/gpu": plan.instance.gpus,
+        "vpc.amazonaws.com/efa": plan.efa_count,
+        "ephemeral-storage": _ephemeral_bytes(plan, disk_gib),
+    }
     return {
         **{f"{TEMPLATE_TAG}/label/{key}": value for key, value in labels.items()},
         **{f"{TEMPLATE_TAG}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in taints},
         **{f"{TEMPLATE_TAG}/resources/{name}": str(count) for name, count in resources.items() if count},
     }
+
+
+def _ephemeral_bytes(plan: LaunchPlan, disk_gib: int) -> int:
+    nvme = plan.instance.nvme
+    capacity = nvme.disks * nvme.disk_gb * 10**9 if plan.nvme_raid0 and nvme else disk_gib * 2**30
+    return int(capacity * _USABLE_STORAGE)

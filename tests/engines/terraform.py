@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +21,11 @@ NAME = "Terraform AWS provider"
 MIRROR_VARIABLE = "RTP_TERRAFORM_PLUGINS"
 DEFAULT_MIRROR = Path("/opt/tf-plugins")
 PROVIDER = "registry.terraform.io/hashicorp/aws"
+SERVICES = ("autoscaling", "budgets", "ec2", "ecr", "efs", "eks", "iam", "kms", "logs", "rds", "s3", "sts")
+"""Services that the stack's resources are made by; each is called at moto."""
 
 Document = dict[str, Any]
-"""A Terraform configuration in JSON syntax."""
+"""Part of a Terraform configuration in JSON syntax."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,13 @@ def find_tools() -> Tools:
     if binary is None:
         skipped(NAME, "no terraform on PATH", "install Terraform 1.5 or newer")
     if not versions:
-        skipped(
-            NAME, f"no AWS provider in {mirror}", f"set {MIRROR_VARIABLE} to a folder of `terraform providers mirror`"
-        )
+        enable = f"set {MIRROR_VARIABLE} to a folder filled by `terraform providers mirror`"
+        skipped(NAME, f"no AWS provider in {mirror}", enable)
     return Tools(binary, mirror, versions[-1])
 
 
 class Workspace:
-    """A folder that Terraform works in.
+    """A folder that Terraform works in, initialised.
 
     Args:
         tools: Terraform and the provider.
@@ -68,8 +69,17 @@ class Workspace:
     def __init__(self, tools: Tools, folder: Path, *, endpoint: str, region: str) -> None:
         self._tools = tools
         self._folder = folder
-        self._endpoint = endpoint
-        self._region = region
+        self._settings: Document = {
+            "region": region,
+            "access_key": "test",
+            "secret_key": "test",
+            "skip_credentials_validation": True,
+            "skip_metadata_api_check": True,
+            "skip_region_validation": True,
+            "s3_use_path_style": True,
+            "max_retries": 1,
+            "endpoints": [dict.fromkeys(SERVICES, endpoint)],
+        }
         rc = folder / "cli.tfrc"
         rc.write_text(f'provider_installation {{\n  filesystem_mirror {{\n    path = "{tools.mirror}"\n  }}\n}}\n')
         self._environment = {
@@ -78,107 +88,90 @@ class Workspace:
             "TF_CLI_CONFIG_FILE": str(rc),
             "TF_IN_AUTOMATION": "1",
             "CHECKPOINT_DISABLE": "1",
-            "AWS_EC2_METADATA_DISABLED": "true",
         }
+        self.write({}, tags={})
+        self._run("init", "-input=false", "-no-color")
 
     @cached_property
     def schemas(self) -> Mapping[str, Any]:
         """What the provider says of its resources, by Terraform type."""
-        self.write({})
-        self._run("init", "-input=false")
         document = json.loads(self._run("providers", "schema", "-json"))
         ran(NAME)
         schemas: Mapping[str, Any] = document["provider_schemas"][PROVIDER]["resource_schemas"]
         return schemas
 
-    @cached_property
-    def services(self) -> tuple[str, ...]:
-        """Names of the services whose endpoint the provider lets one set."""
-        document = json.loads(self._run("providers", "schema", "-json"))
-        blocks = document["provider_schemas"][PROVIDER]["provider"]["block"]["block_types"]
-        return tuple(blocks["endpoints"]["block"]["attributes"])
+    def write(self, resources: Document, *, tags: Mapping[str, Mapping[str, str]]) -> None:
+        """Write the configuration.
 
-    def write(self, resources: Document, *, default_tags: Mapping[str, str] | None = None) -> None:
-        """Write the configuration: resources by type and name, and a provider that calls the endpoint."""
-        provider: Document = {"region": self._region, "access_key": "test", "secret_key": "test"}
-        skips = ("credentials_validation", "metadata_api_check", "region_validation")
-        provider |= {f"skip_{check}": True for check in skips}
-        provider |= {"s3_use_path_style": True, "max_retries": 1, "default_tags": [{"tags": dict(default_tags or {})}]}
-        if resources:
-            provider["endpoints"] = [dict.fromkeys(self.services, self._endpoint)]
+        Args:
+            resources: configuration by type and name; each names its provider.
+            tags: default tags by the alias of the provider that gives them.
+        """
         document: Document = {
             "terraform": {"required_providers": {"aws": {"source": PROVIDER, "version": self._tools.version}}},
-            "provider": {"aws": provider},
+            "provider": {
+                "aws": [
+                    {"alias": alias, **self._settings, "default_tags": [{"tags": dict(values)}]}
+                    for alias, values in tags.items()
+                ]
+            },
+            "resource": resources,
         }
-        if resources:
-            document["resource"] = resources
-        (self._folder / "main.tf.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+        used = {name: part for name, part in document.items() if part not in ({}, {"aws": []})}
+        (self._folder / "main.tf.json").write_text(json.dumps(used, indent=1), encoding="utf-8")
 
-    def validate(self) -> list[str]:
-        """What the provider finds wrong with the configuration."""
-        answer = json.loads(self._run("validate", "-json", is_checked=False))
-        return [f"{one['summary']}: {one.get('detail', '')} {_where(one)}" for one in answer["diagnostics"]]
+    def plan(self) -> dict[str, str]:
+        """What Terraform would do: the action by address. The provider validates everything on the way.
 
-    def plan(self) -> dict[str, tuple[str, ...]]:
-        """What Terraform would do: actions by address, without those that do nothing."""
-        self._run("plan", "-input=false", "-lock=false", "-parallelism=40", "-out=plan")
-        changes = json.loads(self._run("show", "-json", "plan"))["resource_changes"]
-        planned = {one["address"]: tuple(one["change"]["actions"]) for one in changes}
-        return {address: actions for address, actions in planned.items() if actions != ("no-op",)}
-
-    def planned_differences(self) -> dict[str, list[str]]:
-        """Names of the attributes that the last plan would change in place, by address."""
-        changes = json.loads(self._run("show", "-json", "plan"))["resource_changes"]
-        return {
-            one["address"]: sorted(
-                key for key, value in one["change"]["after"].items() if one["change"]["before"].get(key) != value
-            )
-            for one in changes
-            if one["change"]["actions"] == ["update"]
-        }
+        Raises:
+            AssertionError: the provider refuses a resource; carries what it says.
+        """
+        lines = self._run("plan", "-input=false", "-lock=false", "-parallelism=40", "-json").splitlines()
+        events = [json.loads(line) for line in lines]
+        changes = [event["change"] for event in events if event["type"] == "planned_change"]
+        return {change["resource"]["addr"]: change["action"] for change in changes}
 
     def apply(self) -> None:
-        """Do what the last plan says."""
-        self._run("apply", "-input=false", "-lock=false", "-parallelism=40", "plan")
+        """Make everything."""
+        self._run("apply", "-auto-approve", "-input=false", "-lock=false", "-parallelism=40", "-json")
 
     def destroy(self) -> None:
         """Destroy everything."""
-        self._run("destroy", "-auto-approve", "-input=false", "-lock=false", "-parallelism=40")
+        self._run("destroy", "-auto-approve", "-input=false", "-lock=false", "-parallelism=40", "-json")
 
-    def state(self) -> list[str]:
+    def state(self) -> set[str]:
         """Addresses of what exists, as Terraform knows it."""
-        return self._run("state", "list", is_checked=False).split()
+        return set(self._run("state", "list").split())
 
-    def _run(self, *arguments: str, is_checked: bool = True) -> str:
+    def _run(self, *arguments: str) -> str:
         done = subprocess.run(
-            [
-                self._tools.binary,
-                *arguments,
-                *([] if arguments[0] in {"show", "state", "providers"} else ["-no-color"]),
-            ],
+            [self._tools.binary, *arguments],
             cwd=self._folder,
             env=self._environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        if is_checked and done.returncode != 0:
-            raise AssertionError(f"terraform {' '.join(arguments)}:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}")
+        said = [*_errors(done.stdout.splitlines()), done.stderr] if "-json" in arguments else [done.stdout, done.stderr]
+        assert done.returncode == 0, f"terraform {' '.join(arguments)}:\n" + "\n".join(said)
         return done.stdout
+
+
+def _errors(lines: Sequence[str]) -> Iterator[str]:
+    """What the provider complains of, one text an error, with the resource's address."""
+    for line in lines:
+        event = json.loads(line) if line.startswith("{") else {}
+        diagnostic = event.get("diagnostic", {})
+        if diagnostic.get("severity") == "error":
+            yield f"{diagnostic.get('address', '')}: {diagnostic['summary']} {diagnostic.get('detail', '')}"
 
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """A moto server with nothing in it; its URL."""
-    server = ThreadedMotoServer(port=0, verbose=False)
+    """A moto server with nothing in it but AWS's own IAM policies; its URL."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    host, port = server.get_host_and_port()
     try:
-        yield f"http://{host}:{port}"
+        yield "http://{}:{}".format(*server.get_host_and_port())
     finally:
         server.stop()
-
-
-def _where(diagnostic: Mapping[str, Any]) -> str:
-    snippet = diagnostic.get("snippet") or {}
-    return f"({snippet.get('context', '')}: {snippet.get('code', '').strip()[:120]})"

@@ -97,3 +97,9 @@ def test_the_project_file_names_this_program_and_these_environments() -> None:
     assert (ROOT / project["main"] / "__main__.py").is_file()
     assert ROOT / project["stackConfigDir"] == ENVIRONMENTS
     assert project["runtime"] == {"name": "python", "options": {"virtualenv": ".venv"}}
+
+
+def test_names_and_user_data_are_had_without_pulumi() -> None:
+    program = "import sys, infra.naming, infra.user_data; print('pulumi' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "False"

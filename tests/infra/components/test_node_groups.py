@@ -152,6 +152,11 @@ def test_reserved_capacity_is_named_as_the_target(name: str, id_: str) -> None:
     assert target == {"capacityReservationTarget": {"capacityReservationId": id_}}
 
 
+def test_a_group_makes_room_before_it_is_replaced_where_its_machines_exist_once() -> None:
+    waiting = {one.name for one in unusual().of_type(tokens.NODE_GROUP) if one.delete_before_replace}
+    assert waiting == {"reservation", "reservation-efa", "reservation-placed", "block", "block-efa"}
+
+
 @pytest.mark.parametrize("name", ["on-demand", "spot"])
 def test_other_capacity_names_no_reservation(name: str) -> None:
     assert "capacityReservationSpecification" not in template(unusual(), name)
@@ -267,11 +272,17 @@ def test_the_autoscaler_is_told_everything_a_pod_may_ask_of_an_empty_group() -> 
         f"{TEMPLATE_TAG}/taint/nvidia.com/gpu": "present:NoSchedule",
         f"{TEMPLATE_TAG}/resources/nvidia.com/gpu": "8",
         f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa": "32",
+        f"{TEMPLATE_TAG}/resources/ephemeral-storage": str(8 * 3800 * 10**9 * 85 // 100),
     }
 
 
 def test_the_autoscaler_imagines_a_node_that_has_started() -> None:
     assert not any(START_UP_TAINT.key in key for key in autoscaler_tags(graph("prod"), "l4"))
+
+
+def test_an_empty_group_promises_the_root_volume_where_pods_do_not_write_to_nvme() -> None:
+    tags = autoscaler_tags(unusual(), "no-nvme")
+    assert tags[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
 
 
 def test_no_efa_is_promised_where_there_is_none() -> None:

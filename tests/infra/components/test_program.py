@@ -161,7 +161,7 @@ def logical_names(recording: Recording) -> list[str]:
 
 
 def test_no_logical_name_of_prod_has_changed_unnoticed() -> None:
-    """A changed name is a replaced resource: give it an alias, then write the new list with its --write option."""
+    """A changed name is a replaced resource: give it an alias, then correct the list."""
     assert logical_names(graph("prod")) == GOLDEN.read_text(encoding="utf-8").splitlines()
 
 

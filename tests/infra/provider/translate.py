@@ -6,9 +6,8 @@ instead of snake case, blocks that may repeat are named in the plural, blocks th
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +26,8 @@ _SHORT = 8
 """Values shorter than this are references only where they are the whole value: a version number occurs in any id."""
 
 Schemas = Mapping[str, Any]
+Json = Any
+"""What JSON can say."""
 
 
 @dataclass
@@ -35,13 +36,24 @@ class Translation:
 
     Attributes:
         resources: configuration by type and name.
-        addresses: URN by address.
-        unknown: property paths, with their type token, that the provider does not know.
+        urns: URN by address.
+        unknown: properties that the provider does not know: type token and path.
     """
 
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)
-    addresses: dict[str, str] = field(default_factory=dict)
+    urns: dict[str, str] = field(default_factory=dict)
     unknown: set[tuple[str, str]] = field(default_factory=set)
+
+    def without(self, urns: Set[str]) -> dict[str, dict[str, Any]]:
+        """The configuration without some resources; nobody waits for them any more."""
+        gone = {address for address, urn in self.urns.items() if urn in urns}
+        kept: dict[str, dict[str, Any]] = {}
+        for type_, members in self.resources.items():
+            for name, block in members.items():
+                if f"{type_}.{name}" not in gone:
+                    waits = [one for one in block.get("depends_on", ()) if one not in gone]
+                    kept.setdefault(type_, {})[name] = {**block, "depends_on": waits}
+        return kept
 
 
 def terraform_type(token: str, schemas: Schemas) -> str:
@@ -60,22 +72,31 @@ def terraform_type(token: str, schemas: Schemas) -> str:
     raise KeyError(token)
 
 
-def translate(recording: Recording, schemas: Schemas, *, account: str, region: str) -> Translation:
-    """The AWS resources of a graph; what they take from each other becomes references again."""
+def translate(recording: Recording, schemas: Schemas, *, alias: str, account: str, region: str) -> Translation:
+    """The AWS resources of a graph; what they take from each other becomes references again.
+
+    Args:
+        recording: the graph.
+        schemas: the provider's, by Terraform type.
+        alias: the provider's alias, and the beginning of every name.
+        account: AWS account that the recording was made for.
+        region: AWS region that the recording was made for.
+    """
     resources = [one for one in recording.resources if one.type.startswith("aws:")]
     types = {one.urn: terraform_type(one.type, schemas) for one in resources}
-    addresses = {one.urn: f"{types[one.urn]}.{_label(one, resources)}" for one in resources}
+    addresses = {one.urn: f"{types[one.urn]}.{_label(one, alias)}" for one in resources}
     references = {
         one.urn: dict(_references(one, addresses[one.urn], schemas, account=account, region=region))
         for one in resources
     }
-    result = Translation(addresses={address: urn for urn, address in addresses.items()})
+    result = Translation(urns={address: urn for urn, address in addresses.items()})
+    assert len(result.urns) == len(resources), "two resources of a type have one name"
     for one in resources:
-        translator = _Translator(one, references, result)
-        block = translator.block(one.properties, schemas[types[one.urn]]["block"], "")
-        if "name" not in block and schemas[types[one.urn]]["block"]["attributes"].get("name", {}).get("required"):
-            block["name"] = physical_id(one.type, one.name, one.properties)
-        block |= _meta(one, addresses, schemas[types[one.urn]]["block"])
+        schema = schemas[types[one.urn]]["block"]
+        block = _Translator(one, references, result).block(one.properties, schema, "")
+        if schema["attributes"].get("name", {}).get("required"):
+            block.setdefault("name", physical_id(one.type, one.name, one.properties))
+        block |= {"provider": f"aws.{alias}", **_meta(one, addresses, schema)}
         result.resources.setdefault(types[one.urn], {})[addresses[one.urn].partition(".")[2]] = block
     return result
 
@@ -108,7 +129,7 @@ class _Translator:
                 translated[name] = self._attribute(member, schema["attributes"][name], where)
         return translated
 
-    def _attribute(self, value: Any, schema: Mapping[str, Any], path: str) -> Any:
+    def _attribute(self, value: Json, schema: Mapping[str, Any], path: str) -> Json:
         if "nested_type" in schema:
             inner = schema["nested_type"]
             if isinstance(value, list):
@@ -116,7 +137,7 @@ class _Translator:
             return self.block(value, inner, path)
         return self._leaf(value)
 
-    def _leaf(self, value: Any) -> Any:
+    def _leaf(self, value: Json) -> Json:
         if isinstance(value, Mapping):
             return {key: self._leaf(member) for key, member in value.items()}
         if isinstance(value, list):
@@ -142,23 +163,17 @@ class _Translator:
 def _references(
     resource: Resource, address: str, schemas: Schemas, *, account: str, region: str
 ) -> Iterator[tuple[str, str]]:
-    """Values that a resource has once it exists, and how Terraform refers to them; later ones win."""
+    """Values that a resource has only once it exists, and how Terraform refers to them; later ones win."""
     id_ = physical_id(resource.type, resource.name, resource.properties)
     facts = computed(resource.type, id_, resource.properties, account=account, region=region)
     attributes = _names(schemas[address.partition(".")[0]]["block"])
-    for path, value in _paths(facts):
-        if path[0] in attributes and attributes[path[0]] not in _inputs(resource, attributes):
-            yield str(value), f"{address}.{attributes[path[0]]}{''.join(path[1:])}"
-        elif len(path) > 1 and path[0] in attributes:
-            yield str(value), f"{address}.{attributes[path[0]]}{''.join(path[1:])}"
+    for (head, *rest), value in _paths(facts):
+        if head in attributes and (rest or head not in resource.properties):
+            yield str(value), f"{address}.{attributes[head]}{''.join(rest)}"
     yield id_, f"{address}.id"
 
 
-def _inputs(resource: Resource, attributes: Mapping[str, str]) -> set[str]:
-    return {attributes[key] for key in resource.properties if key in attributes}
-
-
-def _paths(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _paths(value: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
     """Leaves of a resource's outputs: every object below the top is the only element of a list at Terraform."""
     for key, member in value.items():
         if isinstance(member, list):
@@ -170,7 +185,7 @@ def _paths(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield (key,), member
 
 
-def _inner(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _inner(value: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
     if not isinstance(value, Mapping):
         yield (), value
         return
@@ -207,11 +222,8 @@ def _names(schema: Mapping[str, Any]) -> dict[str, str]:
     return found | {_camel(name): name for name in (*schema.get("attributes", {}), *schema.get("block_types", {}))}
 
 
-def _label(resource: Resource, resources: Iterable[Resource]) -> str:
-    """A name that is unique among the resources of a type: the logical name, and the parent's where it is not."""
-    same = [one for one in resources if one.type == resource.type and one.name == resource.name]
-    assert len(same) == 1, f"{len(same)} resources {resource.name} of {resource.type}"
-    return re.sub(r"[^A-Za-z0-9_-]", "_", f"r-{resource.name}")
+def _label(resource: Resource, alias: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", f"{alias}-{resource.name}")
 
 
 def _camel(name: str) -> str:
@@ -221,11 +233,3 @@ def _camel(name: str) -> str:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def default_tags(recording: Recording) -> dict[str, str]:
-    """Default tags of the recorded provider."""
-    (provider,) = [one for one in recording.resources if one.type == "pulumi:providers:aws"]
-    value = provider.properties["defaultTags"]
-    tags: dict[str, str] = (json.loads(value) if isinstance(value, str) else value)["tags"]
-    return tags

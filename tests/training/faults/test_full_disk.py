@@ -14,7 +14,7 @@ from tests.training.launch.driver import Ended, is_commit, train
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
 
-CHOSEN = small_settings(loop={"epochs": 60}, schedule={"name": "constant"})
+CHOSEN = small_settings(loop={"epochs": 25}, schedule={"name": "constant"})
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def fill(path: Path, *, leaving: int) -> None:
     with path.open("wb", buffering=0) as file:
         try:
             while True:
-                file.write(bytes(4096))
+                file.write(bytes(2**20))
         except OSError:
             file.truncate(file.tell() - leaving)
 
@@ -54,30 +54,36 @@ def train_until_full(disk: Path, *, leaving: int) -> Ended:
         return driver.end(timeout=60)
 
 
-def assert_goes_on(disk: Path, reference: Path) -> None:
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights that the run has to end in."""
+    return run_alone(CHOSEN, tmp_path_factory.mktemp("undisturbed")).weights_sha256
+
+
+def assert_goes_on(disk: Path, undisturbed: str) -> None:
     """With room again, the run goes on from what it had saved to the weights it would have had."""
     runs = disk / "runs"
     assert main(["verify", "run", "--root", str(runs)]) == 0
     (disk / "ballast").unlink()
     assert main(["resume", "run", "--root", str(runs)]) == 0
-    assert select(read_all(runs / "run"), RunEnded)[-1].weights_sha256 == run_alone(CHOSEN, reference).weights_sha256
+    assert select(read_all(runs / "run"), RunEnded)[-1].weights_sha256 == undisturbed
 
 
 def test_a_checkpoint_that_finds_no_room_ends_the_run_with_what_it_needs_and_what_is_free(
-    disk: Path, tmp_path: Path
+    disk: Path, undisturbed: str
 ) -> None:
     ended = train_until_full(disk, leaving=160 * 1024)
     assert ended.status == 1
     assert re.search(r"could not be written to .*: it needs \d+ bytes and \d+ are free", ended.err)
     assert "remedy: free space there" in ended.err
     assert "Traceback" not in ended.err
-    assert_goes_on(disk, tmp_path / "reference")
+    assert_goes_on(disk, undisturbed)
 
 
-def test_a_disk_without_room_for_the_log_ends_the_run_with_what_to_do(disk: Path, tmp_path: Path) -> None:
+def test_a_disk_without_room_for_the_log_ends_the_run_with_what_to_do(disk: Path, undisturbed: str) -> None:
     ended = train_until_full(disk, leaving=0)
     assert ended.status == 1
     assert "No space left on device" in ended.err
     assert "make resume NAME=run" in ended.err
     assert "Traceback" not in ended.err
-    assert_goes_on(disk, tmp_path / "reference")
+    assert_goes_on(disk, undisturbed)

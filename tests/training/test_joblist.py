@@ -1,0 +1,82 @@
+"""The table of runs: what each is, how far, and whether anyone drives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from observability.runlog import Evaluated, Event, RunEnded, RunLogWriter, RunStarted, Step, TrainingStarted
+from tests.training.runs import small_settings
+from training.joblist import job_table
+from training.rundir import RunDirectory
+
+STARTED = RunStarted(run="r", settings={}, environment={})
+READY = TrainingStarted(
+    world=2, start_step=0, total_steps=420, steps_per_epoch=42, parameters=1, train_samples=1, dataset_fingerprint="f"
+)
+
+
+def step(number: int) -> Step:
+    return Step(
+        step=number, epoch=1, loss=1, accuracy=0.5, gradient_norm=1, learning_rate=0.1, samples=64, seconds=0.01
+    )
+
+
+def evaluated(split: str, accuracy: float) -> Evaluated:
+    return Evaluated(split=split, step=1, epoch=1, loss=1, accuracy=accuracy, samples=10, seconds=0.1)
+
+
+def make_run(folder: Path, name: str, *events: Event) -> RunDirectory:
+    run = RunDirectory(folder / name)
+    run.path.mkdir()
+    run.write_settings(small_settings())
+    with RunLogWriter(run.path) as log:
+        for event in events:
+            log.write(event)
+    return run
+
+
+def cells(run: RunDirectory) -> list[str]:
+    """The cells of a run's line, the time of its last change left out."""
+    return [cell for cell in job_table([run]).splitlines()[1].split("  ") if cell][:-1]
+
+
+def test_without_runs_the_table_says_how_to_start_one() -> None:
+    assert job_table([]) == "no runs yet; start one: make train"
+
+
+def test_a_run_that_is_done_shows_its_steps_and_its_newest_validation(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        "first",
+        STARTED,
+        READY,
+        step(419),
+        evaluated("validation", 0.5),
+        step(420),
+        evaluated("validation", 0.975),
+        evaluated("test", 0.1),
+        RunEnded(status="done", step=420),
+    )
+    assert [cell.strip() for cell in cells(run)] == ["first", "done", "420/420", "97.50%"]
+
+
+def test_a_run_that_is_driven_is_running_whatever_its_log_says(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "again", STARTED, RunEnded(status="failed", step=0))
+    with run.driving():
+        assert cells(run)[1].strip() == "running"
+    assert cells(run)[1].strip() == "failed"
+
+
+def test_a_run_whose_driver_went_without_a_word_was_killed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "cut", STARTED, READY, step(7), RunEnded(status="interrupted", step=7), STARTED)
+    assert [cell.strip() for cell in cells(run)] == ["cut", "killed", "7/420"]
+
+
+def test_a_run_that_never_started_to_train_has_no_steps(tmp_path: Path) -> None:
+    assert cells(make_run(tmp_path, "early", STARTED))[2].strip() == "0/?"
+
+
+def test_the_columns_stand_below_each_other(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, name, STARTED, READY, step(1)) for name in ("a", "a-much-longer-name")]
+    lines = job_table(runs).splitlines()
+    assert len({line.index("killed") for line in lines[1:]} | {lines[0].index("state")}) == 1

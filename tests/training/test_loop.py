@@ -1,0 +1,65 @@
+"""The loop as runs show it: when it saves and evaluates, which checkpoints stay, and where all ranks stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import CheckpointCommitted, Evaluated, read_all, select
+from tests.training.launch.ranks import run_world
+from tests.training.runs import run_alone, small_settings, steps_of
+from training.checkpoint.store import committed_steps, local_store
+from training.data.order import BatchPlan
+from training.loop import planned_steps
+
+STEPS_PER_EPOCH = 21
+
+
+@pytest.mark.parametrize(
+    ("epochs", "max_steps", "expected"), [(3, None, 63), (3, 50, 50), (1, 1000, STEPS_PER_EPOCH)]
+)
+def test_a_run_has_all_steps_of_its_epochs_unless_fewer_are_allowed(
+    epochs: int, max_steps: int | None, expected: int
+) -> None:
+    settings = small_settings(loop={"epochs": epochs, "max_steps": max_steps})
+    plan = BatchPlan(size=1293, global_batch=64, world=1, accumulation=1)
+    assert planned_steps(settings, plan) == expected
+
+
+def test_the_model_is_evaluated_as_often_as_asked_and_always_at_the_end(tmp_path: Path) -> None:
+    run_alone(small_settings(loop={"epochs": 5, "evaluate_every": 2}), tmp_path)
+    evaluated = [(event.split, event.epoch) for event in select(read_all(tmp_path), Evaluated)]
+    assert evaluated == [("validation", 2), ("validation", 4), ("validation", 5), ("test", 5)]
+
+
+def test_the_best_checkpoint_stays_beside_the_newest(tmp_path: Path) -> None:
+    settings = small_settings(
+        loop={"epochs": 6}, checkpoint={"every_steps": 1000, "keep_last": 1, "keep_best": 1}, optimizer={"learning_rate": 0.02}
+    )
+    run_alone(settings, tmp_path)
+    evaluations = [event for event in select(read_all(tmp_path), Evaluated) if event.split == "validation"]
+    best = max(evaluations, key=lambda event: event.accuracy)
+    assert committed_steps(tmp_path / "checkpoints") == sorted({best.step, 6 * STEPS_PER_EPOCH})
+    metrics = {manifest.step: manifest.metric for manifest in local_store(tmp_path / "checkpoints").manifests()}
+    assert metrics[best.step] == best.accuracy
+
+
+def test_a_run_that_ends_within_an_epoch_has_a_checkpoint_of_its_last_step(tmp_path: Path) -> None:
+    outcome = run_alone(small_settings(loop={"max_steps": 13}), tmp_path)
+    assert outcome.step == 13
+    assert select(read_all(tmp_path), CheckpointCommitted)[-1].step == 13
+
+
+def test_ranks_that_are_asked_to_stop_agree_on_the_step(tmp_path: Path) -> None:
+    (tmp_path / "stop").touch()
+    outcome = run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}), tmp_path)
+    assert outcome.status == "stopped"
+    assert outcome.step == steps_of(tmp_path)[-1].step == committed_steps(tmp_path / "checkpoints")[-1]
+
+
+def test_the_log_tells_each_ranks_own_time(tmp_path: Path) -> None:
+    run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}, loop={"max_steps": 5}), tmp_path)
+    for step in steps_of(tmp_path):
+        assert len(step.rank_seconds) == 2
+        assert all(0 < seconds < step.seconds * 100 for seconds in step.rank_seconds)

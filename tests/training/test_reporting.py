@@ -1,0 +1,75 @@
+"""What rank 0 says: the same events in the run's log and, as numbers, at its address."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import Notice, Step, TrainingStarted, read_all, select
+from training.config.schema import MetricsSettings
+from training.errors import PreflightError
+from training.reporting import Reporter, reporting
+
+STARTED = TrainingStarted(
+    world=1,
+    start_step=0,
+    total_steps=10,
+    steps_per_epoch=5,
+    parameters=3,
+    train_samples=20,
+    dataset_fingerprint="f" * 64,
+)
+STEP = Step(
+    step=1,
+    epoch=1,
+    loss=2.25,
+    accuracy=0.5,
+    gradient_norm=1.0,
+    learning_rate=0.1,
+    samples=4,
+    seconds=0.01,
+    rank_seconds=[0.005],
+)
+
+
+def test_the_log_names_the_address_at_which_the_metrics_can_be_fetched(tmp_path: Path) -> None:
+    with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
+        reporter.emit(STARTED)
+        reporter.emit(STEP)
+        started = select(read_all(tmp_path), TrainingStarted)[0]
+        with urllib.request.urlopen(started.metrics_url, timeout=10) as answer:  # noqa: S310 - our own
+            page = answer.read().decode()
+    assert started.metrics_url.startswith("http://127.0.0.1:")
+    assert any(line.endswith(" 2.25") for line in page.splitlines())
+
+
+def test_all_is_in_the_log_once_the_run_is_over(tmp_path: Path) -> None:
+    with reporting(tmp_path, MetricsSettings(exporter="none")) as reporter:
+        reporter.emit(STARTED)
+        reporter.emit(STEP)
+    assert read_all(tmp_path) == [STARTED, STEP]
+
+
+def test_nothing_is_served_any_more_when_the_block_ends(tmp_path: Path) -> None:
+    with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
+        reporter.emit(STARTED)
+    url = select(read_all(tmp_path), TrainingStarted)[0].metrics_url
+    host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=10)
+
+
+def test_a_port_that_was_taken_since_the_preflight_is_refused_with_the_free_choice(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings = MetricsSettings(exporter="prometheus", port=server.getsockname()[1])
+        with pytest.raises(PreflightError, match=str(settings.port)) as caught, reporting(tmp_path, settings):
+            pass
+    assert "metrics.port=0" in caught.value.remedy
+
+
+def test_the_reporter_of_the_other_ranks_says_nothing(tmp_path: Path) -> None:
+    Reporter().emit(Notice(level="warning", message="unheard"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,186 @@
+"""The driver's part, by a launcher whose ranks end as a script says: what real ones cannot be made to do often and fast.
+
+Real launchers and real deaths are in tests/training/faults.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from observability.progress import ProgressView
+from observability.runlog import Notice, Phase, RunEnded, RunStarted, read_all, select
+from tests.training.runs import small_settings
+from training import failures, supervisor
+from training.errors import ExitStatus, Interrupted, PlatformError, ResumeMismatchError, TrainingFailedError
+from training.failures import Failure
+from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.rundir import RunDirectory
+from training.supervisor import Supervisor
+
+DONE = Outcome(status="done", step=42, weights_sha256="ab" * 32)
+
+Ending = Callable[[RankTask], Outcome]
+
+
+class ScriptedLauncher:
+    """Ends its first attempt as the first of `endings` does, and so on; knows whether it was closed."""
+
+    def __init__(self, *endings: Ending) -> None:
+        self._endings = list(endings)
+        self.attempts: list[int] = []
+        self.is_closed = False
+
+    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
+        self.attempts.append(task.attempt)
+        on_phase("workers_start")
+        return self._endings.pop(0)(task)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def well(task: RankTask) -> Outcome:
+    return DONE
+
+
+def die(task: RankTask) -> Outcome:
+    raise WorkersFailedError("rank 1 was killed by SIGKILL")
+
+
+def refuse(task: RankTask) -> Outcome:
+    failure = Failure.of(ResumeMismatchError("another batch", remedy="set it back"), rank=0)
+    failures.record(task.run_directory, failure, attempt=task.attempt)
+    raise WorkersFailedError("status 1")
+
+
+def raise_in_code(task: RankTask) -> Outcome:
+    try:
+        raise KeyError("label")
+    except KeyError as error:
+        failures.record(task.run_directory, Failure.of(error, rank=1), attempt=task.attempt)
+    raise WorkersFailedError("status 1")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    return run
+
+
+def supervise(
+    run: RunDirectory, launcher: ScriptedLauncher, patch: pytest.MonkeyPatch, *, max_restarts: int = 2, node_rank: int = 0
+) -> Outcome:
+    patch.setattr(supervisor, "make_launcher", lambda scale, scratch: launcher)
+    scale: dict[str, object] = {"max_restarts": max_restarts}
+    if node_rank:
+        scale |= {"launcher": "torchrun", "nodes": 2, "workers": 2, "node_rank": node_rank, "rendezvous": "head:1"}
+    with run.driving():
+        view = ProgressView(stream=io.StringIO(), is_terminal=False)
+        return Supervisor(small_settings(scale=scale), run, view=view).run()
+
+
+def test_a_run_that_ends_well_is_logged_from_start_to_end(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = ScriptedLauncher(well)
+    assert supervise(run, launcher, monkeypatch) == DONE
+    events = read_all(run.path)
+    assert [type(event) for event in events] == [RunStarted, Phase, Phase, RunEnded]
+    end = select(events, RunEnded)[0]
+    assert (end.status, end.step, end.weights_sha256) == ("done", 42, DONE.weights_sha256)
+    assert launcher.is_closed
+
+
+def test_deaths_are_mended_up_to_the_limit_and_each_is_told(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = ScriptedLauncher(die, die, well)
+    assert supervise(run, launcher, monkeypatch, max_restarts=2) == DONE
+    assert launcher.attempts == [0, 1, 2]
+    notices = [notice.message for notice in select(read_all(run.path), Notice)]
+    assert [notice.rpartition("(")[2] for notice in notices] == ["restart 1 of 2)", "restart 2 of 2)"]
+
+
+def test_one_death_more_than_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = ScriptedLauncher(die, die, die)
+    with pytest.raises(TrainingFailedError, match="^rank 1 was killed by SIGKILL") as caught:
+        supervise(run, launcher, monkeypatch, max_restarts=2)
+    assert caught.value.status is ExitStatus.FAILED
+    assert launcher.attempts == [0, 1, 2]
+    assert launcher.is_closed
+    assert select(read_all(run.path), RunEnded)[-1].status == "failed"
+
+
+def test_a_refusal_keeps_its_exit_status_and_words_and_is_not_tried_again(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = ScriptedLauncher(refuse)
+    with pytest.raises(PlatformError) as caught:
+        supervise(run, launcher, monkeypatch)
+    assert caught.value.status is ExitStatus.REFUSED
+    assert str(caught.value) == "another batch\n  remedy: set it back"
+    assert launcher.attempts == [0]
+
+
+def test_a_defect_is_told_by_its_traceback_and_the_rank_s_log(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TrainingFailedError) as caught:
+        supervise(run, ScriptedLauncher(raise_in_code), monkeypatch)
+    text = str(caught.value)
+    assert text.startswith("Traceback")
+    assert "rank 1 failed: KeyError: 'label'" in text
+    assert str(run.logs) in text
+
+
+def test_what_earlier_drivers_ranks_left_is_not_this_one_s(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures.record(run.path, Failure.of(ValueError("last week's"), rank=0), attempt=0)
+    launcher = ScriptedLauncher(die, well)
+    assert supervise(run, launcher, monkeypatch) == DONE
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_asks_the_ranks_to_stop(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def stop_when_asked(task: RankTask) -> Outcome:
+        os.kill(os.getpid(), number)
+        assert run.stop_is_requested()
+        return Outcome(status="stopped", step=7)
+
+    assert supervise(run, ScriptedLauncher(stop_when_asked), monkeypatch).status == "stopped"
+    events = read_all(run.path)
+    assert select(events, Notice)[0].message.startswith(f"{number.name}: saving and stopping")
+    assert (select(events, RunEnded)[-1].status, select(events, RunEnded)[-1].step) == ("interrupted", 7)
+
+
+def test_a_second_signal_ends_the_wait_for_the_ranks(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never_stop(task: RankTask) -> Outcome:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the second signal was not answered")
+
+    launcher = ScriptedLauncher(never_stop)
+    with pytest.raises(Interrupted) as caught:
+        supervise(run, launcher, monkeypatch)
+    assert caught.value.status is ExitStatus.INTERRUPTED
+    assert "make resume NAME=run" in str(caught.value)
+    assert launcher.is_closed
+
+
+def test_the_signals_are_answered_as_before_once_the_run_is_over(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    supervise(run, ScriptedLauncher(well), monkeypatch)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_of_several_machines_the_first_one_s_driver_alone_writes_the_log(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures.record(run.path, Failure.of(ValueError("of the run that goes on"), rank=0), attempt=9)
+    supervise(run, ScriptedLauncher(well), monkeypatch, node_rank=1)
+    assert read_all(run.path) == []
+    assert failures.cause(run.path, attempt=9, launcher_view="").message == "of the run that goes on"
