@@ -42,7 +42,6 @@ def drive(settings: TrainingSettings) -> ExitStatus:
     with run.driving() if is_first_node else nullcontext():
         if is_first_node:
             _refuse_to_repeat(settings, run)
-            run.write_settings(settings)
         if notice:
             view.say(notice)
         supervisor = Supervisor(settings, run, view=view)

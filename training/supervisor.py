@@ -118,8 +118,8 @@ class Supervisor:
                 last = is_over.wait(_PUMP_SECONDS)
                 for event in reader.read_new():
                     self._view.handle(event)
-                    if isinstance(event, TrainingStarted):
-                        self._start_follower()
+                    if isinstance(event, TrainingStarted) and self._leads:
+                        self._begin_to_keep()
                 self._view.tick()
                 if last:
                     return
@@ -132,9 +132,14 @@ class Supervisor:
             is_over.set()
             thread.join()
 
-    def _start_follower(self) -> None:
-        """Once training has begun, and not before: until then every second of the CPUs goes to the start."""
-        if self._leads and self._settings.tracking.enabled and self.follower is None:
+    def _begin_to_keep(self) -> None:
+        """What waits until the ranks have taken the settings and are ready.
+
+        Settings that they refuse must not replace those that the run can be resumed with. MLflow's follower starts no sooner because
+        until then every second of the CPUs goes to the start.
+        """
+        self._run.write_settings(self._settings)
+        if self._settings.tracking.enabled and self.follower is None:
             self.follower = FollowerProcess(self._run.path)
 
     @contextmanager

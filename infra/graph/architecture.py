@@ -159,11 +159,9 @@ def _subnets_of(group: Resource, subnets: dict[str, Resource]) -> set[str]:
 def _stores(recording: Recording) -> Iterator[Store]:
     versioned = {urn for one in recording.of_type(_VERSIONING) for urn in one.property_dependencies["bucket"]}
     for one in recording.of_type(_BUCKET):
-        facts = (
-            "versioned" if one.urn in versioned else "",
-            "emptied on destroy" if one.properties.get("forceDestroy") else "",
-        )
-        yield Store("S3", one.name, ", ".join(filter(None, facts)), one.protect)
+        emptied = "emptied on destroy" if one.properties.get("forceDestroy") else ""
+        words = filter(None, ("versioned" if one.urn in versioned else "", emptied))
+        yield Store("S3", one.name, ", ".join(words), one.protect)
     backed_up = {urn for one in recording.of_type(_EFS_BACKUP) for urn in one.property_dependencies["fileSystemId"]}
     for one in recording.of_type(_FILE_SYSTEM):
         backup = ", in AWS Backup" if one.urn in backed_up else ""

@@ -40,9 +40,7 @@ def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
     split = registry.build(DataSettings()).test
     loader = EvalLoader(split, batch=batch, rank=place.rank, world=place.world)
     with joined(place, gpu=False, timeout_seconds=30):
-        return evaluate(
-            _model(), loader, precision=Precision(PrecisionSettings(), CPU), device=CPU, world=place.world
-        )
+        return evaluate(_model(), loader, precision=Precision(PrecisionSettings(), CPU), device=CPU, world=place.world)
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import errno
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,16 +74,22 @@ def test_a_new_driver_forgets_what_earlier_ones_left(tmp_path: Path) -> None:
     assert failures.cause(tmp_path, attempt=0, launcher_view="status 1").message == "status 1"
 
 
-def test_a_record_that_was_cut_short_is_not_read(tmp_path: Path) -> None:
-    """A full disk takes the name of a file before it refuses the content."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="No space"):
-        patch.setattr(Path, "replace", _no_space)
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """A limit of 16 bytes a file, for this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("no_room")
+def test_a_record_for_which_there_is_no_room_is_not_read_as_far_as_it_got(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="File too large"):
         failures.record(tmp_path, Failure.of(ValueError("lost"), rank=0), attempt=0)
     assert failures.cause(tmp_path, attempt=0, launcher_view="status 1").message == "status 1"
-
-
-def _no_space(path: Path, target: Path) -> Path:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,7 @@ from training.loop import planned_steps
 STEPS_PER_EPOCH = 21
 
 
-@pytest.mark.parametrize(
-    ("epochs", "max_steps", "expected"), [(3, None, 63), (3, 50, 50), (1, 1000, STEPS_PER_EPOCH)]
-)
+@pytest.mark.parametrize(("epochs", "max_steps", "expected"), [(3, None, 63), (3, 50, 50), (1, 1000, STEPS_PER_EPOCH)])
 def test_a_run_has_all_steps_of_its_epochs_unless_fewer_are_allowed(
     epochs: int, max_steps: int | None, expected: int
 ) -> None:
@@ -35,7 +33,9 @@ def test_the_model_is_evaluated_as_often_as_asked_and_always_at_the_end(tmp_path
 
 def test_the_best_checkpoint_stays_beside_the_newest(tmp_path: Path) -> None:
     settings = small_settings(
-        loop={"epochs": 6}, checkpoint={"every_steps": 1000, "keep_last": 1, "keep_best": 1}, optimizer={"learning_rate": 0.02}
+        loop={"epochs": 6},
+        checkpoint={"every_steps": 1000, "keep_last": 1, "keep_best": 1},
+        optimizer={"learning_rate": 0.02},
     )
     run_alone(settings, tmp_path)
     evaluations = [event for event in select(read_all(tmp_path), Evaluated) if event.split == "validation"]
@@ -62,4 +62,5 @@ def test_the_log_tells_each_ranks_own_time(tmp_path: Path) -> None:
     run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}, loop={"max_steps": 5}), tmp_path)
     for step in steps_of(tmp_path):
         assert len(step.rank_seconds) == 2
-        assert all(0 < seconds < step.seconds * 100 for seconds in step.rank_seconds)
+        assert min(step.rank_seconds) > 0
+        assert step.rank_seconds[0] <= step.seconds

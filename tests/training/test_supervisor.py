@@ -75,9 +75,14 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def supervise(
-    run: RunDirectory, launcher: ScriptedLauncher, patch: pytest.MonkeyPatch, *, max_restarts: int = 2, node_rank: int = 0
+    run: RunDirectory,
+    launcher: ScriptedLauncher,
+    patch: pytest.MonkeyPatch,
+    *,
+    max_restarts: int = 2,
+    node_rank: int = 0,
 ) -> Outcome:
-    patch.setattr(supervisor, "make_launcher", lambda scale, scratch: launcher)
+    patch.setattr(supervisor, "make_launcher", lambda *_, **__: launcher)
     scale: dict[str, object] = {"max_restarts": max_restarts}
     if node_rank:
         scale |= {"launcher": "torchrun", "nodes": 2, "workers": 2, "node_rank": node_rank, "rendezvous": "head:1"}
@@ -106,7 +111,7 @@ def test_deaths_are_mended_up_to_the_limit_and_each_is_told(run: RunDirectory, m
 
 def test_one_death_more_than_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = ScriptedLauncher(die, die, die)
-    with pytest.raises(TrainingFailedError, match="^rank 1 was killed by SIGKILL") as caught:
+    with pytest.raises(TrainingFailedError, match=r"^rank 1 was killed by SIGKILL") as caught:
         supervise(run, launcher, monkeypatch, max_restarts=2)
     assert caught.value.status is ExitStatus.FAILED
     assert launcher.attempts == [0, 1, 2]
@@ -125,7 +130,9 @@ def test_a_refusal_keeps_its_exit_status_and_words_and_is_not_tried_again(
     assert launcher.attempts == [0]
 
 
-def test_a_defect_is_told_by_its_traceback_and_the_rank_s_log(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_told_by_its_traceback_and_the_rank_s_log(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(TrainingFailedError) as caught:
         supervise(run, ScriptedLauncher(raise_in_code), monkeypatch)
     text = str(caught.value)

@@ -35,7 +35,7 @@ sys.exit(status)
 def printed(recording: Recording) -> list[list[str]]:
     """Cells of the table's rows."""
     shown = table.of(recording)
-    return [list(cells) for cells in zip(*(column.cells for column in shown.columns), strict=True)]  # type: ignore[arg-type]
+    return [list(cells) for cells in zip(*(column.cells for column in shown.columns), strict=True)]
 
 
 def architecture(recording: Recording) -> Architecture:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # its stubs are not among the dev dependencies
+import jsonschema  # its stubs are not among the dev dependencies
 import pytest
 import yaml
 from hypothesis import given

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from infra.recording import Recording
 from tests.engines.terraform import Workspace, find_tools, moto_server
 from tests.infra.components.graphs import ENVIRONMENTS, graph, settings_of, tags_of, unusual
-from tests.infra.provider.exceptions import COUNT, NEWER_THAN_THE_PROVIDER, NOT_ON_MOTO
-from tests.infra.provider.translate import Translation, translate
+from tests.infra.provider.exceptions import COUNT, NEWER_THAN_THE_PROVIDER, NOT_ON_MOTO, NOT_SHOWN_BY_MOTO
+from tests.infra.provider.translate import Configuration, Translation, ignoring, translate
 
 REGION = "us-east-1"
 ACCOUNT = "111122223333"
@@ -48,10 +47,10 @@ def translations(workspace: Workspace, recordings: dict[str, Recording]) -> dict
     }
 
 
-def merged(parts: dict[str, dict[str, dict[str, object]]]) -> dict[str, dict[str, object]]:
+def merged(parts: Iterable[Configuration]) -> Configuration:
     """Several configurations in one; their names differ by their beginning."""
-    whole: dict[str, dict[str, object]] = {}
-    for part in parts.values():
+    whole: Configuration = {}
+    for part in parts:
         for type_, members in part.items():
             whole.setdefault(type_, {}).update(members)
     return whole
@@ -70,7 +69,7 @@ def test_the_provider_knows_every_type_and_property(translations: dict[str, Tran
 def test_the_provider_plans_every_resource_of_every_environment(
     workspace: Workspace, recordings: dict[str, Recording], translations: dict[str, Translation]
 ) -> None:
-    resources = merged({name: part.resources for name, part in translations.items()})
+    resources = merged(part.resources for part in translations.values())
     workspace.write(resources, tags={name: tags_of(recording) for name, recording in recordings.items()})
     expected = {address for part in translations.values() for address in part.urns}
     assert workspace.plan() == dict.fromkeys(expected, "create")
@@ -81,9 +80,13 @@ def test_what_moto_holds_is_made_stays_as_it_is_and_goes_without_a_trace(
 ) -> None:
     recording, translation = recordings["test"], translations["test"]
     left_out = {urn for urn in translation.urns.values() if is_left_out(recording, urn)}
-    workspace.write(translation.without(left_out), tags={"test": tags_of(recording)})
+    tags, configuration = {"test": tags_of(recording)}, translation.without(left_out)
+    workspace.write(configuration, tags=tags)
     workspace.apply()
     assert workspace.state() == {address for address, urn in translation.urns.items() if urn not in left_out}
+    differing = {address.partition(".")[0] for address in workspace.plan()}
+    assert differing == {type_ for type_, _ in NOT_SHOWN_BY_MOTO}
+    workspace.write(ignoring(configuration, set(NOT_SHOWN_BY_MOTO)), tags=tags)
     assert workspace.plan() == {}
     workspace.destroy()
     assert workspace.state() == set()
@@ -94,4 +97,4 @@ def test_every_exception_is_needed(recordings: dict[str, Recording]) -> None:
     types, names = {one.type for one in resources}, {(one.type, one.name) for one in resources}
     assert all((type_ in types) if name == "*" else (type_, name) in names for type_, name in NOT_ON_MOTO)
     assert all(type_ in types for type_, _ in NEWER_THAN_THE_PROVIDER)
-    assert len(NOT_ON_MOTO) + len(NEWER_THAN_THE_PROVIDER) == COUNT
+    assert len(NOT_ON_MOTO) + len(NOT_SHOWN_BY_MOTO) + len(NEWER_THAN_THE_PROVIDER) == COUNT

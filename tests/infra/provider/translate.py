@@ -29,6 +29,9 @@ Schemas = Mapping[str, Any]
 Json = Any
 """What JSON can say."""
 
+Configuration = dict[str, dict[str, dict[str, Any]]]
+"""Resources by type and name."""
+
 
 @dataclass
 class Translation:
@@ -40,20 +43,32 @@ class Translation:
         unknown: properties that the provider does not know: type token and path.
     """
 
-    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    resources: Configuration = field(default_factory=dict)
     urns: dict[str, str] = field(default_factory=dict)
     unknown: set[tuple[str, str]] = field(default_factory=set)
 
-    def without(self, urns: Set[str]) -> dict[str, dict[str, Any]]:
+    def without(self, urns: Set[str]) -> Configuration:
         """The configuration without some resources; nobody waits for them any more."""
         gone = {address for address, urn in self.urns.items() if urn in urns}
-        kept: dict[str, dict[str, Any]] = {}
+        kept: Configuration = {}
         for type_, members in self.resources.items():
             for name, block in members.items():
                 if f"{type_}.{name}" not in gone:
                     waits = [one for one in block.get("depends_on", ()) if one not in gone]
                     kept.setdefault(type_, {})[name] = {**block, "depends_on": waits}
         return kept
+
+
+def ignoring(configuration: Configuration, attributes: Set[tuple[str, str]]) -> Configuration:
+    """The configuration, with changes of some attributes, by Terraform type, left alone."""
+    ignored: Configuration = {}
+    for type_, members in configuration.items():
+        more = sorted(attribute for of_type, attribute in attributes if of_type == type_)
+        for name, block in members.items():
+            (lifecycle,) = block.get("lifecycle", [{}])
+            changes = [*lifecycle.get("ignore_changes", ()), *more]
+            ignored.setdefault(type_, {})[name] = {**block, "lifecycle": [{"ignore_changes": changes}]}
+    return ignored
 
 
 def terraform_type(token: str, schemas: Schemas) -> str:

@@ -42,7 +42,7 @@ def supervise_on(
     cluster: RayCluster, chosen: TrainingSettings, folder: Path, patch: pytest.MonkeyPatch
 ) -> tuple[Outcome, Path]:
     """Drive a run, with the module's Ray in place of one of its own."""
-    patch.setattr(supervisor, "make_launcher", lambda scale, scratch: cluster)
+    patch.setattr(supervisor, "make_launcher", lambda *_, **__: cluster)
     run = RunDirectory(folder / "run")
     run.path.mkdir()
     with run.driving():
@@ -59,9 +59,7 @@ def assert_mended(run: Path, folder: Path, notice: str) -> None:
     assert [event.start_step for event in select(events, TrainingStarted)] == [0, *restored]
     assert restored[0] in (5, 10)
     (folder / "no-accident").touch()
-    undisturbed = run_world(
-        settings("killed", folder / "no-accident", launcher="torchrun"), folder / "reference"
-    )
+    undisturbed = run_world(settings("killed", folder / "no-accident", launcher="torchrun"), folder / "reference")
     assert select(events, RunEnded)[-1].weights_sha256 == undisturbed.weights_sha256
     assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
 

@@ -16,7 +16,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def on_ranks(world: int, function: Callable[Concatenate[RankPlace, P], T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+def on_ranks(
+    world: int, function: Callable[Concatenate[RankPlace, P], T], *args: P.args, **kwargs: P.kwargs
+) -> list[T]:
     """Call `function(place, …)` in `world` processes, each of which has its place; the results in the order of the ranks."""
     port = free_port()
     places = [

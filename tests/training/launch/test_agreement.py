@@ -27,7 +27,9 @@ Run = Callable[[TrainingSettings, Path], Outcome]
 EVERY_DIGIT = list(range(1293))
 
 
-def settings(launcher: LauncherName, workers: int, *, accumulation: int = 1, loader_workers: int = 0) -> TrainingSettings:
+def settings(
+    launcher: LauncherName, workers: int, *, accumulation: int = 1, loader_workers: int = 0
+) -> TrainingSettings:
     """Two epochs of dropout and augmentation, in batches that divide the 1293 samples into no whole number of steps."""
     return small_settings(
         loop={"global_batch": 56, "accumulation": accumulation, "log_sample_ids": True},

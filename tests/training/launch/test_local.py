@@ -54,13 +54,11 @@ def launch(folder: Path, launcher: str, model: str, *, workers: int) -> None:
         },
         scale={"launcher": launcher, "workers": workers},
     )
-    ProcessLauncher().launch(
-        RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None
-    )
+    ProcessLauncher().launch(RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None)
 
 
 def test_a_plain_process_that_is_killed_is_named_with_the_signal(tmp_path: Path) -> None:
-    with pytest.raises(WorkersFailedError, match="^rank 0 was killed by SIGKILL$"):
+    with pytest.raises(WorkersFailedError, match=r"^rank 0 was killed by SIGKILL$"):
         launch(tmp_path, "plain", "killed", workers=1)
 
 

@@ -119,7 +119,7 @@ def test_the_raylet_knows_the_settings_that_keep_idle_workers_from_starting() ->
     """Such settings are compiled in, and an unknown one is passed over in silence."""
     raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
     for name in ray_train._LOCAL_ENVIRONMENT:
-        if name.startswith("RAY_enable_") or name.startswith("RAY_prestart_"):
+        if name.startswith(("RAY_enable_", "RAY_prestart_")):
             assert name.removeprefix("RAY_").encode() in raylet
 
 

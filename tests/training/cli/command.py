@@ -1,0 +1,48 @@
+"""A command of the command line as a process, and what it imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = frozenset({"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy"})
+
+# Stays the last line of the error stream, whatever the command prints.
+_PROGRAM = """
+import json, sys, time
+began = time.perf_counter()
+from training.cli import main
+status = main(sys.argv[1:])
+print(json.dumps([int(status), time.perf_counter() - began, list(sys.modules)]), file=sys.stderr)
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered: its exit status, its streams, its seconds, and the heavy packages it imported."""
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+    heavy: frozenset[str]
+
+
+def ask(*arguments: str, cwd: Path = ROOT) -> Answer:
+    """Run `python -m training` with these arguments."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *arguments],
+        cwd=cwd,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    err, _, last = ended.stderr.rstrip("\n").rpartition("\n")
+    status, seconds, modules = json.loads(last)
+    return Answer(status=status, out=ended.stdout, err=err, seconds=seconds, heavy=HEAVY.intersection(modules))

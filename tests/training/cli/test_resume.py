@@ -1,0 +1,132 @@
+"""`resume` and `verify` on a run as it was left: whole, damaged, or asked to become another."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import Restored, RunEnded, read_all, select
+from tests.training.runs import run_alone, small_settings
+from training.cli import main
+from training.config.schema import TrainingSettings
+from training.rundir import RunDirectory
+
+STEPS = 12
+
+
+def up_to(step: int, root: Path) -> TrainingSettings:
+    """Settings of a run that ends with a step, in a folder of runs; it saves at its end only."""
+    return small_settings(
+        run={"directory": root},
+        loop={"max_steps": step},
+        schedule={"name": "constant"},
+        checkpoint={"every_steps": 1000},
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that holds one, `run`, with checkpoints of steps 10 and 12."""
+    root = tmp_path_factory.mktemp("trained")
+    run = RunDirectory(root / "run")
+    for step in (10, STEPS):
+        run_alone(up_to(step, root), run.path)
+    run.write_settings(up_to(STEPS, root))
+    return root
+
+
+@pytest.fixture
+def root(trained: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    copied = tmp_path / "runs"
+    shutil.copytree(trained, copied)
+    return copied
+
+
+def newest(root: Path) -> Path:
+    return root / "run" / "checkpoints" / f"step-{STEPS:08d}" / "model.safetensors"
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def resume(root: Path, *changes: str) -> int:
+    """Resume the run of a copied folder, which its settings do not know to be a copy."""
+    words = [word for change in (f"run.directory={root}", *changes) for word in ("--set", change)]
+    return main(["resume", "run", "--root", str(root), *words])
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        (["loop.global_batch=32"], "global_batch: saved 64, wanted 32"),
+        (
+            ["data.dataset=synthetic", "data.options.kind=images", "data.options.samples=640"],
+            "dataset_fingerprint: saved ",
+        ),
+        (["model.name=mlp", "run.seed=1"], "model: saved simple_cnn, wanted mlp; seed: saved 0, wanted 1"),
+    ],
+)
+def test_a_run_does_not_go_on_as_another_one_nor_forgets_what_it_was(
+    root: Path, capfd: pytest.CaptureFixture[str], changes: list[str], part: str
+) -> None:
+    run = RunDirectory(root / "run")
+    before = run.settings()
+    assert resume(root, *changes) == 3
+    assert run.settings() == before
+    error = capfd.readouterr().err
+    assert part in error
+    assert "remedy:" in error
+    assert "Traceback" not in error
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_and_said_so(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    cut_short(newest(root))
+    assert resume(root, "loop.max_steps=15") == 0
+    assert "checkpoint refused: step-00000012: model.safetensors has" in capfd.readouterr().out
+    events = read_all(root / "run")
+    assert [event.step for event in select(events, Restored)] == [10, 10]
+    expected = run_alone(up_to(15, root), root / "reference").weights_sha256
+    assert select(events, RunEnded)[-1].weights_sha256 == expected
+
+
+def test_a_run_of_which_no_checkpoint_is_good_is_not_begun_anew_in_silence(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for path in root.glob("run/checkpoints/*/model.safetensors"):
+        cut_short(path)
+    assert resume(root) == 1
+    assert "none of the 2 checkpoints" in capfd.readouterr().err
+
+
+def test_a_run_that_has_been_trained_is_not_repeated_where_resuming_is_ruled_out(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert resume(root, "checkpoint.resume=never") == 3
+    assert "checkpoint of step 12" in capfd.readouterr().err
+
+
+def test_verify_passes_a_run_whose_checkpoints_are_good(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "run", "--root", str(root)]) == 0
+    assert capsys.readouterr().out.count(": good") == 2
+
+
+def test_verify_fails_on_a_damaged_checkpoint_and_names_the_file(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = newest(root)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert main(["verify", "run", "--root", str(root)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[2] for line in lines] == ["good", "model.safetensors does not match its sha256"]
+
+
+def test_verify_fails_where_there_is_nothing_to_verify(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(root / "run" / "checkpoints")
+    assert main(["verify", "run", "--root", str(root)]) == 1
+    assert "no checkpoint" in capsys.readouterr().out
