@@ -18,6 +18,7 @@ _NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 _BUCKET = "aws:s3/bucket:Bucket"
 _FILE_SYSTEM = "aws:efs/fileSystem:FileSystem"
+_MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 _DATABASE = "aws:rds/instance:Instance"
 _REPOSITORY = "aws:ecr/repository:Repository"
 _POD_IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
@@ -28,12 +29,13 @@ _KEY = "aws:kms/key:Key"
 
 @dataclass(frozen=True)
 class Zone:
-    """An availability zone: ranges of its subnets, and whether a NAT gateway stands in it."""
+    """An availability zone: ranges of its subnets, and whether a NAT gateway and a mount target stand in it."""
 
     name: str
     private_cidr: str
     public_cidr: str
     has_nat: bool
+    has_mount_target: bool
 
 
 @dataclass(frozen=True)
@@ -115,13 +117,14 @@ def architecture_of(recording: Recording, catalog: Catalog) -> Architecture:
 
 def _zones(recording: Recording, subnets: dict[str, Resource]) -> Iterator[Zone]:
     with_nat = {urn for one in recording.of_type(_NAT) for urn in one.property_dependencies["subnetId"]}
+    with_mount = {urn for one in recording.of_type(_MOUNT_TARGET) for urn in one.property_dependencies["subnetId"]}
     by_zone: dict[str, dict[bool, Resource]] = {}
     for subnet in subnets.values():
         is_public = "kubernetes.io/role/elb" in subnet.properties["tags"]
         by_zone.setdefault(subnet.properties["availabilityZone"], {})[is_public] = subnet
     for name, pair in sorted(by_zone.items()):
         private, public = pair[False].properties["cidrBlock"], pair[True].properties["cidrBlock"]
-        yield Zone(name, private, public, pair[True].urn in with_nat)
+        yield Zone(name, private, public, pair[True].urn in with_nat, pair[False].urn in with_mount)
 
 
 def _groups(

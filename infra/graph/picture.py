@@ -111,7 +111,8 @@ def _network(sheet: _Sheet, facts: Architecture) -> None:
         sheet.words(left + 2, 63.8, "NAT gateway" if zone.has_nat else "no NAT of its own", size=7.5)
         sheet.box(left + 0.6, bottom + 1.5, width - 1.2, 48.0, fill=_PRIVATE)
         sheet.words(left + 2, 57.7, f"private {zone.private_cidr}", size=7.5, color=_FAINT)
-        sheet.words(left + 2, bottom + 4, "EFS mount target", size=7.5, color=_FAINT)
+        if zone.has_mount_target:
+            sheet.words(left + 2, bottom + 4, "EFS mount target", size=7.5, color=_FAINT)
     _groups(sheet, facts.groups, zone_width=width, top=54.5, bottom=bottom + 5.5)
 
 
@@ -163,7 +164,7 @@ def _stores(sheet: _Sheet, stores: Sequence[Store]) -> None:
 
 def _identities(sheet: _Sheet, workloads: Sequence[Workload]) -> None:
     """A table in one box; it grows with the teams, so its pitch is what the space allows."""
-    top, bottom = 51.0, 9.0
+    top, bottom = 48.5, 9.0
     sheet.words(_SIDE_LEFT, top, "Identities", size=11, bold=True)
     told = "roles, and the service accounts that take them by Pod Identity"
     sheet.words(_SIDE_LEFT + _SIDE_WIDTH, top - 0.5, told, size=7.5, color=_FAINT, align="right")
@@ -173,7 +174,7 @@ def _identities(sheet: _Sheet, workloads: Sequence[Workload]) -> None:
     sheet.box(_SIDE_LEFT, top - 3.5 - height, _SIDE_WIDTH, height, fill=_IDENTITY)
     y = top - 4.7
     for workload in workloads:
-        sheet.words(_SIDE_LEFT + 1.5, y, workload.role, size=8.5, bold=True)
+        sheet.words(_SIDE_LEFT + 1.5, y, workload.role, size=8, bold=True)
         for account in workload.accounts:
             sheet.words(_SIDE_LEFT + 15, y, account, size=8)
             y -= pitch

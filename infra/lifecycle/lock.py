@@ -83,15 +83,19 @@ class _Round:
         self.open: list[Open] = []
 
     def _ask(
-        self, paths: tuple[KeyPath, ...], question: Callable[P, tuple[str, ...]], *args: P.args, **kwargs: P.kwargs
+        self,
+        paths: tuple[KeyPath | None, ...],
+        question: Callable[P, tuple[str, ...]],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> None:
-        """Ask for the values at `paths`; the answer holds them in this order, and its source last."""
+        """Ask for the values at `paths`: the answer holds them in this order, and its source last; None is known."""
         try:
             *values, source = question(*args, **kwargs)
         except NotFoundError as error:
-            self.open += [Open(path, str(error)) for path in paths]
+            self.open += [Open(path, str(error)) for path in paths if path]
         else:
-            self.resolved += [Resolved(path, value, source) for path, value in zip(paths, values, strict=True)]
+            self.resolved += [Resolved(path, value, source) for path, value in zip(paths, values, strict=True) if path]
 
     def node_images(self) -> None:
         """AMI releases, of the control plane's minor."""
@@ -111,8 +115,14 @@ class _Round:
         """Hashes of charts, and the newest version of those that have none."""
         for name, chart in self._release.charts.items():
             if chart.sha256 is None:
-                paths = (("charts", name, "version"), ("charts", name, "sha256"))
-                self._ask(paths, self._sources.charts.chart, chart.repository, name, chart.version)
+                version = ("charts", name, "version") if chart.version is None else None
+                self._ask(
+                    (version, ("charts", name, "sha256")),
+                    self._sources.charts.chart,
+                    chart.repository,
+                    name,
+                    chart.version,
+                )
 
     def images(self) -> None:
         """Digests of other people's images; those of ours exist once they have been built and pushed."""

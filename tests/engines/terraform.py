@@ -137,7 +137,7 @@ class Workspace:
 
     def destroy(self) -> None:
         """Destroy everything."""
-        self._run("destroy", "-auto-approve", "-input=false", "-lock=false", "-parallelism=40", "-json")
+        self._run("destroy", "-auto-approve", "-refresh=false", "-lock=false", "-parallelism=40", "-json")
 
     def state(self) -> set[str]:
         """Addresses of what exists, as Terraform knows it."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from tests.limits import files_up_to
 from training.errors import CheckpointError
 from training.export import save_safetensors, weights_sha256
 
@@ -39,15 +38,6 @@ class Named(nn.Module):
 def network(seed: int = 0) -> nn.Sequential:
     torch.manual_seed(seed)
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
-
-
-@pytest.fixture
-def _files_of_at_most_4_kib() -> Iterator[None]:
-    """Writes fail behind the first 4 KiB of any file, as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_equal_weights_have_equal_hashes_of_64_hexadecimal_digits() -> None:
@@ -113,11 +103,11 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         save_safetensors(network(), path, {})
 
 
-@pytest.mark.usefixtures("_files_of_at_most_4_kib")
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_safetensors(network(), path, {})
-    with pytest.raises(CheckpointError, match="could not be written"):
-        save_safetensors(nn.Linear(100, 100), path, {})
+    larger = nn.Linear(100, 100)
+    with pytest.raises(CheckpointError, match="could not be written"), files_up_to(4096):
+        save_safetensors(larger, path, {})
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     safetensors.torch.load_model(network(seed=1), path)

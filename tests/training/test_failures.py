@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.limits import files_up_to
 from training import failures
 from training.errors import ExitStatus, NonFiniteLossError, PlatformError, ResumeMismatchError
 from training.failures import Failure
@@ -74,21 +73,10 @@ def test_a_new_driver_forgets_what_earlier_ones_left(tmp_path: Path) -> None:
     assert failures.cause(tmp_path, attempt=0, launcher_view="status 1").message == "status 1"
 
 
-@pytest.fixture
-def no_room() -> Iterator[None]:
-    """A limit of 16 bytes a file, for this process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.usefixtures("no_room")
 def test_a_record_for_which_there_is_no_room_is_not_read_as_far_as_it_got(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="File too large"):
-        failures.record(tmp_path, Failure.of(ValueError("lost"), rank=0), attempt=0)
+    failure = Failure.of(ValueError("lost"), rank=0)
+    with pytest.raises(OSError, match="File too large"), files_up_to(16):
+        failures.record(tmp_path, failure, attempt=0)
     assert failures.cause(tmp_path, attempt=0, launcher_view="status 1").message == "status 1"
 
 

@@ -1,4 +1,4 @@
-"""Look at an environment without an engine, an account or a cluster."""
+"""See what an environment consists of, without an engine, an account or a cluster."""
 
 from __future__ import annotations
 

@@ -21,36 +21,25 @@ WITHOUT_RESOURCE = frozenset(
         "autoscaling:DescribeLaunchConfigurations",
         "autoscaling:DescribeScalingActivities",
         "autoscaling:DescribeTags",
-        "cloudwatch:GetMetricData",
-        "cloudwatch:ListMetrics",
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeImages",
         "ec2:DescribeInstanceTypes",
-        "ec2:DescribeInstances",
         "ec2:DescribeLaunchTemplateVersions",
-        "ec2:DescribeSnapshots",
-        "ec2:DescribeSubnets",
-        "ec2:DescribeTags",
-        "ec2:DescribeVolumes",
-        "ec2:DescribeVolumesModifications",
         "ec2:GetInstanceTypesFromInstanceRequirements",
-        "ecr:GetAuthorizationToken",
     }
 )
-"""Actions that IAM evaluates against `*` only (Service Authorization Reference: no resource type in their row)."""
-
-EXCEPTED_ACTIONS: frozenset[str] = frozenset()
-"""Patterns of actions that a statement may allow, each with its reason beside it; there is none."""
+"""Actions of the autoscaler that IAM evaluates against `*` only: in the Service Authorization Reference their row names
+no resource type. It is the one list of what may stand beside `*`, and holds nothing that no role needs."""
 
 _TOO_BROAD = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess", "FullAccess")
 
 
 @resource_rule(*IDENTITY_DOCUMENT_TYPES, remedy="list the actions that the workload calls")
 def permissions_name_their_actions(subject: Subject) -> Iterator[str]:
-    """No statement allows actions by a pattern or by what they are not, outside the listed exceptions."""
+    """No statement allows actions by a pattern, or by what they are not."""
     for statement in identity_statements(subject):
         for action in statement.actions if statement.allows else ():
-            if action not in EXCEPTED_ACTIONS and ("*" in action or action.startswith("NotAction:")):
+            if "*" in action or action.startswith("NotAction:"):
                 yield f"statement {statement.sid or '(without Sid)'} allows {action}"
 
 
@@ -59,7 +48,7 @@ def permissions_name_their_resources(subject: Subject) -> Iterator[str]:
     """No statement allows its actions on every resource, unless a condition narrows it or the action knows no resource."""
     for statement in identity_statements(subject):
         is_everything = "*" in statement.resources or any(one.startswith("NotResource:") for one in statement.resources)
-        unbound = sorted(action for action in statement.actions if action not in WITHOUT_RESOURCE | EXCEPTED_ACTIONS)
+        unbound = sorted(action for action in statement.actions if action not in WITHOUT_RESOURCE)
         if statement.allows and is_everything and not statement.condition and unbound:
             yield f"statement {statement.sid or '(without Sid)'} allows {', '.join(unbound)} on every resource"
 

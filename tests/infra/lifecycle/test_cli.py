@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from moto import mock_aws
 
+from infra.lifecycle import engine
 from infra.lifecycle.cli import main
-from infra.release import load_release
+from infra.lifecycle.commands import refresh
+from infra.lifecycle.sources import NotFoundError
+from infra.release import RELEASE_FILE, load_release
 from infra.release_rules import ROOT
 from tests.infra.components.graphs import graph
 from tests.infra.leaf.samples import changed
@@ -128,6 +134,45 @@ def test_the_message_of_pulumi_is_passed_on(pulumi_calls: Path, capsys: pytest.C
     assert main(["outputs", "--env", "dev"]) == 1
     assert "pulumi stack output: no stack named dev" in capsys.readouterr().err
     assert pulumi_calls.read_text() == f"stack output --json --cwd {ROOT} --stack dev\n"
+
+
+def test_up_is_run_under_the_policy_pack_and_its_exit_status_is_passed_on(pulumi_calls: Path) -> None:
+    assert engine.run("up", environment="dev", is_confirmed=True) == 4
+    assert pulumi_calls.read_text() == f"up --cwd {ROOT} --stack dev --policy-pack infra/policy --yes\n"
+
+
+@pytest.mark.parametrize("command", ["preview", "up", "destroy"])
+def test_pulumi_is_not_run_in_a_foreign_account(
+    command: str, pulumi_calls: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    with mock_aws():
+        assert main([command, "--env", "dev"]) == 3
+    assert "AWS account 123456789012 may not hold environment dev" in capsys.readouterr().err
+    assert not pulumi_calls.exists()
+
+
+def test_release_lock_fails_while_anything_is_unresolved_and_a_dry_run_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Away:
+        """Registries and AWS on a machine without a network."""
+
+        def __init__(self, **_: object) -> None: ...
+
+        def __getattr__(self, question: str) -> Callable[..., NoReturn]:
+            def fail(*_: object) -> NoReturn:
+                raise NotFoundError(f"{question}: unreachable")
+
+            return fail
+
+    monkeypatch.setattr(refresh, "Registries", Away)
+    monkeypatch.setattr(refresh, "AwsSource", Away)
+    before = RELEASE_FILE.read_text(encoding="utf-8")
+    assert main(["release-lock", "--dry-run"]) == 1
+    assert f"0 resolved, {len(load_release().unresolved())} unresolved" in capsys.readouterr().out
+    assert RELEASE_FILE.read_text(encoding="utf-8") == before
 
 
 def test_help_and_cost_import_neither_pulumi_nor_boto3_nor_matplotlib() -> None:

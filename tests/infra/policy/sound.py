@@ -192,7 +192,7 @@ _CLUSTER: Tree = {
         tokens.ROLE_POLICY,
         policy=document(
             statement(Action="s3:GetObject", Resource="arn:aws:s3:::b/*"),
-            statement(Action=["ecr:GetAuthorizationToken"], Resource="*"),
+            statement(Action=["ec2:DescribeImages"], Resource="*"),
             statement(
                 Action="iam:PassRole",
                 Resource="arn:aws:iam::111122223333:role/x",

@@ -8,8 +8,10 @@ import pytest
 
 from infra import program
 from infra.policy import RULES, Finding, evaluate
+from infra.policy.documents import IDENTITY_DOCUMENT_TYPES, identity_statements
 from infra.policy.graph import Graph, graph_of
 from infra.policy.rule import ResourceRule
+from infra.policy.rules.iam import WITHOUT_RESOURCE
 from infra.protection import EnvironmentKind
 from infra.recording import Recording, record
 from infra.release import ReleaseManifest, load_release
@@ -82,6 +84,12 @@ def test_a_preview_shows_the_rules_the_same_references() -> None:
             yield from ((subject.urn, prop, urns) for prop, urns in subject.references.items() if urns)
 
     assert set(references(preview("prod"))) == set(references(graph("prod")))
+
+
+def test_every_action_that_may_stand_beside_a_star_is_needed_by_some_role() -> None:
+    roles = [one for one in graph_of(graph("prod")).subjects if one.type in IDENTITY_DOCUMENT_TYPES]
+    allowed = [one for role in roles for one in identity_statements(role) if one.allows and "*" in one.resources]
+    assert {action for one in allowed if not one.condition for action in one.actions} == WITHOUT_RESOURCE
 
 
 def without(recording: Recording, type_: str) -> Graph:

@@ -99,7 +99,7 @@ SPOILED: tuple[tuple[str, Tree, str], ...] = (
     ),
     (
         "permissions-name-their-resources",
-        {f"role-policy.{P}.policy": permission(["s3:GetObject", "ecr:GetAuthorizationToken"], "*")},
+        {f"role-policy.{P}.policy": permission(["s3:GetObject", "ec2:DescribeImages"], "*")},
         "allows s3:GetObject on every resource",
     ),
     (

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.limits import files_up_to
 from tests.training.checkpoint.parts import (
     IDENTITY,
     NoScaler,
@@ -124,25 +124,14 @@ def test_a_full_disk_names_what_is_needed_and_free_and_the_older_checkpoint_stay
     assert_same(resume(store).tensors(), run.tensors())
 
 
-@pytest.fixture
-def no_large_files() -> Iterator[None]:
-    """A limit of 2 KiB a file, for this process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.usefixtures("no_large_files")
 def test_an_error_of_the_file_system_is_told_when_closing_and_leaves_no_half_checkpoint(tmp_path: Path) -> None:
     store, run = local_store(tmp_path), SmallRun()
     run.train()
     writer = checkpointer(store)
-    run.save(writer)
-    with pytest.raises(CheckpointError, match=r"step 1 could not be written to .*: File too large"):
-        writer.close()
+    with files_up_to(2048):
+        run.save(writer, final=True)
+        with pytest.raises(CheckpointError, match=r"step 1 could not be written to .*: File too large"):
+            writer.close()
     assert store.folder_steps() == []
     assert store.newest_good(IDENTITY) is None
 

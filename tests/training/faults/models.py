@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import torch.distributed as dist
 from torch import Tensor
 
+from training.checkpoint.store import FOLDER, committed_steps
 from training.data.types import SampleSpec
 from training.models.simple_cnn import SimpleCnn
 
 
 class _Faulty(SimpleCnn):
-    """Has an accident in the forward pass of one training step, on one rank, once in the life of the file `trace`."""
+    """Has an accident in the forward pass of one training step, on one rank, once in the life of the file `trace`.
 
-    def __init__(self, spec: SampleSpec, *, step: int, rank: int, trace: str) -> None:
+    With `run`, a run's folder, it first waits for a checkpoint there: storage may be slow.
+    """
+
+    def __init__(self, spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> None:
         super().__init__(channels=spec.shape[0], classes=spec.classes, width=16, dropout=0.25)
         self._steps_left = step
         self._rank = rank
         self._trace = Path(trace)
+        self._run = run
 
     def forward(self, inputs: Tensor) -> Tensor:
         if self.training:
@@ -28,6 +34,8 @@ class _Faulty(SimpleCnn):
             own_rank = dist.get_rank() if dist.is_initialized() else 0
             if self._steps_left == 0 and own_rank == self._rank and not self._trace.exists():
                 self._trace.touch()
+                while self._run is not None and not committed_steps(Path(self._run) / FOLDER):
+                    time.sleep(0.01)
                 self.have_accident()
         return super().forward(inputs)
 
@@ -45,11 +53,11 @@ class _Raising(_Faulty):
         raise RuntimeError("the user's own mistake")
 
 
-def killed(spec: SampleSpec, *, step: int, rank: int, trace: str) -> _Faulty:
+def killed(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` is killed in its `step`-th forward pass of a start."""
-    return _Killed(spec, step=step, rank=rank, trace=trace)
+    return _Killed(spec, step=step, rank=rank, trace=trace, run=run)
 
 
-def raising(spec: SampleSpec, *, step: int, rank: int, trace: str) -> _Faulty:
+def raising(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` raises in its `step`-th forward pass of a start."""
-    return _Raising(spec, step=step, rank=rank, trace=trace)
+    return _Raising(spec, step=step, rank=rank, trace=trace, run=run)

@@ -28,9 +28,9 @@ ACCIDENT_STEP = 13
 """Of a start; checkpoints are due every 5 steps."""
 
 
-def settings(accident: str, trace: Path, *, launcher: str, max_restarts: int = 2) -> TrainingSettings:
-    """Two ranks, of which the second has an accident."""
-    options = {"step": ACCIDENT_STEP, "rank": 1, "trace": str(trace)}
+def settings(accident: str, root: Path, *, launcher: str, max_restarts: int = 2) -> TrainingSettings:
+    """Two ranks, of which the second has an accident, once and behind the first checkpoint of the run `root/runs/run`."""
+    options = {"step": ACCIDENT_STEP, "rank": 1, "trace": str(root / "accident"), "run": str(root / "runs" / "run")}
     return small_settings(
         model={"name": f"tests.training.faults.models:{accident}", "options": options},
         loop={"log_sample_ids": True},
@@ -38,51 +38,52 @@ def settings(accident: str, trace: Path, *, launcher: str, max_restarts: int = 2
     )
 
 
-def supervise_on(
-    cluster: RayCluster, chosen: TrainingSettings, folder: Path, patch: pytest.MonkeyPatch
-) -> tuple[Outcome, Path]:
-    """Drive a run, with the module's Ray in place of one of its own."""
+def supervise_on(cluster: RayCluster, chosen: TrainingSettings, root: Path, patch: pytest.MonkeyPatch) -> Outcome:
+    """Drive the run `root/runs/run`, with the module's Ray in place of one of its own."""
     patch.setattr(supervisor, "make_launcher", lambda *_, **__: cluster)
-    run = RunDirectory(folder / "run")
-    run.path.mkdir()
+    run = RunDirectory(root / "runs" / "run")
+    run.path.mkdir(parents=True)
     with run.driving():
         view = ProgressView(stream=io.StringIO(), is_terminal=False)
-        return Supervisor(chosen, run, view=view).run(), run.path
+        return Supervisor(chosen, run, view=view).run()
 
 
-def assert_mended(run: Path, folder: Path, notice: str) -> None:
+def assert_mended(root: Path, notice: str) -> None:
     """One restart, from a checkpoint before the accident, to the weights of a run without one."""
+    run = root / "runs" / "run"
     events = read_all(run)
-    expected = f"{notice}; starting again from the newest checkpoint (restart 1 of 2)"
-    assert [event.message for event in select(events, Notice) if event.level == "warning"] == [expected]
-    restored = [event.step for event in select(events, Restored)]
-    assert [event.start_step for event in select(events, TrainingStarted)] == [0, *restored]
-    assert restored[0] in (5, 10)
-    (folder / "no-accident").touch()
-    undisturbed = run_world(settings("killed", folder / "no-accident", launcher="torchrun"), folder / "reference")
+    restarts = [event.message for event in select(events, Notice) if "restart" in event.message]
+    assert restarts == [f"{notice}; starting again from the newest checkpoint (restart 1 of 2)"]
+    (restored,) = [event.step for event in select(events, Restored)]
+    assert [event.start_step for event in select(events, TrainingStarted)] == [0, restored]
+    assert restored in (5, 10)
+    reference = root / "reference"
+    reference.mkdir()
+    (reference / "accident").touch()
+    undisturbed = run_world(settings("killed", reference, launcher="torchrun"), reference / "runs" / "run")
     assert select(events, RunEnded)[-1].weights_sha256 == undisturbed.weights_sha256
     assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
 
 
 def test_a_rank_killed_under_torchrun_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
-    arguments = arguments_for(settings("killed", tmp_path / "trace", launcher="torchrun"), tmp_path)
+    arguments = arguments_for(settings("killed", tmp_path, launcher="torchrun"), tmp_path)
     assert main(arguments) == 0
     report_table.ran("torchrun")
-    assert_mended(tmp_path / "runs" / "run", tmp_path, "rank 1 was killed by SIGKILL")
+    assert_mended(tmp_path, "rank 1 was killed by SIGKILL")
 
 
 def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = settings("killed", tmp_path / "trace", launcher="ray")
-    _, run = supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
-    assert_mended(run, tmp_path, "rank 1 died without a word")
+    chosen = settings("killed", tmp_path, launcher="ray")
+    supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
+    assert_mended(tmp_path, "rank 1 died without a word")
 
 
 def test_without_restarts_the_rank_that_died_is_named_with_what_to_do(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = settings("killed", tmp_path / "trace", launcher="torchrun", max_restarts=0)
+    chosen = settings("killed", tmp_path, launcher="torchrun", max_restarts=0)
     assert main(arguments_for(chosen, tmp_path)) == 1
     error = capfd.readouterr().err
     assert error.startswith("error: rank 1 was killed by SIGKILL\n  remedy: ")
@@ -93,7 +94,7 @@ def test_without_restarts_the_rank_that_died_is_named_with_what_to_do(
 def test_a_rank_that_raises_under_ray_ends_the_run_with_its_traceback_and_none_of_ray_s(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = settings("raising", tmp_path / "trace", launcher="ray")
+    chosen = settings("raising", tmp_path, launcher="ray")
     with pytest.raises(TrainingFailedError) as caught:
         supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
     text = str(caught.value)
@@ -103,7 +104,7 @@ def test_a_rank_that_raises_under_ray_ends_the_run_with_its_traceback_and_none_o
     assert "make resume NAME=run" in text
     assert "site-packages/ray" not in text
     assert "RayTaskError" not in text
-    events = read_all(tmp_path / "run")
+    events = read_all(tmp_path / "runs" / "run")
     assert len(select(events, TrainingStarted)) == 1
     assert select(events, RunEnded)[-1].status == "failed"
 

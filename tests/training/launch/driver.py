@@ -105,7 +105,7 @@ class Driver:
         """The processes it started, directly or not, that live."""
         return [process for process in psutil.process_iter() if process.pid != self.process.pid and self._owns(process)]
 
-    def wait_for_family_to_end(self, *, but: Sequence[str] = (), timeout: float = 10) -> None:
+    def wait_for_family_to_end(self, *, but: Sequence[str] = (), timeout: float = 20) -> None:
         """Wait until no process that it started lives, those of the names `but` left out.
 
         Raises:
