@@ -7,10 +7,15 @@ import shutil
 import tempfile
 
 import pytest
+from hypothesis import settings
 
 from tests.engines.report_table import table
 
 pytest_plugins = ("tests.engines.postgres", "tests.engines.s3", "tests.engines.mlflow_server")
+
+# How long an example takes says something of the machine and nothing of the code.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 
 _home = tempfile.mkdtemp(prefix="rtp-home-")
 
