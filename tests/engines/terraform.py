@@ -100,25 +100,14 @@ class Workspace:
         schemas: Mapping[str, Any] = document["provider_schemas"][PROVIDER]["resource_schemas"]
         return schemas
 
-    def write(self, resources: Document, *, tags: Mapping[str, Mapping[str, str]]) -> None:
-        """Write the configuration.
-
-        Args:
-            resources: configuration by type and name; each names its provider.
-            tags: default tags by the alias of the provider that gives them.
-        """
+    def write(self, resources: Document, *, tags: Mapping[str, str]) -> None:
+        """Write the configuration: resources by type and name, and the tags that the provider gives to all of them."""
         document: Document = {
             "terraform": {"required_providers": {"aws": {"source": PROVIDER, "version": self._tools.version}}},
-            "provider": {
-                "aws": [
-                    {"alias": alias, **self._settings, "default_tags": [{"tags": dict(values)}]}
-                    for alias, values in tags.items()
-                ]
-            },
-            "resource": resources,
+            "provider": {"aws": {**self._settings, "default_tags": [{"tags": dict(tags)}]}},
+            **({"resource": resources} if resources else {}),
         }
-        used = {name: part for name, part in document.items() if part not in ({}, {"aws": []})}
-        (self._folder / "main.tf.json").write_text(json.dumps(used, indent=1), encoding="utf-8")
+        (self._folder / "main.tf.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
     def plan(self) -> dict[str, str]:
         """What Terraform would do: the action by address. The provider validates everything on the way.

@@ -51,7 +51,7 @@ def translations(workspace: Workspace, recordings: dict[str, Recording]) -> dict
     """The environments in Terraform's words."""
     accounts = {name: settings_of(name).aws.allowed_accounts[0] for name in ENVIRONMENTS}
     return {
-        name: translate(recording, workspace.schemas, alias=name, account=accounts.get(name, ACCOUNT), region=REGION)
+        name: translate(recording, workspace.schemas, prefix=name, account=accounts.get(name, ACCOUNT), region=REGION)
         for name, recording in recordings.items()
     }
 
@@ -89,7 +89,7 @@ def live(workspace: Workspace, recording: Recording, translation: Translation) -
     without_double = {
         one.urn for one in recording.resources if {(one.type, "*"), (one.type, one.name)} & set(NOT_ON_MOTO)
     }
-    configuration, tags = translation.without(without_double), {"test": tags_of(recording)}
+    configuration, tags = translation.without(without_double), tags_of(recording)
     workspace.write(configuration, tags=tags)
     workspace.apply()
     made = workspace.state()
@@ -118,7 +118,7 @@ def test_the_provider_plans_every_resource_of_every_environment(
     workspace: Workspace, recordings: dict[str, Recording], translations: dict[str, Translation]
 ) -> None:
     resources = merged(part.resources for part in translations.values())
-    workspace.write(resources, tags={name: tags_of(recording) for name, recording in recordings.items()})
+    workspace.write(resources, tags=tags_of(recordings["prod"]))
     expected = {address for part in translations.values() for address in part.urns}
     assert workspace.plan() == dict.fromkeys(expected, "create")
 

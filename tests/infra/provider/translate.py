@@ -87,19 +87,19 @@ def terraform_type(token: str, schemas: Schemas) -> str:
     raise KeyError(token)
 
 
-def translate(recording: Recording, schemas: Schemas, *, alias: str, account: str, region: str) -> Translation:
+def translate(recording: Recording, schemas: Schemas, *, prefix: str, account: str, region: str) -> Translation:
     """The AWS resources of a graph; what they take from each other becomes references again.
 
     Args:
         recording: the graph.
         schemas: the provider's, by Terraform type.
-        alias: the provider's alias, and the beginning of every name.
+        prefix: beginning of every name, so that several graphs fit into one configuration.
         account: AWS account that the recording was made for.
         region: AWS region that the recording was made for.
     """
     resources = [one for one in recording.resources if one.type.startswith("aws:")]
     types = {one.urn: terraform_type(one.type, schemas) for one in resources}
-    addresses = {one.urn: f"{types[one.urn]}.{_label(one, alias)}" for one in resources}
+    addresses = {one.urn: f"{types[one.urn]}.{_label(one, prefix)}" for one in resources}
     references = {
         one.urn: dict(_references(one, addresses[one.urn], schemas, account=account, region=region))
         for one in resources
@@ -111,7 +111,7 @@ def translate(recording: Recording, schemas: Schemas, *, alias: str, account: st
         block = _Translator(one, references, result).block(one.properties, schema, "")
         if schema["attributes"].get("name", {}).get("required"):
             block.setdefault("name", physical_id(one.type, one.name, one.properties))
-        block |= {"provider": f"aws.{alias}", **_meta(one, addresses, schema)}
+        block |= _meta(one, addresses, schema)
         result.resources.setdefault(types[one.urn], {})[addresses[one.urn].partition(".")[2]] = block
     return result
 
@@ -237,8 +237,8 @@ def _names(schema: Mapping[str, Any]) -> dict[str, str]:
     return found | {_camel(name): name for name in (*schema.get("attributes", {}), *schema.get("block_types", {}))}
 
 
-def _label(resource: Resource, alias: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", f"{alias}-{resource.name}")
+def _label(resource: Resource, prefix: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}-{resource.name}")
 
 
 def _camel(name: str) -> str:
