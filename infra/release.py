@@ -117,6 +117,20 @@ class Image(Entry):
         return f"{name}@{self.digest}" if self.digest else f"{name}:{self.tag}"
 
 
+class Download(Entry):
+    """A file that an image is built with and that no registry of images, charts or packages has."""
+
+    url: str = Field(pattern=r"^https://", description="Address; {version} stands for the version.")
+    version: Version = Field(description="Version.")
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        description="Hash of the file; null is unresolved."
+    )
+
+    def address(self) -> str:
+        """The address of this version."""
+        return self.url.format(version=self.version)
+
+
 class Compatibility(Section):
     """What upstream says goes together."""
 
@@ -134,6 +148,7 @@ class ReleaseManifest(Section):
     addons: dict[str, AddOn] = Field(description="EKS add-ons by name.")
     charts: dict[str, Chart] = Field(description="Helm charts by name.")
     images: dict[str, Image] = Field(description="Container images by the name they have here.")
+    downloads: dict[str, Download] = Field(description="Files that images are built with, by name.")
     crds: dict[str, Version] = Field(description="Versions of the custom resource definitions the stack applies.")
     compatibility: Compatibility = Field(description="What upstream says goes together.")
 
@@ -142,21 +157,22 @@ class ReleaseManifest(Section):
         return tuple(_unresolved(self))
 
 
+_LOOKED_UP: Mapping[str, tuple[str, ...]] = {
+    "addons": ("version",),
+    "charts": ("version", "sha256"),
+    "images": ("digest",),
+    "downloads": ("sha256",),
+}
+"""Fields of entries that are null until somebody has looked them up, by group, in the order of the file."""
+
+
 def _unresolved(release: ReleaseManifest) -> Iterator[str]:
     for ami, version in release.node_image.releases.items():
         if version is None:
             yield f"node_image.releases.{ami}"
-    for name, addon in release.addons.items():
-        if addon.version is None:
-            yield f"addons.{name}.version"
-    for name, chart in release.charts.items():
-        if chart.version is None:
-            yield f"charts.{name}.version"
-        if chart.sha256 is None:
-            yield f"charts.{name}.sha256"
-    for name, image in release.images.items():
-        if image.digest is None:
-            yield f"images.{name}.digest"
+    for group, fields in _LOOKED_UP.items():
+        for name, entry in getattr(release, group).items():
+            yield from (f"{group}.{name}.{field}" for field in fields if getattr(entry, field) is None)
 
 
 class Stale(NamedTuple):
@@ -173,7 +189,11 @@ def staleness(release: ReleaseManifest, *, today: date, limit_days: int = 90) ->
         "node_image": release.node_image,
         "stack": release.stack,
     }
-    groups: dict[str, Mapping[str, Entry]] = {"addons": release.addons, "charts": release.charts}
+    groups: dict[str, Mapping[str, Entry]] = {
+        "addons": release.addons,
+        "charts": release.charts,
+        "downloads": release.downloads,
+    }
     foreign_images = {name: image for name, image in release.images.items() if not image.is_ours}
     for group, members in {**groups, "images": foreign_images}.items():
         entries.update({f"{group}.{name}": member for name, member in members.items()})

@@ -55,6 +55,22 @@ def _change(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask before anything is changed")
 
 
+def _nothing(_parser: argparse.ArgumentParser) -> None:
+    """Add no option."""
+
+
+def _sandbox(parser: argparse.ArgumentParser) -> None:
+    _environment(parser)
+    parser.add_argument("--crds", type=Path, metavar="FOLDER", help="custom resource definitions to apply, as YAML")
+
+
+def _image(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", nargs="?", choices=("trainer", "mlflow"), help="which; all of them without it")
+    parser.add_argument("--variant", choices=("cuda", "cpu"), default="cuda", help="of the trainer (default cuda)")
+    parser.add_argument("--push", action="store_true", help="push to the stack's registry and write the digest down")
+    parser.add_argument("--env", help=f"environment whose registry it is: {', '.join(environment_names())}")
+
+
 class _Command(NamedTuple):
     """A command: its summary, the function in `infra.lifecycle.commands` that does it, and its options.
 
@@ -73,11 +89,16 @@ _COMMANDS = {
     "release-check": _Command("check that the release fits together", "report:release_check", _optional_environment),
     "staleness": _Command("list what nobody has compared with its source lately", "report:stale", _staleness),
     "release-lock": _Command("look up what the release leaves open", "refresh:release_lock", _release_lock),
+    "charts": _Command("fetch and verify the charts of an environment", "charts:fetch", _environment),
     "prices": _Command("bring the price table up to date", "refresh:prices", _refresh),
     "preflight": _Command("check account, quotas, offers and reservations", "stack:preflight", _environment),
     "preview": _Command("show what `up` would change, after the preflight", "stack:change", _change),
     "up": _Command("bring an environment up, after the preflight", "stack:change", _change),
     "destroy": _Command("destroy an environment", "stack:destroy", _change),
+    "image": _Command("build our own images, and push them", "image:image", _image),
+    "engines": _Command("build the programs of the sandbox and of the tests", "engines:engines", _nothing),
+    "sandbox": _Command("start a Kubernetes here, with an environment's fake nodes", "sandbox:up", _sandbox),
+    "sandbox-down": _Command("end the sandbox, its processes and its files", "sandbox:down", _nothing),
 }
 
 

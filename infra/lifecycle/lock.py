@@ -70,6 +70,7 @@ def resolve(release: ReleaseManifest, sources: Sources) -> Resolution:
     round_.addons()
     round_.charts()
     round_.images()
+    round_.downloads()
     return Resolution(tuple(round_.resolved), tuple(round_.open))
 
 
@@ -132,6 +133,13 @@ class _Round:
                 self.open.append(Open(path, "ours: `make image` builds and pushes it, and writes the digest"))
             elif image.digest is None:
                 self._ask((path,), self._sources.images.digest, image.repository, image.tag)
+
+    def downloads(self) -> None:
+        """Hashes of downloads, which a person takes down after checking the publisher's signature."""
+        for name, download in self._release.downloads.items():
+            if download.sha256 is None:
+                reason = f"by hand: download {download.address()}, check its signature, write its sha256 here"
+                self.open.append(Open(("downloads", name, "sha256"), reason))
 
 
 def write(resolution: Resolution, file: Path, *, today: date) -> None:

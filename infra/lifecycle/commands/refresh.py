@@ -11,7 +11,7 @@ from infra.catalog import CATALOG_FILE, load_catalog
 from infra.lifecycle import lock
 from infra.lifecycle import prices as price_list
 from infra.lifecycle.show import print_line
-from infra.lifecycle.sources import AwsSource, Registries
+from infra.lifecycle.sources import AwsSource, Registries, ecr_login
 from infra.release import RELEASE_FILE, load_release
 
 INCOMPLETE = 1
@@ -20,7 +20,8 @@ INCOMPLETE = 1
 
 def release_lock(options: argparse.Namespace) -> int:
     """Look up what the release leaves open; fails while anything is."""
-    session, registries = boto3.Session(region_name=options.region), Registries()
+    session = boto3.Session(region_name=options.region)
+    registries = Registries(login=ecr_login(lambda region: session.client("ecr", region_name=region)))
     aws = AwsSource(ssm=session.client("ssm"), eks=session.client("eks"))
     sources = lock.Sources(charts=registries, images=registries, node_images=aws, addons=aws)
     resolution = lock.resolve(load_release(), sources)

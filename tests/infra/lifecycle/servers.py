@@ -26,6 +26,7 @@ class Site:
         pages: body and content type by path.
         headers: more headers by path.
         needs_token: requests below /v2/ are answered after a token was fetched.
+        login: requests below /v2/ are answered with this, base64 of user:password, as ECR does; empty asks for nothing.
         requests: paths that were asked for, in order.
     """
 
@@ -33,6 +34,7 @@ class Site:
     pages: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
     needs_token: bool = False
+    login: str = ""
     requests: list[str] = field(default_factory=list)
 
     def add_index(self, text: str) -> None:
@@ -67,6 +69,8 @@ def served() -> Iterator[Site]:
             ):
                 challenge = f'Bearer realm="http://{site.host}/token",service="registry",scope="repository:x:pull"'
                 self._answer(401, b"", "text/plain", {"WWW-Authenticate": challenge})
+            elif site.login and self.path.startswith("/v2/") and self.headers["Authorization"] != f"Basic {site.login}":
+                self._answer(401, b"", "text/plain", {"WWW-Authenticate": f'Basic realm="http://{site.host}/"'})
             elif self.path in site.pages:
                 body, kind = site.pages[self.path]
                 accepted = self.headers["Accept"] == "*/*" or kind in self.headers["Accept"]

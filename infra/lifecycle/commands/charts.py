@@ -1,0 +1,23 @@
+"""Fetch charts ahead of `up`, e.g. on a machine that reaches the repositories, for one that does not."""
+
+from __future__ import annotations
+
+import argparse
+
+from infra.catalog import load_catalog
+from infra.lifecycle.show import print_line
+from infra.lifecycle.sources import Registries
+from infra.release import load_release
+from infra.settings import load
+from platform_charts.archives import fetch_all
+from platform_charts.charts import chart_installs
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Fetch and verify every chart that the environment installs, and print where it lies."""
+    settings, release = load(options.env), load_release()
+    names = chart_installs(settings, release, load_catalog())
+    kind, mirror = settings.environment.kind, settings.mirrors.charts
+    for path in fetch_all(release, names, source=Registries(), kind=kind, mirror=mirror).values():
+        print_line(f"  {path}")
+    return 0

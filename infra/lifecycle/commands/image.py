@@ -1,0 +1,98 @@
+"""Build our own images, and push them to a stack's registry."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+
+from infra import outputs as contract
+from infra.catalog import load_catalog
+from infra.errors import SettingsError, StackError
+from infra.lifecycle import engine, image_engines, image_registry, images, sbom
+from infra.lifecycle.aws import Client
+from infra.lifecycle.image_engines import ImageEngine
+from infra.lifecycle.image_registry import Repository
+from infra.lifecycle.images import Build
+from infra.lifecycle.show import print_line
+from infra.release import RELEASE_FILE, load_release
+from infra.release_rules import ROOT
+
+SBOM_FOLDER = Path(".local/sbom")
+"""Where bills of materials are left, below the repository."""
+
+
+def image(options: argparse.Namespace) -> int:
+    """Build one image, or all of them; with `--push`, push them and write their digests into the release manifest."""
+    names: tuple[images.ImageName, ...] = (options.image,) if options.image else images.IMAGES
+    builds = [_plan(name, options) for name in names]
+    registry = _registry(options.env) if options.push else None
+    builder = image_engines.find()
+    for build in builds:
+        _write_sbom(build)
+        if registry is None:
+            reference = f"ray-train-platform/{build.image}:{build.tag}"
+            image_engines.run(builder.build(build, reference))
+            print_line(f"{build.image}: built by {builder.name} as {reference}")
+        else:
+            _release(build, registry.push(build, builder))
+    return 0
+
+
+def _plan(name: images.ImageName, options: argparse.Namespace) -> Build:
+    source = images.read_source(ROOT, name)
+    if options.push:
+        images.require_committed(source, name)
+    torch = images.torch_choice(options.variant) if name == "trainer" else None
+    return images.plan(name, load_release(), source, variant=options.variant, torch=torch)
+
+
+def _write_sbom(build: Build) -> None:
+    file = ROOT / SBOM_FOLDER / f"{build.image}-{build.tag}.cdx.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(sbom.document(build), encoding="utf-8")
+    print_line(f"{build.image}: {len(sbom.packages(build))} packages, bill of materials in {file.relative_to(ROOT)}")
+
+
+def _release(build: Build, digest: str) -> None:
+    if build.is_released:
+        images.write_digest(RELEASE_FILE, build.image, digest)
+        print_line(f"{build.image}: {digest} written into {RELEASE_FILE.name}; commit it")
+    else:
+        print_line(f"{build.image}: {digest}; the release names variant {images.RELEASED} and stays as it is")
+
+
+@dataclass(frozen=True)
+class _Registry:
+    """The registry of a stack."""
+
+    client: Client
+    urls: Mapping[str, str]
+
+    def push(self, build: Build, builder: ImageEngine) -> str:
+        """Build and push, unless this revision was pushed before; the digest. The repositories' tags never move."""
+        repository = Repository.of(self.urls[build.image])
+        known = image_registry.digest(self.client, repository, build.tag)
+        if known is not None:
+            print_line(f"{build.image}: {build.tag} has been pushed before")
+            return known
+        reference = repository.reference(build.tag)
+        image_engines.run(builder.build(build, reference))
+        login = image_registry.log_in(self.client, repository)
+        image_engines.run(builder.log_in(login.registry, login.user), standard_input=login.password)
+        image_engines.run(builder.push(reference))
+        pushed = image_registry.digest(self.client, repository, build.tag)
+        if pushed is None:
+            raise StackError(f"{builder.name} has pushed {reference}, and the registry does not have it")
+        return pushed
+
+
+def _registry(environment: str | None) -> _Registry:
+    if environment is None:
+        raise SettingsError("--push: an image is pushed to the registry of a stack", remedy="name it with --env")
+    stack = contract.read_outputs(engine.outputs(environment), file=f"outputs of {environment}")
+    contract.check(stack, load_release(), catalog=load_catalog())
+    return _Registry(boto3.client("ecr", region_name=stack.region), stack.registries)

@@ -1,0 +1,54 @@
+"""A Kubernetes on this machine, to try things on."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+from pathlib import Path
+
+from kubernetes import config
+
+from infra.lifecycle.sandbox import detached
+from infra.lifecycle.sandbox.api import Api
+from infra.lifecycle.sandbox.contents import fill
+from infra.lifecycle.sandbox.layout import kubeconfig_in
+from infra.lifecycle.sandbox.programs import kubernetes_version
+from infra.lifecycle.sandbox.recorded import recorded
+from infra.lifecycle.show import print_line
+from infra.outputs import StackOutputs
+from infra.settings import load
+
+FOLDER = Path(".local/sandbox")
+
+
+def up(options: argparse.Namespace) -> int:
+    """Start a sandbox and make the environment in it."""
+    settings = load(options.env)
+    folder = FOLDER.resolve()
+    detached.start(folder, crds=options.crds)
+    kubeconfig = kubeconfig_in(folder)
+    api = Api(config.new_client_from_config(str(kubeconfig)))
+    stack = recorded(settings)
+    fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"))
+    outputs = _write_outputs(stack.outputs, api, folder)
+    print_line(f"sandbox: {options.env} on Kubernetes {kubernetes_version()}; next:")
+    print_line(f"  export KUBECONFIG={kubeconfig} RTP_STACK_OUTPUTS={outputs}")
+    print_line("  kubectl get nodes")
+    print_line("  make sandbox-down")
+    return 0
+
+
+def down(_options: argparse.Namespace) -> int:
+    """End the sandbox and remove what it wrote."""
+    print_line("sandbox: gone" if detached.stop(FOLDER.resolve()) else "sandbox: there is none")
+    return 0
+
+
+def _write_outputs(outputs: StackOutputs, api: Api, folder: Path) -> Path:
+    """The stack's outputs with the sandbox as their cluster: jobs are submitted to it like to any other."""
+    configuration = api.client.configuration
+    authority = base64.b64encode(Path(configuration.ssl_ca_cert).read_bytes()).decode()
+    cluster = outputs.cluster.model_copy(update={"endpoint": configuration.host, "certificate_authority": authority})
+    path = folder / "outputs.json"
+    path.write_text(outputs.model_copy(update={"cluster": cluster}).model_dump_json(indent=2), encoding="utf-8")
+    return path

@@ -1,0 +1,1 @@
+"""A Kubernetes without machines, on loopback: the real control plane, and nodes that only say they are there."""

@@ -1,0 +1,37 @@
+"""What a sandbox holds: an environment's nodes and the platform's objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from infra.catalog import load_catalog
+from infra.lifecycle.sandbox.api import Api
+from infra.lifecycle.sandbox.nodes import fake_nodes
+from infra.lifecycle.sandbox.recorded import Recorded
+from infra.release import load_release
+from infra.settings.stack import StackSettings
+from platform_charts.objects import platform_objects
+
+
+def fill(api: Api, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:
+    """Make an environment out of an empty cluster.
+
+    Args:
+        api: its API server, as an administrator sees it; objects of kinds that it does not know are left out.
+        settings: the environment.
+        stack: what the AWS half would say of itself.
+        say: shows a line of progress.
+
+    Raises:
+        ApiRefusalError: the API server refused an object.
+    """
+    nodes = fake_nodes(settings, catalog=load_catalog())
+    for node in nodes:
+        api.create(node)
+    say(f"{len(nodes)} nodes")
+    for phase, manifests in platform_objects(settings, load_release(), stack.facts).items():
+        known = [manifest for manifest in manifests if api.knows(manifest)]
+        for manifest in known:
+            api.apply(manifest)
+        missing = sorted({manifest["kind"] for manifest in manifests} - {manifest["kind"] for manifest in known})
+        say(f"{phase}: {len(known)} objects" + (f"; without {', '.join(missing)}" if missing else ""))

@@ -1,0 +1,56 @@
+"""Custom resource definitions for a cluster on which no chart is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.errors import SettingsError
+from infra.lifecycle.sandbox.api import Api, Object
+from infra.release import load_release
+from platform_charts.archives import archive_path
+from platform_charts.crds import CRD_GROUPS, PinnedCharts
+
+
+def read_definitions(folder: Path) -> tuple[Object, ...]:
+    """Every custom resource definition in the YAML files of a folder and its folders.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    documents = (
+        document
+        for file in sorted(folder.rglob("*.yaml"))
+        # The C parser: KubeRay's definitions have 100,000 lines.
+        for document in yaml.load_all(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    )
+    found = tuple(one for one in documents if one is not None and one.get("kind") == "CustomResourceDefinition")
+    if not found:
+        raise SettingsError(f"{folder}: holds no YAML file with a CustomResourceDefinition")
+    return found
+
+
+def pinned_definitions() -> tuple[Object, ...]:
+    """Those in the charts that the release pins, as far as the charts have been fetched."""
+    release = load_release()
+    fetched = (group for chart, group in CRD_GROUPS.items() if archive_path(chart, release.charts[chart]).is_file())
+    return tuple(definition for group in fetched for definition in PinnedCharts(release).crds(group))
+
+
+def define(api: Api, definitions: Iterable[Object]) -> None:
+    """Apply custom resource definitions and wait until their kinds are served.
+
+    Raises:
+        ApiRefusalError: one was refused, or is not served in time.
+    """
+    applied = [api.apply(definition) for definition in definitions]
+    for definition in applied:
+        api.await_(definition, _is_established, what="established")
+
+
+def _is_established(definition: Mapping[str, Any]) -> bool:
+    conditions = definition.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

@@ -1,0 +1,51 @@
+"""What a stack would say of itself once it is up, from its recorded program: ids of the right form, of nothing real."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from infra.outputs import StackOutputs, read_outputs
+from infra.recorded_outputs import computed, physical_id
+from infra.recording import Recording, record
+from infra.settings.network import subnets_of
+from infra.settings.stack import StackSettings
+from platform_charts.objects import ClusterFacts
+
+
+class Recorded(NamedTuple):
+    """A recorded stack, for those who submit jobs and for the builders of the cluster's objects."""
+
+    outputs: StackOutputs
+    facts: ClusterFacts
+
+
+def recorded(settings: StackSettings) -> Recorded:
+    """Evaluate the stack's program, without an engine or an account."""
+    graph = record(settings)
+    outputs = read_outputs(graph.outputs, file="recorded stack")
+    database = graph.find("aws:rds/instance:Instance", "mlflow")
+    answers = computed(
+        database.type,
+        database.properties["identifier"],
+        database.properties,
+        account=outputs.account,
+        region=outputs.region,
+    )
+    facts = ClusterFacts(
+        file_system_id=outputs.storage.efs_id,
+        datasets_access_point=outputs.storage.efs_access_point,
+        team_access_points=_access_points(graph, [team.name for team in settings.teams]),
+        database_host=answers["address"],
+        database_port=answers["port"],
+        database_secret_arn=answers["masterUserSecrets"][0]["secretArn"],
+        artifact_bucket=outputs.storage.artifact_bucket,
+        registry=next(iter(outputs.registries.values())).partition("/")[0],
+        api_server_cidrs=tuple(str(network) for network in subnets_of(settings.network).private),
+    )
+    return Recorded(outputs, facts)
+
+
+def _access_points(graph: Recording, teams: Sequence[str]) -> Mapping[str, str]:
+    points = {team: graph.find("aws:efs/accessPoint:AccessPoint", f"team-{team}") for team in teams}
+    return {team: physical_id(point.type, point.name, point.properties) for team, point in points.items()}
