@@ -1,4 +1,4 @@
-"""What `pulumi up` runs: the stack's configuration in, the checks that need no cloud, the program, its outputs out."""
+"""What `pulumi up` runs: configuration in, the checks that need no cloud, the charts, the program, its outputs out."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from pulumi.runtime import config
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from infra import release_rules
+from infra.catalog import load_catalog
 from infra.errors import SettingsError, StackError
+from infra.lifecycle.sources import Registries
 from infra.program import build, export
 from infra.release import load_release
 from infra.settings import StackSettings, from_mapping
 from infra.settings.loading import sections_of
+from platform_charts.archives import fetch_all
+from platform_charts.charts import chart_installs
+from platform_charts.crds import PinnedCharts
+from platform_charts.stack import install
 
 
 def _value(text: str) -> object:
@@ -51,9 +57,14 @@ def settings_of(stack: str) -> StackSettings:
 def main() -> None:
     """Run the program, or end it with a message and without a traceback."""
     try:
-        settings = settings_of(pulumi.get_stack())
-        release_rules.check(load_release(), kind=settings.environment.kind, project=release_rules.read_project())
-        export(build(settings))
+        settings, release = settings_of(pulumi.get_stack()), load_release()
+        kind = settings.environment.kind
+        release_rules.check(release, kind=kind, project=release_rules.read_project())
+        charts = chart_installs(settings, release, load_catalog())
+        fetch_all(release, charts, source=Registries(), kind=kind, mirror=settings.mirrors.charts)
+        platform = build(settings)
+        install(platform, crds=PinnedCharts(release))
+        export(platform)
     except StackError as error:
         raise pulumi.RunError(str(error)) from error
 

@@ -1,8 +1,8 @@
-"""The file system of the datasets."""
+"""The file system of the datasets and of the teams' runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -16,12 +16,13 @@ _NFS = 2049
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystemArgs:
-    """The file system of the datasets.
+    """The file system of the datasets and of the teams' runs.
 
     Attributes:
         key_arn: KMS key.
         throughput: elastic or bursting.
-        uid: user and group of everything below the access point.
+        uid: user and group of everything below the access points.
+        teams: names of the teams.
         vpc_id: the VPC.
         subnet_ids: one subnet per zone, by zone; each gets a mount target.
         client_security_group_id: security group of the nodes.
@@ -31,6 +32,7 @@ class FileSystemArgs:
     key_arn: pulumi.Input[str]
     throughput: str
     uid: int
+    teams: Sequence[str]
     vpc_id: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
     client_security_group_id: pulumi.Input[str]
@@ -38,19 +40,22 @@ class FileSystemArgs:
 
 
 class FileSystem(pulumi.ComponentResource):
-    """EFS with TLS and IAM enforced, a mount target per zone, and one access point with a fixed user.
+    """EFS with TLS and IAM enforced, a mount target per zone, and access points with a fixed user.
+
+    All of them act as the same user, so that it is their root directories that keep the teams apart: nobody gets above
+    that of the access point he mounts by.
 
     Attributes:
         id: the file system.
         arn: its ARN.
-        access_point_id: the access point.
-        access_point_arn: its ARN.
+        datasets: the access point of `/datasets`.
+        teams: access point of `/teams/<team>` by team.
     """
 
     id: pulumi.Output[str]
     arn: pulumi.Output[str]
-    access_point_id: pulumi.Output[str]
-    access_point_arn: pulumi.Output[str]
+    datasets: aws.efs.AccessPoint
+    teams: Mapping[str, aws.efs.AccessPoint]
 
     def __init__(self, name: str, args: FileSystemArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:FileSystem", name, None, opts)
@@ -62,9 +67,13 @@ class FileSystem(pulumi.ComponentResource):
         file_system = self._make_file_system(name)
         self.id, self.arn = file_system.id, file_system.arn
         self._make_mount_targets()
-        point = self._make_access_point(name)
-        self.access_point_id, self.access_point_arn = point.id, point.arn
-        self.register_outputs({"id": self.id, "accessPointId": self.access_point_id})
+        self.datasets = self._make_access_point(name, "/datasets", permissions="0770", opts=self._guarded)
+        # Not guarded: the directory stays without its access point, and a team may leave.
+        self.teams = {
+            team: self._make_access_point(f"team-{team}", f"/teams/{team}", permissions="0750", opts=self._below)
+            for team in args.teams
+        }
+        self.register_outputs({"id": self.id, "accessPointId": self.datasets.id})
 
     def _make_file_system(self, name: str) -> aws.efs.FileSystem:
         args = self._args
@@ -117,19 +126,22 @@ class FileSystem(pulumi.ComponentResource):
                 zone, file_system_id=self.id, subnet_id=subnet, security_groups=[group.id], opts=self._below
             )
 
-    def _make_access_point(self, name: str) -> aws.efs.AccessPoint:
+    def _make_access_point(
+        self, name: str, path: str, *, permissions: str, opts: pulumi.ResourceOptions
+    ) -> aws.efs.AccessPoint:
+        """EFS makes the directory, and those above it, at the first mount."""
         uid = self._args.uid
         return aws.efs.AccessPoint(
             name,
             file_system_id=self.id,
             posix_user=aws.efs.AccessPointPosixUserArgs(uid=uid, gid=uid),
             root_directory=aws.efs.AccessPointRootDirectoryArgs(
-                path="/datasets",
+                path=path,
                 creation_info=aws.efs.AccessPointRootDirectoryCreationInfoArgs(
-                    owner_uid=uid, owner_gid=uid, permissions="0770"
+                    owner_uid=uid, owner_gid=uid, permissions=permissions
                 ),
             ),
-            opts=self._guarded,
+            opts=opts,
         )
 
 

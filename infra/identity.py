@@ -116,8 +116,8 @@ class IdentityArgs:
         checkpoints_arn: bucket of the checkpoints.
         artifacts_arn: bucket of MLflow's artifacts.
         storage_key_arn: KMS key of both.
-        file_system_arn: file system of the datasets.
-        access_point_arn: its access point.
+        file_system_arn: file system of the datasets and of the teams' runs.
+        access_point_arns: its access points.
         volume_key_arn: KMS key of persistent volumes.
         database_secret_arn: secret of the database's master user.
         database_key_arn: KMS key of that secret.
@@ -131,7 +131,7 @@ class IdentityArgs:
     artifacts_arn: pulumi.Input[str]
     storage_key_arn: pulumi.Input[str]
     file_system_arn: pulumi.Input[str]
-    access_point_arn: pulumi.Input[str]
+    access_point_arns: Sequence[pulumi.Input[str]]
     volume_key_arn: pulumi.Input[str]
     database_secret_arn: pulumi.Input[str]
     database_key_arn: pulumi.Input[str]
@@ -156,7 +156,7 @@ class Identity(pulumi.ComponentResource):
             "ebs-csi": self._make_role(
                 "ebs-csi", "Persistent volumes", self._ebs_csi(), managed=("service-role/AmazonEBSCSIDriverPolicy",)
             ),
-            "efs-csi": self._make_role("efs-csi", "Mounts of the datasets", self._efs_csi()),
+            "efs-csi": self._make_role("efs-csi", "Mounts of the file system", self._efs_csi()),
             "monitoring": self._make_role("monitoring", "Alertmanager", self._monitoring()),
             **({"trainer": self._make_role("trainer", "Training jobs", self._trainer())} if args.teams else {}),
         }
@@ -276,14 +276,14 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _efs_csi(self) -> tuple[Statement, ...]:
-        """Mounts through the one access point, as its user; the driver makes no access points of its own here."""
+        """Mounts through the access points, as their user; the driver makes none of its own here."""
         args = self._args
         return (
             Statement(
                 sid="MountByAccessPoint",
                 actions=("elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"),
                 resources=(args.file_system_arn,),
-                condition={"StringEquals": {"elasticfilesystem:AccessPointArn": args.access_point_arn}},
+                condition={"StringEquals": {"elasticfilesystem:AccessPointArn": list(args.access_point_arns)}},
             ),
             Statement(
                 sid="FindMountTargets",
@@ -291,9 +291,9 @@ class Identity(pulumi.ComponentResource):
                 resources=(args.file_system_arn,),
             ),
             Statement(
-                sid="FindAccessPoint",
+                sid="FindAccessPoints",
                 actions=("elasticfilesystem:DescribeAccessPoints",),
-                resources=(args.file_system_arn, args.access_point_arn),
+                resources=(args.file_system_arn, *args.access_point_arns),
             ),
             Statement(sid="FindZones", actions=("ec2:DescribeAvailabilityZones",), resources=("*",)),
         )

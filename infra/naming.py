@@ -22,7 +22,7 @@ MLFLOW_URI = "http://mlflow.mlflow.svc.cluster.local:5000"
 """The tracking server as pods reach it: service `mlflow` of namespace `mlflow`."""
 
 START_UP_TAINT = Taint(key="startup-taint.cluster-autoscaler.kubernetes.io/gpu", value="not-seen", effect="NoSchedule")
-"""Keeps pods off a new GPU node until its GPUs are seen. No job tolerates it; what sees the GPUs takes it away.
+"""Keeps pods off a new GPU node until its GPUs are seen. No job tolerates it; `platform_charts.node_gate` takes it away.
 
 The autoscaler counts a node whose taint has this prefix as one that is still starting, and does not start another one
 in its stead (cluster-autoscaler FAQ, "How does Cluster Autoscaler treat nodes with status/startup/ignore taints?").

@@ -11,6 +11,8 @@ import pulumi_aws as aws
 from infra.capacity import LaunchPlan
 from infra.outputs import Taint
 from infra.release import AmiType
+from infra.settings.nodes import Sharing
+from infra.sharing import devices_per_gpu, mig_script
 from infra.user_data import node_config, template_tags
 
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
@@ -62,6 +64,7 @@ class NodeGroupArgs:
         start_up_taints: node taints that something takes away when the node is ready.
         update_percent: share of the nodes an update replaces at a time.
         is_repaired: EKS replaces or reboots broken nodes.
+        sharing: how one GPU serves several pods.
     """
 
     name: str
@@ -76,6 +79,7 @@ class NodeGroupArgs:
     start_up_taints: Sequence[Taint]
     update_percent: int
     is_repaired: bool
+    sharing: Sharing = Sharing()  # noqa: RUF009  # frozen
 
 
 class NodeGroup(pulumi.ComponentResource):
@@ -123,9 +127,19 @@ class NodeGroup(pulumi.ComponentResource):
             tag_specifications=[
                 aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags) for kind in _TAGGED
             ],
-            user_data=node_config(max_pods=self._nodes.max_pods, has_raid0=plan.nvme_raid0),
+            user_data=node_config(
+                max_pods=self._nodes.max_pods, has_raid0=plan.nvme_raid0, script=self._start_script()
+            ),
             opts=self._below,
         )
+
+    def _devices_per_gpu(self) -> int:
+        gpu = self._args.plan.instance.gpu
+        return devices_per_gpu(self._args.sharing, gpu) if gpu else 1
+
+    def _start_script(self) -> str | None:
+        profile = self._args.sharing.mig_profile
+        return mig_script(profile, slices=self._devices_per_gpu()) if profile else None
 
     def _root_volume(self) -> aws.ec2.LaunchTemplateBlockDeviceMappingArgs:
         return aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
@@ -209,7 +223,13 @@ class NodeGroup(pulumi.ComponentResource):
 
     def _make_template_tags(self) -> None:
         args = self._args
-        tags = template_tags(args.plan, labels=args.labels, taints=args.taints, disk_gib=args.disk_gib)
+        tags = template_tags(
+            args.plan,
+            labels=args.labels,
+            taints=args.taints,
+            disk_gib=args.disk_gib,
+            devices_per_gpu=self._devices_per_gpu(),
+        )
         for key, value in tags.items():
             aws.autoscaling.Tag(
                 f"{self._args.name}-{key.partition('/node-template/')[2]}",

@@ -15,11 +15,18 @@ from infra.release import ReleaseManifest
 from infra.section import Section, build
 from infra.settings.environment import AccountId, KubernetesName, RoleArn
 from infra.settings.nodes import GpuGroup
+from infra.sharing import devices_per_gpu
 
 SCHEMA_VERSION = 1
 
 LABEL_PREFIX = "ray-train-platform"
 """Prefix of the labels that the stack gives its nodes."""
+
+GROUP_LABEL = f"{LABEL_PREFIX}/group"
+"""Label of a node: the name of its group."""
+
+SYSTEM_GROUP = "system"
+"""Name of the group of the platform itself, and of Ray's heads."""
 
 Workload = Literal["trainer", "mlflow", "autoscaler", "ebs-csi", "efs-csi", "monitoring"]
 
@@ -31,6 +38,10 @@ class Taint(Section):
     value: str = Field(description="Value.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(description="Effect.")
 
+
+ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"
+"""By this label the cluster autoscaler knows a node with GPUs, and counts it as starting until it offers them
+(cluster-autoscaler, AWS cloud provider, "GPU nodes")."""
 
 GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 SPOT_TAINT = Taint(key=f"{LABEL_PREFIX}/spot", value="true", effect="NoSchedule")
@@ -50,8 +61,8 @@ class StorageOutput(Section):
 
     checkpoint_bucket: str = Field(description="S3 bucket of checkpoints.")
     artifact_bucket: str = Field(description="S3 bucket of MLflow's artifacts.")
-    efs_id: str = Field(pattern=r"^fs-[0-9a-f]+$", description="EFS file system of datasets.")
-    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point.")
+    efs_id: str = Field(pattern=r"^fs-[0-9a-f]+$", description="EFS file system of datasets and runs.")
+    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point of the datasets.")
 
 
 class TeamOutput(Section):
@@ -68,6 +79,9 @@ class GpuGroupOutput(Section):
     name: str = Field(description="Name of the group, and of its Kueue ResourceFlavor.")
     instance_type: str = Field(description="A type of the instance catalogue.")
     gpus_per_node: PositiveInt = Field(description="nvidia.com/gpu that a node offers, sharing left aside.")
+    devices_per_gpu: PositiveInt = Field(
+        description="nvidia.com/gpu that the device plugin makes of one GPU; more than 1 shares it, for development."
+    )
     efa_per_node: NonNegativeInt = Field(description="vpc.amazonaws.com/efa that a node offers; 0 without EFA.")
     max_nodes: PositiveInt = Field(description="Largest number of nodes.")
     capacity_type: CapacityType = Field(description="EKS's name of the kind of capacity.")
@@ -108,14 +122,16 @@ def gpu_group_output(group: GpuGroup, *, catalog: Catalog, network_zones: tuple[
         name=group.name,
         instance_type=group.instance_type,
         gpus_per_node=gpu.count,
+        devices_per_gpu=devices_per_gpu(group.sharing, gpu),
         efa_per_node=plan.efa_count,
         max_nodes=group.max_size,
         capacity_type=plan.capacity_type,
         drain_before=plan.drain_before,
         labels={
             **group.labels,
-            f"{LABEL_PREFIX}/group": group.name,
+            GROUP_LABEL: group.name,
             f"{LABEL_PREFIX}/gpu": gpu.model.lower(),
+            ACCELERATOR_LABEL: f"nvidia-{gpu.model.lower()}",
             f"{LABEL_PREFIX}/capacity": group.capacity.kind,
         },
         taints=(GPU_TAINT, SPOT_TAINT) if is_spot else (GPU_TAINT,),

@@ -22,7 +22,7 @@ from infra.iam import Role
 from infra.identity import CNI_ACCOUNT, Identity, IdentityArgs, Scope, make_cni_role, make_node_role
 from infra.network import Network, NetworkArgs, Zone
 from infra.node_groups import NodeGroup, NodeGroupArgs, NodesArgs
-from infra.outputs import LABEL_PREFIX, SCHEMA_VERSION, StackOutputs, Workload, gpu_group_output, read_outputs
+from infra.outputs import GROUP_LABEL, SCHEMA_VERSION, StackOutputs, Workload, gpu_group_output, read_outputs
 from infra.protection import Protection, protection_of
 from infra.provider import account_of, make_provider
 from infra.registry import Registry, RegistryArgs
@@ -31,6 +31,7 @@ from infra.settings.network import subnets_of
 from infra.settings.nodes import GpuGroup
 from infra.settings.stack import StackSettings
 from infra.storage import Storage, StorageArgs
+from platform_charts.gpu import node_labels as device_plugin_labels
 
 _SYSTEM_UPDATE_PERCENT = 33
 
@@ -200,8 +201,8 @@ def _raw_outputs(platform: Platform) -> dict[str, Any]:
         "storage": {
             "checkpoint_bucket": storage.checkpoints.name,
             "artifact_bucket": storage.artifacts.name,
-            "efs_id": storage.datasets.id,
-            "efs_access_point": storage.datasets.access_point_id,
+            "efs_id": storage.file_system.id,
+            "efs_access_point": storage.file_system.datasets.id,
         },
         "mlflow_uri": naming.MLFLOW_URI,
         "roles": {workload: role.arn for workload, role in platform.identity.roles.items()},
@@ -313,7 +314,7 @@ def _system_group(ground: _Ground, network: Network) -> NodeGroupArgs:
         release_version=ground.ami_release("AL2023_x86_64_STANDARD"),
         sizes=(system.min_size, system.desired_size, system.max_size),
         disk_gib=system.disk_gib,
-        labels={f"{LABEL_PREFIX}/group": request.name},
+        labels={GROUP_LABEL: request.name},
         taints=(),
         start_up_taints=(),
         update_percent=_SYSTEM_UPDATE_PERCENT,
@@ -333,11 +334,12 @@ def _gpu_group(ground: _Ground, network: Network, group: GpuGroup) -> NodeGroupA
         release_version=ground.ami_release("AL2023_x86_64_NVIDIA"),
         sizes=(group.min_size, group.desired_size, group.max_size),
         disk_gib=group.disk_gib,
-        labels=seen_by_jobs.labels,
+        labels={**seen_by_jobs.labels, **device_plugin_labels(group.sharing)},
         taints=seen_by_jobs.taints,
         start_up_taints=(naming.START_UP_TAINT,),
         update_percent=group.update_percent,
         is_repaired=group.repair,
+        sharing=group.sharing,
     )
 
 
@@ -354,6 +356,7 @@ def _make_storage(ground: _Ground, encryption: Encryption, network: Network, clu
         ),
         efs_throughput=storage.efs_throughput,
         efs_uid=storage.efs_uid,
+        teams=[team.name for team in ground.settings.teams],
         vpc_id=network.vpc_id,
         subnet_ids=network.private_subnet_ids,
         client_security_group_id=cluster.security_group_id,
@@ -400,6 +403,7 @@ def _make_registry(ground: _Ground, encryption: Encryption) -> Registry:
 def _make_identity(
     ground: _Ground, encryption: Encryption, cluster: Cluster, storage: Storage, database: Database
 ) -> Identity:
+    file_system = storage.file_system
     args = IdentityArgs(
         scope=ground.scope,
         cluster_name=cluster.name,
@@ -407,8 +411,8 @@ def _make_identity(
         checkpoints_arn=storage.checkpoints.arn,
         artifacts_arn=storage.artifacts.arn,
         storage_key_arn=encryption.keys["storage"],
-        file_system_arn=storage.datasets.arn,
-        access_point_arn=storage.datasets.access_point_arn,
+        file_system_arn=file_system.arn,
+        access_point_arns=[file_system.datasets.arn, *(point.arn for point in file_system.teams.values())],
         volume_key_arn=encryption.keys["volumes"],
         database_secret_arn=database.secret_arn,
         database_key_arn=encryption.keys["database"],

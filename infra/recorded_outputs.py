@@ -1,4 +1,4 @@
-"""What AWS would answer to a creation: ids and ARNs of the real form, made from the name, the same at every recording."""
+"""What AWS and Kubernetes would answer to a creation: ids and ARNs of the real form, the same at every recording."""
 
 from __future__ import annotations
 
@@ -55,6 +55,9 @@ def physical_id(type_: str, name: str, inputs: Properties) -> str:
         return f"{_PREFIXES[type_]}-{digest[:17]}"
     if type_ == "aws:kms/key:Key":
         return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
+    if type_.startswith("kubernetes:") and "metadata" in inputs:
+        metadata = inputs["metadata"]
+        return "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
     given = next((inputs[key] for key in _NAMES if isinstance(inputs.get(key), str)), None)
     return given or f"{name}-{digest[:7]}"
 

@@ -23,6 +23,8 @@ from infra import program
 from infra.recorded_outputs import call_result, computed, physical_id
 from infra.settings.loading import NAMESPACE
 from infra.settings.stack import StackSettings
+from platform_charts import stack
+from platform_charts.crds import CrdSource
 
 _STACK_TYPE = "pulumi:pulumi:Stack"
 
@@ -119,18 +121,25 @@ class Recording:
         return tuple(one for one in self.resources if one.parent == urn)
 
 
-def record(settings: StackSettings, *, is_preview: bool = False) -> Recording:
+def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview: bool = False) -> Recording:
     """Evaluate the stack's program for one environment.
 
     Args:
         settings: the environment.
+        crds: where custom resource definitions come from; None leaves them out, so that no chart has to be at hand.
         is_preview: outputs of resources are unknown, as in the preview of a stack that does not exist yet.
 
     Raises:
         StackError: the program refuses the settings or the release.
     """
+
+    def evaluate() -> None:
+        platform = program.build(settings)
+        stack.install(platform, crds=crds)
+        program.export(platform)
+
     return record_program(
-        lambda: program.export(program.build(settings)),
+        evaluate,
         stack=settings.environment.name,
         account=settings.aws.allowed_accounts[0],
         region=settings.aws.region,

@@ -1,8 +1,8 @@
-"""Where everything lies that outlives a run: checkpoints and artifacts in buckets, datasets in a file system."""
+"""Where everything lies that outlives a run: checkpoints and artifacts in buckets, datasets and runs in a file system."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pulumi
@@ -26,7 +26,8 @@ class StorageArgs:
         key_arn: KMS key.
         retention: how long buckets keep what.
         efs_throughput: elastic or bursting.
-        efs_uid: user and group of the datasets.
+        efs_uid: user and group of everything in the file system.
+        teams: names of the teams.
         vpc_id: the VPC.
         subnet_ids: one subnet per zone, by zone.
         client_security_group_id: security group of the nodes.
@@ -39,6 +40,7 @@ class StorageArgs:
     retention: Retention
     efs_throughput: str
     efs_uid: int
+    teams: Sequence[str]
     vpc_id: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
     client_security_group_id: pulumi.Input[str]
@@ -51,12 +53,12 @@ class Storage(pulumi.ComponentResource):
     Attributes:
         checkpoints: bucket of the checkpoints, one prefix per team's namespace.
         artifacts: bucket of MLflow's artifacts.
-        datasets: the file system.
+        file_system: the file system of the datasets and of the teams' runs.
     """
 
     checkpoints: Bucket
     artifacts: Bucket
-    datasets: FileSystem
+    file_system: FileSystem
 
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Storage", name, None, opts)
@@ -65,12 +67,13 @@ class Storage(pulumi.ComponentResource):
         self.checkpoints = self._make_bucket("checkpoints", args.retention, logs)
         # MLflow finds artifacts by their paths for years: what is seldom read is still read at once.
         self.artifacts = self._make_bucket("artifacts", replace(args.retention, infrequent_access_days=None), logs)
-        self.datasets = FileSystem(
+        self.file_system = FileSystem(
             "datasets",
             FileSystemArgs(
                 key_arn=args.key_arn,
                 throughput=args.efs_throughput,
                 uid=args.efs_uid,
+                teams=args.teams,
                 vpc_id=args.vpc_id,
                 subnet_ids=args.subnet_ids,
                 client_security_group_id=args.client_security_group_id,

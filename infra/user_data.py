@@ -16,15 +16,20 @@ TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template"
 _USABLE_STORAGE = 0.85
 """Part of a disk that pods get: the kubelet keeps a tenth free (nodefs.available), the file system needs some too."""
 
+HUGE_PAGES_BYTES = 5128 * 2 * 2**20
+"""Huge pages of 2 MiB that the accelerated AMI sets aside on a node with EFA (EKS user guide, "Run machine learning
+training with Elastic Fabric Adapter")."""
+
 _BOUNDARY = "==NODECONFIG=="
 
 
-def node_config(*, max_pods: int, has_raid0: bool) -> str:
-    """The user data of an AL2023 node, base64: one nodeadm NodeConfig in a MIME document, which EKS puts its own to.
+def node_config(*, max_pods: int, has_raid0: bool, script: str | None = None) -> str:
+    """The user data of an AL2023 node, base64: a nodeadm NodeConfig in a MIME document, which EKS puts its own to.
 
     Args:
         max_pods: largest number of pods; the kubelet's own figure knows nothing of prefix delegation.
         has_raid0: join the instance store disks to one RAID 0 under containerd, the kubelet and pod logs.
+        script: shell script that runs before the kubelet starts.
     """
     spec: dict[str, object] = {"kubelet": {"config": {"maxPods": max_pods}}}
     if has_raid0:
@@ -32,24 +37,18 @@ def node_config(*, max_pods: int, has_raid0: bool) -> str:
     config = yaml.safe_dump(
         {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}, sort_keys=False
     )
-    document = "\n".join(
-        (
-            "MIME-Version: 1.0",
-            f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"',
-            "",
-            f"--{_BOUNDARY}",
-            "Content-Type: application/node.eks.aws",
-            "",
-            config,
-            f"--{_BOUNDARY}--",
-            "",
-        )
-    )
+    parts = [_part("application/node.eks.aws", config), *([_part("text/x-shellscript", script)] if script else [])]
+    head = ("MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"', "")
+    document = "\n".join((*head, *parts, f"--{_BOUNDARY}--", ""))
     return base64.b64encode(document.encode()).decode()
 
 
+def _part(content_type: str, text: str) -> str:
+    return "\n".join((f"--{_BOUNDARY}", f"Content-Type: {content_type}", "", text))
+
+
 def template_tags(
-    plan: LaunchPlan, *, labels: Mapping[str, str], taints: Sequence[Taint], disk_gib: int
+    plan: LaunchPlan, *, labels: Mapping[str, str], taints: Sequence[Taint], disk_gib: int, devices_per_gpu: int
 ) -> dict[str, str]:
     """Tags of the autoscaling group by which the autoscaler knows what a node would have: it has none to look at.
 
@@ -60,10 +59,12 @@ def template_tags(
         labels: node labels.
         taints: node taints, those aside that go when the node is ready.
         disk_gib: root volume in GiB, which holds what pods write where no instance store does.
+        devices_per_gpu: what the device plugin makes of one GPU.
     """
     resources = {
-        "nvidia.com/gpu": plan.instance.gpus,
+        "nvidia.com/gpu": plan.instance.gpus * devices_per_gpu,
         "vpc.amazonaws.com/efa": plan.efa_count,
+        "hugepages-2Mi": HUGE_PAGES_BYTES if plan.efa_count else 0,
         "ephemeral-storage": _ephemeral_bytes(plan, disk_gib),
     }
     return {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from infra.section import Section
 from infra.settings.environment import RoleArn
+from infra.settings.retention import LogDays
 
 ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
@@ -34,4 +35,4 @@ class ClusterSettings(Section):
         ("api", "audit", "authenticator", "controllerManager", "scheduler"),
         description="Control-plane logs that go to CloudWatch.",
     )
-    log_days: PositiveInt = Field(90, description="Days control-plane logs are kept.")
+    log_days: LogDays = Field(90, description="Days control-plane logs are kept.")

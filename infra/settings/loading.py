@@ -45,7 +45,7 @@ def load(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
     if environment not in known:
         raise SettingsError(
             f"environment {environment!r} does not exist ({nearest(environment, known) if known else 'there is none'})",
-            remedy=f"make {directory / f'Pulumi.{environment}.yaml'}",
+            remedy=f"write {directory / f'Pulumi.{environment}.yaml'}",
         )
     path = directory / f"Pulumi.{environment}.yaml"
     return from_mapping(sections_of(read_document(path), file=path.name), file=path.name)

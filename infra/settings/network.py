@@ -5,12 +5,15 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt
 
 from infra.capacity import AvailabilityZone
 from infra.section import Section
+from infra.settings.retention import LogDays
 
-InterfaceEndpoint = Literal["ecr.api", "ecr.dkr", "sts", "eks", "eks-auth", "ec2", "logs", "secretsmanager", "kms"]
+InterfaceEndpoint = Literal[
+    "ecr.api", "ecr.dkr", "sts", "eks", "eks-auth", "ec2", "logs", "secretsmanager", "kms", "elasticfilesystem"
+]
 
 RESERVED_ADDRESSES = 5
 """Addresses AWS keeps in every subnet (VPC user guide, "Subnet sizing")."""
@@ -42,7 +45,7 @@ class NetworkSettings(Section):
         ("ecr.api", "ecr.dkr", "sts", "eks", "eks-auth", "ec2", "logs"),
         description="AWS services reached inside the VPC; S3 always is, by a gateway endpoint that costs nothing.",
     )
-    flow_log_days: PositiveInt = Field(30, description="Days flow logs are kept.")
+    flow_log_days: LogDays = Field(30, description="Days flow logs are kept.")
 
 
 class Subnets(NamedTuple):

@@ -1,4 +1,4 @@
-"""What runs on the cluster: teams with their share of the GPUs, MLflow and monitoring."""
+"""What runs on the cluster: teams with their share of the GPUs, MLflow, monitoring, and where all of it comes from."""
 
 from __future__ import annotations
 
@@ -39,4 +39,19 @@ class MonitoringSettings(Section):
         pattern=r"^[A-Za-z0-9/_+=.@-]+$",
         max_length=512,
         description="Name of the Secrets Manager secret that holds the URL alerts are posted to; null posts nowhere.",
+    )
+
+
+class Mirrors(Section):
+    """Where charts and images come from in a network that does not reach their publishers."""
+
+    charts: str | None = Field(
+        None,
+        pattern=r"^(https|oci)://[^\s]+[^\s/]$",
+        description="Chart repository that holds every chart, by the same hashes; null asks each chart's own.",
+    )
+    images: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)*$",
+        description="Registry, and path in it, that holds every image below its full name; null asks each image's own.",
     )

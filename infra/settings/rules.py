@@ -18,6 +18,8 @@ from infra.release import ReleaseManifest
 from infra.section import Violation, nearest
 from infra.settings.network import RESERVED_ADDRESSES, addresses_per_node, subnets_of
 from infra.settings.stack import StackSettings
+from infra.sharing import devices_per_gpu
+from platform_charts.names import PLATFORM_NAMESPACES
 
 SHARED_ADDRESSES = 32
 """Addresses of a private subnet that are not nodes': endpoints, EKS's and EFS's interfaces, the database, spare."""
@@ -169,8 +171,10 @@ def _teams_share_what_there_is(context: Context) -> Iterator[Violation]:
     groups = {group.name: group for group in settings.gpu_groups}
     promised: Counter[str] = Counter()
     for index, team in enumerate(settings.teams):
-        if names[team.name] > 1 or team.name in _RESERVED_NAMES or team.name.startswith("kube-"):
-            yield Violation(f"teams.{index}.name", team.name, "must be unique, and no namespace of Kubernetes's own")
+        is_taken = team.name in {*_RESERVED_NAMES, *PLATFORM_NAMESPACES} or team.name.startswith("kube-")
+        if names[team.name] > 1 or is_taken:
+            rule = "must be unique, and no namespace of Kubernetes's or the platform's own"
+            yield Violation(f"teams.{index}.name", team.name, rule)
         for name, gpus in team.gpus.items():
             key = f"teams.{index}.gpus.{name}"
             promised[name] += gpus
@@ -178,8 +182,8 @@ def _teams_share_what_there_is(context: Context) -> Iterator[Violation]:
             instance = context.catalog.instances.get(group.instance_type) if group else None
             if group is None:
                 yield Violation(key, gpus, "no such GPU group", nearest(name, groups) if groups else "")
-            elif instance and group.sharing.mig_profile is None:
-                total = group.max_size * instance.gpus * group.sharing.time_slices
+            elif instance and instance.gpu:
+                total = group.max_size * instance.gpus * devices_per_gpu(group.sharing, instance.gpu)
                 if promised[name] > total:
                     yield Violation(key, gpus, f"the teams are promised {promised[name]} GPUs, {name} has {total}")
 

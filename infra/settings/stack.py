@@ -12,7 +12,7 @@ from infra.settings.cluster import ClusterSettings
 from infra.settings.environment import AwsSettings, BudgetSettings, EnvironmentSettings
 from infra.settings.network import NetworkSettings
 from infra.settings.nodes import GpuGroup, SystemNodes
-from infra.settings.platform import MlflowSettings, MonitoringSettings, Team
+from infra.settings.platform import Mirrors, MlflowSettings, MonitoringSettings, Team
 from infra.settings.stores import DatabaseSettings, RegistrySettings, StorageSettings
 
 
@@ -31,6 +31,7 @@ class StackSettings(Section):
     teams: tuple[Team, ...] = Field((), description="Who trains, and with what share of the GPUs.")
     mlflow: MlflowSettings = Field(MlflowSettings(), description="The tracking server.")
     monitoring: MonitoringSettings = Field(MonitoringSettings(), description="Metrics, alerts and dashboards.")
+    mirrors: Mirrors = Field(Mirrors(), description="Where charts and images come from, in a closed network.")
     budget: BudgetSettings | None = Field(None, description="What it may cost; null has no alarm.")
 
     def launch_requests(self) -> Sequence[LaunchRequest]:

@@ -12,13 +12,13 @@ Days = PositiveInt
 
 
 class StorageSettings(Section):
-    """EFS for datasets and S3 for checkpoints and artifacts."""
+    """EFS for datasets and runs, S3 for checkpoints and artifacts."""
 
     efs_throughput: Literal["elastic", "bursting"] = Field(
         "elastic", description="elastic is billed by bytes moved; bursting gives throughput by bytes stored."
     )
     efs_uid: Annotated[int, Field(ge=1000, le=65533)] = Field(
-        1000, description="User and group id of the access point's files: the id the trainer image runs as."
+        1000, description="User and group id of every file in EFS: the id the trainer image runs as."
     )
     noncurrent_days: Days = Field(30, description="Days an overwritten or deleted checkpoint can be brought back.")
     abort_upload_days: Days = Field(3, description="Days after which an unfinished multipart upload is thrown away.")

@@ -15,7 +15,7 @@ from moto import mock_aws
 from infra.iam import AWS_MANAGED_POLICIES
 from infra.policy import tokens
 from infra.policy.rules.iam import WITHOUT_RESOURCE
-from tests.infra.components.graphs import ACCOUNT, ENVIRONMENTS, graph, sample
+from tests.infra.components.graphs import ACCOUNT, ENVIRONMENTS, graph, sample, settings_of
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
@@ -186,11 +186,14 @@ def test_the_autoscaler_moves_groups_of_its_own_cluster_only() -> None:
     assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/k8s.io/cluster-autoscaler/rtp-prod": "owned"}}
 
 
-def test_the_datasets_are_mounted_through_the_access_point_and_never_as_root() -> None:
+def test_the_file_system_is_mounted_through_its_access_points_and_never_as_root() -> None:
     statement = permissions("efs-csi")["MountByAccessPoint"]
     assert "elasticfilesystem:ClientRootAccess" not in statement["Action"]
-    point = graph("prod").outputs["storage"]["efs_access_point"]
-    assert statement["Condition"]["StringEquals"]["elasticfilesystem:AccessPointArn"].endswith(f"/{point}")
+    points = graph("prod").of_type("aws:efs/accessPoint:AccessPoint")
+    allowed = statement["Condition"]["StringEquals"]["elasticfilesystem:AccessPointArn"]
+    assert len(allowed) == len(set(allowed)) == len(points) == 1 + len(settings_of("prod").teams)
+    assert allowed[0].endswith(f":access-point/{graph('prod').outputs['storage']['efs_access_point']}")
+    assert set(allowed) < set(permissions("efs-csi")["FindAccessPoints"]["Resource"])
 
 
 def test_monitoring_reads_the_webhook_where_there_is_one_and_may_nothing_else() -> None:

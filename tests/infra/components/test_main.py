@@ -14,9 +14,12 @@ import pytest
 import yaml
 from pulumi.runtime.config import set_all_config
 
-from infra.recording import Recording, record_program
+from infra.recording import Recording, record, record_program
+from infra.release import ReleaseManifest, load_release
 from infra.settings.loading import ENVIRONMENTS, NAMESPACE
-from tests.infra.components.graphs import graph
+from platform_charts.crds import PinnedCharts
+from tests.infra.components.graphs import settings_of
+from tests.platform_charts.charts.archives import keep
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,6 +28,16 @@ def config_of(environment: str) -> dict[str, Any]:
     document: dict[str, Any] = yaml.safe_load((ENVIRONMENTS / f"Pulumi.{environment}.yaml").read_text(encoding="utf-8"))
     config: dict[str, Any] = document["config"]
     return config
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ReleaseManifest:
+    """A release whose charts have been fetched, small ones of the test's making."""
+    release = keep(load_release(), tmp_path / "charts")
+    monkeypatch.setattr("platform_charts.archives.ARCHIVES", tmp_path / "charts")
+    monkeypatch.setattr("infra.release.load_release", lambda: release)
+    monkeypatch.setattr("infra.program.load_release", lambda: release)
+    return release
 
 
 def run(config: dict[str, Any], *, stack: str = "dev") -> Recording:
@@ -43,12 +56,24 @@ def message_of(config: dict[str, Any], *, stack: str = "dev") -> str:
     return str(caught.value)
 
 
-def test_the_engines_configuration_makes_the_graph_of_the_file() -> None:
-    assert run(config_of("dev")) == graph("dev")
+def test_the_engines_configuration_makes_the_graph_of_the_file(fetched: ReleaseManifest) -> None:
+    assert run(config_of("dev")) == record(settings_of("dev"), crds=PinnedCharts(fetched))
 
 
-def test_pulumis_own_keys_are_left_alone() -> None:
-    assert run({**config_of("dev"), "pulumi:tags": {"a": "b"}}) == graph("dev")
+def test_pulumis_own_keys_are_left_alone(fetched: ReleaseManifest) -> None:
+    assert run({**config_of("dev"), "pulumi:tags": {"a": "b"}}) == record(
+        settings_of("dev"), crds=PinnedCharts(fetched)
+    )
+
+
+def test_a_chart_that_is_not_the_pinned_one_ends_the_program_before_anything_is_made(
+    fetched: ReleaseManifest, tmp_path: Path
+) -> None:
+    (tmp_path / "charts" / f"kueue-{fetched.charts['kueue'].version}.tgz").write_bytes(b"changed")
+    away = {**config_of("dev"), f"{NAMESPACE}:mirrors": {"charts": "https://127.0.0.1:9/charts"}}
+    message = message_of(away)
+    assert "chart kueue" in message
+    assert "mirrors.charts" in message
 
 
 def test_a_misspelt_section_is_refused_by_name() -> None:

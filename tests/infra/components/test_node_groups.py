@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import email
 from base64 import b64decode
 from email.message import Message
@@ -16,7 +17,9 @@ from infra.outputs import gpu_group_output
 from infra.policy import tokens
 from infra.recording import Recording
 from infra.release import load_release
+from infra.sharing import mig_script
 from infra.user_data import TEMPLATE_TAG, node_config
+from platform_charts.gpu import node_labels
 from tests.infra.components.graphs import (
     BLOCK,
     ENVIRONMENTS,
@@ -82,7 +85,7 @@ def test_labels_and_lasting_taints_are_those_the_outputs_promise(environment: st
             for taint in found["taints"]
             if taint["key"] != START_UP_TAINT.key
         ]
-        assert found["labels"] == promised.labels
+        assert found["labels"] == promised.labels | node_labels(wanted.sharing)
         assert lasting == [(taint.key, taint.value, taint.effect) for taint in promised.taints]
 
 
@@ -268,10 +271,12 @@ def test_the_autoscaler_is_told_everything_a_pod_may_ask_of_an_empty_group() -> 
     assert tags == {
         f"{TEMPLATE_TAG}/label/ray-train-platform/group": "h100",
         f"{TEMPLATE_TAG}/label/ray-train-platform/gpu": "h100",
+        f"{TEMPLATE_TAG}/label/k8s.amazonaws.com/accelerator": "nvidia-h100",
         f"{TEMPLATE_TAG}/label/ray-train-platform/capacity": "on_demand",
         f"{TEMPLATE_TAG}/taint/nvidia.com/gpu": "present:NoSchedule",
         f"{TEMPLATE_TAG}/resources/nvidia.com/gpu": "8",
         f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa": "32",
+        f"{TEMPLATE_TAG}/resources/hugepages-2Mi": str(5128 * 2 * 2**20),
         f"{TEMPLATE_TAG}/resources/ephemeral-storage": str(8 * 3800 * 10**9 * 85 // 100),
     }
 
@@ -283,6 +288,20 @@ def test_the_autoscaler_imagines_a_node_that_has_started() -> None:
 def test_an_empty_group_promises_the_root_volume_where_pods_do_not_write_to_nvme() -> None:
     tags = autoscaler_tags(unusual(), "no-nvme")
     assert tags[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
+
+
+def test_an_empty_group_promises_the_slices_of_its_gpus() -> None:
+    assert autoscaler_tags(graph("dev"), "t4")[f"{TEMPLATE_TAG}/resources/nvidia.com/gpu"] == "4"
+
+
+def test_a_node_cuts_its_gpus_before_anything_looks_at_them() -> None:
+    assert mig_script("1g.10gb", slices=7).splitlines()[-1] == (
+        "nvidia-smi mig --create-gpu-instance 1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb "
+        "--default-compute-instance"
+    )
+    parts = base64.b64decode(node_config(max_pods=64, has_raid0=False, script=mig_script("1g.10gb", slices=7))).decode()
+    assert parts.count("--==NODECONFIG==\n") == 2
+    assert "Content-Type: text/x-shellscript\n\n#!/bin/bash\n" in parts
 
 
 def test_no_efa_is_promised_where_there_is_none() -> None:

@@ -11,9 +11,10 @@ from infra.policy import tokens
 from infra.protection import protection_of
 from infra.registry import mirror_prefix
 from infra.release import load_release
-from tests.infra.components.graphs import ENVIRONMENTS, graph, settings_of, unusual
+from tests.infra.components.graphs import ENVIRONMENTS, graph, settings_of, unusual, varied
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+ACCESS_POINT = "aws:efs/accessPoint:AccessPoint"
 BUCKETS = ("checkpoints", "artifacts", "logs")
 
 
@@ -135,10 +136,39 @@ def test_the_file_system_refuses_plain_mounts_root_and_by_its_policy_being_there
     assert refused["NoRoot"]["Action"] == ["elasticfilesystem:ClientRootAccess"]
 
 
-def test_everything_below_the_access_point_belongs_to_the_trainers_user() -> None:
-    point = unusual().find("aws:efs/accessPoint:AccessPoint", "datasets").properties
-    assert point["posixUser"] == {"uid": 1234, "gid": 1234}
-    assert point["rootDirectory"]["creationInfo"] == {"ownerUid": 1234, "ownerGid": 1234, "permissions": "0770"}
+def test_everything_below_the_access_points_belongs_to_the_trainers_user() -> None:
+    points = unusual().of_type(ACCESS_POINT)
+    assert len(points) == 2
+    for point in points:
+        assert point.properties["posixUser"] == {"uid": 1234, "gid": 1234}
+        creation = point.properties["rootDirectory"]["creationInfo"]
+        assert (creation["ownerUid"], creation["ownerGid"]) == (1234, 1234)
+
+
+@every_environment
+def test_no_access_point_sees_into_the_directory_of_another(environment: str) -> None:
+    roots = {
+        one.name: (
+            one.properties["rootDirectory"]["path"],
+            one.properties["rootDirectory"]["creationInfo"]["permissions"],
+        )
+        for one in graph(environment).of_type(ACCESS_POINT)
+    }
+    teams = [team.name for team in settings_of(environment).teams]
+    assert roots == {
+        "datasets": ("/datasets", "0770"),
+        **{f"team-{team}": (f"/teams/{team}", "0750") for team in teams},
+    }
+
+
+def test_a_team_may_be_called_as_the_datasets_are() -> None:
+    recording = varied({"teams": [{"name": "datasets"}]})
+    assert {one.name for one in recording.of_type(ACCESS_POINT)} == {"datasets", "team-datasets"}
+
+
+def test_a_team_can_leave_and_the_datasets_cannot() -> None:
+    guarded = {one.name for one in graph("prod").of_type(ACCESS_POINT) if one.protect or one.retain_on_delete}
+    assert guarded == {"datasets"}
 
 
 @every_environment

@@ -17,19 +17,21 @@ from infra.recording import Recording, record
 from infra.release import ReleaseManifest, load_release
 from tests.infra.components.graphs import ENVIRONMENTS, graph, preview, settings_of, unusual, varied
 
-PINNED_BY_LOCK = {"node-images-are-pinned", "addons-are-pinned"}
+PINNED_BY_LOCK = {"node-images-are-pinned", "addons-are-pinned", "images-are-named-by-digest"}
 """Rules that prod breaks for as long as the release has unresolved entries, with which prod is refused anyway."""
 
 
 def resolved(release: ReleaseManifest) -> ReleaseManifest:
-    """The release as it is when AMI releases and add-on versions have been looked up."""
+    """The release as it is when AMI releases, add-on versions and digests have been looked up."""
     amis = dict.fromkeys(release.node_image.releases, f"{release.kubernetes.version}.2-20300101")
     addons = {
         name: addon if addon.version else addon.model_copy(update={"version": "v1.0.0-eksbuild.1"})
         for name, addon in release.addons.items()
     }
     image = release.node_image.model_copy(update={"releases": amis})
-    return release.model_copy(update={"node_image": image, "addons": addons})
+    digest = "sha256:" + "0" * 64
+    images = {name: one.model_copy(update={"digest": digest}) for name, one in release.images.items()}
+    return release.model_copy(update={"node_image": image, "addons": addons, "images": images})
 
 
 @pytest.fixture
@@ -74,7 +76,6 @@ def test_every_type_that_a_rule_is_about_is_in_prod() -> None:
         "aws:iam/policy:Policy",
         "aws:iam/user:User",
         "aws:ecr/repositoryPolicy:RepositoryPolicy",
-        "kubernetes:helm.sh/v3:Release",
     }
 
 

@@ -1,0 +1,1 @@
+"""Tests with Pulumi's real engine."""

@@ -1,0 +1,45 @@
+"""The engine itself previews every environment, from the files and the command that a platform engineer uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pulumi import automation
+
+from infra.recording import record
+from infra.release_rules import ROOT
+from infra.settings.loading import NAMESPACE
+from tests.engines.pulumi_engine import engine_environment, find_engine
+from tests.infra.components.graphs import settings_of
+from tests.infra.leaf.samples import SHIPPED
+
+
+@pytest.fixture(autouse=True)
+def _engine() -> None:
+    find_engine()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("environment", [name for name in SHIPPED if name != "prod"])
+def test_a_shipped_environment_is_previewed_with_every_resource_of_the_recorded_graph(
+    environment: str, tmp_path: Path
+) -> None:
+    settings = settings_of(environment)
+    (account, *_), region = settings.aws.allowed_accounts, settings.aws.region
+    with engine_environment(tmp_path, account=account, region=region) as variables:
+        workspace = automation.LocalWorkspace(work_dir=str(ROOT), env_vars=dict(variables))
+        stack = automation.Stack.create_or_select(environment, workspace)
+        found = stack.preview()
+    assert found.change_summary == {automation.OpType.CREATE: len(record(settings).resources)}
+
+
+def test_prod_is_refused_while_the_release_is_unresolved(tmp_path: Path) -> None:
+    settings = settings_of("prod")
+    account = settings.aws.allowed_accounts[0]
+    with engine_environment(tmp_path, account=account, region=settings.aws.region) as variables:
+        workspace = automation.LocalWorkspace(work_dir=str(ROOT), env_vars=dict(variables))
+        stack = automation.Stack.create_or_select("prod", workspace)
+        with pytest.raises(automation.CommandError, match="unresolved"):
+            stack.preview()
+    assert workspace.project_settings().name == NAMESPACE

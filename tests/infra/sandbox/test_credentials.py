@@ -1,0 +1,31 @@
+"""What a sandbox trusts."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import yaml
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from infra.lifecycle.sandbox import credentials
+
+
+def test_the_key_of_service_accounts_is_one_that_others_read() -> None:
+    key = load_pem_private_key(credentials.account_key().encode(), password=None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    assert isinstance(key.curve, SECP256R1)
+
+
+def test_no_two_sandboxes_share_a_secret() -> None:
+    assert credentials.account_key() != credentials.account_key()
+    assert credentials.administrator_token() != credentials.administrator_token()
+
+
+def test_the_kubeconfig_carries_the_certificate_itself(tmp_path: Path) -> None:
+    certificate = tmp_path / "apiserver.crt"
+    certificate.write_text("certificate")
+    text = credentials.kubeconfig(server="https://127.0.0.1:1", certificate=certificate, token="t", name="sandbox")
+    cluster = yaml.safe_load(text)["clusters"][0]["cluster"]
+    assert base64.b64decode(cluster["certificate-authority-data"]) == b"certificate"
