@@ -1,0 +1,86 @@
+"""Which third-party charts the platform installs, where, and with what values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.catalog import Catalog
+from infra.release import ReleaseManifest
+from infra.settings.stack import StackSettings
+from platform_charts.autoscaling import ACCOUNT, autoscaler_values
+from platform_charts.crds import CRD_GROUPS
+from platform_charts.dcgm import exporter_values
+from platform_charts.gpu import device_plugin_values, efa_plugin_values
+from platform_charts.images import ImageNames
+from platform_charts.kuberay import operator_values
+from platform_charts.kueue_chart import kueue_values
+from platform_charts.manifest import Manifest
+from platform_charts.names import GPU_NAMESPACE, KUBERAY_NAMESPACE, KUEUE_NAMESPACE, MONITORING_NAMESPACE
+from platform_charts.prometheus_stack import prometheus_stack_values
+
+_PATIENCE_S = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartInstall:
+    """One Helm release.
+
+    Attributes:
+        name: name of the release, and of the chart in the release manifest.
+        namespace: where it goes; made by the stack before, never by Helm.
+        values: the chart's values.
+        timeout_s: seconds Helm waits for the release's pods and hooks before it takes the release back.
+    """
+
+    name: str
+    namespace: str
+    values: Manifest
+    timeout_s: int = _PATIENCE_S
+
+    @property
+    def skip_crds(self) -> bool:
+        """Whether the stack applies the chart's definitions itself."""
+        return self.name in CRD_GROUPS
+
+
+def chart_installs(
+    settings: StackSettings,
+    release: ReleaseManifest,
+    catalog: Catalog,
+    *,
+    caches: Mapping[str, str] | None = None,
+) -> Mapping[str, ChartInstall]:
+    """Every Helm release of an environment by name. None needs another, only its definitions and its namespace.
+
+    Args:
+        settings: the environment.
+        release: versions and digests.
+        catalog: the instance catalogue.
+        caches: prefix of a pull-through cache by the public registry it caches; see `ImageNames`.
+    """
+    images = ImageNames(release, mirror=settings.mirrors.images, caches=caches)
+    groups = settings.gpu_groups
+    installs = [
+        ChartInstall(
+            name="cluster-autoscaler", namespace=ACCOUNT.namespace, values=autoscaler_values(settings, images)
+        ),
+        ChartInstall(
+            name="kube-prometheus-stack",
+            namespace=MONITORING_NAMESPACE,
+            values=prometheus_stack_values(settings.monitoring, images),
+            timeout_s=2 * _PATIENCE_S,  # volumes are made, and its hooks run pods one after another
+        ),
+        ChartInstall(name="kuberay-operator", namespace=KUBERAY_NAMESPACE, values=operator_values(images)),
+        ChartInstall(name="kueue", namespace=KUEUE_NAMESPACE, values=kueue_values(images)),
+    ]
+    if groups:
+        plugin, exporter = device_plugin_values(groups, images), exporter_values(groups, catalog, images)
+        installs += [
+            ChartInstall(name="nvidia-device-plugin", namespace=GPU_NAMESPACE, values=plugin),
+            ChartInstall(name="dcgm-exporter", namespace=GPU_NAMESPACE, values=exporter),
+        ]
+    if any(group.efa for group in groups):
+        efa = efa_plugin_values(groups, images)
+        installs.append(ChartInstall(name="aws-efa-k8s-device-plugin", namespace=GPU_NAMESPACE, values=efa))
+    return {install.name: install for install in installs}

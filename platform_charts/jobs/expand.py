@@ -1,0 +1,146 @@
+"""The pods that KubeRay 1.7 makes of a RayJob or RayCluster, for checks that do not look inside custom resources.
+
+Built after the operator with its default options and feature gates (ray-operator/controllers/ray: common/pod.go,
+common/job.go, rayjob_controller.go at v1.7.0). What differs from what it makes: the random five letters of each name, owner
+references, two annotations with a hash and the operator's version, and the words of the two scripts that wait for the head
+and that submit the job, which do the same here in fewer lines.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from platform_charts.jobs.expand_ray import ray_container_of, wait_for_gcs
+from platform_charts.jobs.expand_sidecars import add_autoscaler, submitter_container
+from platform_charts.jobs.kuberay import Cluster, pod_prefix
+from platform_charts.manifest import Manifest
+
+_UNKNOWN = ("gcsFaultToleranceOptions", "historyServerOptions", "networkPolicy", "tlsOptions")
+"""Parts of a RayCluster that change its pods and that nothing here writes."""
+
+
+def expand(manifest: Manifest) -> tuple[Manifest, ...]:
+    """Head, workers and, of a RayJob, submitter; with init containers and sidecars.
+
+    Of a group that Ray's autoscaler scales there is at least one worker, so that a check sees it.
+
+    Raises:
+        ValueError: the manifest is neither a RayJob nor a RayCluster, or has a part that is not known here.
+    """
+    kind = manifest.get("kind")
+    if kind == "RayCluster":
+        return tuple(_cluster_pods(_cluster(manifest, name=manifest["metadata"]["name"], spec=manifest["spec"])))
+    if kind != "RayJob":
+        raise ValueError(f"kind={kind}: KubeRay makes pods of a RayJob and of a RayCluster")
+    spec = manifest["spec"]
+    if spec.get("submissionMode", "K8sJobMode") != "K8sJobMode":
+        raise ValueError(f"submissionMode={spec['submissionMode']} is not known here, only K8sJobMode")
+    cluster = _cluster(manifest, name=f"{manifest['metadata']['name']}-00000", spec=spec["rayClusterSpec"])
+    return (*_cluster_pods(cluster), _submitter_pod(manifest, cluster))
+
+
+def _cluster(manifest: Manifest, *, name: str, spec: Manifest) -> Cluster:
+    unknown = [key for key in _UNKNOWN if key in spec]
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: not known here, and it changes the pods")
+    return Cluster(name=name, namespace=manifest["metadata"]["namespace"], crd=manifest["kind"], spec=spec)
+
+
+def _cluster_pods(cluster: Cluster) -> Iterator[Manifest]:
+    yield _head_pod(cluster)
+    for group in cluster.spec.get("workerGroupSpecs", ()):
+        for index in range(_replicas(cluster, group)):
+            yield _worker_pod(cluster, group, index)
+
+
+def _replicas(cluster: Cluster, group: Manifest) -> int:
+    wanted: int = min(max(group.get("replicas", 0), group.get("minReplicas", 0)), group.get("maxReplicas", 2**31 - 1))
+    return max(wanted, 1) if cluster.is_scaling else wanted
+
+
+def _head_pod(cluster: Cluster) -> Manifest:
+    group = cluster.spec["headGroupSpec"]
+    pod = _pod(cluster, group["template"], node_type="head", group_name="headgroup")
+    pod["metadata"]["name"] = f"{pod_prefix(cluster.name, 'head')}00000"
+    pod["metadata"].setdefault("annotations", {})["ray.io/ft-enabled"] = "false"
+    spec = pod["spec"]
+    parameters = dict(group.get("rayStartParams", {}))
+    if cluster.is_scaling:
+        parameters["no-monitor"] = "true"
+    spec["containers"][0] = ray_container_of(cluster, spec["containers"][0], parameters, node_type="head")
+    if cluster.is_scaling:
+        add_autoscaler(cluster, spec)
+    _add_shared_memory(spec)
+    return pod
+
+
+def _worker_pod(cluster: Cluster, group: Manifest, index: int) -> Manifest:
+    pod = _pod(cluster, group["template"], node_type="worker", group_name=group["groupName"])
+    prefix = pod_prefix(f"{cluster.name}-{group['groupName']}", "worker")
+    pod["metadata"]["name"] = f"{prefix}{index:05d}"
+    pod["metadata"]["labels"]["ray.io/worker-group-replica-index"] = str(index)
+    spec = pod["spec"]
+    template = spec["containers"][0]
+    spec.setdefault("initContainers", []).append(wait_for_gcs(cluster, template))
+    parameters = dict(group.get("rayStartParams", {}))
+    spec["containers"][0] = ray_container_of(cluster, template, parameters, node_type="worker")
+    if cluster.is_scaling:
+        spec["restartPolicy"] = "Never"
+    _add_shared_memory(spec)
+    return pod
+
+
+def _pod(cluster: Cluster, template: Manifest, *, node_type: str, group_name: str) -> Manifest:
+    metadata: dict[str, Any] = copy.deepcopy(template.get("metadata", {}))
+    given = metadata.get("labels", {})
+    fixed = {"ray.io/cluster": cluster.name, "ray.io/node-type": node_type, "ray.io/group": group_name}
+    metadata["labels"] = {
+        "ray.io/is-ray-node": "yes",
+        "ray.io/identifier": f"{cluster.name}-{node_type}"[-63:],
+        "app.kubernetes.io/name": "kuberay",
+        "app.kubernetes.io/created-by": "kuberay-operator",
+        **given,
+        **fixed,
+    }
+    metadata["namespace"] = cluster.namespace
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(template["spec"])}
+
+
+def _add_shared_memory(spec: Manifest) -> None:
+    """Gives Ray's container /dev/shm of the size of its memory where the template gives it none."""
+    container = spec["containers"][0]
+    mounts = container.setdefault("volumeMounts", [])
+    if any(mount["mountPath"] == "/dev/shm" for mount in mounts):  # noqa: S108
+        return
+    size = container.get("resources", {}).get("limits", {}).get("memory")
+    medium = {"medium": "Memory", **({"sizeLimit": size} if size else {})}
+    spec.setdefault("volumes", []).append({"name": "shared-mem", "emptyDir": medium})
+    mounts.append({"name": "shared-mem", "mountPath": "/dev/shm"})  # noqa: S108
+
+
+def _submitter_pod(manifest: Manifest, cluster: Cluster) -> Manifest:
+    """The pod of the Job that KubeRay makes under the RayJob's name, with the labels the Job's controller adds."""
+    name, namespace = manifest["metadata"]["name"], cluster.namespace
+    template = copy.deepcopy(manifest["spec"]["submitterPodTemplate"])
+    labels = template.get("metadata", {}).get("labels", {})
+    spec = template["spec"]
+    spec["containers"][0] = submitter_container(manifest, cluster, spec["containers"][0])
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name}-00000",
+            "namespace": namespace,
+            "labels": {
+                **labels,
+                "ray.io/originated-from-cr-name": name,
+                "ray.io/originated-from-crd": "RayJob",
+                "app.kubernetes.io/created-by": "kuberay-operator",
+                "batch.kubernetes.io/job-name": name,
+                "job-name": name,
+            },
+        },
+        "spec": spec,
+    }

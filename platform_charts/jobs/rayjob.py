@@ -1,0 +1,104 @@
+"""A job that runs once, as KubeRay's RayJob."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from platform_charts.jobs.cluster import Scaling, ray_cluster_spec
+from platform_charts.jobs.placement import find_team, place_job
+from platform_charts.jobs.pods import SETTINGS_FILE, SETTINGS_FOLDER, Workspace, submitter
+from platform_charts.jobs.request import JobKind, JobRequest, Target
+from platform_charts.manifest import Manifest, api_object
+from platform_charts.names import PRIORITY_PREFIX
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+
+_SETTINGS = f"{SETTINGS_FOLDER}/{SETTINGS_FILE}"
+_PROGRAMS: Mapping[JobKind, tuple[str, ...]] = {
+    "train": ("python", "-m", "training", "train", "--config", _SETTINGS),
+    "tune": ("python", "-m", "tune", "--config", _SETTINGS),
+    "benchmark": ("python", "-m", "observability.benchmarks"),
+}
+
+_LAST_SCRAPES_SECONDS = 60
+"""Time the pods of a finished job stay: Prometheus takes their last values twice."""
+
+_SUBMITTER_RETRIES = 10
+"""The submitter's pod follows the log for as long as the job runs; each broken connection costs it one of these, and the
+last one the job. A new pod finds the job by its id and goes on following."""
+
+
+def render(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
+    """The ConfigMap with the settings, and the RayJob that mounts it.
+
+    The RayJob says nothing of `suspend`: Kueue's webhook sets it at creation, and a second apply must not stop a job that
+    the queue has let in.
+
+    Raises:
+        SettingsError: the request names a team or group that the stack does not have.
+        RefusedError: no group is large enough; the message has the numbers.
+    """
+    team, placement = find_team(request.team, target), place_job(request, target)
+    run = (request.run or request.name) if request.kind == "train" and request.command is None else None
+    workspace = Workspace(
+        name=request.name,
+        team=team,
+        priority=request.priority,
+        target=target,
+        settings=f"{request.name}-settings",
+        run=run,
+    )
+    scaling = Scaling(smallest=placement.pods, largest=placement.pods, idle_seconds=None)
+    settings = api_object(
+        "v1",
+        "ConfigMap",
+        f"{request.name}-settings",
+        namespace=team.namespace,
+        labels=workspace.labels,
+        immutable=True,
+        data={SETTINGS_FILE: request.settings_yaml},
+    )
+    job = api_object(
+        "ray.io/v1",
+        "RayJob",
+        request.name,
+        namespace=team.namespace,
+        labels={
+            **workspace.labels,
+            QUEUE_LABEL: team.queue,
+            PRIORITY_LABEL: f"{PRIORITY_PREFIX}{request.priority}",
+        },
+        spec={
+            "entrypoint": shlex.join(_command(request, run)),
+            **_lifetime(request),
+            "submissionMode": "K8sJobMode",
+            "submitterConfig": {"backoffLimit": _SUBMITTER_RETRIES},
+            "submitterPodTemplate": submitter(workspace),
+            "rayClusterSpec": ray_cluster_spec(workspace, placement, scaling),
+        },
+    )
+    return settings, job
+
+
+def _command(request: JobRequest, run: str | None) -> tuple[str, ...]:
+    """The program. A run is named, so that a restart goes on with it instead of beginning another one."""
+    command = request.command or _PROGRAMS[request.kind]
+    return command if run is None else (*command, "--name", run)
+
+
+def _lifetime(request: JobRequest) -> Manifest:
+    """When the job ends at the latest, how often it is begun, and what goes when it has ended.
+
+    Kueue 0.19 takes no job whose nodes outlive it (rayjob_webhook.go), and KubeRay 1.7 no deletion rules beside
+    `shutdownAfterJobFinishes` (validation.go): so the cluster goes, and the RayJob stays, with its status and its
+    submitter's log, until somebody deletes it.
+    """
+    return {
+        "activeDeadlineSeconds": round(request.deadline_hours * 3600),
+        "preRunningDeadlineSeconds": round(request.start_hours * 3600),
+        "backoffLimit": request.restarts,
+        "shutdownAfterJobFinishes": True,
+        "ttlSecondsAfterFinished": _LAST_SCRAPES_SECONDS,
+    }

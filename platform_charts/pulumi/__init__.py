@@ -1,0 +1,1 @@
+"""The half of the platform that speaks to Pulumi's engine; everything else is plain data."""

@@ -1,0 +1,84 @@
+"""Small charts of the test's own making: every chart of a release, with definitions where the real one has some."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from infra.release import ReleaseManifest
+from platform_charts.crds import CRD_GROUPS
+from platform_charts.manifest import Manifest
+
+_CONFIG_MAP = """apiVersion: v1
+kind: ConfigMap
+metadata: { name: values }
+data: { values: {{ .Values | toJson | quote }} }
+"""
+
+
+def definition(plural: str, group: str, **changes: object) -> Manifest:
+    """A definition with one version, v1; `changes` replace fields of its spec."""
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"plural": plural, "singular": plural[:-1], "kind": plural[:-1].capitalize(), "listKind": "List"},
+        "versions": [version],
+        **changes,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": spec,
+    }
+
+
+def archive(files: Mapping[str, str]) -> bytes:
+    """A packaged chart with these files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            packed.addfile(member, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+def chart(name: str, version: str) -> bytes:
+    """A chart whose only object shows its values; its definitions lie where the real chart has them."""
+    head = {"apiVersion": "v2", "name": name, "version": version.removeprefix("v")}
+    files = {f"{name}/Chart.yaml": yaml.safe_dump(head), f"{name}/templates/values.yaml": _CONFIG_MAP}
+    if name in CRD_GROUPS:
+        crd = yaml.safe_dump(definition("widgets", CRD_GROUPS[name]))
+        folder = name
+        if name == "kube-prometheus-stack":
+            folder = f"{name}/charts/crds"
+            files[f"{folder}/Chart.yaml"] = yaml.safe_dump({**head, "name": "crds"})
+        files[f"{folder}/crds/widgets.yaml"] = crd
+    return archive(files)
+
+
+def charts(release: ReleaseManifest) -> dict[str, bytes]:
+    """A small chart for every chart of the release, by name."""
+    return {name: chart(name, str(one.version)) for name, one in release.charts.items()}
+
+
+def keep(release: ReleaseManifest, folder: Path) -> ReleaseManifest:
+    """Put small charts where archives are kept; the release then pins them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pinned = {}
+    for name, content in charts(release).items():
+        (folder / f"{name}-{release.charts[name].version}.tgz").write_bytes(content)
+        pinned[name] = release.charts[name].model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
+    return release.model_copy(update={"charts": pinned})

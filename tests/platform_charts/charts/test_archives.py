@@ -1,0 +1,120 @@
+"""Archives come from a repository, a registry or a mirror, once, and are the pinned ones or none."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.errors import RefusedError, SettingsError, StackError
+from infra.lifecycle.sources import Registries
+from infra.protection import EnvironmentKind
+from infra.release import Chart
+from platform_charts.archives import archive_path, fetch
+from tests.infra.lifecycle.servers import Site, served
+from tests.platform_charts.charts.archives import chart as packed
+
+NAME = "operator"
+CONTENT = packed(NAME, "1.7.0")
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+DEV, PROD = EnvironmentKind.DEV, EnvironmentKind.PROD
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A site with the chart in a repository, and in a registry."""
+    with served() as one:
+        one.add_index(
+            f"entries: {{operator: [{{version: 1.7.0, urls: [files/operator-1.7.0.tgz], digest: {SHA256}}}]}}"
+        )
+        one.pages["/charts/files/operator-1.7.0.tgz"] = (CONTENT, "application/gzip")
+        one.add_chart(f"charts/{NAME}", "1.7.0", f"sha256:{SHA256}")
+        one.pages[f"/v2/charts/{NAME}/blobs/sha256:{SHA256}"] = (CONTENT, "application/octet-stream")
+        yield one
+
+
+def chart_of(repository: str, sha256: str | None = SHA256) -> Chart:
+    return Chart.model_construct(repository=repository, version="1.7.0", sha256=sha256)
+
+
+def source(site: Site) -> Registries:
+    return Registries(plain_hosts=[site.host], timeout_s=5)
+
+
+@pytest.mark.parametrize("scheme", ["http", "oci"])
+def test_the_pinned_archive_is_kept_under_name_and_version(site: Site, scheme: str, tmp_path: Path) -> None:
+    chart = chart_of(f"{scheme}://{site.host}/charts")
+    path = fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+    assert path == tmp_path / "operator-1.7.0.tgz" == archive_path(NAME, chart, folder=tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_archive_that_is_there_is_not_asked_for_again(site: Site, tmp_path: Path) -> None:
+    chart = chart_of(f"http://{site.host}/charts")
+    fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+    asked = len(site.requests)
+    fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+    assert len(site.requests) == asked
+
+
+def test_an_archive_that_was_changed_where_it_lies_is_fetched_anew(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "operator-1.7.0.tgz").write_bytes(b"changed")
+    chart = chart_of(f"http://{site.host}/charts")
+    assert fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("kind", [DEV, PROD])
+def test_another_archive_than_the_pinned_one_is_refused_with_both_hashes(
+    site: Site, kind: EnvironmentKind, tmp_path: Path
+) -> None:
+    with pytest.raises(RefusedError) as caught:
+        fetch(NAME, chart_of(f"http://{site.host}/charts", "0" * 64), source=source(site), kind=kind, folder=tmp_path)
+    message = str(caught.value)
+    assert f"chart operator 1.7.0 has sha256 {SHA256}, the release pins {'0' * 64}" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mirror_is_asked_instead_and_has_to_have_the_same_archive(site: Site, tmp_path: Path) -> None:
+    away = chart_of("https://charts.invalid")
+    mirror = f"oci://{site.host}/charts"
+    path = fetch(NAME, away, source=source(site), kind=PROD, mirror=mirror, folder=tmp_path)
+    assert path.read_bytes() == CONTENT
+    with pytest.raises(RefusedError, match="the release pins 1111"):
+        fetch(
+            NAME,
+            chart_of("https://charts.invalid", "1" * 64),
+            source=source(site),
+            kind=PROD,
+            mirror=mirror,
+            folder=tmp_path,
+        )
+
+
+def test_an_unresolved_hash_is_taken_with_a_warning_and_never_in_prod(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    chart = chart_of(f"http://{site.host}/charts", None)
+    with caplog.at_level(logging.WARNING):
+        fetch(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
+    assert "charts.operator.sha256 is unresolved: operator-1.7.0.tgz is installed unverified" in caplog.text
+    with pytest.raises(RefusedError, match=r"charts\.operator\.sha256 is unresolved, which prod refuses"):
+        fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+
+
+def test_a_chart_without_a_version_is_refused(site: Site, tmp_path: Path) -> None:
+    chart = Chart.model_construct(repository="https://charts.invalid", version=None, sha256=None)
+    with pytest.raises(SettingsError, match=r"charts\.operator\.version is unresolved"):
+        fetch(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
+
+
+def test_a_repository_without_the_archive_is_named_with_what_to_do(site: Site, tmp_path: Path) -> None:
+    chart = chart_of(f"http://{site.host}/elsewhere")
+    with pytest.raises(
+        StackError, match=r"chart operator 1\.7\.0: .*/elsewhere/index\.yaml: HTTP status 404"
+    ) as caught:
+        fetch(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
+    assert "mirrors.charts" in caught.value.remedy

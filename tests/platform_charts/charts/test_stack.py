@@ -1,0 +1,178 @@
+"""The platform's part of the recorded graph: what waits for what, what is kept, and what is filled in."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pulumi_kubernetes as kubernetes
+import pytest
+import yaml
+
+from infra.recording import UNKNOWN, Recording, Resource, record
+from infra.release import load_release
+from platform_charts.charts import ChartInstall
+from platform_charts.crds import CRD_GROUPS, CrdFolder, CrdSource
+from platform_charts.manifest import Manifest
+from platform_charts.pulumi.objects import logical_name, type_token
+from tests.infra.components.graphs import ENVIRONMENTS, graph, preview, settings_of
+from tests.platform_charts.charts.archives import definition
+from tests.platform_charts.charts.releases import installs_of
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+DEFINITION = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
+every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+
+
+@pytest.fixture(scope="module")
+def crds(tmp_path_factory: pytest.TempPathFactory) -> CrdSource:
+    """A definition of every group."""
+    folder = tmp_path_factory.mktemp("crds")
+    for group in CRD_GROUPS.values():
+        (folder / f"{group}.yaml").write_text(yaml.safe_dump(definition("widgets", group)), encoding="utf-8")
+    return CrdFolder(folder)
+
+
+@pytest.fixture(scope="module")
+def whole(crds: CrdSource) -> Recording:
+    """The graph of prod with definitions."""
+    return record(settings_of("prod"), crds=crds)
+
+
+def missing(recording: Recording, later: Resource, needed: list[Resource]) -> list[str]:
+    """Names of what `later` should wait for, and does not: neither itself nor the components that it lies in."""
+    by_urn = {one.urn: one for one in recording.resources}
+    seen, open_ = set[str](), [later.urn]
+    while open_:
+        one = by_urn[open_.pop()]
+        found = {*one.dependencies, *filter(None, [one.parent])} - seen
+        seen |= found
+        open_ += found
+    return [one.name for one in needed if one.urn not in seen]
+
+
+@cache
+def on_the_cluster(environment: str) -> tuple[Resource, ...]:
+    """Everything that the Kubernetes provider makes."""
+    return tuple(one for one in graph(environment).resources if one.type.startswith("kubernetes:"))
+
+
+@every_environment
+def test_everything_on_the_cluster_is_made_by_the_one_provider(environment: str) -> None:
+    provider = graph(environment).find("pulumi:providers:kubernetes", "kubernetes")
+    assert {one.provider for one in on_the_cluster(environment)} == {provider.urn}
+
+
+@every_environment
+def test_only_a_test_cluster_that_is_gone_is_given_up(environment: str) -> None:
+    provider = graph(environment).find("pulumi:providers:kubernetes", "kubernetes").properties
+    assert provider["enableServerSideApply"] == provider["upsertExistingObjects"] == "true"
+    assert provider["deleteUnreachable"] == ("true" if environment == "test" else "false")
+
+
+def test_the_kubeconfig_holds_no_credentials() -> None:
+    provider = graph("dev").find("pulumi:providers:kubernetes", "kubernetes").properties
+    (user,) = json.loads(provider["kubeconfig"])["users"]
+    assert user["user"]["exec"]["args"][-3:] == ["rtp-dev", "--output", "json"]
+    assert set(user["user"]) == {"exec"}
+
+
+def test_nothing_on_the_cluster_is_made_before_it_has_nodes_and_add_ons() -> None:
+    recording = graph("prod")
+    needed = [
+        recording.find("aws:eks/nodeGroup:NodeGroup", "system"),
+        recording.find("aws:eks/addon:Addon", "aws-ebs-csi-driver"),
+        *recording.of_type("aws:eks/podIdentityAssociation:PodIdentityAssociation"),
+    ]
+    for one in on_the_cluster("prod"):
+        assert missing(recording, one, needed) == []
+
+
+def test_charts_wait_for_definitions_namespaces_policies_and_volume_classes(whole: Recording) -> None:
+    needed = [
+        *whole.of_type(DEFINITION),
+        *whole.of_type("kubernetes:core/v1:Namespace"),
+        *whole.of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy"),
+        *whole.of_type("kubernetes:storage.k8s.io/v1:StorageClass"),
+    ]
+    for chart in whole.of_type(RELEASE):
+        assert missing(whole, chart, needed) == []
+
+
+def test_queues_and_monitors_wait_for_the_charts_that_bring_their_kinds(whole: Recording) -> None:
+    custom = [one for one in whole.resources if "kueue.x-k8s.io" in one.type or "monitoring.coreos.com" in one.type]
+    needed = [whole.find(RELEASE, "kueue"), whole.find(RELEASE, "kube-prometheus-stack")]
+    assert custom != []
+    assert [one.name for one in custom if missing(whole, one, needed)] == []
+
+
+def test_the_tracking_server_waits_for_its_migration(whole: Recording) -> None:
+    (job,) = whole.of_type("kubernetes:batch/v1:Job")
+    server = whole.find("kubernetes:apps/v1:Deployment", "deployment-mlflow-mlflow")
+    assert missing(whole, server, [job]) == []
+
+
+def test_definitions_stay_when_the_stack_goes_and_nothing_else_does(whole: Recording) -> None:
+    assert {one.type for one in whole.resources if one.type.startswith("kubernetes:") and one.retain_on_delete} == {
+        DEFINITION
+    }
+    assert len(whole.of_type(DEFINITION)) == len(CRD_GROUPS)
+
+
+@every_environment
+def test_a_chart_is_installed_whole_or_not_at_all_from_the_verified_archive(environment: str) -> None:
+    installs = installs_of(settings_of(environment))
+    assert {one.name for one in graph(environment).of_type(RELEASE)} == set(installs)
+    for one in graph(environment).of_type(RELEASE):
+        version = load_release().charts[one.name].version
+        found = one.properties
+        assert found["chart"] == f"../.local/cache/charts/{one.name}-{version}.tgz"
+        assert "repositoryOpts" not in found
+        assert (found["version"], found["namespace"]) == (version, installs[one.name].namespace)
+        assert (found["atomic"], found["cleanupOnFail"], found["createNamespace"]) == (True, True, False)
+        assert found["timeout"] >= 600
+        assert found["skipCrds"] is (one.name in CRD_GROUPS)
+
+
+@every_environment
+def test_no_marker_is_left_where_a_value_belongs(environment: str) -> None:
+    assert [one.urn for one in on_the_cluster(environment) if "<<" in json.dumps(one.properties)] == []
+
+
+def test_what_only_exists_after_up_is_unknown_in_a_preview_and_there_afterwards() -> None:
+    kind, name = "kubernetes:core/v1:PersistentVolume", "persistentvolume-runs-research"
+    assert preview("prod").find(kind, name).properties["spec"]["csi"]["volumeHandle"] is UNKNOWN
+    handle: str = graph("prod").find(kind, name).properties["spec"]["csi"]["volumeHandle"]
+    assert handle.startswith("fs-")
+    assert "::fsap-" in handle
+
+
+def test_prod_pulls_what_ecr_caches_through_ecr() -> None:
+    values = graph("prod").find(RELEASE, "kuberay-operator").properties["values"]
+    assert values["image"]["repository"].startswith(
+        "777788889999.dkr.ecr.us-east-1.amazonaws.com/rtp-prod/quay/kuberay"
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "resource"),
+    [
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, kubernetes.core.v1.ConfigMap),
+        ({"apiVersion": "apps/v1", "kind": "Deployment"}, kubernetes.apps.v1.Deployment),
+        ({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}, kubernetes.rbac.v1.Role),
+        ({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}, kubernetes.networking.v1.NetworkPolicy),
+    ],
+)
+def test_an_object_has_the_type_that_the_providers_own_class_has(manifest: Manifest, resource: type) -> None:
+    assert type_token(manifest) == resource.pulumi_type  # type: ignore[attr-defined]  # set by the SDK's decorator
+
+
+def test_an_object_is_named_by_kind_namespace_and_name() -> None:
+    of_namespace = {"kind": "ConfigMap", "metadata": {"namespace": "Team", "name": "a"}}
+    assert logical_name(of_namespace) == "configmap-team-a"
+    assert logical_name({"kind": "Namespace", "metadata": {"name": "a"}}) == "namespace-a"
+
+
+def test_an_install_says_whether_its_definitions_are_the_stacks() -> None:
+    assert ChartInstall(name="kuberay-operator", namespace="a", values={}).skip_crds
+    assert not ChartInstall(name="kueue", namespace="a", values={}).skip_crds

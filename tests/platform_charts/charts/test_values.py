@@ -1,0 +1,268 @@
+"""Values of every chart in every environment: where pods go, what they may, what they are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.catalog import load_catalog
+from infra.errors import SettingsError
+from infra.naming import PLATFORM_ACCOUNTS, START_UP_TAINT, cluster_name
+from infra.outputs import GPU_TAINT, SPOT_TAINT
+from infra.release import load_release
+from infra.settings import StackSettings, from_mapping
+from platform_charts.charts import chart_installs
+from platform_charts.dcgm import COUNTERS
+from platform_charts.gpu import CONFIG_LABEL, node_labels
+from platform_charts.images import ImageNames, images_of, without_digest
+from platform_charts.manifest import Manifest
+from platform_charts.objects import ClusterFacts, platform_objects
+from tests.infra.components.graphs import ENVIRONMENTS, settings_of
+from tests.infra.leaf.samples import changed, dev_sections
+from tests.platform_charts.charts.releases import installs_of, named_images, with_digests
+
+every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+GPU_CHARTS = {"nvidia-device-plugin", "dcgm-exporter", "aws-efa-k8s-device-plugin"}
+
+
+def varied(changes: dict[str, Any]) -> StackSettings:
+    return from_mapping(changed(dev_sections(), changes), file="sample")
+
+
+def values(chart: str, **changes: object) -> Manifest:
+    """Values of a chart in the sample environment, with values at dotted paths replaced."""
+    settings = varied({path.replace("__", "."): value for path, value in changes.items()})
+    return installs_of(settings)[chart].values
+
+
+@every_environment
+def test_every_chart_that_is_installed_is_pinned(environment: str) -> None:
+    installs = installs_of(settings_of(environment))
+    assert set(installs) <= set(load_release().charts)
+    assert [name for name in installs if load_release().charts[name].version is None] == []
+
+
+@every_environment
+def test_every_namespace_of_a_chart_is_one_that_the_stack_makes_or_kubernetes_has(environment: str) -> None:
+    made = {one["metadata"]["name"] for one in objects_of(environment)["namespaces"]}
+    assert {one.namespace for one in installs_of(settings_of(environment)).values()} <= made | {"kube-system"}
+
+
+def objects_of(environment: str) -> dict[str, tuple[Manifest, ...]]:
+    facts = ClusterFacts(
+        file_system_id="fs-1",
+        datasets_access_point="fsap-1",
+        team_access_points={team.name: f"fsap-{team.name}" for team in settings_of(environment).teams},
+        database_host="db",
+        database_port=5432,
+        database_secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:db",
+        artifact_bucket="artifacts",
+        registry="111122223333.dkr.ecr.us-east-1.amazonaws.com",
+        api_server_cidrs=("10.0.0.0/16",),
+    )
+    return dict(platform_objects(settings_of(environment), load_release(), facts))
+
+
+@every_environment
+def test_once_locked_every_image_in_every_value_has_a_digest(environment: str) -> None:
+    for install in installs_of(settings_of(environment), with_digests()).values():
+        images = list(named_images(install.values))
+        assert images, f"{install.name} names no image"
+        assert [image for image in images if "@sha256:" not in image] == []
+
+
+@every_environment
+def test_behind_a_mirror_every_image_comes_from_it_by_the_same_digest(environment: str) -> None:
+    settings, release = settings_of(environment), with_digests()
+    mirrors = settings.mirrors.model_copy(update={"images": "registry.internal:5000/mirror"})
+    mirrored = installs_of(settings.model_copy(update={"mirrors": mirrors}), release)
+    for name, install in installs_of(settings, release).items():
+        there = [f"registry.internal:5000/mirror/{image}" for image in named_images(install.values)]
+        assert list(named_images(mirrored[name].values)) == there
+
+
+def test_a_cached_registry_is_pulled_through_ecr_and_others_are_not() -> None:
+    caches = {"quay.io": "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay"}
+    installs = chart_installs(varied({}), load_release(), load_catalog(), caches=caches)
+    assert list(named_images(installs["kuberay-operator"].values)) == [
+        "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay/kuberay/operator:v1.7.0"
+    ]
+    assert next(named_images(installs["kueue"].values)).startswith("registry.k8s.io/")
+
+
+def test_a_mirror_is_asked_before_a_cache() -> None:
+    images = ImageNames(load_release(), mirror="mirror", caches={"quay.io": "cache"})
+    assert images["kuberay-operator"].name == "mirror/quay.io/kuberay/operator"
+
+
+def test_charts_install_no_image_of_ours() -> None:
+    with pytest.raises(ValueError, match="trainer is an image of ours"):
+        ImageNames(load_release())["trainer"]
+
+
+@pytest.mark.parametrize("images", ["https://mirror", "mirror/", "Mirror", "mirror/a b"])
+def test_an_image_mirror_is_host_and_path(images: str) -> None:
+    with pytest.raises(SettingsError, match=r"mirrors\.images"):
+        varied({"mirrors": {"images": images}})
+
+
+def test_a_chart_mirror_is_a_repository_or_a_registry() -> None:
+    assert varied({"mirrors": {"charts": "oci://mirror/charts"}}).mirrors.charts == "oci://mirror/charts"
+    with pytest.raises(SettingsError, match=r"mirrors\.charts"):
+        varied({"mirrors": {"charts": "http://mirror"}})
+
+
+def test_images_are_found_in_pods_templates_custom_resources_and_arguments() -> None:
+    pod = {"initContainers": [{"image": "a:1"}], "containers": [{"image": "b@sha256:1"}]}
+    manifests: list[Manifest] = [
+        {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {"spec": pod}}}}},
+        {"kind": "Prometheus", "spec": {"image": "c:1"}},
+        {"kind": "Pod", "spec": {"containers": [{"args": ["--prometheus-config-reloader=d:1", "--other=e:1"]}]}},
+    ]
+    assert list(images_of(manifests)) == ["a:1", "b@sha256:1", "c:1", "d:1"]
+    assert without_digest(manifests) == ("a:1", "c:1", "d:1")
+
+
+@pytest.mark.parametrize("chart", sorted(GPU_CHARTS))
+def test_daemons_of_gpu_nodes_tolerate_our_taints_and_no_others(chart: str) -> None:
+    keys = [(one["key"], one["value"], one["effect"]) for one in values(chart)["tolerations"]]
+    assert keys == [(taint.key, taint.value, taint.effect) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)]
+
+
+def test_without_gpu_groups_nothing_for_gpus_is_installed() -> None:
+    assert GPU_CHARTS & set(installs_of(varied({"gpu_groups": [], "teams.0.gpus": {}}))) == set()
+
+
+def test_without_efa_there_is_no_plugin_for_it_and_with_it_only_on_its_types() -> None:
+    assert "aws-efa-k8s-device-plugin" not in installs_of(varied({"gpu_groups.1.efa": False}))
+    assert values("aws-efa-k8s-device-plugin")["supportedInstanceLabels"]["values"] == ["p5.48xlarge"]
+
+
+def test_the_exporter_has_the_memory_of_the_largest_node() -> None:
+    catalog = load_catalog()
+    assert values("dcgm-exporter")["resources"]["limits"]["memory"] == f"{catalog.dcgm_memory_mib(8)}Mi"
+
+
+def plugin_configs(**changes: object) -> dict[str, Any]:
+    found = values("nvidia-device-plugin", **changes)["config"]["map"]
+    return {name: yaml.safe_load(text) for name, text in found.items()}
+
+
+def test_gpus_are_whole_unless_a_group_shares_them() -> None:
+    (config,) = plugin_configs().values()
+    assert config == {"version": "v1", "flags": {"failOnInitError": True, "migStrategy": "none"}}
+    assert values("nvidia-device-plugin")["config"]["default"] == "whole"
+
+
+def test_a_group_that_shares_by_time_has_a_configuration_that_its_nodes_name() -> None:
+    configs = plugin_configs(gpu_groups__0__sharing={"time_slices": 4})
+    group = varied({"gpu_groups.0.sharing": {"time_slices": 4}}).gpu_groups[0]
+    config = configs[node_labels(group.sharing)[CONFIG_LABEL]]
+    assert config["sharing"]["timeSlicing"] == {
+        "failRequestsGreaterThanOne": True,
+        "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
+    }
+    assert set(configs) == {"whole", "time-slices-4"}
+
+
+def test_a_group_that_is_cut_offers_its_slices_as_gpus() -> None:
+    configs = plugin_configs(gpu_groups__1__sharing={"mig_profile": "1g.10gb"}, gpu_groups__1__efa=False)
+    assert configs["mig-1g.10gb"]["flags"]["migStrategy"] == "single"
+
+
+def test_nodes_of_whole_gpus_need_no_label() -> None:
+    assert node_labels(varied({}).gpu_groups[0].sharing) == {}
+
+
+def counters() -> list[list[str]]:
+    lines = COUNTERS.read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.split(",")] for line in lines if line and not line.startswith("#")]
+
+
+def test_every_counter_has_field_type_and_help() -> None:
+    assert all(len(cells) == 3 for cells in counters())
+    assert {cells[1] for cells in counters()} == {"gauge", "counter"}
+    assert len({cells[0] for cells in counters()}) == len(counters())
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "DCGM_EXP_XID_ERRORS_COUNT",
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+        "DCGM_FI_DEV_THERMAL_VIOLATION",
+        "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+        "DCGM_FI_PROF_SM_ACTIVE",
+    ],
+)
+def test_what_alerts_need_and_the_exporters_default_lacks_is_counted(field: str) -> None:
+    assert field in {cells[0] for cells in counters()}
+
+
+def kueue_configuration() -> dict[str, Any]:
+    text = values("kueue")["managerConfig"]["controllerManagerConfigYaml"]
+    config: dict[str, Any] = yaml.safe_load(text)
+    return config
+
+
+@every_environment
+def test_kueue_manages_the_namespaces_of_teams_and_no_others(environment: str) -> None:
+    (term,) = kueue_configuration()["managedJobsNamespaceSelector"]["matchExpressions"]
+    assert term["operator"] == "Exists"
+    namespaces = objects_of(environment)["namespaces"]
+    managed = {one["metadata"]["name"] for one in namespaces if term["key"] in one["metadata"]["labels"]}
+    assert managed == {team.name for team in settings_of(environment).teams}
+
+
+def test_no_job_gets_around_the_queue_and_a_job_starts_whole_or_not_at_all() -> None:
+    config = kueue_configuration()
+    assert config["manageJobsWithoutQueueName"] is True
+    assert {"ray.io/rayjob", "batch/job"} == set(config["integrations"]["frameworks"])
+    assert config["waitForPodsReady"]["requeuingStrategy"]["backoffLimitCount"] > 0
+
+
+def test_what_comes_with_a_gpu_is_not_counted_by_a_queue() -> None:
+    prefixes = tuple(kueue_configuration()["resources"]["excludeResourcePrefixes"])
+    assert "vpc.amazonaws.com/efa".startswith(prefixes)
+    assert "hugepages-2Mi".startswith(prefixes)
+    assert not "nvidia.com/gpu".startswith(prefixes)
+
+
+def test_the_operator_has_more_memory_than_its_chart_gives_it() -> None:
+    assert values("kuberay-operator")["resources"]["limits"] == {"memory": "1Gi"}
+
+
+def test_the_autoscaler_finds_the_groups_of_its_own_cluster_as_the_account_that_has_its_role() -> None:
+    found = values("cluster-autoscaler")
+    assert found["autoDiscovery"]["clusterName"] == cluster_name(varied({}))
+    account = PLATFORM_ACCOUNTS["autoscaler"][0]
+    install = installs_of(varied({}))["cluster-autoscaler"]
+    assert (install.namespace, found["rbac"]["serviceAccount"]["name"]) == (account.namespace, account.name)
+
+
+def test_a_node_with_any_gpu_in_use_is_not_emptied() -> None:
+    smallest_share = 1 / max(one.gpus for one in load_catalog().instances.values())
+    assert values("cluster-autoscaler")["extraArgs"]["scale-down-gpu-utilization-threshold"] < smallest_share
+
+
+def test_prometheus_keeps_what_the_settings_say_and_sees_every_monitor() -> None:
+    spec = values("kube-prometheus-stack", monitoring={"retention_days": 9, "storage_gib": 100})["prometheus"][
+        "prometheusSpec"
+    ]
+    assert (spec["retention"], spec["retentionSize"]) == ("9d", "85GiB")
+    assert spec["storageSpec"]["volumeClaimTemplate"]["spec"]["resources"]["requests"]["storage"] == "100Gi"
+    assert [value for key, value in spec.items() if key.endswith("NilUsesHelmValues")] == [False] * 5
+
+
+def test_alertmanager_is_the_account_that_may_read_the_webhooks_secret() -> None:
+    account = PLATFORM_ACCOUNTS["monitoring"][0]
+    install = installs_of(varied({}))["kube-prometheus-stack"]
+    assert (install.namespace, install.values["alertmanager"]["serviceAccount"]["name"]) == account
+
+
+def test_nobody_looks_at_grafana_without_a_name() -> None:
+    grafana = values("kube-prometheus-stack")["grafana"]
+    assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
+    assert "adminPassword" not in grafana

@@ -1,0 +1,90 @@
+"""Stacks to render for: those of the shipped environments, as their program records them, and made-up ones."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from infra.catalog import load_catalog
+from infra.outputs import GpuGroupOutput, StackOutputs, read_outputs
+from infra.recording import record
+from infra.release import load_release
+from infra.settings import load
+from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
+from platform_charts.manifest import Manifest
+
+
+@cache
+def target_of(environment: str) -> Target:
+    """The stack of a shipped environment."""
+    outputs = read_outputs(record(load(environment)).outputs, file=environment)
+    return Target(outputs=outputs, release=load_release(), catalog=load_catalog())
+
+
+def with_groups(*groups: GpuGroupOutput) -> Target:
+    """Prod's stack with other GPU groups."""
+    prod = target_of("prod")
+    outputs = StackOutputs.model_validate({**prod.outputs.model_dump(), "gpu_groups": groups})
+    return Target(outputs=outputs, release=prod.release, catalog=prod.catalog)
+
+
+def group_of(instance_type: str, **changes: Any) -> GpuGroupOutput:  # noqa: ANN401  # fields of any type
+    """A group of one type of the catalogue, on demand and with all its EFA interfaces."""
+    instance = load_catalog().find(instance_type)
+    fields = {
+        "name": instance_type.replace(".", "-"),
+        "instance_type": instance_type,
+        "gpus_per_node": instance.gpus,
+        "devices_per_gpu": 1,
+        "efa_per_node": instance.efa_interfaces,
+        "max_nodes": 4,
+        "capacity_type": "ON_DEMAND",
+        "labels": {},
+        "taints": ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},),
+    }
+    return GpuGroupOutput.model_validate({**fields, **changes})
+
+
+def job(**changes: Any) -> JobRequest:  # noqa: ANN401  # fields of any type
+    """A run of 16 GPUs of the team `research`."""
+    fields: dict[str, Any] = {
+        "name": "resnet101",
+        "kind": "train",
+        "team": "research",
+        "settings_yaml": "scale:\n  workers: 16\n",
+        "workers": 16,
+        "gpus_per_worker": 1,
+        "cpus_per_worker": 10,
+    }
+    return JobRequest(**{**fields, **changes})
+
+
+def cluster(**changes: Any) -> ClusterRequest:  # noqa: ANN401  # fields of any type
+    """A cluster of up to 8 GPUs of the team `research`."""
+    fields: dict[str, Any] = {
+        "name": "notebook",
+        "team": "research",
+        "min_workers": 0,
+        "max_workers": 8,
+        "gpus_per_worker": 1,
+        "cpus_per_worker": 4,
+    }
+    return ClusterRequest(**{**fields, **changes})
+
+
+def rendered(request: JobRequest, target: Target) -> Manifest:
+    """The RayJob alone."""
+    return render(request, target)[1]
+
+
+def worker_of(manifest: Manifest) -> Manifest:
+    """Specification of the worker pods of a RayJob or RayCluster."""
+    spec = manifest["spec"].get("rayClusterSpec", manifest["spec"])
+    template: Manifest = spec["workerGroupSpecs"][0]["template"]["spec"]
+    return template
+
+
+def variables(container: Manifest) -> dict[str, str]:
+    """Variables of a container that have a plain value."""
+    return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}

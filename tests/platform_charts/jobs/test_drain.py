@@ -1,0 +1,99 @@
+"""The preStop scripts, run for real against a driver that holds the run's lock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from platform_charts.jobs.drain import drain_head, drain_worker
+from training.rundir import RunDirectory
+
+ROOT = Path(__file__).resolve().parents[3]
+DRIVER = """
+import sys, time
+from pathlib import Path
+from training.rundir import RunDirectory
+run = RunDirectory(Path(sys.argv[1]))
+with run.driving():
+    print("driving", flush=True)
+    while not run.stop_is_requested():
+        time.sleep(0.02)
+    (run.path / "saved").touch()
+"""
+
+
+@contextmanager
+def driving(folder: Path) -> Iterator[None]:
+    """A driver in a process of its own, which saves and ends when it is asked to stop."""
+    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder)], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"driving\n"
+    try:
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def start(script: str) -> subprocess.Popen[bytes]:
+    """Run a script as the kubelet does; where there is no Ray, as here, its notice to Ray fails."""
+    return subprocess.Popen(["/bin/bash", "-c", script], env={"PATH": "/usr/bin:/bin"}, stderr=subprocess.DEVNULL)
+
+
+def head_script(folder: Path) -> str:
+    """The head's script for a run."""
+    script = drain_head(str(folder), grace_seconds=60)
+    assert script is not None
+    return script
+
+
+def test_the_head_goes_when_the_run_has_saved(tmp_path: Path) -> None:
+    with driving(tmp_path):
+        head = start(head_script(tmp_path))
+        assert head.wait(timeout=20) == 0
+        assert (tmp_path / "saved").exists()
+
+
+def test_a_worker_outlives_the_driver_of_its_run(tmp_path: Path) -> None:
+    with driving(tmp_path):
+        worker = start(drain_worker(str(tmp_path), grace_seconds=60))
+        time.sleep(0.3)
+        assert worker.poll() is None
+        RunDirectory(tmp_path).request_stop()
+        assert worker.wait(timeout=20) == 0
+
+
+def test_a_worker_does_not_wait_beyond_its_grace_period(tmp_path: Path) -> None:
+    with driving(tmp_path):
+        worker = start(drain_worker(str(tmp_path), grace_seconds=36))
+        assert worker.wait(timeout=10) == 0
+        assert RunDirectory(tmp_path).is_running()
+
+
+def test_a_finished_run_is_not_asked_to_stop(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path).driving():
+        pass
+    assert start(head_script(tmp_path)).wait(timeout=10) == 0
+    assert not RunDirectory(tmp_path).stop_is_requested()
+
+
+@pytest.mark.parametrize("make_folder", [True, False])
+def test_a_job_whose_run_never_began_goes_at_once(tmp_path: Path, make_folder: bool) -> None:  # noqa: FBT001
+    folder = tmp_path / "run"
+    if make_folder:
+        folder.mkdir()
+    assert start(head_script(folder)).wait(timeout=10) == 0
+    assert start(drain_worker(str(folder), grace_seconds=60)).wait(timeout=10) == 0
+
+
+def test_ray_knows_the_flags_of_the_notice() -> None:
+    ray = Path(sys.executable).with_name("ray")
+    text = subprocess.run([ray, "drain-node", "--help"], check=True, capture_output=True, text=True).stdout
+    used = {word for word in drain_worker(None, grace_seconds=60).split() if word.startswith(("--", "DRAIN_"))}
+    assert all(word in "".join(text.split()) for word in used)

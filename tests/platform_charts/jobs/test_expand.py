@@ -1,0 +1,163 @@
+"""The pods KubeRay makes. Whether they are those of the real operator is checked where its binary is at hand."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from platform_charts.jobs import kuberay
+from platform_charts.jobs.expand import expand
+from platform_charts.jobs.raycluster import render_cluster
+from platform_charts.manifest import Manifest
+from tests.platform_charts.jobs.restricted import violations
+from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of, variables
+
+PROD = target_of("prod")
+JOB = rendered(job(group="a100"), PROD)
+[CLUSTER] = render_cluster(cluster(), PROD)
+HEAD, *WORKERS, SUBMITTER = expand(JOB)
+
+
+def test_the_operator_is_the_one_of_the_release() -> None:
+    assert PROD.release.charts["kuberay-operator"].version == kuberay.VERSION
+
+
+def test_a_job_is_a_head_its_workers_and_a_submitter() -> None:
+    names = [pod["metadata"]["name"] for pod in expand(JOB)]
+    assert names == [
+        "resnet101-00000-head-00000",
+        "resnet101-00000-workers-worker-00000",
+        "resnet101-00000-workers-worker-00001",
+        "resnet101-00000",
+    ]
+
+
+def test_ray_pods_have_the_labels_that_kuberays_services_select() -> None:
+    labels = HEAD["metadata"]["labels"]
+    assert labels["ray.io/cluster"] == "resnet101-00000"
+    assert labels["ray.io/node-type"] == "head"
+    assert labels["ray.io/identifier"] == "resnet101-00000-head"
+    assert labels["app.kubernetes.io/name"] == "kuberay"
+    assert labels["app.kubernetes.io/created-by"] == "kuberay-operator"
+
+
+def test_a_worker_waits_for_the_head_under_rays_own_security_context() -> None:
+    [waiting] = WORKERS[0]["spec"]["initContainers"]
+    assert waiting["name"] == "wait-gcs-ready"
+    assert waiting["securityContext"] == WORKERS[0]["spec"]["containers"][0]["securityContext"]
+    assert waiting["resources"]["limits"] == {"cpu": "200m", "memory": "256Mi"}
+
+
+def test_every_container_that_talks_to_ray_has_the_token() -> None:
+    pods = (*expand(JOB), *expand(CLUSTER))
+    containers = [c for pod in pods for c in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]]
+    assert all("RAY_AUTH_TOKEN" in {variable["name"] for variable in container["env"]} for container in containers)
+
+
+def test_ray_is_started_with_the_flags_of_the_template_and_kuberays_own() -> None:
+    [command] = WORKERS[0]["spec"]["containers"][0]["args"]
+    assert "ulimit -n" in command
+    flags = dict(part.removeprefix("--").partition("=")[::2] for part in command.split() if part.startswith("--"))
+    assert flags["address"] == "resnet101-00000-head-svc.research.svc.cluster.local:6379"
+    assert flags["num-gpus"] == "8"
+    assert flags["num-cpus"] == "88"
+    assert flags["metrics-export-port"] == "8080"
+    assert flags["block"] == ""
+
+
+def test_the_head_has_no_cpu_for_tasks_though_its_container_has_some() -> None:
+    assert "--num-cpus=0 " in HEAD["spec"]["containers"][0]["args"][0]
+
+
+def test_the_submitter_waits_for_the_dashboard_and_submits_the_entrypoint() -> None:
+    container = SUBMITTER["spec"]["containers"][0]
+    assert container["command"] == ["/bin/bash", "-ce", "--"]
+    assert f"-- {JOB['spec']['entrypoint']} ;" in container["args"][0]
+    assert variables(container)["RAY_DASHBOARD_ADDRESS"].endswith("-head-svc.research.svc.cluster.local:8265")
+
+
+def test_a_submitter_with_a_command_of_its_own_keeps_it() -> None:
+    manifest = copy.deepcopy(JOB)
+    manifest["spec"]["submitterPodTemplate"]["spec"]["containers"][0]["command"] = ["true"]
+    assert expand(manifest)[-1]["spec"]["containers"][0]["command"] == ["true"]
+
+
+def test_probes_ask_the_agent_and_a_head_has_longer_to_answer() -> None:
+    probe = HEAD["spec"]["containers"][0]["livenessProbe"]
+    assert probe["httpGet"] == {"path": "/api/healthz", "port": 52365}
+    assert (probe["timeoutSeconds"], WORKERS[0]["spec"]["containers"][0]["livenessProbe"]["timeoutSeconds"]) == (5, 2)
+
+
+def test_the_autoscaler_shares_the_log_folder_with_ray() -> None:
+    ray, autoscaler = expand(CLUSTER)[0]["spec"]["containers"]
+    assert "/tmp/ray" in {mount["mountPath"] for mount in ray["volumeMounts"]}
+    assert "/tmp/ray" in {mount["mountPath"] for mount in autoscaler["volumeMounts"]}
+
+
+def test_a_group_that_scales_from_zero_is_seen_all_the_same() -> None:
+    assert CLUSTER["spec"]["workerGroupSpecs"][0]["replicas"] == 0
+    assert [pod["metadata"]["labels"]["ray.io/node-type"] for pod in expand(CLUSTER)] == ["head", "worker"]
+
+
+def test_expanding_leaves_the_manifest_as_it_was() -> None:
+    before = copy.deepcopy(CLUSTER)
+    expand(CLUSTER)
+    assert before == CLUSTER
+
+
+def bare(**container: Any) -> Manifest:  # noqa: ANN401  # fields of any type
+    """The smallest RayCluster somebody could write."""
+    spec = {"containers": [{"name": "ray", "image": "ray", **container}]}
+    return {
+        "kind": "RayCluster",
+        "metadata": {"name": "c", "namespace": "n"},
+        "spec": {"headGroupSpec": {"template": {"spec": spec}}},
+    }
+
+
+def test_a_head_without_shared_memory_gets_it_in_the_size_of_its_memory() -> None:
+    [head] = expand(bare(resources={"limits": {"memory": "2Gi", "cpu": "1500m"}}))
+    assert {"name": "shared-mem", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}} in head["spec"]["volumes"]
+    assert f"--memory={2 * 2**30} " in head["spec"]["containers"][0]["args"][0]
+    assert "--num-cpus=2 " in head["spec"]["containers"][0]["args"][0]
+
+
+def test_a_command_of_the_template_runs_before_ray() -> None:
+    [head] = expand(bare(command=["echo"], args=["hello"]))
+    assert head["spec"]["containers"][0]["args"][0].startswith("echo hello && ulimit")
+
+
+def test_a_careless_template_does_not_pass_restricted() -> None:
+    [head] = expand(bare())
+    assert set(violations(head)) == {
+        "ray.allowPrivilegeEscalation",
+        "ray.capabilities",
+        "ray.runAsNonRoot",
+        "ray.seccompProfile",
+    }
+
+
+def test_an_autoscaler_without_options_does_not_pass_restricted() -> None:
+    manifest = copy.deepcopy(CLUSTER)
+    del manifest["spec"]["autoscalerOptions"]
+    assert "autoscaler.capabilities" in violations(expand(manifest)[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("kind",), "Pod", "kind=Pod"),
+        (("spec", "submissionMode"), "SidecarMode", "submissionMode=SidecarMode"),
+        (("spec", "rayClusterSpec", "tlsOptions"), {}, "tlsOptions"),
+    ],
+)
+def test_what_is_not_known_here_is_refused(path: tuple[str, ...], value: object, message: str) -> None:
+    manifest = copy.deepcopy(JOB)
+    node = manifest
+    for part in path[:-1]:
+        node = node[part]
+    node[path[-1]] = value
+    with pytest.raises(ValueError, match=message):
+        expand(manifest)

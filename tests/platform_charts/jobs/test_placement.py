@@ -1,0 +1,136 @@
+"""Which nodes a request gets, how large its pods are, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.catalog import InstanceType, load_catalog
+from infra.errors import RefusedError, SettingsError, StackError
+from infra.user_data import HUGE_PAGES_BYTES
+from platform_charts.jobs.placement import place_cluster, place_job
+from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.resources import gpu_share
+from tests.platform_charts.jobs.targets import cluster, group_of, job, target_of, with_groups
+
+CATALOG = load_catalog()
+GPU_TYPES = sorted(name for name, instance in CATALOG.instances.items() if instance.gpu is not None)
+A100, L4, T4 = group_of("p4d.24xlarge"), group_of("g6.12xlarge"), group_of("g4dn.xlarge")
+
+
+def test_a_job_larger_than_a_node_gets_whole_nodes_with_all_their_interfaces() -> None:
+    placement = place_job(job(workers=16), with_groups(A100))
+    assert (placement.pods, placement.gpus, placement.efa) == (2, 8, 4)
+
+
+def test_a_job_smaller_than_a_node_is_one_pod_without_efa() -> None:
+    placement = place_job(job(workers=3), with_groups(A100))
+    assert (placement.pods, placement.gpus, placement.efa) == (1, 3, 0)
+
+
+def test_ranks_that_do_not_fill_their_nodes_are_spread_evenly() -> None:
+    placement = place_job(job(workers=12), with_groups(A100))
+    assert (placement.pods, placement.gpus) == (2, 6)
+
+
+def test_the_cheapest_group_that_fits_is_taken() -> None:
+    placement = place_job(job(workers=4), with_groups(A100, L4))
+    assert placement.group == L4
+
+
+def test_a_group_whose_cores_do_not_suffice_is_passed_over() -> None:
+    placement = place_job(job(workers=1, cpus_per_worker=4), with_groups(T4, L4))
+    assert placement.group == L4
+
+
+def test_a_named_group_is_taken_though_another_is_cheaper() -> None:
+    placement = place_job(job(workers=4, group=A100.name), with_groups(A100, L4))
+    assert placement.group == A100
+
+
+def test_a_capacity_block_is_taken_by_name_only() -> None:
+    block = group_of("p4d.24xlarge", name="block", drain_before=datetime(2027, 1, 1, tzinfo=UTC))
+    target = with_groups(block)
+    assert place_job(job(group="block"), target).group == block
+    with pytest.raises(RefusedError, match="none but Capacity Blocks"):
+        place_job(job(), target)
+
+
+def test_a_shared_gpu_is_taken_by_name_only() -> None:
+    shared = group_of("g4dn.xlarge", name="shared", devices_per_gpu=4)
+    target = with_groups(shared)
+    assert place_job(job(group="shared", workers=1, cpus_per_worker=1), target).group == shared
+    with pytest.raises(RefusedError, match="groups whose GPUs are shared"):
+        place_job(job(workers=1, cpus_per_worker=1), target)
+
+
+def test_two_ranks_do_not_share_a_gpu() -> None:
+    target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=4))
+    with pytest.raises(RefusedError, match="NCCL takes no two ranks on one GPU, 2 are asked"):
+        place_job(job(group="shared", workers=2, cpus_per_worker=1), target)
+
+
+def test_ranks_without_a_gpu_go_to_the_system_nodes_one_pod_each() -> None:
+    placement = place_job(job(gpus_per_worker=0, workers=3, cpus_per_worker=1), target_of("dev"))
+    assert (placement.group, placement.pods, placement.gpus, placement.share) == (None, 3, 0, (1, 4))
+
+
+def test_workers_of_a_cluster_that_scales_have_a_gpu_each() -> None:
+    placement = place_cluster(cluster(max_workers=8), with_groups(L4))
+    assert (placement.pods, placement.gpus, placement.efa) == (8, 1, 0)
+
+
+WRONG: list[tuple[dict[str, Any], type[StackError], str]] = [
+    ({"team": "reserch"}, SettingsError, "did you mean research?"),
+    ({"group": "a10"}, SettingsError, "did you mean a100?"),
+    ({"gpus_per_worker": 0, "group": "a100"}, SettingsError, "group=a100 is of GPU nodes, but gpus_per_worker=0"),
+    ({"workers": 64, "group": "l4"}, RefusedError, "64 GPUs are 16 nodes of 4, it has at most 8"),
+    ({"workers": 11, "group": "a100"}, RefusedError, "11 ranks do not spread evenly over 2 nodes; take 10 or 12"),
+    ({"cpus_per_worker": 12, "group": "a100"}, RefusedError, "cpus_per_worker=12 exceeds 11"),
+    ({"workers": 128}, RefusedError, "h100 (p5.48xlarge): 128 GPUs are 16 nodes of 8, it has at most 8"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), WRONG, ids=[str(changes) for changes, *_ in WRONG])
+def test_what_cannot_be_placed_is_refused_with_the_numbers(
+    changes: dict[str, Any], error: type[StackError], message: str
+) -> None:
+    target, request = target_of("prod"), job(**changes)
+    with pytest.raises(error) as refusal:
+        render(request, target)
+    assert message in str(refusal.value)
+
+
+def test_a_cluster_larger_than_its_group_is_refused_with_the_numbers() -> None:
+    with pytest.raises(RefusedError, match="max_workers=40 needs as many GPUs, it has at most 16"):
+        place_cluster(cluster(max_workers=40), with_groups(L4))
+
+
+@given(type_=st.sampled_from(GPU_TYPES), workers=st.integers(1, 40), cpus=st.integers(1, 24))
+def test_a_placement_holds_every_rank_within_the_group(type_: str, workers: int, cpus: int) -> None:
+    group = group_of(type_)
+    try:
+        placement = place_job(job(workers=workers, cpus_per_worker=cpus), with_groups(group))
+    except RefusedError:
+        return
+    assert placement.pods * placement.gpus == workers
+    assert placement.pods <= group.max_nodes
+    assert placement.gpus <= group.gpus_per_node
+    assert placement.share.cpus >= placement.gpus * cpus
+
+
+@pytest.mark.parametrize("type_", GPU_TYPES)
+def test_the_shares_of_a_node_fit_beside_what_is_not_ours_and_waste_little(type_: str) -> None:
+    instance: InstanceType = CATALOG.find(type_)
+    group = group_of(type_)
+    whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)
+    huge_pages_gib = HUGE_PAGES_BYTES / 2**30 if group.efa_per_node else 0
+    # Half a core and 1.5 GiB for daemon sets, and 7 % of the memory that the system does not show.
+    assert whole.cpus <= instance.vcpus - 0.5
+    assert whole.memory_gib + huge_pages_gib + 1.5 <= 0.93 * instance.memory_gib
+    assert whole.cpus >= 0.74 * instance.vcpus
+    assert whole.memory_gib >= 0.74 * instance.memory_gib

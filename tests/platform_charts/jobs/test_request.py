@@ -1,0 +1,51 @@
+"""What is refused before any stack is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.errors import SettingsError
+from platform_charts.jobs.request import LONGEST_CLUSTER_NAME, LONGEST_JOB_NAME
+from tests.platform_charts.jobs.targets import cluster, job
+
+WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
+    ({"name": "ResNet"}, "name='ResNet'"),
+    ({"name": "1st"}, "begin with a letter"),
+    ({"name": "a-"}, "end with a letter or digit"),
+    ({"name": "a" * (LONGEST_JOB_NAME + 1)}, "at most 47 characters"),
+    ({"workers": 0}, "workers=0 must be at least 1"),
+    ({"gpus_per_worker": 2}, "gpus_per_worker=2 must be 0 or 1"),
+    ({"cpus_per_worker": 0}, "cpus_per_worker=0 must be at least 1"),
+    ({"restarts": -1}, "restarts=-1 must be at least 0"),
+    ({"deadline_hours": 0}, "deadline_hours=0 must be at least a second"),
+    ({"deadline_hours": float("nan")}, "deadline_hours=nan"),
+    ({"start_hours": float("inf")}, "start_hours=inf"),
+    ({"run": "My run"}, "run='My run'"),
+    ({"kind": "conformance"}, "give the command it shall run"),
+    ({"command": ()}, "command is empty"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG_JOBS, ids=[str(changes) for changes, _ in WRONG_JOBS])
+def test_a_wrong_job_is_refused_by_name_value_and_rule(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        job(**changes)
+    assert message in str(refusal.value)
+
+
+WRONG_CLUSTERS: list[tuple[dict[str, Any], str]] = [
+    ({"name": "a" * (LONGEST_CLUSTER_NAME + 1)}, "at most 53 characters"),
+    ({"min_workers": -1}, "min_workers=-1 must be at least 0"),
+    ({"min_workers": 3, "max_workers": 2}, "max_workers=2 must be at least 3"),
+    ({"max_workers": 0}, "max_workers=0 must be at least 1"),
+    ({"idle_minutes": 0.5}, "idle_minutes=0.5 must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG_CLUSTERS, ids=[str(changes) for changes, _ in WRONG_CLUSTERS])
+def test_a_wrong_cluster_is_refused_by_name_value_and_rule(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        cluster(**changes)
+    assert message in str(refusal.value)

@@ -1,0 +1,72 @@
+"""The templates against the schemas that KubeRay publishes, unknown fields refused; CEL is left to the real API server."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from platform_charts.jobs.raycluster import render_cluster
+from platform_charts.manifest import Manifest
+from tests.engines.report_table import ran, skipped
+from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of
+
+CRDS = Path(__file__).resolve().parents[4] / "shared" / "crds" / "kuberay"
+
+
+@cache
+def schema_of(kind: str) -> Manifest:
+    """The schema of a kind's v1, closed: a field it does not name is an error."""
+    file = CRDS / f"ray.io_{kind.lower()}s.yaml"
+    if not file.exists():
+        skipped("KubeRay's schemas", f"{file} is not there", f"put KubeRay's custom resource definitions into {CRDS}")
+    definition = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    [version] = [one for one in definition["spec"]["versions"] if one["name"] == "v1"]
+    ran("KubeRay's schemas")
+    closed: Manifest = close(version["schema"]["openAPIV3Schema"], is_top=True)
+    return closed
+
+
+def close(schema: Any, *, is_top: bool = False) -> Any:  # noqa: ANN401  # any JSON
+    """The schema with closed objects, and Kubernetes's quantities as text or number."""
+    if isinstance(schema, list):
+        return [close(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    inner = {key: close(value) for key, value in schema.items() if key != "format"}
+    if "properties" in inner and isinstance(inner["properties"], dict) and not is_top:
+        is_open = inner.get("x-kubernetes-preserve-unknown-fields", False)
+        inner.setdefault("additionalProperties", is_open)
+    return inner
+
+
+JOBS = {
+    "efa": job(group="a100"),
+    "one pod": job(workers=2),
+    "cpu": job(gpus_per_worker=0, workers=2, cpus_per_worker=1),
+    "conformance": job(kind="conformance", command=("python", "-c", "pass")),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_has_only_fields_that_kuberay_knows(name: str) -> None:
+    jsonschema.validate(rendered(JOBS[name], target_of("prod")), schema_of("RayJob"))
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_cluster_has_only_fields_that_kuberay_knows(gpus: int) -> None:
+    [manifest] = render_cluster(cluster(gpus_per_worker=gpus), target_of("prod"))
+    jsonschema.validate(manifest, schema_of("RayCluster"))
+
+
+def test_a_field_that_kuberay_does_not_know_is_found() -> None:
+    manifest = rendered(job(), target_of("prod"))
+    manifest["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["nodeSelectors"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="nodeSelectors"):
+        jsonschema.validate(manifest, schema_of("RayJob"))

@@ -1,0 +1,138 @@
+"""MLflow's objects, against the program that runs in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.naming import MLFLOW_URI
+from infra.release import ReleaseManifest
+from platform_charts.manifest import Manifest
+from platform_charts.mlflow import Stores, mlflow
+from platform_charts.mlflow_server.environment import BootstrapSettings, DatabaseSettings, ServerSettings
+from tests.platform_charts.objects.samples import (
+    ENVIRONMENTS,
+    FACTS,
+    RELEASE,
+    named,
+    objects_of,
+    of_kind,
+    pod_specs,
+    settings_of,
+    varied,
+)
+
+
+def test_the_server_understands_its_pods_environment() -> None:
+    environment = _environment(named(objects_of("prod")["mlflow"], "Deployment", "mlflow"))
+    server = ServerSettings.from_environment(environment)
+    database = DatabaseSettings.from_environment(environment)
+    assert (server.bucket, server.workers, server.port) == (FACTS.artifact_bucket, 4, 5000)
+    assert (database.host, database.port, database.secret) == (
+        FACTS.database_host,
+        FACTS.database_port,
+        FACTS.database_secret_arn,
+    )
+
+
+def test_the_bootstrap_understands_its_pods_environment() -> None:
+    [job] = of_kind(objects_of("prod")["mlflow"], "Job")
+    bootstrap = BootstrapSettings.from_environment(_environment(job))
+    assert (bootstrap.teams, bootstrap.namespace) == (("research", "production"), "mlflow")
+
+
+def test_the_server_answers_to_the_name_that_jobs_call_it_by() -> None:
+    environment = _environment(named(objects_of("dev")["mlflow"], "Deployment", "mlflow"))
+    service = named(objects_of("dev")["mlflow"], "Service", "mlflow")
+    host, _, port = MLFLOW_URI.removeprefix("http://").partition(":")
+    assert host in ServerSettings.from_environment(environment).allowed_hosts
+    assert host.startswith(f"{service['metadata']['name']}.{service['metadata']['namespace']}.")
+    assert [one["port"] for one in service["spec"]["ports"]] == [int(port)]
+
+
+def test_the_service_finds_the_servers_pods_and_not_the_bootstraps() -> None:
+    objects = objects_of("dev")["mlflow"]
+    selector = named(objects, "Service", "mlflow")["spec"]["selector"].items()
+    server = named(objects, "Deployment", "mlflow")["spec"]["template"]["metadata"]["labels"]
+    [job] = of_kind(objects, "Job")
+    assert selector <= server.items()
+    assert not selector <= job["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_root_file_system_is_read_only_and_nothing_runs_as_root(environment: str) -> None:
+    for spec in pod_specs(objects_of(environment)["mlflow"]):
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in spec["containers"])
+
+
+def test_only_the_bootstrap_has_a_token_of_the_cluster() -> None:
+    objects = objects_of("dev")["mlflow"]
+    [job] = of_kind(objects, "Job")
+    assert named(objects, "ServiceAccount", "mlflow")["automountServiceAccountToken"] is False
+    assert named(objects, "Deployment", "mlflow")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+
+
+def test_the_bootstrap_reads_one_secret_in_each_namespace() -> None:
+    roles = of_kind(objects_of("prod")["mlflow"], "Role")
+    readable = {
+        (one["metadata"]["namespace"], name)
+        for one in roles
+        for rule in one["rules"]
+        if "get" in rule["verbs"]
+        for name in rule["resourceNames"]
+    }
+    assert readable == {
+        ("mlflow", "mlflow-server"),
+        ("research", "mlflow-credentials"),
+        ("production", "mlflow-credentials"),
+    }
+    assert not [rule for one in roles for rule in one["rules"] if "list" in rule["verbs"] or "watch" in rule["verbs"]]
+
+
+def test_another_team_is_another_bootstrap() -> None:
+    assert _job({}) != _job({"teams": [{"name": "newcomers"}]})
+
+
+def test_another_image_is_another_bootstrap() -> None:
+    image = RELEASE.images["mlflow"].model_copy(update={"tag": "0.2.0"})
+    later = RELEASE.model_copy(update={"images": {**RELEASE.images, "mlflow": image}})
+    assert _job({}) != _job({}, later)
+
+
+def test_the_same_bootstrap_is_the_same_job() -> None:
+    assert _job({}) == _job({"mlflow": {"replicas": 3, "workers": 7}})
+
+
+def test_a_single_replica_does_not_keep_its_node_from_being_drained() -> None:
+    assert settings_of("dev").mlflow.replicas == 1
+    assert of_kind(objects_of("dev")["mlflow"], "PodDisruptionBudget") == []
+    [budget] = of_kind(objects_of("prod")["mlflow"], "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_memory_grows_with_the_workers() -> None:
+    assert _memory({"mlflow": {"workers": 8}}) - _memory({"mlflow": {"workers": 2}}) == 6 * 512
+
+
+def _rendered(changes: dict[str, Any], release: ReleaseManifest = RELEASE) -> tuple[Manifest, ...]:
+    stores = Stores(database_host="db", database_port=5432, database_secret_arn="arn", artifact_bucket="b")
+    return mlflow(varied(changes), release, stores, registry=FACTS.registry)
+
+
+def _job(changes: dict[str, Any], release: ReleaseManifest = RELEASE) -> str:
+    [job] = of_kind(_rendered(changes, release), "Job")
+    return str(job["metadata"]["name"])
+
+
+def _memory(changes: dict[str, Any]) -> int:
+    [container] = named(_rendered(changes), "Deployment", "mlflow")["spec"]["template"]["spec"]["containers"]
+    return int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+
+
+def _environment(workload: Manifest) -> dict[str, str]:
+    """As the process sees it; what comes from a Secret has some value."""
+    [container] = workload["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one.get("value", "secret") for one in container["env"]}

@@ -1,0 +1,127 @@
+"""Namespaces, quotas and rights of teams."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+
+from infra.errors import SettingsError
+from infra.settings import StackSettings
+from platform_charts.access import QUEUE_READER_RULES, SUBMITTER_RULES
+from platform_charts.namespaces import LEVELS, namespaces
+from platform_charts.quotas import quotas
+from tests.platform_charts.objects.samples import (
+    CATALOG,
+    ENVIRONMENTS,
+    RELEASE,
+    all_of,
+    named,
+    objects_of,
+    of_kind,
+    settings_of,
+    shared_environments,
+    varied,
+)
+
+_LEVEL = "pod-security.kubernetes.io/enforce"
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_one_namespace_only_admits_privileged_pods(environment: str) -> None:
+    levels = {
+        one["metadata"]["name"]: one["metadata"]["labels"][_LEVEL] for one in objects_of(environment)["namespaces"]
+    }
+    assert [name for name, level in levels.items() if level == "privileged"] == ["gpu-system"]
+    assert [name for name, level in levels.items() if level == "baseline"] == ["monitoring"]
+
+
+def test_the_level_is_pinned_to_the_environments_minor() -> None:
+    release = RELEASE.model_copy(
+        update={"kubernetes": RELEASE.kubernetes.model_copy(update={"version": "1.36", "supported": ("1.35", "1.36")})}
+    )
+    environment = varied({})
+    older = environment.model_copy(update={"cluster": environment.cluster.model_copy(update={"kubernetes": "1.35"})})
+    for stack, expected in ((environment, "v1.36"), (older, "v1.35")):
+        found = {one["metadata"]["labels"][f"{_LEVEL}-version"] for one in namespaces(stack, release)}
+        assert found == {expected}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_a_team_named_like_a_namespace_of_the_platform_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match="no namespace of Kubernetes's or the platform's own"):
+        varied({"teams": [{"name": name}]})
+
+
+@given(shared_environments())
+@settings(deadline=None, max_examples=40)
+def test_the_gpu_quota_never_stands_below_what_the_team_owns(environment: StackSettings) -> None:
+    objects = quotas(environment, RELEASE, CATALOG)
+    for team in environment.teams:
+        hard = named(objects, "ResourceQuota", "team", namespace=team.name)["spec"]["hard"]
+        own = sum(team.gpus.values())
+        assert int(hard["requests.nvidia.com/gpu"]) >= own
+        assert team.borrow or int(hard["requests.nvidia.com/gpu"]) == own
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_no_team_puts_a_dashboard_outside_the_cluster_or_makes_volumes(environment: str) -> None:
+    for team in settings_of(environment).teams:
+        hard = named(all_of(environment), "ResourceQuota", "team", namespace=team.name)["spec"]["hard"]
+        assert (hard["services.loadbalancers"], hard["services.nodeports"]) == ("0", "0")
+        assert hard["persistentvolumeclaims"] == "2"
+
+
+def test_no_teams_pod_claims_a_priority_of_the_platform() -> None:
+    spec = named(all_of("dev"), "ResourceQuota", "no-critical-pods", namespace="research")["spec"]
+    [expression] = spec["scopeSelector"]["matchExpressions"]
+    assert spec["hard"] == {"pods": "0"}
+    assert set(expression["values"]) == {"platform-critical", "system-cluster-critical", "system-node-critical"}
+
+
+def test_a_container_may_be_as_large_as_the_largest_node() -> None:
+    [limits] = named(all_of("prod"), "LimitRange", "containers", namespace="research")["spec"]["limits"]
+    assert limits["max"] == {"cpu": "192", "memory": "2048Gi"}
+    assert limits["default"]["cpu"] == "192"
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_jobs_have_no_token_of_the_cluster(environment: str) -> None:
+    for team in settings_of(environment).teams:
+        account = named(all_of(environment), "ServiceAccount", "trainer", namespace=team.name)
+        assert account["automountServiceAccountToken"] is False
+
+
+def test_a_submitter_reads_no_secret_makes_no_pod_and_enters_none() -> None:
+    rights = {
+        (group, resource): set(one["verbs"])
+        for one in SUBMITTER_RULES
+        for group in one["apiGroups"]
+        for resource in one["resources"]
+    }
+    assert ("", "secrets") not in rights
+    assert rights["", "pods"] == {"get", "list", "watch"}
+    assert not {resource for _, resource in rights} & {"pods/exec", "pods/portforward", "pods/attach", "*"}
+    assert {"create", "patch", "delete"} <= rights["ray.io", "rayjobs"]
+
+
+def test_what_all_teams_share_is_read_only() -> None:
+    assert {verb for one in QUEUE_READER_RULES for verb in one["verbs"]} == {"get", "list"}
+
+
+def test_rights_go_to_the_group_of_the_team() -> None:
+    objects = all_of("prod")
+    binding = named(objects, "RoleBinding", "submitter", namespace="research")
+    assert [one["name"] for one in binding["subjects"]] == ["ray-train-platform:team:research"]
+    readers = next(one for one in of_kind(objects, "ClusterRoleBinding") if one["subjects"][0]["kind"] == "Group")
+    assert [one["name"] for one in readers["subjects"]] == [
+        "ray-train-platform:team:research",
+        "ray-train-platform:team:production",
+    ]
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_namespaces_have_names_that_kubernetes_takes(environment: str) -> None:
+    for one in objects_of(environment)["namespaces"]:
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one["metadata"]["name"])

@@ -1,0 +1,169 @@
+"""What is open is what has to be, judged by the policies as they are rendered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from platform_charts.network_policies import as_table, openings
+from tests.platform_charts.objects.samples import (
+    ENVIRONMENTS,
+    FACTS,
+    all_of,
+    named,
+    objects_of,
+    of_kind,
+    settings_of,
+)
+from tests.platform_charts.objects.traffic import End, Firewall, Pod
+
+SECURITY = Path(__file__).parents[3] / "docs" / "SECURITY.md"
+
+DEV = Firewall(of_kind(objects_of("dev")["policies"], "NetworkPolicy"))
+
+_RAY = {"ray.io/is-ray-node": "yes"}
+HEAD = Pod(namespace="research", labels={**_RAY, "ray.io/node-type": "head"})
+WORKER = Pod(namespace="research", labels={**_RAY, "ray.io/node-type": "worker"})
+SUBMITTER = Pod(namespace="research", labels={"job-name": "digits"})
+FOREIGN_HEAD = Pod(namespace="platform", labels=HEAD.labels)
+MLFLOW = Pod(namespace="mlflow", labels={"app.kubernetes.io/name": "mlflow"})
+BOOTSTRAP = Pod(namespace="mlflow", labels={"app.kubernetes.io/name": "mlflow-bootstrap"})
+PROMETHEUS = Pod(namespace="monitoring", labels={"app.kubernetes.io/name": "prometheus"})
+ALERTMANAGER = Pod(namespace="monitoring", labels={"app.kubernetes.io/name": "alertmanager"})
+GRAFANA = Pod(namespace="monitoring", labels={"app.kubernetes.io/name": "grafana"})
+KUBERAY = Pod(namespace="kuberay-system")
+KUEUE = Pod(namespace="kueue-system")
+DCGM = Pod(namespace="gpu-system")
+COREDNS = Pod(namespace="kube-system", labels={"k8s-app": "kube-dns"})
+STRANGER = Pod(namespace="default")
+
+API_SERVER, API_SERVICE = "10.16.1.7", "172.20.0.1"
+NODE, DATABASE = "10.16.65.3", "10.16.64.9"
+S3, IMDS, POD_IDENTITY = "52.216.8.1", "169.254.169.254", "169.254.170.23"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "port"),
+    [
+        (WORKER, HEAD, 6379),
+        (HEAD, WORKER, 41234),
+        (WORKER, WORKER, 29500),
+        (SUBMITTER, HEAD, 8265),
+        (KUBERAY, HEAD, 8265),
+        (WORKER, MLFLOW, 5000),
+        (SUBMITTER, COREDNS, 53),
+        (WORKER, S3, 443),
+        (WORKER, POD_IDENTITY, 80),
+        (HEAD, API_SERVICE, 443),
+        (MLFLOW, DATABASE, 5432),
+        (MLFLOW, S3, 443),
+        (MLFLOW, POD_IDENTITY, 80),
+        (BOOTSTRAP, DATABASE, 5432),
+        (BOOTSTRAP, API_SERVICE, 443),
+        (PROMETHEUS, HEAD, 8080),
+        (PROMETHEUS, HEAD, 44217),
+        (PROMETHEUS, HEAD, 44227),
+        (PROMETHEUS, WORKER, 8080),
+        (PROMETHEUS, KUBERAY, 8080),
+        (PROMETHEUS, KUEUE, 8443),
+        (PROMETHEUS, DCGM, 9400),
+        (PROMETHEUS, NODE, 9100),
+        (PROMETHEUS, NODE, 10250),
+        (PROMETHEUS, COREDNS, 9153),
+        (PROMETHEUS, ALERTMANAGER, 9093),
+        (GRAFANA, PROMETHEUS, 9090),
+        (ALERTMANAGER, S3, 443),
+        (ALERTMANAGER, POD_IDENTITY, 80),
+        (KUBERAY, API_SERVICE, 443),
+        (KUBERAY, API_SERVER, 443),
+        (KUEUE, API_SERVICE, 443),
+        (DCGM, API_SERVICE, 443),
+        (API_SERVER, KUEUE, 9443),
+        (API_SERVER, KUEUE, 8082),
+        (API_SERVER, Pod(namespace="monitoring"), 10250),
+    ],
+)
+def test_what_the_platform_needs_is_open(source: End, target: End, port: int) -> None:
+    assert DEV.passes(source, target, port)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "port"),
+    [
+        (WORKER, FOREIGN_HEAD, 6379),
+        (WORKER, FOREIGN_HEAD, 8265),
+        (FOREIGN_HEAD, HEAD, 10001),
+        (SUBMITTER, HEAD, 6379),
+        (SUBMITTER, WORKER, 8265),
+        (STRANGER, HEAD, 8265),
+        (STRANGER, MLFLOW, 5000),
+        (STRANGER, PROMETHEUS, 9090),
+        (KUBERAY, HEAD, 6379),
+        (KUEUE, HEAD, 8265),
+        (MLFLOW, HEAD, 8265),
+        (MLFLOW, S3, 80),
+        (GRAFANA, HEAD, 8080),
+        (GRAFANA, S3, 443),
+        (WORKER, PROMETHEUS, 9090),
+        (WORKER, DATABASE, 5432),
+        (WORKER, NODE, 10250),
+        (WORKER, BOOTSTRAP, 5000),
+        (WORKER, S3, 80),
+        (API_SERVER, KUEUE, 8443),
+        (API_SERVER, HEAD, 8265),
+        (NODE, HEAD, 8265),
+        (S3, MLFLOW, 5000),
+        (DCGM, S3, 443),
+        (KUBERAY, S3, 443),
+    ],
+)
+def test_what_nobody_needs_is_shut(source: End, target: End, port: int) -> None:
+    assert not DEV.passes(source, target, port)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("port", [80, 443])
+def test_nobody_reaches_the_instance_metadata_service(environment: str, port: int) -> None:
+    firewall = Firewall(of_kind(all_of(environment), "NetworkPolicy"))
+    labels = [HEAD.labels, WORKER.labels, MLFLOW.labels, PROMETHEUS.labels, ALERTMANAGER.labels, {}]
+    for one in of_kind(all_of(environment), "Namespace"):
+        for each in labels:
+            assert not firewall.passes(Pod(namespace=one["metadata"]["name"], labels=each), IMDS, port)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_namespace_of_ours_denies_by_default(environment: str) -> None:
+    objects = all_of(environment)
+    for one in of_kind(objects, "Namespace"):
+        policy = named(objects, "NetworkPolicy", "default-deny", namespace=one["metadata"]["name"])
+        assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_policy_opens_something(environment: str) -> None:
+    """An empty list of peers would mean everybody, and an empty list of rules nobody."""
+    for one in of_kind(all_of(environment), "NetworkPolicy"):
+        if one["metadata"]["name"] != "default-deny":
+            [direction] = one["spec"]["policyTypes"]
+            [rule] = one["spec"][direction.lower()]
+            assert rule["to" if direction == "Egress" else "from"]
+
+
+def test_dns_is_open_by_udp_too() -> None:
+    assert DEV.passes(WORKER, COREDNS, 53, "UDP")
+    assert not DEV.passes(WORKER, MLFLOW, 5000, "UDP")
+
+
+def test_the_table_for_people_has_a_line_for_every_opening() -> None:
+    table = openings(settings_of("dev"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
+    lines = as_table(table).splitlines()
+    assert len(lines) == 2 + len(table)
+    assert "| database | mlflow | private subnets | 5432 | MLflow's PostgreSQL |" in lines, (
+        "a line names opening, ends, ports and reason"
+    )
+
+
+def test_the_document_has_the_table_of_prod() -> None:
+    table = openings(settings_of("prod"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
+    assert as_table(table) in SECURITY.read_text(encoding="utf-8")

@@ -1,0 +1,166 @@
+"""Kueue's objects say what the settings promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from infra.lifecycle.sandbox.recorded import recorded
+from infra.settings import StackSettings
+from platform_charts.images import ImageNames
+from platform_charts.jobs.expand import expand
+from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.request import JobRequest, Target
+from platform_charts.kueue_chart import UNCOUNTED, kueue_values
+from platform_charts.manifest import Manifest
+from platform_charts.names import KUEUE_API
+from platform_charts.queueing import queueing
+from platform_charts.shares import GPU, RESOURCES, groups_of
+from tests.platform_charts.objects.samples import (
+    CATALOG,
+    ENVIRONMENTS,
+    RELEASE,
+    all_of,
+    named,
+    objects_of,
+    of_kind,
+    settings_of,
+    shared_environments,
+)
+
+
+@given(shared_environments())
+@settings(deadline=None, max_examples=60)
+def test_the_quotas_of_all_queues_are_the_groups_gpus(environment: StackSettings) -> None:
+    objects = queueing(environment, RELEASE, CATALOG)
+    holders = [*of_kind(objects, "Cohort"), *of_kind(objects, "ClusterQueue")]
+    for group in groups_of(environment, CATALOG):
+        assert sum(int(_quota(one, group.name)["nominalQuota"]) for one in holders) == group.total[GPU]
+
+
+@given(shared_environments())
+@settings(deadline=None, max_examples=60)
+def test_a_team_borrows_gpus_only_where_its_settings_say_so(environment: StackSettings) -> None:
+    objects = queueing(environment, RELEASE, CATALOG)
+    for team in environment.teams:
+        queue = named(objects, "ClusterQueue", team.name)
+        limits = {_quota(queue, group.name).get("borrowingLimit") for group in environment.gpu_groups}
+        assert limits == ({None} if team.borrow else {"0"})
+
+
+def test_a_team_that_does_not_borrow_gpus_still_borrows_room_for_its_heads() -> None:
+    queue = named(objects_of("prod")["queueing"], "ClusterQueue", "production")
+    assert "borrowingLimit" in _quota(queue, "h100", "cpu")
+    assert "borrowingLimit" not in _quota(queue, "system", "cpu")
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_flavor_has_a_quota_for_every_resource_in_the_same_order(environment: str) -> None:
+    """Kueue's webhook demands the order; a resource that is missing would keep jobs out for ever."""
+    for one in of_kind(all_of(environment), "ClusterQueue"):
+        [group] = one["spec"]["resourceGroups"]
+        assert group["coveredResources"] == list(RESOURCES)
+        assert all([each["name"] for each in flavor["resources"]] == list(RESOURCES) for flavor in group["flavors"])
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_queues_name_flavors_that_exist_and_the_systems_is_tried_first(environment: str) -> None:
+    objects = all_of(environment)
+    flavors = [one["metadata"]["name"] for one in of_kind(objects, "ResourceFlavor")]
+    for queue in of_kind(objects, "ClusterQueue"):
+        assert [one["name"] for one in queue["spec"]["resourceGroups"][0]["flavors"]] == flavors
+    assert flavors[0] == "system"
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_only_its_own_namespace_reaches_a_teams_queue(environment: str) -> None:
+    objects = all_of(environment)
+    for team in settings_of(environment).teams:
+        queue = named(objects, "ClusterQueue", team.name)
+        assert queue["spec"]["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": team.name}}
+        local = named(objects, "LocalQueue", team.name, namespace=team.name)
+        assert local["spec"] == {"clusterQueue": team.name}
+
+
+def test_a_head_without_tolerations_is_kept_from_gpu_flavors() -> None:
+    objects = objects_of("dev")["queueing"]
+    assert "nodeTaints" not in named(objects, "ResourceFlavor", "system")["spec"]
+    spot = named(objects, "ResourceFlavor", "t4")["spec"]
+    assert [taint["key"] for taint in spot["nodeTaints"]] == ["nvidia.com/gpu", "ray-train-platform/spot"]
+    assert "tolerations" not in spot
+
+
+def test_whoever_lent_gpus_takes_them_back_and_nobody_is_preempted_for_a_loan() -> None:
+    preemption = named(objects_of("prod")["queueing"], "ClusterQueue", "research")["spec"]["preemption"]
+    assert preemption["reclaimWithinCohort"] == "Any"
+    assert preemption["borrowWithinCohort"]["policy"] == "Never"
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_priorities_of_kueue_and_of_kubernetes_have_the_same_names_and_values(environment: str) -> None:
+    objects = all_of(environment)
+    kueue = {one["metadata"]["name"]: one["value"] for one in of_kind(objects, "WorkloadPriorityClass")}
+    pods = {one["metadata"]["name"]: one["value"] for one in of_kind(objects, "PriorityClass")}
+    platform = pods.pop("platform-critical")
+    assert kueue == pods
+    assert platform > max(pods.values())
+    assert pods["training-low"] < pods["training-normal"] < pods["training-high"]
+
+
+def test_the_scheduler_preempts_for_the_platform_only() -> None:
+    classes = of_kind(objects_of("dev")["policies"], "PriorityClass")
+    preempting = {one["metadata"]["name"] for one in classes if one["preemptionPolicy"] != "Never"}
+    assert preempting == {"platform-critical"}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_objects_are_of_the_version_that_kueue_stores(environment: str) -> None:
+    assert {one["apiVersion"] for one in objects_of(environment)["queueing"]} == {KUEUE_API}
+
+
+@pytest.mark.parametrize(("group", "workers"), [("t4", 1), ("a10g", 8)])
+def test_a_job_asks_for_nothing_but_what_is_divided_or_not_counted(group: str, workers: int) -> None:
+    """Kueue would keep it waiting for ever, because no queue has a quota of it."""
+    target = Target(outputs=recorded(settings_of("dev")).outputs, release=RELEASE, catalog=CATALOG)
+    request = JobRequest(
+        name="digits",
+        kind="train",
+        team="research",
+        settings_yaml="run: {}\n",
+        workers=workers,
+        gpus_per_worker=1,
+        cpus_per_worker=1,
+        group=group,
+    )
+    [job] = of_kind(render(request, target), "RayJob")
+    asked = {
+        name
+        for pod in expand(job)
+        for container in (*pod["spec"].get("initContainers", []), *pod["spec"]["containers"])
+        for kind in container["resources"].values()
+        for name in kind
+    }
+    assert {name for name in asked if not name.startswith(UNCOUNTED)} == set(RESOURCES)
+
+
+def test_kueue_manages_the_teams_namespaces_and_no_others() -> None:
+    values = kueue_values(ImageNames(RELEASE, mirror=None, caches={}))
+    configuration = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
+    [expression] = configuration["managedJobsNamespaceSelector"]["matchExpressions"]
+    managed = [
+        one["metadata"]["name"]
+        for one in objects_of("dev")["namespaces"]
+        if expression["key"] in one["metadata"]["labels"]
+    ]
+    assert (expression["operator"], managed) == ("Exists", ["research", "platform"])
+
+
+def _quota(holder: Manifest, flavor: str, resource: str = GPU) -> dict[str, Any]:
+    [group] = holder["spec"]["resourceGroups"]
+    [found] = [one for one in group["flavors"] if one["name"] == flavor]
+    [quota] = [one for one in found["resources"] if one["name"] == resource]
+    assert isinstance(quota, dict)
+    return quota

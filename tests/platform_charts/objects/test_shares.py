@@ -1,0 +1,107 @@
+"""Nobody gets what another one has, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from infra.catalog import Gpu
+from infra.settings import StackSettings
+from infra.settings.nodes import Sharing
+from infra.sharing import devices_per_gpu
+from platform_charts.shares import (
+    CPU,
+    GPU,
+    MEMORY,
+    RESOURCES,
+    groups_of,
+    quantity,
+    reachable_gpus,
+)
+from tests.platform_charts.objects.samples import CATALOG, ENVIRONMENTS, settings_of, shared_environments, varied
+
+_AS_MUCH_AS_IT_TAKES = settings(deadline=None, max_examples=60)
+
+
+@given(shared_environments())
+@_AS_MUCH_AS_IT_TAKES
+def test_the_parts_and_the_rest_are_the_whole(environment: StackSettings) -> None:
+    for group in groups_of(environment, CATALOG):
+        for name in RESOURCES:
+            assert group.unowned[name] >= 0
+            assert sum(own[name] for own in group.owned.values()) + group.unowned[name] == group.total[name]
+
+
+@given(shared_environments())
+@_AS_MUCH_AS_IT_TAKES
+def test_a_team_owns_exactly_the_gpus_it_was_promised(environment: StackSettings) -> None:
+    for group in groups_of(environment, CATALOG)[1:]:
+        for team in environment.teams:
+            assert group.owned[team.name][GPU] == team.gpus.get(group.name, 0)
+
+
+@given(shared_environments())
+@_AS_MUCH_AS_IT_TAKES
+def test_whoever_owns_whole_nodes_owns_all_of_them(environment: StackSettings) -> None:
+    """A job that fills its team's nodes must not wait for cores or memory that belong to others."""
+    for group, request in zip(groups_of(environment, CATALOG)[1:], environment.gpu_groups, strict=True):
+        per_node = {name: amount // request.max_size for name, amount in group.total.items()}
+        for own in group.owned.values():
+            nodes = own[GPU] // per_node[GPU]
+            assert all(own[name] >= nodes * per_node[name] for name in RESOURCES)
+
+
+def test_who_owns_a_quarter_of_the_gpus_owns_a_quarter_of_the_group() -> None:
+    environment = varied({"gpu_groups.1.max_size": 4, "teams": [_team(h100=8)]})
+    h100 = groups_of(environment, CATALOG)[2]
+    assert h100.total == {CPU: 4 * 192, MEMORY: 4 * 2048 * 1024, GPU: 32}
+    assert h100.owned["research"] == {CPU: 192, MEMORY: 2048 * 1024, GPU: 8}
+
+
+def test_half_of_the_system_nodes_is_the_platforms() -> None:
+    environment = varied({"system_nodes": {"instance_type": "m7i.xlarge", "max_size": 4}, "teams": [_team()]})
+    system = groups_of(environment, CATALOG)[0]
+    assert (system.name, system.total[CPU], system.total[MEMORY], system.total[GPU]) == ("system", 8, 32768, 0)
+
+
+def test_a_team_that_borrows_reaches_every_gpu() -> None:
+    prod = settings_of("prod")
+    research, production = prod.teams
+    assert reachable_gpus(research, prod, CATALOG) == 8 * 4 + 8 * 8 + 8 * 8
+    assert reachable_gpus(production, prod, CATALOG) == 16 + 32 + 32
+
+
+@pytest.mark.parametrize(
+    ("gib", "profile", "devices"),
+    [
+        (40, "1g.5gb", 7),
+        (40, "1g.10gb", 4),
+        (40, "2g.10gb", 3),
+        (40, "3g.20gb", 2),
+        (40, "4g.20gb", 1),
+        (40, "7g.40gb", 1),
+        (80, "1g.10gb", 7),
+        (80, "1g.20gb", 4),
+        (80, "2g.20gb", 3),
+        (80, "3g.40gb", 2),
+        (141, "1g.18gb", 7),
+        (141, "1g.35gb", 4),
+        (141, "3g.71gb", 2),
+    ],
+)
+def test_a_gpu_has_as_many_slices_as_nvidia_lists(gib: int, profile: str, devices: int) -> None:
+    """MIG user guide, tables of the supported profiles of A100 40 GB, H100 80 GB and H200."""
+    gpu = Gpu(model="any", count=8, memory_mib=gib * 1024, mig=True)
+    assert devices_per_gpu(Sharing(mig_profile=profile), gpu) == devices
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_quantities_are_written_as_the_api_server_stores_them(environment: str) -> None:
+    for group in groups_of(settings_of(environment), CATALOG):
+        for name, amount in group.total.items():
+            assert quantity(name, amount) in {f"{amount}Mi", str(amount)}
+            assert (quantity(name, amount) == f"{amount}Mi") == (name == MEMORY and amount > 0)
+
+
+def _team(name: str = "research", **gpus: int) -> dict[str, object]:
+    return {"name": name, "gpus": gpus}

@@ -1,0 +1,81 @@
+"""Who reaches whom under a set of network policies, by the rules of the Kubernetes documentation ("Network Policies").
+
+A pod that no policy of a direction selects is open in that direction; one that is selected is open to what at least one
+of these policies lists. A connection between two pods has to pass at both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from typing import Any, Literal
+
+from platform_charts.manifest import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod as policies see it."""
+
+    namespace: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+End = Pod | str
+"""A pod, or an address outside of the pods' network."""
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """Everything a set of policies lets through."""
+
+    policies: Sequence[Manifest]
+
+    def passes(self, source: End, target: End, port: int, protocol: str = "TCP") -> bool:
+        """Whether `source` may open a connection to that port of `target`."""
+        return self._passes_at(source, target, "Egress", port, protocol) and self._passes_at(
+            target, source, "Ingress", port, protocol
+        )
+
+    def _passes_at(
+        self, here: End, there: End, direction: Literal["Ingress", "Egress"], port: int, protocol: str
+    ) -> bool:
+        if isinstance(here, str):
+            return True
+        selecting = [
+            one["spec"]
+            for one in self.policies
+            if one["metadata"]["namespace"] == here.namespace
+            and direction in one["spec"]["policyTypes"]
+            and _matches(one["spec"]["podSelector"], here.labels)
+        ]
+        side = "to" if direction == "Egress" else "from"
+        rules = [rule for spec in selecting for rule in spec.get(direction.lower(), [])]
+        return not selecting or any(
+            _has_port(rule.get("ports"), port, protocol) and any(_is_peer(peer, there) for peer in rule[side])
+            for rule in rules
+        )
+
+
+def _matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    assert set(selector) <= {"matchLabels"}, "our policies use no other selector"
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+
+
+def _has_port(ports: Sequence[Mapping[str, Any]] | None, port: int, protocol: str) -> bool:
+    return ports is None or any(one["port"] == port and one["protocol"] == protocol for one in ports)
+
+
+def _is_peer(peer: Mapping[str, Any], end: End) -> bool:
+    if isinstance(end, str):
+        block = peer.get("ipBlock")
+        return (
+            block is not None
+            and ip_address(end) in ip_network(block["cidr"])
+            and not any(ip_address(end) in ip_network(one) for one in block.get("except", []))
+        )
+    if "ipBlock" in peer:
+        return False
+    namespace = {"kubernetes.io/metadata.name": end.namespace}
+    return _matches(peer["namespaceSelector"], namespace) and _matches(peer.get("podSelector", {}), end.labels)

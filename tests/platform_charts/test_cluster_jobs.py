@@ -1,0 +1,119 @@
+"""Jobs and clusters against KubeRay's definitions, rules in CEL included, on a real API server."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+
+import pytest
+
+from infra.errors import SettingsError
+from infra.lifecycle.sandbox.api import ApiRefusalError
+from platform_charts.jobs.rayjob import render
+from platform_charts.manifest import Manifest
+from tests.engines.kubernetes_jobs import CONFIGS, fits, job, raycluster, rayjob, shipped
+from tests.engines.kubernetes_platform import Environment, drifts, in_dev, in_prod
+from training.cluster.api import Api
+from training.cluster.submission import submit
+
+_MANY = 200
+
+
+def test_the_job_of_every_shipped_config_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
+    requests = [shipped(config, team=environment.team) for config in CONFIGS]
+    rendered = [render(request, environment.target) for request in requests if fits(request, environment)]
+    assert rendered
+    for manifests in rendered:
+        with environment.cluster.applied(*manifests):
+            assert [one["kind"] for one in manifests if drifts(environment.cluster, one)] == []
+
+
+@in_prod
+def test_prod_has_room_for_every_shipped_config(environment: Environment) -> None:
+    assert all(render(shipped(config, team=environment.team), environment.target) for config in CONFIGS)
+
+
+def test_a_cluster_that_scales_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
+    manifest = raycluster(environment, "interactive", max_workers=2)
+    with environment.cluster.applied(manifest):
+        assert not drifts(environment.cluster, manifest)
+
+
+def _unknown_field(spec: Manifest) -> None:
+    spec["shutdownAfterJobFinish"] = True
+
+
+def _wrong_type(spec: Manifest) -> None:
+    spec["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] = "two"
+
+
+def _unknown_manager(spec: Manifest) -> None:
+    spec["managedBy"] = "nobody"
+
+
+def _two_ways_of_deletion(spec: Manifest) -> None:
+    rule = {"condition": {"jobStatus": "SUCCEEDED", "ttlSeconds": 1}, "policy": "DeleteCluster"}
+    policy = {"policy": "DeleteCluster"}
+    spec["deletionStrategy"] = {"onSuccess": policy, "onFailure": policy, "deletionRules": [rule]}
+
+
+@in_dev
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_unknown_field, "field not declared in schema"),
+        (_wrong_type, "replicas"),
+        (_unknown_manager, "managedBy field value must be"),
+        (_two_ways_of_deletion, "cannot be used together"),
+    ],
+)
+def test_a_job_that_breaks_a_rule_of_kuberay_is_refused(
+    spoil: Callable[[Manifest], None], message: str, environment: Environment
+) -> None:
+    wrong = copy.deepcopy(rayjob(environment, job("wrong", team=environment.team)))
+    spoil(wrong["spec"])
+    with pytest.raises(ApiRefusalError, match=message):
+        environment.cluster.apply(wrong)
+
+
+@in_dev
+def test_what_a_job_is_managed_by_does_not_change(environment: Environment) -> None:
+    manifest = rayjob(environment, job("managed", team=environment.team))
+    manifest["spec"]["managedBy"] = "ray.io/kuberay-operator"
+    with environment.cluster.applied(manifest):
+        manifest["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+        with pytest.raises(ApiRefusalError, match="managedBy field is immutable"):
+            environment.cluster.apply(manifest)
+
+
+@in_dev
+@pytest.mark.parametrize("name", ["a" * 64, "Upper", "-dash", "dot.ted"])
+def test_a_name_that_the_api_server_would_refuse_is_refused_by_us_first(name: str, environment: Environment) -> None:
+    with pytest.raises(SettingsError, match="no name for a job"):
+        job(name, team=environment.team)
+    pod = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": environment.team}}
+    with pytest.raises(ApiRefusalError):
+        environment.cluster.create({**pod, "spec": {"ports": [{"port": 1}]}})
+
+
+@in_prod
+def test_two_hundred_jobs_are_rendered_and_submitted(
+    environment: Environment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, member = environment.target, environment.member(environment.team)
+    api = Api(member.client)
+    names = [f"many-{number}" for number in range(_MANY)]
+    started = time.perf_counter()
+    jobs = [render(job(name, team=environment.team, workers=16), target) for name in names]
+    rendered = time.perf_counter()
+    for manifests in jobs:
+        submit(api, manifests, env="prod")
+    submitted = time.perf_counter()
+    found = environment.cluster.items("ray.io/v1", "RayJob", namespace=environment.team)
+    assert {one["metadata"]["name"] for one in found} >= set(names)
+    with capsys.disabled():
+        render_ms, submit_ms = (1000 * span / _MANY for span in (rendered - started, submitted - rendered))
+        print(f"\n{_MANY} RayJobs: {render_ms:.1f} ms each to render, {submit_ms:.1f} ms to submit")
+    for _, one in jobs:
+        environment.cluster.delete(one)

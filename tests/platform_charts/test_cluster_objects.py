@@ -1,0 +1,27 @@
+"""The platform's objects of every environment, on a real API server."""
+
+from __future__ import annotations
+
+from tests.engines.kubernetes_platform import Environment, drifts
+
+
+def test_every_object_applies_without_a_warning(environment: Environment) -> None:
+    assert all(environment.cluster.read(manifest) is not None for manifest in environment.manifests)
+    assert environment.cluster.warnings == []
+
+
+def test_objects_that_are_applied_again_stay_as_they_are(environment: Environment) -> None:
+    drifted = [
+        f"{manifest['kind']} {manifest['metadata']['name']}"
+        for manifest in environment.manifests
+        if drifts(environment.cluster, manifest)
+    ]
+    assert drifted == []
+
+
+def test_every_team_finds_its_datasets_and_its_runs_bound(environment: Environment) -> None:
+    claims = [manifest for manifest in environment.manifests if manifest["kind"] == "PersistentVolumeClaim"]
+    teams = {team.name for team in environment.settings.teams}
+    assert {claim["metadata"]["namespace"] for claim in claims} >= teams
+    for claim in claims:
+        environment.cluster.await_(claim, lambda found: found["status"]["phase"] == "Bound", what="bound")

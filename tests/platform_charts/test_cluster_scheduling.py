@@ -1,0 +1,140 @@
+"""Where the real scheduler puts a job's pods, on nodes as the environments have them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from infra.lifecycle.sandbox.api import Object
+from platform_charts.jobs.expand import expand
+from platform_charts.manifest import Manifest
+from tests.engines.kubernetes_jobs import created, job, node_type, placed, rayjob
+from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
+from training.cluster.waiting import waiting_reason
+
+GROUP = "ray-train-platform/group"
+ZONE = "topology.kubernetes.io/zone"
+
+
+@in_dev
+def test_workers_fill_whole_g5_nodes(environment: Environment) -> None:
+    with placed(environment, job("fills", team=environment.team, workers=8, group="a10g")) as pods:
+        assert _types(environment, pods) == {"g5.12xlarge": 2}
+        assert len(set(_worker_nodes(pods))) == 2
+
+
+@in_prod
+@pytest.mark.parametrize(
+    ("group", "workers", "nodes", "type_"), [("a100", 32, 4, "p4d.24xlarge"), ("h100", 64, 8, "p5.48xlarge")]
+)
+def test_workers_fill_whole_nodes_with_efa(
+    group: str, workers: int, nodes: int, type_: str, environment: Environment
+) -> None:
+    with placed(environment, job("fills", team=environment.team, workers=workers, group=group)) as pods:
+        assert _types(environment, pods) == {type_: nodes}
+        assert len(set(_worker_nodes(pods))) == nodes
+
+
+@in_prod
+def test_head_and_submitter_stay_on_the_system_nodes(environment: Environment) -> None:
+    with placed(environment, job("roles", team=environment.team, workers=16, group="h100")) as pods:
+        groups = {node_type(pod): _node(environment, pod)["metadata"]["labels"][GROUP] for pod in pods}
+    assert groups == {"head": "system", "worker": "h100", "submitter": "system"}
+
+
+@in_prod
+def test_small_jobs_share_a_node_until_its_gpus_are_taken(environment: Environment) -> None:
+    with (
+        placed(environment, job("half", team=environment.team, workers=4, group="h100")) as first,
+        placed(environment, job("other-half", team=environment.team, workers=8, group="h100")) as second,
+    ):
+        (half,), (whole,) = _worker_nodes(first), _worker_nodes(second)
+    assert half != whole
+
+
+@in_prod
+def test_workers_of_one_job_are_in_one_zone_where_it_has_room(environment: Environment) -> None:
+    with placed(environment, job("near", team=environment.team, workers=12, group="l4")) as pods:
+        used = [_node(environment, pod) for pod in pods if node_type(pod) == "worker"]
+    assert len(used) == 3
+    assert len({node["metadata"]["labels"][ZONE] for node in used}) == 1
+
+
+@in_prod
+def test_ranks_on_cpus_spread_over_the_system_nodes(environment: Environment) -> None:
+    with placed(environment, job("spread", team=environment.team, workers=4, gpus_per_worker=0)) as pods:
+        used = _worker_nodes(pods)
+    assert len(set(used)) == len(used) == 4
+
+
+@in_dev
+def test_a_worker_that_tolerates_nothing_waits_and_the_scheduler_names_the_taint(environment: Environment) -> None:
+    pods = _workers(environment, "intolerant", group="a10g")
+    for pod in pods:
+        del pod["spec"]["tolerations"]
+    with created(environment.cluster, pods):
+        reason = _why_it_waits(environment, pods[0])
+    assert "had untolerated taint" in reason
+
+
+@in_prod
+def test_a_job_without_free_nodes_waits_and_the_submitter_says_what_is_missing(environment: Environment) -> None:
+    waiting = _workers(environment, "late", group="h100", workers=16)
+    all_nodes = job("all", team=environment.team, workers=64, group="h100")
+    with placed(environment, all_nodes), created(environment.cluster, waiting):
+        reason = _why_it_waits(environment, waiting[0])
+        found = environment.cluster.items("v1", "Pod", namespace=environment.team, labels=_of_job("late"))
+        said = waiting_reason(found, environment.cluster.items("v1", "Event", namespace=environment.team))
+    assert "Insufficient nvidia.com/gpu" in reason
+    assert "Insufficient vpc.amazonaws.com/efa" in reason
+    assert "Insufficient nvidia.com/gpu" in said
+
+
+@in_prod
+def test_a_waiting_job_starts_when_the_nodes_are_free(environment: Environment) -> None:
+    waiting = _workers(environment, "next", group="h100", workers=16)
+    all_nodes = job("first", team=environment.team, workers=64, group="h100")
+    with placed(environment, all_nodes) as pods, created(environment.cluster, waiting):
+        _why_it_waits(environment, waiting[0])
+        environment.cluster.delete_all(pods)
+        for pod in waiting:
+            environment.cluster.await_(pod, lambda one: one["status"]["phase"] == "Running", what="running")
+
+
+def _workers(environment: Environment, name: str, **fields: Any) -> list[Manifest]:  # noqa: ANN401 - of a JobRequest
+    pods = expand(rayjob(environment, job(name, team=environment.team, **fields)))
+    return [pod for pod in pods if node_type(pod) == "worker"]
+
+
+def _worker_nodes(pods: list[Object]) -> list[str]:
+    return [pod["spec"]["nodeName"] for pod in pods if node_type(pod) == "worker"]
+
+
+def _types(environment: Environment, pods: list[Object]) -> dict[str, int]:
+    """How many workers are on nodes of each instance type."""
+    used = [_node(environment, pod) for pod in pods if node_type(pod) == "worker"]
+    return dict(Counter(node["metadata"]["labels"]["node.kubernetes.io/instance-type"] for node in used))
+
+
+def _node(environment: Environment, pod: Object) -> Object:
+    name = pod["spec"]["nodeName"]
+    found = environment.cluster.read({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    assert found is not None
+    return found
+
+
+def _why_it_waits(environment: Environment, pod: Manifest) -> str:
+    found = environment.cluster.await_(pod, lambda one: _unscheduled(one) != "", what="looked at by the scheduler")
+    assert found["status"]["phase"] == "Pending"
+    return _unscheduled(found)
+
+
+def _unscheduled(pod: Object) -> str:
+    conditions = pod["status"].get("conditions", [])
+    return "".join(one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False")
+
+
+def _of_job(name: str) -> str:
+    return f"ray-train-platform/job={name}"

@@ -1,0 +1,235 @@
+"""What the real admission and the real authorisation let through: Pod Security, quotas, limits, rights of teams."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from infra.lifecycle.sandbox.api import ApiRefusalError, Object
+from infra.naming import trainer_account
+from platform_charts.jobs.expand import expand
+from platform_charts.jobs.rayjob import render
+from platform_charts.manifest import Manifest
+from platform_charts.names import KUEUE_API
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_jobs import CONFIGS, created, fits, job, raycluster, rayjob, shipped
+from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
+
+GPU = "nvidia.com/gpu"
+
+
+def test_every_pod_of_every_shipped_config_passes_pod_security(environment: Environment) -> None:
+    requests = [shipped(config, team=environment.team) for config in CONFIGS]
+    pods = [pod for one in requests if fits(one, environment) for pod in expand(rayjob(environment, one))]
+    assert pods
+    for pod in pods:
+        environment.cluster.create(pod, is_dry_run=True)
+    assert environment.cluster.warnings == []
+
+
+def test_every_pod_of_a_cluster_that_scales_passes_pod_security(environment: Environment) -> None:
+    head, worker = expand(raycluster(environment, "interactive", max_workers=2))
+    # KubeRay makes it beside the cluster, for Ray's autoscaler.
+    account = _object(environment, "ServiceAccount", name=head["spec"]["serviceAccountName"])
+    with environment.cluster.applied(account):
+        for pod in (head, worker):
+            environment.cluster.create(pod, is_dry_run=True)
+    assert environment.cluster.warnings == []
+
+
+@in_prod
+def test_a_worker_with_efa_passes_pod_security(environment: Environment) -> None:
+    _, worker, *_ = expand(rayjob(environment, job("efa", team=environment.team, workers=16, group="h100")))
+    assert worker["spec"]["containers"][0]["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
+    environment.cluster.create(worker, is_dry_run=True)
+    assert environment.cluster.warnings == []
+
+
+def _privileged(pod: Manifest) -> None:
+    pod["spec"]["containers"][0]["securityContext"].update(privileged=True, allowPrivilegeEscalation=True)
+
+
+def _with_ipc_lock(pod: Manifest) -> None:
+    pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
+
+
+def _with_the_hosts_network(pod: Manifest) -> None:
+    pod["spec"]["hostNetwork"] = True
+
+
+def _with_a_folder_of_the_host(pod: Manifest) -> None:
+    pod["spec"]["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
+
+
+def _as_root(pod: Manifest) -> None:
+    pod["spec"]["containers"][0]["securityContext"]["runAsUser"] = 0
+
+
+def _without_seccomp(pod: Manifest) -> None:
+    pod["spec"]["securityContext"].pop("seccompProfile")
+    for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
+        container["securityContext"].pop("seccompProfile")
+
+
+@in_dev
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _privileged,
+        _with_ipc_lock,
+        _with_the_hosts_network,
+        _with_a_folder_of_the_host,
+        _as_root,
+        _without_seccomp,
+    ],
+)
+def test_a_pod_that_asks_for_power_over_its_node_is_refused(
+    spoil: Callable[[Manifest], None], environment: Environment
+) -> None:
+    pod = _head(environment)
+    spoil(pod)
+    with pytest.raises(ApiRefusalError, match=r'violates PodSecurity "restricted:v1\.\d+"'):
+        environment.cluster.create(pod, is_dry_run=True)
+
+
+@in_dev
+def test_more_gpus_than_a_team_can_reach_are_refused(environment: Environment) -> None:
+    pod = _head(environment)
+    too_many = {GPU: "1000"}
+    pod["spec"]["containers"][0]["resources"] = {"requests": too_many, "limits": too_many}
+    with pytest.raises(ApiRefusalError, match=r"exceeded quota: team, requested: requests\.nvidia\.com/gpu=1k"):
+        environment.cluster.create(pod, is_dry_run=True)
+
+
+@in_dev
+def test_a_pod_of_a_team_that_would_push_the_platform_off_its_nodes_is_refused(environment: Environment) -> None:
+    pod = _head(environment)
+    pod["spec"]["priorityClassName"] = "system-node-critical"
+    with pytest.raises(ApiRefusalError, match="exceeded quota: no-critical-pods"):
+        environment.cluster.create(pod, is_dry_run=True)
+
+
+@in_dev
+@pytest.mark.parametrize("kind", ["LoadBalancer", "NodePort"])
+def test_a_service_that_opens_the_cluster_to_the_outside_is_refused(kind: str, environment: Environment) -> None:
+    service = _object(environment, "Service", spec={"type": kind, "ports": [{"port": 8265}]})
+    with pytest.raises(ApiRefusalError, match="exceeded quota: team"):
+        environment.cluster.create(service, is_dry_run=True)
+
+
+@in_dev
+def test_a_volume_of_ones_own_is_refused(environment: Environment) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    with pytest.raises(ApiRefusalError, match="exceeded quota: team, requested: persistentvolumeclaims=1"):
+        environment.cluster.create(_object(environment, "PersistentVolumeClaim", spec=spec), is_dry_run=True)
+
+
+@in_dev
+def test_a_container_that_no_node_is_large_enough_for_is_refused(environment: Environment) -> None:
+    pod = _head(environment)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"memory": "100Ti"}}
+    with pytest.raises(ApiRefusalError, match="maximum memory usage per Container is"):
+        environment.cluster.create(pod, is_dry_run=True)
+
+
+@in_dev
+def test_a_container_that_says_nothing_gets_a_small_share(environment: Environment) -> None:
+    pod = _head(environment)
+    del pod["spec"]["containers"][0]["resources"]
+    given = environment.cluster.create(pod, is_dry_run=True)["spec"]["containers"][0]["resources"]
+    assert given["requests"] == {"cpu": "250m", "memory": "512Mi"}
+
+
+@in_dev
+def test_a_member_submits_to_the_own_team(environment: Environment) -> None:
+    team = environment.team
+    member = environment.member(team)
+    for manifest in render(job("own", team=team), environment.target):
+        member.apply(manifest, is_dry_run=True)
+    assert member.items("v1", "Pod", namespace=team) == environment.cluster.items("v1", "Pod", namespace=team)
+
+
+@in_dev
+def test_a_member_neither_submits_to_nor_reads_another_team(environment: Environment) -> None:
+    own, other = (team.name for team in environment.settings.teams[:2])
+    member = environment.member(own)
+    for manifest in render(job("foreign", team=other), environment.target):
+        _is_forbidden(partial(member.apply, manifest, is_dry_run=True))
+    for version, kind in (("ray.io/v1", "RayJob"), ("v1", "Pod"), ("v1", "ConfigMap")):
+        _is_forbidden(partial(member.items, version, kind, namespace=other))
+
+
+@in_dev
+def test_a_member_stops_a_job_by_its_workload(environment: Environment) -> None:
+    metadata = {"name": "job", "namespace": environment.team}
+    workload = {"apiVersion": KUEUE_API, "kind": "Workload", "metadata": metadata}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "head", "image": "trainer"}]}}
+    spec = {"podSets": [{"name": "main", "count": 1, "template": pod}]}
+    with environment.cluster.applied({**workload, "spec": spec}):
+        stopping = {**workload, "spec": {"active": False}}
+        stopped = environment.member(environment.team).apply(stopping, manager="member", is_dry_run=True)
+    assert stopped["spec"]["active"] is False
+
+
+@in_dev
+def test_a_member_reads_no_secret(environment: Environment) -> None:
+    member = environment.member(environment.team)
+    for namespace in (environment.team, "mlflow", "kube-system"):
+        _is_forbidden(partial(member.items, "v1", "Secret", namespace=namespace))
+    credentials = _object(environment, "Secret", name="mlflow-credentials")
+    _is_forbidden(lambda: member.read(credentials))
+
+
+@in_dev
+def test_a_member_makes_no_pods_by_hand_and_gives_no_rights(environment: Environment) -> None:
+    member = environment.member(environment.team)
+    _is_forbidden(lambda: member.create(_head(environment), is_dry_run=True))
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "roleRef": reference}
+    metadata = {"name": "mine", "namespace": environment.team}
+    _is_forbidden(lambda: member.create({**binding, "metadata": metadata}, is_dry_run=True))
+
+
+@in_dev
+def test_the_account_of_jobs_may_do_nothing_on_the_api_server(environment: Environment) -> None:
+    account = trainer_account(environment.team)
+    pod = environment.cluster.seen_by(
+        f"system:serviceaccount:{account.namespace}:{account.name}", f"system:serviceaccounts:{account.namespace}"
+    )
+    for version, kind in (("v1", "Secret"), ("v1", "Pod"), ("ray.io/v1", "RayJob")):
+        _is_forbidden(partial(pod.items, version, kind, namespace=environment.team))
+
+
+@in_dev
+def test_a_pod_of_a_job_carries_no_token_of_the_api_server(environment: Environment) -> None:
+    pods = expand(rayjob(environment, job("token", team=environment.team)))
+    with created(environment.cluster, pods):
+        for pod in pods:
+            assert not _tokens(environment.cluster, pod)
+
+
+def _tokens(cluster: Cluster, pod: Manifest) -> list[Object]:
+    found = cluster.read(pod)
+    assert found is not None
+    sources = [
+        source for volume in found["spec"]["volumes"] for source in volume.get("projected", {}).get("sources", ())
+    ]
+    return [source for source in sources if "serviceAccountToken" in source]
+
+
+def _head(environment: Environment) -> Manifest:
+    head, *_ = expand(rayjob(environment, job("spoiled", team=environment.team)))
+    return copy.deepcopy(head)
+
+
+def _object(environment: Environment, kind: str, *, name: str = "extra", **fields: object) -> Manifest:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": environment.team}, **fields}
+
+
+def _is_forbidden(act: Callable[[], object]) -> None:
+    with pytest.raises(ApiRefusalError, match="forbidden") as refusal:
+        act()
+    assert refusal.value.code == 403

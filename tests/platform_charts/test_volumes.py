@@ -1,0 +1,107 @@
+"""What a team's pods see of the file system: the datasets and their own runs, on paper and on a real API server."""
+
+from __future__ import annotations
+
+import copy
+import time
+
+import pytest
+
+from infra.catalog import load_catalog
+from infra.lifecycle.sandbox.recorded import recorded
+from infra.release import load_release
+from platform_charts.jobs.expand import expand
+from platform_charts.jobs.raycluster import render_cluster
+from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
+from platform_charts.manifest import Manifest
+from platform_charts.names import DATASETS_CLAIM, RUNS_CLAIM
+from platform_charts.objects import platform_objects
+from tests.engines.kubernetes import Cluster
+from tests.infra.components.graphs import ENVIRONMENTS, settings_of
+from tests.platform_charts.jobs.targets import rendered
+
+PROD = recorded(settings_of("prod"))
+
+
+def pods_of(team: str, target: Target) -> tuple[Manifest, ...]:
+    """All pods of a job and of a cluster of the team, on one worker with a GPU."""
+    job = JobRequest(
+        name="own", kind="train", team=team, settings_yaml="", workers=1, gpus_per_worker=1, cpus_per_worker=1
+    )
+    cluster = ClusterRequest(name="own", team=team, min_workers=0, max_workers=1, gpus_per_worker=1, cpus_per_worker=1)
+    return (*expand(rendered(job, target)), *(pod for one in render_cluster(cluster, target) for pod in expand(one)))
+
+
+def storage_of(environment: str) -> tuple[Manifest, ...]:
+    """Volumes and claims of an environment."""
+    settings = settings_of(environment)
+    return platform_objects(settings, load_release(), recorded(settings).facts)["storage"]
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_teams_pods_see_the_datasets_and_the_directory_of_their_own_team(environment: str) -> None:
+    settings, stack = settings_of(environment), recorded(settings_of(environment))
+    target = Target(outputs=stack.outputs, release=load_release(), catalog=load_catalog())
+    objects = storage_of(environment)
+    handles = {
+        (one["spec"]["claimRef"]["namespace"], one["spec"]["claimRef"]["name"]): one["spec"]["csi"]["volumeHandle"]
+        for one in objects
+        if one["kind"] == "PersistentVolume"
+    }
+    directories = {point: team for team, point in stack.facts.team_access_points.items()}
+    directories[stack.facts.datasets_access_point] = "everybody"
+    assert len(directories) == len(settings.teams) + 1
+    for team in settings.teams:
+        seen = {
+            directories[handles[pod["metadata"]["namespace"], claim].rpartition("::")[2]]
+            for pod in pods_of(team.name, target)
+            for claim in claims_of(pod)
+        }
+        assert seen == {"everybody", team.name}
+
+
+def claims_of(pod: Manifest) -> list[str]:
+    """Names of the claims a pod mounts."""
+    volumes = (one.get("persistentVolumeClaim") for one in pod["spec"]["volumes"])
+    return [one["claimName"] for one in volumes if one]
+
+
+def test_no_pod_relies_on_a_sub_path_to_keep_teams_apart() -> None:
+    target = Target(outputs=PROD.outputs, release=load_release(), catalog=load_catalog())
+    pods = pods_of("research", target)
+    containers = [one for pod in pods for one in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ()))]
+    mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
+    assert {"/mnt/datasets", "/mnt/runs"} < {mount["mountPath"] for mount in mounts}
+    assert [mount for mount in mounts if "subPath" in mount or "subPathExpr" in mount] == []
+
+
+@pytest.mark.parametrize("claim", [DATASETS_CLAIM, RUNS_CLAIM])
+def test_a_claim_of_another_namespace_cannot_take_a_teams_volume(claim: str, kubernetes_api: Cluster) -> None:
+    """Even while the team has not bound it: the copy here is of a volume whose claim is nowhere."""
+    (volume,) = [one for one in storage_of("dev") if one["metadata"]["name"] == f"{claim}-research"]
+    volume = copy.deepcopy(volume)
+    volume["metadata"]["name"] += "-unbound"
+    with kubernetes_api.applied(volume), kubernetes_api.namespace("intruder") as intruder:
+        spec = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume["metadata"]["name"]}
+        spec |= {key: volume["spec"][key] for key in ("accessModes", "storageClassName")}
+        metadata = {"name": claim, "namespace": intruder}
+        theirs = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        with kubernetes_api.applied(theirs):
+            assert "already bound to a different claim" in warning_about(theirs, kubernetes_api)
+            refused = kubernetes_api.read(theirs)
+            kept = kubernetes_api.read(volume)
+    assert refused is not None
+    assert kept is not None
+    assert refused["status"]["phase"] == "Pending"
+    assert kept["spec"]["claimRef"] == volume["spec"]["claimRef"]
+
+
+def warning_about(manifest: Manifest, cluster: Cluster, *, seconds: float = 30) -> str:
+    """What the first warning about an object says, or that there was none."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for event in cluster.items("v1", "Event", namespace=manifest["metadata"]["namespace"]):
+            if event["type"] == "Warning" and event["involvedObject"]["name"] == manifest["metadata"]["name"]:
+                return str(event["message"])
+        time.sleep(0.05)
+    return "no warning"
