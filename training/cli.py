@@ -26,9 +26,8 @@ Command = Callable[[argparse.Namespace], ExitStatus]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is one of `training.errors.ExitStatus`."""
     parsed = _parser().parse_args(arguments)
-    command: Command = parsed.command
     try:
-        return command(parsed)
+        return _command(parsed)(parsed)
     except PlatformError as error:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
@@ -41,15 +40,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitStatus.DONE
 
 
+def _command(parsed: argparse.Namespace) -> Command:
+    """What was asked for: a command of this machine, or with `--env` the one of the same name on a cluster."""
+    if getattr(parsed, "env", None) is None:
+        here: Command = parsed.command
+        return here
+    # Reads the stack's files, and takes half a second to import.
+    from training.cluster import commands as cluster  # noqa: PLC0415
+
+    there: Command = getattr(cluster, parsed.asked)
+    return there
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__.splitlines()[0])
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_train(subparsers)
     _add_resume(subparsers)
-    _add_root(_add(subparsers, "jobs", commands.jobs, "list the runs of this machine, the newest first"))
+    _add_job(subparsers)
+    jobs = _add(
+        subparsers, "jobs", commands.jobs, "list the runs of this machine, or the jobs of a cluster, newest first"
+    )
+    _add_root(jobs)
+    _add_cluster(jobs)
     logs = _add_for_run(subparsers, "logs", commands.logs, "print a run's log of events in words, or a rank's own log")
     logs.add_argument("--rank", type=int, help="the log of this rank instead")
-    _add_for_run(subparsers, "stop", commands.stop, "have a running run commit its state and end")
+    _add_cluster(logs).add_argument("--pod", help="what this pod of the job wrote instead")
+    stop = _add_for_run(subparsers, "stop", commands.stop, "have a running run commit its state and end")
+    _add_detach(_add_cluster(stop))
     _add_for_run(subparsers, "verify", commands.verify, "verify every checkpoint of a run, sizes and sha256")
     _add_for_run(subparsers, "report", commands.report, "write a run's report anew")
     monitor = _add_for_run(subparsers, "monitor", commands.monitor, "watch a run in the terminal; never touches it")
@@ -62,10 +80,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command | None, summary: str
 ) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(command=command)
+    parser.set_defaults(command=command, asked=name)
     return parser
 
 
@@ -85,7 +103,20 @@ def _add_for_run(
 
 
 def _add_train(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(subparsers, "train", commands.train, "train a model")
+    parser = _add(subparsers, "train", commands.train, "train a model, on this machine or with --env on a cluster")
+    _add_settings(parser)
+    parser.add_argument("--print-config", action="store_true", help="print the whole settings and end")
+    _add_following(_add_wishes(_add_cluster(parser)))
+
+
+def _add_job(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(subparsers, "job", None, "write what `train --env` would submit as YAML; asks no cluster")
+    _add_settings(parser)
+    group = _add_wishes(_add_cluster(parser, is_required=True))
+    group.add_argument("--out", metavar="FILE", help="file to write; - or none prints it")
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         action="append",
@@ -99,7 +130,6 @@ def _add_train(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="KEY=VALUE",
         help="set one key, e.g. loop.clip_norm=0.5; may be repeated",
     )
-    parser.add_argument("--print-config", action="store_true", help="print the whole settings and end")
     for flag in sources.FLAGS:
         if flag.is_switch:
             parser.add_argument(flag.option, action=argparse.BooleanOptionalAction, help=f"sets {flag.key}")
@@ -115,3 +145,34 @@ def _add_resume(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change one key, e.g. loop.epochs=20"
     )
+    _add_following(_add_wishes(_add_cluster(parser)))
+
+
+def _add_cluster(parser: argparse.ArgumentParser, *, is_required: bool = False) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("on a cluster")
+    group.add_argument("--env", required=is_required, help="environment of the stack")
+    group.add_argument(
+        "--outputs", type=Path, metavar="FILE", help="its outputs ($RTP_STACK_OUTPUTS); asks pulumi without it"
+    )
+    group.add_argument("--kubeconfig", type=Path, metavar="FILE", help="a kubeconfig of its cluster ($KUBECONFIG)")
+    group.add_argument("--team", help="whose namespace; may be left out where there is one team")
+    return group
+
+
+def _add_wishes(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
+    group.add_argument("--group", help="GPU node group; the cheapest that fits without it")
+    group.add_argument("--priority", choices=("low", "normal", "high"), help="place in the queue; normal by default")
+    group.add_argument("--deadline-hours", type=float, metavar="H", help="hours the job may take from its admission on")
+    group.add_argument("--restarts", type=int, metavar="N", help="times a failed job is begun anew on a new cluster")
+    return group
+
+
+def _add_following(group: argparse._ArgumentGroup) -> None:
+    _add_detach(group)
+    group.add_argument(
+        "--stop-on-interrupt", action="store_true", help="Ctrl-C stops the job; it goes on without this option"
+    )
+
+
+def _add_detach(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--detach", action="store_true", help="do not wait for the job")

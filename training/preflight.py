@@ -156,7 +156,7 @@ def _check_gpus(scale: ScaleSettings, machine: Machine) -> None:
         hidden = "CUDA_VISIBLE_DEVICES" in os.environ and _present_gpus() > 0
         why = f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']} hides them all" if hidden else "none is there"
         raise PreflightError(
-            f"scale.gpu=true needs a GPU for each of {local} workers, and {why}",
+            f"scale.gpu=true needs one GPU per worker (scale.workers={scale.workers}), and {why}",
             remedy="leave --use-gpu (GPU=1) out to train on CPUs; nvidia-smi says why a GPU is not seen",
         )
     raise PreflightError(

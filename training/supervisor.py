@@ -138,7 +138,12 @@ class Supervisor:
         Settings that they refuse must not replace those that the run can be resumed with. MLflow's follower starts no sooner because
         until then every second of the CPUs goes to the start.
         """
-        self._run.write_settings(self._settings)
+        try:
+            self._run.write_settings(self._settings)
+        except (
+            OSError
+        ) as error:  # a full disk ends the run elsewhere, with what to do; this thread has to go on showing it
+            self._view.say(f"the settings could not be kept in {self._run.settings_file}: {error.strerror}")
         if self._settings.tracking.enabled and self.follower is None:
             self.follower = FollowerProcess(self._run.path)
 

@@ -18,6 +18,7 @@ from observability.runlog import Phase
 from training import failures
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.logs import configure
+from training.network import interface_towards
 from training.reporting import Reporter, reporting
 
 _STOP_POLL_SECONDS = 0.2
@@ -82,15 +83,16 @@ class StopRequest:
 def joined(place: RankPlace, *, gpu: bool, timeout_seconds: float) -> Iterator[None]:
     """Be a member of the process group of the world for the length of the block; a world of one needs none.
 
-    Gloo over loopback where all ranks are on this machine: a host whose own name does not resolve would fail otherwise.
+    Gloo is told its interface, loopback where all ranks are on this machine: it would go by the host's name otherwise.
     """
     if place.world == 1:
         yield
         return
     import torch.distributed as dist  # noqa: PLC0415
 
-    if place.local_world == place.world:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    interface = "lo" if place.local_world == place.world else interface_towards(place.master_address)
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     dist.init_process_group(
         "nccl" if gpu else "gloo",
         init_method=f"tcp://{place.master_address}:{place.master_port}",

@@ -50,7 +50,7 @@ def test_a_run_that_fits_is_let_through(tmp_path: Path) -> None:
             SMALL,
             ["needs 4 = 4 CPUs on each machine, this one has 2", "--num-workers 4 fits"],
         ),
-        (["scale.gpu=true"], SMALL, ["needs a GPU for each of 2 workers, and none is there"]),
+        (["scale.gpu=true"], SMALL, ["needs one GPU per worker (scale.workers=2), and none is there"]),
         (["scale.gpu=true"], Machine(cpus=2, gpus=1), ["needs 2 GPUs", "has 1", "--use-gpu --num-workers 1 fits"]),
     ],
 )

@@ -8,7 +8,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
 from tests.training.checkpoint.parts import (
     IDENTITY,
@@ -89,20 +89,8 @@ def test_a_run_that_is_killed_again_and_again_always_has_a_good_checkpoint_of_th
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(directory)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "small", size="256k") as directory:
         yield directory
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
 
 
 def test_a_full_disk_names_what_is_needed_and_free_and_the_older_checkpoint_stays(small_disk: Path) -> None:

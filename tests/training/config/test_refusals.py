@@ -26,6 +26,7 @@ def refusal(
     ("text", "parts"),
     [
         ("loop:\n  epochs: -3\n", ["my.yaml:2: loop.epochs=-3 must be greater than 0"]),
+        ("loop:\n  epochs: true\n", ["my.yaml:2: loop.epochs=true must be no switch"]),
         ("loop:\n  epochs: many\n", ["my.yaml:2: loop.epochs=many must be a valid integer"]),
         ("\nloop:\n  epoch: 3\n", ["my.yaml:3: unknown key `loop.epoch`; nearest: loop.epochs"]),
         ("optimiser: {name: sgd}\n", ["my.yaml:1: unknown key `optimiser`; nearest: optimizer"]),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from observability.runlog import Event, Phase, Restored, RunEnded, RunStarted, read_all, select
 from tests.engines import report_table
+from tests.engines.ray_cluster import short_folder
 from tests.training.launch.driver import is_commit, train
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
@@ -83,9 +86,17 @@ def test_a_torchrun_run_killed_at_three_moments_ends_in_the_weights_of_an_undist
     assert_undisturbed(run, run_world(chosen, tmp_path / "reference").weights_sha256)
 
 
-def test_a_run_under_ray_interrupted_and_killed_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    with short_folder() as folder:
+        yield folder
+
+
+def test_a_run_under_ray_interrupted_and_killed_ends_in_the_weights_of_an_undisturbed_one(
+    short_path: Path, tmp_path: Path
+) -> None:
     chosen = settings("ray", 2)
-    with train(chosen, tmp_path, environment=AS_SHIPPED) as driver:
+    with train(chosen, short_path, environment=AS_SHIPPED) as driver:
         assert driver.wait_for(is_commit)
         driver.interrupt()
         ended = driver.end()
@@ -94,7 +105,7 @@ def test_a_run_under_ray_interrupted_and_killed_ends_in_the_weights_of_an_undist
         driver.wait_for_family_to_end()
     stopped = select(read_all(driver.run), RunEnded)[-1]
     assert stopped.status == "interrupted"
-    run = kill_at([TRAINING], chosen, tmp_path, seed=3)
+    run = kill_at([TRAINING], chosen, short_path, seed=3)
     report_table.ran("Ray cluster")
     assert select(read_all(run), Restored)[0].step == stopped.step
     assert_undisturbed(run, run_world(chosen, tmp_path / "reference").weights_sha256)

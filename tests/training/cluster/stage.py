@@ -1,0 +1,163 @@
+"""A stack whose cluster is the test's control plane, a team's namespace in it, and who plays KubeRay and Kueue there.
+
+The operators are doubles: they write the status that the real ones would, and nothing else. The API server, its
+admission, its scheduler and its garbage collector are real.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.catalog import load_catalog
+from infra.outputs import StackOutputs, read_outputs
+from infra.release import load_release
+from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.request import Target
+from platform_charts.manifest import Manifest
+from tests.engines.kubernetes import Cluster
+from tests.infra.components.graphs import graph
+from training.cluster.job_settings import for_cluster
+from training.cluster.rendering import Wishes, request_of
+from training.config.load import load
+
+TEAM = "research"
+
+
+@cache
+def dev_outputs() -> dict[str, Any]:
+    """What the dev environment's stack exports."""
+    exported: dict[str, Any] = json.loads(json.dumps(graph("dev").outputs))
+    return exported
+
+
+def target(**changes: object) -> Target:
+    """The dev stack, with some of its outputs replaced."""
+    outputs = read_outputs({**dev_outputs(), **changes}, file="dev")
+    return Target(outputs=outputs, release=load_release(), catalog=load_catalog())
+
+
+def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...]:
+    """What a job of that name, on two CPU workers, consists of."""
+    stack = target()
+    written = load(["digits"], overrides=[f"run.name={name}", *overrides], environment={})
+    settings = for_cluster(written, stack.outputs, now=datetime.now(UTC))
+    return render(request_of(settings, team=team, wishes=Wishes()), stack)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A namespace with the team's name in the outputs, and files that lead to it.
+
+    Attributes:
+        api: the API server as an administrator sees it.
+        namespace: the team's.
+        outputs: file with the stack's outputs.
+        kubeconfig: of the control plane.
+    """
+
+    api: Cluster
+    namespace: str
+    outputs: Path
+    kubeconfig: Path
+
+    @property
+    def arguments(self) -> list[str]:
+        """The command line's options that lead to this stage."""
+        return ["--env", "dev", "--outputs", str(self.outputs), "--kubeconfig", str(self.kubeconfig), "--team", TEAM]
+
+    def stack(self) -> StackOutputs:
+        """The outputs."""
+        return read_outputs(json.loads(self.outputs.read_text()), file="dev")
+
+    def objects(self, name: str) -> tuple[Manifest, ...]:
+        """A job's objects in this namespace."""
+        found = objects(name)
+        for one in found:
+            one["metadata"]["namespace"] = self.namespace
+        return found
+
+    def job(self, name: str) -> Manifest | None:
+        """A RayJob as the API server has it."""
+        return self.api.read(self._reference("ray.io/v1", "RayJob", name))
+
+    def operator_writes(self, name: str, **status: object) -> None:
+        """The status KubeRay would write."""
+        self.api.update_status(self._reference("ray.io/v1", "RayJob", name), status)
+
+    def queue(self, name: str, **conditions: bool) -> str:
+        """Make or change the Workload that Kueue would have for a job; returns its name."""
+        job = self.job(name)
+        assert job is not None
+        owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}
+        manifest = self._reference("kueue.x-k8s.io/v1beta2", "Workload", f"rayjob-{name}")
+        manifest["metadata"] |= {
+            "labels": {"kueue.x-k8s.io/job-uid": owner["uid"]},
+            "ownerReferences": [{**owner, "controller": True}],
+        }
+        container = {"name": "ray-head", "image": "trainer"}
+        pods = {"name": "head", "count": 1, "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
+        if self.api.read(manifest) is None:
+            self.api.apply({**manifest, "spec": {"queueName": TEAM, "podSets": [pods]}}, manager="kueue")
+        now = "2026-11-21T08:00:00Z"
+        told = [
+            {
+                "type": kind,
+                "status": str(holds),
+                "reason": kind,
+                "message": f"{kind} by the double",
+                "lastTransitionTime": now,
+            }
+            for kind, holds in conditions.items()
+        ]
+        self.api.update_status(manifest, {"conditions": told})
+        return str(manifest["metadata"]["name"])
+
+    def workload(self, name: str) -> Manifest | None:
+        """The Workload of a job."""
+        return self.api.read(self._reference("kueue.x-k8s.io/v1beta2", "Workload", f"rayjob-{name}"))
+
+    def _reference(self, api_version: str, kind: str, name: str) -> Manifest:
+        return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace}}
+
+
+@contextmanager
+def stage(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Stage]:
+    """A stage of its own, gone afterwards."""
+    namespace = f"research-{uuid.uuid4().hex[:8]}"
+    outputs = {**dev_outputs()}
+    reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
+    outputs["cluster"] = {
+        **outputs["cluster"],
+        "endpoint": reached["server"],
+        "certificate_authority": reached["certificate-authority-data"],
+    }
+    outputs["teams"] = [{**team, "namespace": namespace} if team["name"] == TEAM else team for team in outputs["teams"]]
+    file = folder / "outputs.json"
+    file.write_text(json.dumps(outputs))
+    with api.namespace(namespace):
+        yield Stage(api=api, namespace=namespace, outputs=file, kubeconfig=kubeconfig)
+        for job in api.items("ray.io/v1", "RayJob", namespace=namespace):
+            api.delete(job)
+
+
+def wait_until(holds: Callable[[], bool], *, seconds: float = 30) -> None:
+    """Wait for something that another process does.
+
+    Raises:
+        AssertionError: it does not hold after `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not so after {seconds:.0f} s"
+        time.sleep(0.05)

@@ -1,0 +1,244 @@
+"""The commands with `--env`, from the command line to a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.engines.ports import free_port
+from tests.training.cli.command import ROOT, ask
+from tests.training.cluster.stage import Stage, dev_outputs, objects, wait_until
+from training.cli import main
+from training.cluster.api import Api
+from training.cluster.submission import submit
+
+
+def file_with(folder: Path, **changes: object) -> str:
+    """A file with the dev stack's outputs, some of them replaced."""
+    file = folder / "outputs.json"
+    file.write_text(json.dumps({**dev_outputs(), **changes}))
+    return str(file)
+
+
+def test_the_objects_of_a_job_are_written_without_a_cluster(tmp_path: Path) -> None:
+    out = tmp_path / "job.yaml"
+    answer = ask("job", "--env", "dev", "--team", "research", "--name", "digits",
+                 "--outputs", file_with(tmp_path), "--out", str(out))  # fmt: skip
+    assert answer.status == 0, answer.err
+    assert tuple(yaml.safe_load_all(out.read_text())) == objects("digits")
+    assert answer.heavy == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "status", "said"),
+    [
+        ([], {"platform": "9.9.9"}, 3, "are not of one release"),
+        ([], {"environment": "prod"}, 2, "outputs of environment prod, not of dev"),
+        (["--team", "nobody"], {}, 2, "no team nobody"),
+        (["--name", "Run.1"], {}, 2, "run.name"),
+        (["--name", "run.1"], {}, 2, "is no name for a job"),
+        (["--use-gpu", "--num-workers", "512", "--batch", "512"], {}, 3, "no GPU group"),
+        (["--use-gpu", "--group", "none"], {}, 2, "no such GPU group"),
+        (["--config", "resnet50-cifar10", "--data-path", "/data"], {}, 2, "/mnt/datasets"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_a_cluster_is_asked(
+    arguments: list[str],
+    changes: dict[str, object],
+    status: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = ["--env", "dev", "--team", "research", "--outputs", file_with(tmp_path, **changes)]
+    assert main(["train", *where, *arguments]) == status
+    assert said in capsys.readouterr().err
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(tmp_path: Path) -> None:
+    server = f"https://127.0.0.1:{free_port()}"
+    outputs = file_with(tmp_path, cluster={**dev_outputs()["cluster"], "endpoint": server})
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "c", "user": {"token": "x"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+                "current-context": "c",
+            }
+        )
+    )
+    answer = ask("jobs", "--env", "dev", "--outputs", outputs, "--kubeconfig", str(kubeconfig))
+    assert (answer.status, answer.out) == (3, "")
+    assert f"the API server {server} does not answer" in answer.err
+    assert answer.seconds < 10
+
+
+@pytest.fixture(autouse=True)
+def _without_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image cannot be looked for, at once."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def run(stage: Stage, command: str, *arguments: str) -> int:
+    """A command on the stage."""
+    return main([command, *stage.arguments, *arguments])
+
+
+def test_a_detached_job_is_submitted_with_what_to_type_next(
+    on_stage: Stage, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(on_stage, "train", "--name", name, "--detach") == 0
+    told = capsys.readouterr().out
+    assert f"job {name} submitted to queue research of dev: 2 worker pods on CPUs" in told
+    assert f"make stop ENV=dev JOB={name} TEAM=research" in told
+    assert on_stage.job(name) is not None
+
+
+def test_a_name_that_is_taken_is_refused(on_stage: Stage, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(on_stage, "train", "--name", name, "--detach") == 0
+    assert run(on_stage, "train", "--name", name, "--detach") == 3
+    assert f"job {name} exists" in capsys.readouterr().err
+
+
+def test_the_jobs_are_listed_with_state_and_size(
+    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(api, on_stage.objects(name), env="dev")
+    on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    assert run(on_stage, "jobs") == 0
+    headings, *rows = capsys.readouterr().out.splitlines()
+    assert headings.split() == ["job", "team", "state", "queue", "workers", "GPUs", "age", "reason"]
+    (row,) = [row.split() for row in rows if row.startswith(name)]
+    assert row[1:5] == ["research", "running", "2", "0"]
+
+
+def test_an_unknown_job_is_answered_with_the_nearest(
+    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(api, on_stage.objects(name), env="dev")
+    assert run(on_stage, "stop", f"{name}x") == 2
+    assert f"did you mean {name}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("deployment", "driver", "message", "status"),
+    [
+        ("Complete", "SUCCEEDED", "", 0),
+        ("Failed", "FAILED", "Job entrypoint command failed with exit code 1. No logs available.", 1),
+        ("Failed", "FAILED", "Job entrypoint command failed with exit code 3. No logs available.", 3),
+        ("Failed", "FAILED", "Job entrypoint command failed with exit code 130. No logs available.", 130),
+    ],
+)
+def test_the_exit_status_is_the_jobs(
+    on_stage: Stage, api: Api, name: str, deployment: str, driver: str, message: str, status: int
+) -> None:
+    submit(api, on_stage.objects(name), env="dev")
+    on_stage.operator_writes(name, jobDeploymentStatus=deployment, jobStatus=driver, message=message)
+    assert run(on_stage, "logs", name) == status
+
+
+def test_a_stopped_job_goes_on_when_it_is_resumed(on_stage: Stage, api: Api, name: str) -> None:
+    submit(api, on_stage.objects(name), env="dev")
+    on_stage.queue(name, Admitted=True)
+    assert run(on_stage, "stop", name, "--detach") == 0
+    stopped = on_stage.workload(name)
+    on_stage.operator_writes(name, jobDeploymentStatus="Suspended")
+    assert run(on_stage, "resume", name, "--detach") == 0
+    resumed = on_stage.workload(name)
+    assert stopped is not None
+    assert resumed is not None
+    assert (stopped["spec"]["active"], resumed["spec"]["active"]) == (False, True)
+
+
+def test_a_job_that_has_ended_is_submitted_anew_with_the_settings_changed(on_stage: Stage, api: Api, name: str) -> None:
+    before = submit(api, on_stage.objects(name), env="dev")
+    on_stage.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+    assert run(on_stage, "resume", name, "--set", "loop.epochs=77", "--priority", "high", "--detach") == 0
+    after = on_stage.job(name)
+    settings = on_stage.api.read(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{name}-settings", "namespace": on_stage.namespace},
+        }
+    )
+    assert after is not None
+    assert settings is not None
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "training-high"
+    assert "epochs: 77" in settings["data"]["settings.yaml"]
+
+
+def test_a_job_that_goes_on_cannot_be_resumed(
+    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(api, on_stage.objects(name), env="dev")
+    on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    assert run(on_stage, "resume", name) == 3
+    assert f"job {name} is running" in capsys.readouterr().err
+
+
+@contextmanager
+def following(stage: Stage, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that follows a job, as a process of its own without a terminal."""
+    command = [sys.executable, "-m", "training", *arguments, *stage.arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Read what it prints up to the line with this text."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"ended without {text!r}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_the_job_and_says_how_to_stop_it(
+    on_stage: Stage, name: str, number: signal.Signals
+) -> None:
+    with following(on_stage, "train", "--name", name) as process:
+        read_until(process, "submitted")
+        on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+        read_until(process, "the driver runs")
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"job {name} goes on without this command" in rest
+    assert f"make stop ENV=dev JOB={name}" in rest
+    assert on_stage.job(name) is not None
+
+
+def test_an_interrupt_stops_the_job_where_that_was_asked_for(on_stage: Stage, name: str) -> None:
+    with following(on_stage, "train", "--name", name, "--stop-on-interrupt") as process:
+        read_until(process, "submitted")
+        on_stage.queue(name, Admitted=True)
+        on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+        read_until(process, "the driver runs")
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: (on_stage.workload(name) or {})["spec"].get("active") is False)
+        on_stage.operator_writes(name, jobDeploymentStatus="Suspended")
+        rest, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopped: somebody stopped it" in rest

@@ -1,0 +1,109 @@
+"""The driver's log over HTTP that breaks in the middle of a line.
+
+The pods are kwok's or nobody's in these tests, and neither has a log: the two answers the API server would give are played
+by a server of the test. Its stream, and the network that is cut, are real.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from kubernetes import client
+
+from tests.training.cluster.proxy import Proxy
+from tests.training.cluster.stage import wait_until
+from training.cluster.api import Api
+from training.cluster.driver_log import DriverLog
+from training.cluster.watch import JobWatch
+
+LINES = [
+    f"2026-11-21T08:00:{second:02d}.{part}00000000Z line {second}.{part}" for second in range(3) for part in range(4)
+]
+CUT_AFTER = 6
+
+
+class LogServer(ThreadingHTTPServer):
+    """Serves one submitter pod; its log stops in the middle until it is told to go on."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.goes_on = threading.Event()
+        self.since: list[str] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: LogServer
+
+    def do_GET(self) -> None:
+        """The list of pods, or the log."""
+        place = urlsplit(self.path)
+        if not place.path.endswith("/log"):
+            pod = {"metadata": {"name": "submitter", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}}
+            self._answer(json.dumps({"items": [pod]}).encode())
+            return
+        since = parse_qs(place.query).get("sinceTime", [""])[0]
+        self.server.since.append(since)
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for number, line in enumerate(LINES):
+            if line[:19] < since[:19]:
+                continue
+            if number == CUT_AFTER and not self.server.goes_on.is_set():
+                self._chunk(line[:30].encode())
+                self.server.goes_on.wait(30)
+                return
+            self._chunk(f"{line}\n".encode())
+        self._chunk(b"")
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's signature
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def server() -> Iterator[LogServer]:
+    """A server of its own for each test."""
+    made = LogServer()
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.goes_on.set()
+    made.shutdown()
+    made.server_close()
+
+
+def test_after_a_cut_the_log_goes_on_with_the_next_line(server: LogServer) -> None:
+    with Proxy(server.server_port) as proxy:
+        api = Api(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{proxy.port}")))
+        log = DriverLog(api, JobWatch(api, namespace="research", name="digits"))
+        log.start()
+        got: list[str] = []
+
+        def has(count: int) -> bool:
+            got.extend(log.take())
+            return len(got) >= count
+
+        wait_until(lambda: has(CUT_AFTER))
+        proxy.cut()
+        server.goes_on.set()
+        proxy.mend()
+        wait_until(lambda: has(len(LINES)))
+        got.extend(log.finish(seconds=10))
+    assert got == [line.partition(" ")[2] for line in LINES]
+    assert server.since[:2] == ["", "2026-11-21T08:00:01Z"]

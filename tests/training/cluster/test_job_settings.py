@@ -1,0 +1,79 @@
+"""Settings of a machine become those of a cluster."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from platform_charts.jobs.request import LONGEST_JOB_NAME, JobRequest
+from tests.training.cluster.stage import target
+from training.cluster.job_settings import for_cluster, job_name
+from training.cluster.rendering import Wishes, request_of
+from training.config.load import load
+from training.config.schema import TrainingSettings
+from training.errors import SettingsError
+
+NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
+
+
+def cluster_settings(*overrides: str, config: str = "digits") -> TrainingSettings:
+    """The settings of a run as the dev cluster runs it."""
+    return for_cluster(load([config], overrides=overrides, environment={}), target().outputs, now=NOW)
+
+
+def test_what_belongs_to_the_machine_is_the_clusters() -> None:
+    settings = cluster_settings("scale.launcher=torchrun", "metrics.port=9100")
+    assert (settings.scale.launcher, settings.scale.address) == ("ray", "auto")
+    assert str(settings.run.directory) == "/mnt/runs"
+    assert settings.tracking.uri == target().outputs.mlflow_uri
+    assert (settings.metrics.exporter, settings.metrics.host) == ("ray", "0.0.0.0")  # noqa: S104
+
+
+def test_what_is_learnt_stays_as_it_was_written() -> None:
+    written = load(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
+    settings = for_cluster(written, target().outputs, now=NOW)
+    for section in ("model", "data", "optimizer", "schedule", "loop", "precision", "checkpoint"):
+        assert getattr(settings, section) == getattr(written, section)
+
+
+@pytest.mark.parametrize("path", ["/data/cifar", "/mnt/datasets/../etc", "/mnt/datasetsX", "cifar"])
+def test_files_that_the_pods_do_not_see_are_refused(path: str) -> None:
+    with pytest.raises(SettingsError, match="the datasets under /mnt/datasets"):
+        cluster_settings(f"data.path={path}", config="resnet50-cifar10")
+
+
+@pytest.mark.parametrize("path", ["/mnt/datasets/cifar", "/mnt/runs/data/cifar"])
+def test_everybodys_datasets_and_the_teams_own_data_are_taken(path: str) -> None:
+    settings = cluster_settings(f"data.path={path}", config="resnet50-cifar10")
+    assert str(settings.data.path) == path
+
+
+def test_where_files_that_the_pods_do_not_see_belong_is_said() -> None:
+    with pytest.raises(SettingsError) as refusal:
+        cluster_settings("data.path=/data/cifar", config="resnet50-cifar10")
+    assert "/mnt/datasets/cifar" in str(refusal.value)
+    assert "/mnt/runs/cifar for data that only the team may see" in str(refusal.value)
+
+
+@given(model=st.text(min_size=1, max_size=80), dataset=st.text(min_size=1, max_size=80))
+def test_every_run_that_is_not_named_gets_the_name_of_a_job(model: str, dataset: str) -> None:
+    settings = TrainingSettings.model_validate({"model": {"name": model}, "data": {"dataset": dataset}})
+    name = job_name(settings, now=NOW)
+    request = JobRequest(
+        name=name, kind="train", team="research", settings_yaml="", workers=1, gpus_per_worker=0, cpus_per_worker=1
+    )
+    assert len(request.name) <= LONGEST_JOB_NAME
+    assert name.endswith("-20261121-080000")
+
+
+def test_wishes_are_those_of_the_job_where_none_are_given_now() -> None:
+    before = Wishes(group="h100", priority="high", deadline_hours=5)
+    assert Wishes(priority="low").over(before) == Wishes(group="h100", priority="low", deadline_hours=5)
+
+
+def test_the_loaders_of_a_rank_on_cpus_count() -> None:
+    settings = cluster_settings("scale.cpus_per_worker=2", "data.loader_workers=3")
+    assert request_of(settings, team="research", wishes=Wishes()).cpus_per_worker == 5

@@ -1,0 +1,51 @@
+"""Whether the image is there, as moto's ECR answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from training.cluster.errors import ClusterRefusedError
+from training.cluster.registry import check_image
+
+REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A repository `trainer` with one image, tag 0.1.0; gives its digest."""
+    import boto3  # noqa: PLC0415 - slow, and one test file needs it
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        ecr = boto3.client("ecr", region_name="us-east-1")
+        ecr.create_repository(repositoryName="trainer")
+        manifest = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": [], "config": {}}'
+        yield ecr.put_image(repositoryName="trainer", imageManifest=manifest, imageTag="0.1.0")["image"]["imageId"]
+
+
+def test_an_image_that_is_there_is_found_by_tag_and_digest(repository: dict[str, str]) -> None:
+    assert check_image(f"{REGISTRY}/trainer:0.1.0") == ""
+    assert check_image(f"{REGISTRY}/trainer@{repository['imageDigest']}") == ""
+
+
+@pytest.mark.parametrize("image", [f"trainer@sha256:{'0' * 64}", "trainer:9.9.9", "another:0.1.0"])
+@pytest.mark.usefixtures("repository")
+def test_an_image_that_is_not_there_is_refused(image: str) -> None:
+    with pytest.raises(ClusterRefusedError, match=r"is not in the registry .*\n.*make image PUSH=1"):
+        check_image(f"{REGISTRY}/{image}")
+
+
+def test_an_image_of_another_registry_is_not_asked_for() -> None:
+    assert check_image("localhost:5000/trainer:0.1.0") == "localhost:5000/trainer:0.1.0 is not in ECR"
+
+
+def test_without_credentials_the_reason_is_given_and_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert "credentials" in check_image(f"{REGISTRY}/trainer:0.1.0")

@@ -1,0 +1,82 @@
+"""Why pods wait: the gravest reason is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from platform_charts.manifest import Manifest
+from tests.training.cluster.samples import event, pod, ready_pod, unscheduled_pod, waiting_pod
+from training.cluster.waiting import waiting_reason
+
+NO_NODE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            waiting_pod("ImagePullBackOff", "Back-off pulling image trainer"),
+            "pod digits-head, container ray-head: ImagePullBackOff: Back-off pulling image trainer",
+        ),
+        (
+            waiting_pod("CreateContainerConfigError", 'secret "mlflow-credentials" not found'),
+            'pod digits-head, container ray-head: CreateContainerConfigError: secret "mlflow-credentials" not found',
+        ),
+        (
+            waiting_pod("CrashLoopBackOff", lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
+            "pod digits-head, container ray-head: CrashLoopBackOff: ended with exit code 137 (OOMKilled)",
+        ),
+        (
+            pod(containerStatuses=[{"name": "ray-head", "state": {"terminated": {"exitCode": 2, "reason": "Error"}}}]),
+            "pod digits-head, container ray-head: ended with exit code 2",
+        ),
+        (
+            pod(initContainerStatuses=[{"name": "init", "state": {"waiting": {"reason": "ErrImagePull"}}}]),
+            "pod digits-head, container init: ErrImagePull",
+        ),
+        (unscheduled_pod(NO_NODE), f"pod digits-head: Unschedulable: {NO_NODE}"),
+        (waiting_pod("ContainerCreating"), "0 of 1 pods ready"),
+        (ready_pod("digits-head"), ""),
+    ],
+)
+def test_a_waiting_pod_says_why(found: Manifest, said: str) -> None:
+    assert waiting_reason([found], []) == said
+
+
+def test_a_container_that_cannot_start_is_graver_than_a_pod_without_a_node() -> None:
+    pods = [unscheduled_pod(NO_NODE, name="digits-worker"), waiting_pod("ImagePullBackOff")]
+    assert "ImagePullBackOff" in waiting_reason(pods, [])
+
+
+def test_the_newest_warning_of_the_job_is_said() -> None:
+    events = [
+        event("FailedMount", "configmap not found", at="08:00:00"),
+        event("FailedToCreateHeadPod", "exceeded quota: gpus", about="digits-abcde", kind="RayCluster", at="08:01:00"),
+    ]
+    assert waiting_reason([], events) == "raycluster digits-abcde: FailedToCreateHeadPod: exceeded quota: gpus"
+
+
+def test_what_goes_well_is_no_reason() -> None:
+    assert waiting_reason([pod()], [event("Pulled", "image is there", type_="Normal")]) == "0 of 1 pods ready"
+
+
+def test_a_pod_the_autoscaler_adds_a_node_for_waits_for_that_node() -> None:
+    events = [event("TriggeredScaleUp", "0->1", type_="Normal"), event("FailedScheduling", NO_NODE)]
+    assert waiting_reason([unscheduled_pod(NO_NODE)], events) == "a node is being added for 1 pod"
+
+
+def test_a_pod_the_autoscaler_cannot_help_is_said_before_those_it_can() -> None:
+    pods = [unscheduled_pod(NO_NODE), unscheduled_pod("too large", name="digits-worker")]
+    events = [event("TriggeredScaleUp", "0->1", type_="Normal")]
+    assert waiting_reason(pods, events) == "pod digits-worker: Unschedulable: too large"
+
+
+def test_pods_that_merely_start_are_counted() -> None:
+    pods = [ready_pod("digits-head"), waiting_pod("ContainerCreating", name="digits-worker")]
+    assert waiting_reason(pods, []) == "1 of 2 pods ready"
+
+
+def test_an_endless_message_is_cut_to_one_line() -> None:
+    reason = waiting_reason([unscheduled_pod("word\n" * 500)], [])
+    assert "\n" not in reason
+    assert len(reason) < 400

@@ -1,0 +1,64 @@
+"""A Dockerfile as data: its stages, and the instructions of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Instruction(NamedTuple):
+    """One instruction, lines joined; `value` is what stands after the keyword."""
+
+    keyword: str
+    value: str
+
+
+class Stage(NamedTuple):
+    """A stage: what it starts from, and its instructions."""
+
+    name: str
+    base: str
+    instructions: tuple[Instruction, ...]
+
+    def values(self, keyword: str) -> list[str]:
+        """Values of all instructions of a kind."""
+        return [one.value for one in self.instructions if one.keyword == keyword]
+
+
+class Dockerfile(NamedTuple):
+    """A file: the arguments before its first stage, and the stages by name."""
+
+    arguments: tuple[str, ...]
+    stages: dict[str, Stage]
+
+    def lineage(self, name: str) -> Iterator[Stage]:
+        """A stage and those it is built on, itself first."""
+        while name in self.stages:
+            yield self.stages[name]
+            name = self.stages[name].base
+
+    def sources(self) -> list[str]:
+        """What is copied out of the context, in all stages."""
+        copied = [value.split() for stage in self.stages.values() for value in stage.values("COPY")]
+        return [source for words in copied if not words[0].startswith("--from=") for source in words[:-1]]
+
+
+def read(path: Path) -> Dockerfile:
+    """Parse a Dockerfile without here-documents."""
+    text = re.sub(r"^#.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = re.sub(r"\s*\\\n\s*", " ", text).splitlines()
+    instructions = [Instruction(*line.split(maxsplit=1)) for line in lines if line.strip()]
+    starts = [index for index, one in enumerate(instructions) if one.keyword == "FROM"]
+    stages = {}
+    for start, end in zip(starts, [*starts[1:], len(instructions)], strict=True):
+        base, _, name = instructions[start].value.split()
+        stages[name] = Stage(name, base, tuple(instructions[start + 1 : end]))
+    arguments = tuple(one.value for one in instructions[: starts[0]] if one.keyword == "ARG")
+    return Dockerfile(arguments, stages)
+
+
+def environment(values: list[str]) -> dict[str, str]:
+    """What `ENV` instructions set."""
+    return dict(pair.split("=", 1) for value in values for pair in value.split())

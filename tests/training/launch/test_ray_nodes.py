@@ -1,0 +1,79 @@
+"""Training over hosts of a Ray cluster, as in the pods of a RayJob: the driver on the head, a rank on each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import Restored, RunEnded, RunStarted, TrainingStarted, read_all, select
+from tests.engines.hosts import Host, hosts
+from tests.engines.ray_cluster import short_folder
+from tests.engines.ray_nodes import RayNodes, ray_nodes
+from tests.training.launch.driver import Driver, is_commit
+from tests.training.launch.ranks import run_world
+from tests.training.runs import small_settings
+from training.config.load import render
+from training.config.schema import TrainingSettings
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[list[Host]]:
+    with hosts(4) as found:
+        yield list(found)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with short_folder() as found:
+        yield found
+
+
+def drive(nodes: RayNodes, settings: TrainingSettings, folder: Path) -> Driver:
+    """Start the driver on the head of the cluster."""
+    at_home = settings.model_copy(
+        update={
+            "run": settings.run.model_copy(update={"directory": folder, "name": "run"}),
+            "scale": settings.scale.model_copy(update={"launcher": "ray", "address": nodes.address}),
+        }
+    )
+    file = folder / "settings.yaml"
+    file.write_text(render(at_home), encoding="utf-8")
+    return Driver(
+        "train",
+        "--config",
+        str(file),
+        run=folder / "run",
+        prefix=nodes.head.prefix,
+        environment=nodes.environment,
+    )
+
+
+def test_a_run_over_two_hosts_ends_in_the_weights_of_a_run_on_one(
+    machines: list[Host], folder: Path, tmp_path: Path
+) -> None:
+    settings = small_settings(scale={"launcher": "torchrun", "workers": 2})
+    with ray_nodes(machines[:3], folder) as nodes, drive(nodes, settings, folder) as driver:
+        ended = driver.end()
+    assert ended.status == 0, ended.err
+    (end,) = select(read_all(folder / "run"), RunEnded)
+    assert end.status == "done"
+    assert end.weights_sha256 == run_world(settings, tmp_path / "reference").weights_sha256
+
+
+def test_a_run_that_loses_a_host_goes_on_where_another_one_joins(
+    machines: list[Host], folder: Path, tmp_path: Path
+) -> None:
+    settings = small_settings(scale={"launcher": "torchrun", "workers": 2}, loop={"epochs": 40})
+    with ray_nodes(machines[:3], folder) as nodes, drive(nodes, settings, folder) as driver:
+        assert driver.wait_for(is_commit)
+        nodes.lose(machines[2])
+        nodes.join(machines[3])
+        ended = driver.end()
+    assert ended.status == 0, ended.err
+    events = read_all(folder / "run")
+    assert len(select(events, RunStarted)) == 1
+    assert len(select(events, TrainingStarted)) == 2
+    assert select(events, Restored)[0].step > 0
+    assert select(events, RunEnded)[-1].weights_sha256 == run_world(settings, tmp_path / "reference").weights_sha256

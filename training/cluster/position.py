@@ -1,0 +1,72 @@
+"""A job's place in the queue, as Kueue tells it or, where its visibility API is not served, as the workloads show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from platform_charts.manifest import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """Where a workload stands.
+
+    Attributes:
+        in_team: 1 is the next of the team's queue.
+        in_cluster: 1 is the next of the cluster queue, which several teams' queues may share; None where only the
+            team's own workloads may be read.
+    """
+
+    in_team: int
+    in_cluster: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.in_team}" if self.in_cluster is None else f"{self.in_team} ({self.in_cluster} of all teams)"
+
+
+def from_summary(summary: Manifest, workload: str) -> Position | None:
+    """The place out of Kueue's PendingWorkloadsSummary, which counts from 0; None where the workload is not in it."""
+    for entry in summary.get("items", ()):
+        if entry["metadata"]["name"] == workload:
+            return Position(in_team=entry["positionInLocalQueue"] + 1, in_cluster=entry["positionInClusterQueue"] + 1)
+    return None
+
+
+def from_workloads(workloads: Iterable[Manifest], workload: str) -> Position | None:
+    """The place among the pending workloads of one LocalQueue.
+
+    Kueue serves the higher priority first and, within one, the earlier created (Kueue, "Cluster queue",
+    queueingStrategy); of a workload that was evicted it takes the time of eviction, which this estimate leaves aside.
+    """
+    pending = sorted((one for one in workloads if is_pending(one)), key=_rank)
+    names = [one["metadata"]["name"] for one in pending]
+    return Position(in_team=names.index(workload) + 1) if workload in names else None
+
+
+def is_pending(workload: Manifest) -> bool:
+    """Whether it waits for its quota: active, not finished, and none reserved."""
+    return (
+        is_active(workload) and not has_condition(workload, "QuotaReserved") and not has_condition(workload, "Finished")
+    )
+
+
+def is_active(workload: Manifest) -> bool:
+    """Whether Kueue may run it; somebody who stops a job takes that away."""
+    return workload.get("spec", {}).get("active", True) is not False
+
+
+def has_condition(workload: Manifest, kind: str) -> bool:
+    """Whether a condition of the workload is true."""
+    return any(one["type"] == kind and one["status"] == "True" for one in conditions(workload))
+
+
+def conditions(workload: Manifest) -> Sequence[Manifest]:
+    """The workload's conditions."""
+    found: Sequence[Manifest] = (workload.get("status") or {}).get("conditions", ())
+    return found
+
+
+def _rank(workload: Manifest) -> tuple[int, str, str]:
+    metadata = workload["metadata"]
+    return -workload.get("spec", {}).get("priority", 0), metadata["creationTimestamp"], metadata["name"]

@@ -1,0 +1,124 @@
+"""Between settings and a job's objects: the request that is rendered, and what can be read back from the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from infra.outputs import GROUP_LABEL
+from platform_charts.jobs.pods import SETTINGS_FILE
+from platform_charts.jobs.rayjob import PRIORITY_LABEL
+from platform_charts.jobs.request import JobRequest
+from platform_charts.manifest import Manifest
+from platform_charts.names import PRIORITY_PREFIX, Priority
+from training.config.load import render
+from training.config.schema import TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What a person may ask of a job beside its settings; None leaves it to the platform.
+
+    Attributes:
+        group: the GPU node group.
+        priority: class of its place in the queue.
+        deadline_hours: time within which it has to end.
+        restarts: how often it is begun anew on a new cluster.
+    """
+
+    group: str | None = None
+    priority: Priority | None = None
+    deadline_hours: float | None = None
+    restarts: int | None = None
+
+    def over(self, others: Wishes) -> Wishes:
+        """These, and the others' where these leave it open."""
+        return Wishes(**{**others.given(), **self.given()})
+
+    def given(self) -> dict[str, Any]:
+        """Those that are not left open, by name."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def request_of(settings: TrainingSettings, *, team: str, wishes: Wishes) -> JobRequest:
+    """The request for a training job; the job has the run's name.
+
+    Args:
+        settings: as `job_settings.for_cluster` makes them.
+        team: name of the team.
+        wishes: what is asked beside them.
+
+    Raises:
+        SettingsError: of the stack; the name is none for a job, or a wish cannot be met by any cluster.
+    """
+    assert settings.run.name is not None, "settings for a cluster name the run"
+    return JobRequest(
+        name=settings.run.name,
+        kind="train",
+        team=team,
+        settings_yaml=render(settings),
+        workers=settings.scale.workers,
+        gpus_per_worker=int(settings.scale.gpu),
+        cpus_per_worker=_cpus(settings),
+        **wishes.given(),
+    )
+
+
+def _cpus(settings: TrainingSettings) -> int:
+    """Cores of a rank. With a GPU its pod gets all that go with it, which the loaders share; without, they are asked for."""
+    scale = settings.scale
+    return scale.cpus_per_worker if scale.gpu else scale.cpus_per_worker + settings.data.loader_workers
+
+
+def wishes_of(job: Manifest) -> Wishes:
+    """What was asked of a job that is on the cluster."""
+    spec = job["spec"]
+    (workers,) = spec["rayClusterSpec"]["workerGroupSpecs"]
+    has_gpus = _gpus_of(workers["template"]) > 0
+    return Wishes(
+        group=workers["template"]["spec"]["nodeSelector"].get(GROUP_LABEL) if has_gpus else None,
+        priority=job["metadata"]["labels"][PRIORITY_LABEL].removeprefix(PRIORITY_PREFIX),
+        deadline_hours=spec["activeDeadlineSeconds"] / 3600,
+        restarts=spec["backoffLimit"],
+    )
+
+
+def image_of(job: Manifest) -> str:
+    """The image that the job's pods pull."""
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    return str(head["containers"][0]["image"])
+
+
+def settings_name(job: Manifest) -> str:
+    """Name of the ConfigMap with the job's settings."""
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    (name,) = [volume["configMap"]["name"] for volume in head["volumes"] if "configMap" in volume]
+    return str(name)
+
+
+def settings_text(config_map: Manifest) -> str:
+    """The settings in it."""
+    return str(config_map["data"][SETTINGS_FILE])
+
+
+def worker_pods(job: Manifest) -> int:
+    """Number of the job's worker pods."""
+    return sum(group["replicas"] for group in job["spec"]["rayClusterSpec"]["workerGroupSpecs"])
+
+
+def gpus(job: Manifest) -> int:
+    """GPUs of all the job's pods."""
+    groups = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    return sum(group["replicas"] * _gpus_of(group["template"]) for group in groups)
+
+
+def describe_size(job: Manifest) -> str:
+    """How much of the cluster a job takes, e.g. `2 worker pods with 16 GPUs`."""
+    pods, count = worker_pods(job), gpus(job)
+    return f"{pods} worker pod{'s' * (pods != 1)}" + (f" with {count} GPU{'s' * (count != 1)}" if count else " on CPUs")
+
+
+def _gpus_of(template: Manifest) -> int:
+    limits = (container.get("resources", {}).get("limits", {}) for container in template["spec"]["containers"])
+    return sum(int(one.get("nvidia.com/gpu", 0)) for one in limits)

@@ -1,0 +1,119 @@
+"""Why the pods of a job do not run yet, in one line, out of their status and their events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from platform_charts.manifest import Manifest
+
+_HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
+"""Reasons of a waiting container that every pod passes through."""
+
+_SCALING = "TriggeredScaleUp"
+
+
+def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
+    """What keeps the pods, the gravest first; empty where all are ready and nothing was complained of.
+
+    Args:
+        pods: the job's pods as the API server has them.
+        events: events of the job, of its cluster and of its pods.
+    """
+    for found in (_container_problems(pods), _warnings(events), _unscheduled(pods, events)):
+        reason = next(found, "")
+        if reason:
+            return reason
+    return _count(pods)
+
+
+def _container_problems(pods: Iterable[Manifest]) -> Iterator[str]:
+    """Containers that cannot start, or that have ended with an error."""
+    for pod in pods:
+        for container in _containers(pod):
+            state = container.get("state") or {}
+            waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+            place = f"pod {_name(pod)}, container {container['name']}"
+            if waiting.get("reason", "ContainerCreating") not in _HARMLESS:
+                last = (container.get("lastState") or {}).get("terminated") or {}
+                yield f"{place}: {_join(waiting['reason'], waiting.get('message') or _ending(last))}"
+            elif ended.get("exitCode"):
+                yield f"{place}: {_ending(ended)}"
+
+
+def _warnings(events: Iterable[Manifest]) -> Iterator[str]:
+    """The newest complaint; the scheduler's are left to `_unscheduled`, because a pod's condition has the latest."""
+    complaints = [
+        event for event in events if event.get("type") == "Warning" and event.get("reason") != "FailedScheduling"
+    ]
+    for event in sorted(complaints, key=event_time, reverse=True):
+        about = event.get("involvedObject") or {}
+        what = f"{str(about.get('kind', 'object')).lower()} {about.get('name', '')}"
+        yield f"{what}: {_join(event.get('reason', ''), event.get('message', ''))}"
+
+
+def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[str]:
+    """Pods without a node; of those for which the autoscaler is adding one, that is what is said."""
+    expecting = {(event.get("involvedObject") or {}).get("name") for event in events if event.get("reason") == _SCALING}
+    lost = [(pod, condition) for pod in pods for condition in _conditions(pod, "PodScheduled") if _is_false(condition)]
+    without_hope = [(pod, condition) for pod, condition in lost if _name(pod) not in expecting]
+    for pod, condition in without_hope:
+        yield f"pod {_name(pod)}: {_join(condition.get('reason', ''), condition.get('message', ''))}"
+    if lost:
+        yield f"a node is being added for {len(lost)} pod{'s' * (len(lost) > 1)}"
+
+
+def _count(pods: Sequence[Manifest]) -> str:
+    waiting = [pod for pod in pods if not is_ready(pod)]
+    return f"{len(pods) - len(waiting)} of {len(pods)} pods ready" if waiting else ""
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Whether the pod serves, or has done its work."""
+    if (pod.get("status") or {}).get("phase") == "Succeeded":
+        return True
+    return any(condition.get("status") == "True" for condition in _conditions(pod, "Ready"))
+
+
+def event_time(event: Manifest) -> str:
+    """When an event happened last, in a form that sorts."""
+    series = event.get("series") or {}
+    return str(
+        event.get("lastTimestamp")
+        or series.get("lastObservedTime")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+        or ""
+    )
+
+
+def _containers(pod: Manifest) -> list[dict[str, Any]]:
+    status = pod.get("status") or {}
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+
+
+def _conditions(pod: Manifest, kind: str) -> list[dict[str, Any]]:
+    return [one for one in (pod.get("status") or {}).get("conditions", ()) if one.get("type") == kind]
+
+
+def _is_false(condition: dict[str, Any]) -> bool:
+    return condition.get("status") == "False"
+
+
+def _ending(terminated: dict[str, Any]) -> str:
+    if not terminated:
+        return ""
+    code = f"ended with exit code {terminated.get('exitCode')}"
+    reason = terminated.get("reason", "Error")
+    return _join(code if reason == "Error" else f"{code} ({reason})", terminated.get("message", ""))
+
+
+def _join(reason: str, message: str) -> str:
+    """Reason and message, the message on one line and not endless."""
+    words = " ".join(message.split())
+    shown = words if len(words) <= 300 else f"{words[:300]} …"
+    return f"{reason}: {shown}" if reason and shown else reason or shown
+
+
+def _name(pod: Manifest) -> str:
+    return str(pod["metadata"]["name"])
