@@ -11,7 +11,13 @@ from hypothesis import settings
 
 from tests.engines.report_table import table
 
-pytest_plugins = ("tests.engines.postgres", "tests.engines.s3", "tests.engines.mlflow_server")
+pytest_plugins = (
+    "tests.engines.postgres",
+    "tests.engines.s3",
+    "tests.engines.mlflow_server",
+    "tests.engines.kubernetes",
+    "tests.engines.kubernetes_platform",
+)
 
 # How long an example takes says something of the machine and nothing of the code.
 settings.register_profile("house", deadline=None)

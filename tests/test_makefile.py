@@ -67,6 +67,52 @@ def test_a_run_is_chosen_by_name(target: str) -> None:
     assert command(target, "NAME=mine") == ["-m", "training", target, "mine"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["graph", "ENV=prod"], ["graph", "--env", "prod"]),
+        (["graph", "ENV=prod", "FILE=a b.svg"], ["graph", "--env", "prod", "--picture", "a b.svg"]),
+        (["graph", "ENV=prod", "FILE=graph.json"], ["graph", "--env", "prod", "--json", "graph.json"]),
+        (["cost", "ENV=dev"], ["cost", "--env", "dev"]),
+        (["preview", "ENV=dev"], ["preview", "--env", "dev"]),
+        (["up", "ENV=dev"], ["up", "--env", "dev"]),
+        (["up", "ENV=dev", "YES=1"], ["up", "--env", "dev", "--yes"]),
+        (["destroy", "ENV=dev", "YES=1"], ["destroy", "--env", "dev", "--yes"]),
+        (["outputs", "ENV=dev", "FILE=outputs.json"], ["outputs", "--env", "dev", "--file", "outputs.json"]),
+        (["release-check"], ["release-check"]),
+        (["release-lock", "ARGS=--dry-run"], ["release-lock", "--dry-run"]),
+        (["prices"], ["prices"]),
+        (["image"], ["image"]),
+        (["image", "IMAGE=trainer", "VARIANT=cpu"], ["image", "trainer", "--variant", "cpu"]),
+        (["image", "PUSH=1", "ENV=dev"], ["image", "--push", "--env", "dev"]),
+        (["charts", "ENV=dev"], ["charts", "--env", "dev"]),
+        (["engines"], ["engines"]),
+        (["sandbox", "ENV=dev", "ARGS=--crds folder"], ["sandbox", "--env", "dev", "--crds", "folder"]),
+        (["sandbox-down"], ["sandbox-down"]),
+    ],
+)
+def test_commands_of_the_stack_are_thin_over_the_lifecycle(typed: list[str], words: list[str]) -> None:
+    assert command(*typed) == ["-m", "infra.lifecycle", *words]
+
+
+ON_DEV = ["--env", "dev", "--team", "research"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["train", "GROUP=a10g", "DETACH=1"], ["train", *ON_DEV, "--group", "a10g", "--detach"]),
+        (["job", "EPOCHS=3", "OUT=job.yaml"], ["job", "--epochs", "3", *ON_DEV, "--out", "job.yaml"]),
+        (["jobs"], ["jobs", *ON_DEV]),
+        (["logs", "JOB=mine"], ["logs", "mine", *ON_DEV]),
+        (["stop", "JOB=mine"], ["stop", "mine", *ON_DEV]),
+        (["resume", "JOB=mine", "DETACH=1"], ["resume", "mine", *ON_DEV, "--detach"]),
+    ],
+)
+def test_with_an_environment_the_commands_work_on_its_cluster(typed: list[str], words: list[str]) -> None:
+    assert command(*typed, "ENV=dev", "TEAM=research") == ["-m", "training", *words]
+
+
 def test_the_environment_does_not_steer() -> None:
     assert command("train", environment={"NAME": "host", "SEED": "3", "ARGS": "--help"}) == command("train")
 
@@ -78,7 +124,10 @@ def test_a_variable_that_does_not_exist_is_refused() -> None:
 
 
 def test_help_lists_every_command() -> None:
-    commands = ["train", "resume", "stop", "jobs", "monitor", "logs", "ui", "sync", "verify"]
+    commands = ["train", "resume", "stop", "job", "jobs", "monitor", "logs", "ui", "sync", "verify"]
+    commands += ["graph", "cost", "preview", "up", "destroy", "outputs", "release-check", "charts", "image"]
+    commands += ["release-lock", "prices"]
+    commands += ["engines", "sandbox", "sandbox-down"]
     commands += ["bench", "test", "lint", "env", "lock", "clean", "help"]
     listed = make()
     assert listed.returncode == 0

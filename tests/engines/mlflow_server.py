@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,23 +19,26 @@ from tests.engines.report_table import ran
 from tests.engines.s3 import S3Api
 
 _START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
 
 
 class MlflowServer:
-    """A server of one process; its data lies elsewhere and outlives it."""
+    """A server, by the command that starts it; its data lies elsewhere and outlives it.
 
-    def __init__(self, *, database: str, artifacts: str, environment: dict[str, str], log: Path) -> None:
-        self._port = free_port()
-        self._options = {
-            "backend-store-uri": database,
-            "artifacts-destination": artifacts,
-            "host": "127.0.0.1",
-            "port": str(self._port),
-            "workers": "1",
-        }
+    Args:
+        command: has it listen at `port` of loopback.
+        port: a free one.
+        environment: what the command needs beside the environment of the tests.
+        log: file for what it prints.
+    """
+
+    def __init__(self, command: Sequence[str], *, port: int, environment: Mapping[str, str], log: Path) -> None:
+        self._command = [*command]
+        self._port = port
         self._environment = {**os.environ, **environment, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self._group = 0
 
     @property
     def uri(self) -> str:
@@ -46,15 +49,15 @@ class MlflowServer:
         """Start it, unless it runs, and wait until it answers."""
         if self._process is not None:
             return
-        options = [f"--{name}={value}" for name, value in self._options.items()]
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "mlflow", "server", *options],
+                self._command,
                 env=self._environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._group = self._process.pid
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
             assert self._process.poll() is None, f"MLflow's server did not start:\n{self._log.read_text()}"
@@ -68,6 +71,29 @@ class MlflowServer:
             self._process.wait()
             self._process = None
 
+    def stop(self) -> int:
+        """SIGTERM to the process that was started, as Kubernetes does; its exit status."""
+        assert self._process is not None, "the server does not run"
+        self._process.terminate()
+        status = self._process.wait(timeout=_STOP_SECONDS)
+        self._process = None
+        return status
+
+    def log(self) -> str:
+        """What it has printed."""
+        return self._log.read_text(encoding="utf-8")
+
+    def processes(self) -> list[str]:
+        """Command line and environment of each of its processes that lives, by process number."""
+        group = self._group
+        found = []
+        for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+            with suppress(OSError):  # it has just ended
+                if os.getpgid(int(folder.name)) == group:
+                    texts = [(folder / name).read_bytes() for name in ("cmdline", "environ")]
+                    found.append(f"{folder.name} {b' '.join(texts).replace(bytes(1), b' ').decode()}")
+        return found
+
     def _answers(self) -> bool:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health", timeout=1):
             return True
@@ -80,9 +106,17 @@ def mlflow_server(
 ) -> Iterator[MlflowServer]:
     """A server on PostgreSQL, or on SQLite where that is not installed, with artifacts behind S3's API."""
     folder = tmp_path_factory.mktemp("mlflow-server")
+    port = free_port()
+    options = {
+        "backend-store-uri": postgres_url or f"sqlite:///{folder / 'mlflow.db'}",
+        "artifacts-destination": f"s3://{s3_api.bucket}/mlflow",
+        "host": "127.0.0.1",
+        "port": str(port),
+        "workers": "1",
+    }
     server = MlflowServer(
-        database=postgres_url or f"sqlite:///{folder / 'mlflow.db'}",
-        artifacts=f"s3://{s3_api.bucket}/mlflow",
+        [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())],
+        port=port,
         environment=s3_api.environment(),
         log=folder / "server.log",
     )

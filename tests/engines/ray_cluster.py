@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,11 +48,19 @@ class RayCluster:
         return self.launch(RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None)
 
 
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A temporary folder whose path is short enough for Ray's sockets, which those of pytest are not."""
+    with tempfile.TemporaryDirectory(prefix="rtp-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(scope="module")
-def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+def ray_cluster() -> Iterator[RayCluster]:
     """The cluster of a module's tests; Ray itself starts with the first run."""
-    launcher = RayLauncher(ScaleSettings(workers=SLOTS), scratch=tmp_path_factory.mktemp("ray"))
-    try:
-        yield RayCluster(launcher)
-    finally:
-        launcher.close()
+    with short_folder() as scratch:
+        launcher = RayLauncher(ScaleSettings(workers=SLOTS), scratch=scratch)
+        try:
+            yield RayCluster(launcher)
+        finally:
+            launcher.close()

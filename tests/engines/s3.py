@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engines.ports import free_port
 from tests.engines.report_table import ran
 
 REGION = "us-east-1"
+_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -38,19 +45,33 @@ class S3Api:
 
 
 @pytest.fixture(scope="session")
-def s3_api() -> Iterator[S3Api]:
-    """An S3 endpoint with an empty bucket."""
-    # Imported here: moto takes a second, and most tests need none of it.
-    from moto.server import ThreadedMotoServer  # noqa: PLC0415
+def s3_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Api]:
+    """An S3 endpoint with an empty bucket: a process of its own, because moto's mocks in this one empty its stores."""
+    port = free_port()
+    log = tmp_path_factory.mktemp("s3") / "moto.log"
+    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as server:
+        try:
+            _await_port(port, server, log)
+            api = S3Api(endpoint=f"http://127.0.0.1:{port}", bucket="artifacts")
+            _client(api.endpoint).create_bucket(Bucket=api.bucket)
+            ran("S3 API")
+            yield api
+        finally:
+            server.kill()
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    api = S3Api(endpoint=f"http://{host}:{port}", bucket="artifacts")
-    _client(api.endpoint).create_bucket(Bucket=api.bucket)
-    ran("S3 API")
-    yield api
-    server.stop()
+
+def _await_port(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert server.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, f"moto did not answer within {_START_SECONDS} s"
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _client(endpoint: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time

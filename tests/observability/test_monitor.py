@@ -90,7 +90,9 @@ def test_ctrl_c_ends_the_watch_and_leaves_the_run_alone(tmp_path: Path) -> None:
     program = "import sys, pathlib; from observability.monitor import watch; watch(pathlib.Path(sys.argv[1]))"
     watching = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=screen, stderr=screen)
     os.close(screen)
-    shown = os.read(terminal, 1)  # it draws, so it is past its imports and inside the watch
+    shown = b""
+    while b"40" not in shown:  # it draws the newest step, so it is past its imports and inside the watch
+        shown += os.read(terminal, 65536)
     watching.send_signal(signal.SIGINT)
     while chunk := _read(terminal):
         shown += chunk

@@ -1,0 +1,95 @@
+"""Jobs of the shipped configurations, and how the scheduler places the pods they become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.errors import RefusedError
+from infra.lifecycle.sandbox.api import Object
+from platform_charts.jobs.expand import expand
+from platform_charts.jobs.raycluster import render_cluster
+from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.request import ClusterRequest, JobRequest
+from platform_charts.manifest import Manifest
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_platform import Environment
+
+_FOLDER = Path(__file__).resolve().parents[2] / "training" / "configs"
+CONFIGS = tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
+"""Names of the shipped configurations."""
+
+
+def shipped(config: str, *, team: str) -> JobRequest:
+    """The job of a shipped configuration."""
+    text = (_FOLDER / f"{config}.yaml").read_text(encoding="utf-8")
+    scale = yaml.safe_load(text).get("scale", {})
+    return job(
+        config,
+        team=team,
+        settings_yaml=text,
+        workers=scale.get("workers", 2),
+        gpus_per_worker=int(scale.get("gpu", False)),
+        cpus_per_worker=scale.get("cpus_per_worker", 1),
+    )
+
+
+def fits(request: JobRequest, environment: Environment) -> bool:
+    """Whether the environment has nodes for the request; the disposable one has a few small ones."""
+    try:
+        render(request, environment.target)
+    except RefusedError:
+        return False
+    return True
+
+
+def job(name: str, *, team: str, **fields: Any) -> JobRequest:  # noqa: ANN401 - fields of a JobRequest
+    """A small training job, with other fields where they are given."""
+    small = {"kind": "train", "settings_yaml": "loop: { epochs: 1 }\n", "workers": 1, "gpus_per_worker": 1}
+    return JobRequest(**{"name": name, "team": team, "cpus_per_worker": 2, **small, **fields})
+
+
+def rayjob(environment: Environment, request: JobRequest) -> Manifest:
+    """The RayJob of a request, without its settings."""
+    (found,) = [one for one in render(request, environment.target) if one["kind"] == "RayJob"]
+    return found
+
+
+def raycluster(environment: Environment, name: str, **fields: Any) -> Manifest:  # noqa: ANN401 - as above
+    """A scaling RayCluster with up to four GPUs."""
+    small = {"min_workers": 0, "max_workers": 4, "gpus_per_worker": 1, "cpus_per_worker": 2}
+    request = ClusterRequest(**{"name": name, "team": environment.team, **small, **fields})
+    (found,) = render_cluster(request, environment.target)
+    return found
+
+
+def node_type(pod: Object) -> str:
+    """`head`, `worker`, or `submitter`."""
+    return str(pod["metadata"]["labels"].get("ray.io/node-type", "submitter"))
+
+
+@contextmanager
+def placed(environment: Environment, request: JobRequest) -> Iterator[list[Object]]:
+    """The pods of a job, created, each on the node that the scheduler chose; they go afterwards."""
+    pods = expand(rayjob(environment, request))
+    with created(environment.cluster, pods):
+        yield [environment.cluster.await_(pod, _is_placed, what="on a node") for pod in pods]
+
+
+@contextmanager
+def created(cluster: Cluster, pods: Sequence[Manifest]) -> Iterator[None]:
+    """Pods that are there for a while."""
+    try:
+        for pod in pods:
+            cluster.create(pod)
+        yield
+    finally:
+        cluster.delete_all(pods)
+
+
+def _is_placed(pod: Object) -> bool:
+    return "nodeName" in pod["spec"]

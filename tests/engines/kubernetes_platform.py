@@ -1,0 +1,140 @@
+"""The platform's own objects on a real API server, one environment at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+
+from infra.catalog import load_catalog
+from infra.lifecycle.sandbox.nodes import fake_nodes
+from infra.lifecycle.sandbox.recorded import Recorded, recorded
+from infra.naming import team_group
+from infra.release import load_release
+from infra.settings import StackSettings
+from platform_charts.jobs.request import Target
+from platform_charts.manifest import Manifest
+from platform_charts.objects import platform_objects
+from tests.engines.kubernetes import Cluster
+from tests.infra.components.graphs import ENVIRONMENTS, settings_of
+
+
+class Environment(NamedTuple):
+    """An environment whose objects are on the API server.
+
+    Attributes:
+        cluster: the API server, as an administrator sees it.
+        settings: of the environment.
+        stack: what the AWS half would say of itself.
+        manifests: the platform's objects, in the order in which they were applied.
+    """
+
+    cluster: Cluster
+    settings: StackSettings
+    stack: Recorded
+    manifests: tuple[Manifest, ...]
+
+    @property
+    def team(self) -> str:
+        """The first team, and its namespace."""
+        return self.settings.teams[0].name
+
+    def member(self, team: str) -> Cluster:
+        """The API server as a member of a team sees it."""
+        return self.cluster.seen_by(f"{team}-member", team_group(team))
+
+    @property
+    def target(self) -> Target:
+        """The environment as jobs are rendered for it."""
+        return Target(outputs=self.stack.outputs, release=load_release(), catalog=load_catalog())
+
+
+def drifts(cluster: Cluster, manifest: Manifest) -> bool:
+    """Whether an object that is applied again changes.
+
+    Controllers write into objects too, between the reading and the applying; a difference that is ours comes every time.
+    """
+    return all(_version(cluster.read(manifest)) != _version(cluster.apply(manifest)) for _ in range(5))
+
+
+def _version(found: Manifest | None) -> str:
+    assert found is not None, "it was applied before"
+    return str(found["metadata"]["resourceVersion"])
+
+
+class Deployments:
+    """Brings environments up, one at a time: their namespaces have the same names."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._before = cluster.inventory()
+        self._name = ""
+        self._current: Environment | None = None
+        self._nodes: tuple[Manifest, ...] = ()
+
+    def up(self, name: str) -> Environment:
+        """The environment of that name, with its nodes and all its objects; the one that was up goes."""
+        if self._current is not None and self._name == name:
+            return self._current
+        self.down()
+        settings, stack = settings_of(name), _stack(name)
+        phases: Mapping[str, tuple[Manifest, ...]] = platform_objects(settings, load_release(), stack.facts)
+        manifests = tuple(manifest for phase in phases.values() for manifest in phase)
+        self._nodes = fake_nodes(settings, catalog=load_catalog())
+        self._name, self._current = name, Environment(self._cluster, settings, stack, manifests)
+        for node in self._nodes:
+            self._cluster.create(node)
+        self._cluster.apply_all(manifests)
+        for manifest in manifests:
+            if manifest["kind"] == "ResourceQuota":  # until it is counted, everything it limits is refused
+                self._cluster.await_(manifest, _is_counted, what="counted")
+        return self._current
+
+    def down(self) -> set[str]:
+        """Delete everything the environment brought; returns the paths of what is left of it."""
+        if self._current is not None:
+            self._cluster.delete_all((*self._nodes, *self._current.manifests))
+            self._current = None
+        return self._left()
+
+    def _left(self) -> set[str]:
+        """What is there that was not there before; endpoints and the like follow their owners within moments."""
+        deadline = time.monotonic() + 10
+        while left := self._cluster.inventory() - self._before:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        return left
+
+
+def _is_counted(quota: Manifest) -> bool:
+    return bool(quota.get("status", {}).get("used", {}).keys() == quota["spec"]["hard"].keys())
+
+
+@pytest.fixture(scope="session")
+def deployments(custom_resources: Cluster) -> Iterator[Deployments]:
+    """Environments on the API server; the last one goes with the session."""
+    found = Deployments(custom_resources)
+    yield found
+    found.down()
+
+
+@pytest.fixture(scope="session", params=ENVIRONMENTS)
+def environment(request: pytest.FixtureRequest, deployments: Deployments) -> Environment:
+    """Each environment in turn: pytest runs all tests with one before those with the next."""
+    return deployments.up(request.param)
+
+
+in_dev = pytest.mark.parametrize("environment", ["dev"], indirect=True)
+"""For tests that one environment is enough for: the one with g4dn and g5 nodes."""
+
+in_prod = pytest.mark.parametrize("environment", ["prod"], indirect=True)
+"""The same for the one with g6, p4d and p5 nodes."""
+
+
+@cache
+def _stack(name: str) -> Recorded:
+    return recorded(settings_of(name))
