@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 # Variables count only where they are typed, as in `make train SEED=1`: an environment that happens to have NAME or SEED does not steer.
 variables := MODEL DATASET DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK PORT ARGS \
-  FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL
+  ENV TEAM GROUP JOB OUT DETACH YES FILE IMAGE VARIANT PUSH FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -33,33 +33,44 @@ settings = $(call options,CONFIG,--config) $(call option,MODEL,--model) $(call o
   $(call option,BATCH,--batch) $(call option,LR,--lr) $(call option,SEED,--seed) $(call option,LAUNCHER,--launcher) \
   $(call option,NAME,--name) $(call options,SET,--set)
 
+# With ENV=… the same commands work on that environment's cluster.
+cluster = $(call option,ENV,--env) $(call option,TEAM,--team)
+group = $(call option,GROUP,--group)
+detached = $(if $(call is_typed,DETACH),--detach)
+run = $(call value,$(if $(call is_typed,JOB),JOB,NAME))
+environment-run = environment-$(if $(call is_typed,ENV),infra,train)
+
 ##@ Train (variables: MODEL DATASET DATA WORKERS GPU=1 EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET="a.b=c d.e=f" ARGS)
 
 .PHONY: train
-train: environment-train ## Train a model; without variables a small CNN on handwritten digits, 2 workers
-	@$(training) train $(settings) $(extra)
+train: $(environment-run) ## Train a model; without variables a small CNN on digits, 2 workers. ENV=… TEAM=… [GROUP=… DETACH=1]: on a cluster
+	@$(training) train $(settings) $(cluster) $(group) $(detached) $(extra)
 
 .PHONY: resume
-resume: environment-train ## Go on with the newest run, or NAME=…, from its last good checkpoint
-	@$(training) resume $(call value,NAME) $(call options,SET,--set) $(extra)
+resume: $(environment-run) ## Go on with the newest run, or NAME=…, from its last good checkpoint; on a cluster ENV=… JOB=…
+	@$(training) resume $(run) $(call options,SET,--set) $(cluster) $(group) $(detached) $(extra)
 
 .PHONY: stop
-stop: environment-train ## Have the newest run, or NAME=…, commit its state and end
-	@$(training) stop $(call value,NAME) $(extra)
+stop: $(environment-run) ## Have the newest run, or NAME=…, commit its state and end; on a cluster ENV=… JOB=…
+	@$(training) stop $(run) $(cluster) $(detached) $(extra)
+
+.PHONY: job
+job: environment-infra ## Write the RayJob that `make train ENV=…` would submit, to OUT=job.yaml, without a cluster
+	@$(training) job $(settings) $(cluster) $(group) $(call option,OUT,--out) $(extra)
 
 ##@ Look at runs (NAME=… chooses one; the newest otherwise)
 
 .PHONY: jobs
-jobs: environment-train ## List the runs of this machine
-	@$(training) jobs $(extra)
+jobs: $(environment-run) ## List the runs of this machine, or the jobs of ENV=…
+	@$(training) jobs $(cluster) $(extra)
 
 .PHONY: monitor
 monitor: environment-train ## Watch a run in the terminal
 	@$(training) monitor $(call value,NAME) $(extra)
 
 .PHONY: logs
-logs: environment-train ## Print a run's log; RANK=0 prints that rank's own
-	@$(training) logs $(call value,NAME) $(call option,RANK,--rank) $(extra)
+logs: $(environment-run) ## Print a run's log; RANK=0 prints that rank's own; of a job: ENV=… JOB=…
+	@$(training) logs $(run) $(call option,RANK,--rank) $(cluster) $(extra)
 
 .PHONY: ui
 ui: environment-train ## Open MLflow on the runs of this machine; PORT=… fixes the port
@@ -72,6 +83,64 @@ sync: environment-train ## Send to MLflow what it has not had yet
 .PHONY: verify
 verify: environment-train ## Verify every checkpoint of a run: sizes and sha256
 	@$(training) verify $(call value,NAME) $(extra)
+
+##@ Bring environments up (ENV=dev|staging|prod, or one of your own; see docs/DEPLOYMENT.md)
+
+lifecycle = $(python) -m infra.lifecycle
+environment = $(call option,ENV,--env)
+confirmed = $(if $(call is_typed,YES),--yes)
+
+.PHONY: graph
+graph: environment-infra ## Print every resource of ENV=…, without an account; FILE=x.svg draws it, FILE=x.json writes it
+	@$(lifecycle) graph $(environment) $(if $(call is_typed,FILE),$(if $(filter %.json,$(FILE)),--json,--picture) $(call quoted,$(FILE))) $(extra)
+
+.PHONY: cost
+cost: environment-infra ## Print what ENV=… costs by the hour, idle and full
+	@$(lifecycle) cost $(environment) $(extra)
+
+.PHONY: preview up
+preview: environment-infra ## Show what `up` would change in ENV=…, after the preflight
+up: environment-infra ## Bring ENV=… up, after the preflight; YES=1 does not ask
+preview up:
+	@$(lifecycle) $@ $(environment) $(confirmed) $(extra)
+
+.PHONY: destroy
+destroy: environment-infra ## Destroy ENV=…; YES=1 does not ask
+	@$(lifecycle) destroy $(environment) $(confirmed) $(extra)
+
+.PHONY: outputs
+outputs: environment-infra ## Check the outputs of ENV=… against this release; FILE=… reads them from a file
+	@$(lifecycle) outputs $(environment) $(call option,FILE,--file) $(extra)
+
+.PHONY: release-check
+release-check: environment-infra ## Check that the versions of the release fit together, for ENV=… if given
+	@$(lifecycle) release-check $(environment) $(extra)
+
+.PHONY: charts
+charts: environment-infra ## Fetch the charts of ENV=… and verify their hashes, as `up` does
+	@$(lifecycle) charts $(environment) $(extra)
+
+.PHONY: image
+image: environment-infra ## Build IMAGE=trainer|mlflow with docker, buildah or podman; VARIANT=cpu|cuda; PUSH=1 ENV=… pushes, and pins the digest
+	@$(lifecycle) image $(call value,IMAGE) $(call option,VARIANT,--variant) $(if $(call is_typed,PUSH),--push) $(environment) $(extra)
+
+.PHONY: release-lock prices
+release-lock: environment-infra ## Look up the digests, hashes and versions that the release leaves open
+prices: environment-infra ## Bring the price table up to date from AWS
+release-lock prices:
+	@$(lifecycle) $@ $(extra)
+
+##@ Kubernetes on this machine
+
+.PHONY: engines
+engines: environment-infra ## Build a Kubernetes control plane with Go, once a version (8 minutes); the tests and the sandbox use it
+	@$(lifecycle) engines $(extra)
+
+.PHONY: sandbox sandbox-down
+sandbox: environment-infra ## Start Kubernetes here with the fake nodes and the objects of ENV=…; ARGS="--crds FOLDER" adds definitions
+	@$(lifecycle) sandbox $(environment) $(extra)
+sandbox-down: environment-infra ## End the sandbox, its processes and its files
+	@$(lifecycle) sandbox-down $(extra)
 
 ##@ Measure
 
@@ -108,8 +177,8 @@ clean: ## Remove caches, and say what; ALL=1 removes .venv and all of .local too
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: environment-train environment-dev
-environment-train environment-dev: environment-%:
+.PHONY: environment-train environment-infra environment-dev
+environment-train environment-infra environment-dev: environment-%:
 	@.make/environment $*

@@ -62,6 +62,7 @@ def main(settings_file: str) -> None:
     seconds = (time.perf_counter() - began) / (step - WARMUP)
     if dist.get_rank() == 0:
         print(json.dumps({"step_seconds": seconds, "first_step_time": first}))
+    dist.barrier()  # a rank that leaves while its peer still talks has been seen to abort in gloo
     dist.destroy_process_group()
 
 
