@@ -174,7 +174,25 @@ def _run(program: Callable[[], None], monitor: _RecordingMonitor, stack: str) ->
 async def _evaluate(program: Callable[[], None]) -> None:
     # What fails is raised once below; each of the hundreds of futures that wait for it would print it again.
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-    await run_in_stack(program)
+
+    async def until_settled() -> None:
+        program()
+        await _settle()
+
+    await run_in_stack(until_settled)
+
+
+async def _settle() -> None:
+    """Wait for all that the program has begun, or for the first failure.
+
+    Pulumi waits too, but asks every open output anew whenever one of them is there: the square of thousands. It finds
+    them done now; what failed stays with it, and is raised by it.
+    """
+    this = asyncio.current_task()
+    while begun := asyncio.all_tasks() - {this}:
+        done, _ = await asyncio.wait(begun, return_when=asyncio.FIRST_EXCEPTION)
+        if any(task.exception() for task in done):
+            return
 
 
 class _Mocks(mocks.Mocks):

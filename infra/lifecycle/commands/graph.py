@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from infra.graph import document, picture, table
+from infra.graph import document, table
 from infra.lifecycle.show import print_line, print_table
 from infra.recording import record
 from infra.settings import load
@@ -19,6 +19,9 @@ def graph(options: argparse.Namespace) -> int:
     if options.json is not None:
         options.json.write_text(document.render(recording), encoding="utf-8")
     if options.picture is not None:
+        # Imported here: the table needs no matplotlib.
+        from infra.graph import picture  # noqa: PLC0415
+
         picture.draw(settings, recording, options.picture)
     # Since the process began, so imports count, of which Pulumi's are a good part; how busy the machine is does not.
     print_line(f"evaluated in {time.process_time():.1f} s of processor time")

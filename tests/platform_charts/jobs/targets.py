@@ -7,18 +7,17 @@ from typing import Any
 
 from infra.catalog import load_catalog
 from infra.outputs import GpuGroupOutput, StackOutputs, read_outputs
-from infra.recording import record
 from infra.release import load_release
-from infra.settings import load
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
 from platform_charts.manifest import Manifest
+from tests.infra.components.graphs import graph
 
 
 @cache
 def target_of(environment: str) -> Target:
     """The stack of a shipped environment."""
-    outputs = read_outputs(record(load(environment)).outputs, file=environment)
+    outputs = read_outputs(graph(environment).outputs, file=environment)
     return Target(outputs=outputs, release=load_release(), catalog=load_catalog())
 
 

@@ -6,7 +6,6 @@ import json
 import shlex
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -193,10 +192,3 @@ def test_the_image_comes_from_the_stacks_registry() -> None:
     repository, _, tag = image.rpartition(":")
     assert repository == PROD.outputs.registries["trainer"]
     assert tag == PROD.release.images["trainer"].tag
-
-
-def test_200_jobs_are_rendered_within_a_second() -> None:
-    begin = time.perf_counter()
-    for number in range(200):
-        render(job(name=f"run-{number}"), PROD)
-    assert time.perf_counter() - begin < 1
