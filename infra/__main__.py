@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from infra import release_rules
 from infra.catalog import load_catalog
 from infra.errors import SettingsError, StackError
+from infra.exports import export
 from infra.lifecycle.sources import Registries
-from infra.program import build, export
+from infra.program import build
 from infra.release import load_release
 from infra.settings import StackSettings, from_mapping
 from infra.settings.loading import sections_of

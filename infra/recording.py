@@ -19,7 +19,7 @@ from pulumi.runtime.proto import alias_pb2, resource_pb2
 from pulumi.runtime.settings import Settings, configure, get_stack
 from pulumi.runtime.stack import run_in_stack
 
-from infra import program
+from infra import exports, program
 from infra.recorded_outputs import call_result, computed, physical_id
 from infra.settings.loading import NAMESPACE
 from infra.settings.stack import StackSettings
@@ -136,7 +136,7 @@ def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview
     def evaluate() -> None:
         platform = program.build(settings)
         stack.install(platform, crds=crds)
-        program.export(platform)
+        exports.export(platform)
 
     return record_program(
         evaluate,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from infra.parts import access_of
 from infra.policy import tokens
-from infra.program import access_of
 from infra.protection import protection_of
 from infra.release import load_release
 from infra.settings import from_mapping
