@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from platform_charts.jobs.capacity_end import refuse_beyond_capacity
 from platform_charts.jobs.document import to_yaml
 from platform_charts.jobs.rayjob import render
 from platform_charts.manifest import Manifest
@@ -147,8 +148,13 @@ def _rendered(arguments: argparse.Namespace) -> tuple[Scene, tuple[Manifest, ...
     written = configuration.load(arguments.config or ["digits"], overrides=arguments.set, flags=flags, environment={})
     scene = _scene(arguments)
     settings = for_cluster(written, scene.target.outputs, now=datetime.now(UTC))
-    request = rendering.request_of(settings, team=scene.team.name, wishes=_wishes(arguments))
-    return scene, render(request, scene.target), settings
+    return scene, _render(settings, _wishes(arguments), scene), settings
+
+
+def _render(settings: TrainingSettings, wishes: Wishes, scene: Scene) -> tuple[Manifest, ...]:
+    request = rendering.request_of(settings, team=scene.team.name, wishes=wishes)
+    refuse_beyond_capacity(request, scene.target, now=datetime.now(UTC))
+    return render(request, scene.target)
 
 
 def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: argparse.Namespace) -> tuple[Manifest, ...]:
@@ -164,9 +170,7 @@ def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: argparse.
         file = Path(folder, f"{name}.yaml")
         file.write_text(rendering.settings_text(kept), encoding="utf-8")
         settings = configuration.load([file], overrides=arguments.set, environment={})
-    wishes = _wishes(arguments).over(rendering.wishes_of(found))
-    request = rendering.request_of(settings, team=scene.team.name, wishes=wishes)
-    return render(request, scene.target)
+    return _render(settings, _wishes(arguments).over(rendering.wishes_of(found)), scene)
 
 
 def _submit(api: Api, scene: Scene, manifests: tuple[Manifest, ...], arguments: argparse.Namespace) -> ExitStatus:

@@ -15,27 +15,31 @@ from training.cluster.api import Api
 from training.cluster.errors import ApiError
 from training.cluster.rendering import gpus, worker_pods
 from training.cluster.state import Observation, judge
-from training.cluster.watch import place_of
+from training.cluster.watch import places_of
 
 _HEADINGS = ("job", "team", "state", "queue", "workers", "GPUs", "age", "reason")
 _LONGEST_REASON = 100
 
 
 def survey(api: Api, namespace: str) -> list[Observation]:
-    """Every job of a namespace, the newest first. Raises ApiError where its jobs may not be listed."""
+    """Every job of a namespace, the newest first, in a number of requests that does not grow with theirs.
+
+    Raises:
+        ApiError: the jobs may not be listed.
+    """
     jobs = api.items(places.jobs(namespace))
-    workloads = {
-        owner["uid"]: workload
-        for workload in api.items(places.workloads(namespace))
-        for owner in workload["metadata"].get("ownerReferences", ())
+    workloads = api.items(places.workloads(namespace))
+    positions = places_of(api, namespace, workloads)
+    workload_by_job = {
+        owner["uid"]: workload for workload in workloads for owner in workload["metadata"].get("ownerReferences", ())
     }
     pods: dict[str, list[Manifest]] = defaultdict(list)
     for pod in api.items(places.pods(namespace), labels=JOB_LABEL):
         pods[pod["metadata"]["labels"][JOB_LABEL]].append(pod)
     seen = []
     for job in sorted(jobs, key=lambda one: str(one["metadata"]["creationTimestamp"]), reverse=True):
-        workload = workloads.get(job["metadata"]["uid"])
-        position = None if workload is None else place_of(api, workload)
+        workload = workload_by_job.get(job["metadata"]["uid"])
+        position = None if workload is None else positions.get(workload["metadata"]["name"])
         seen.append(Observation(job=job, workload=workload, position=position, pods=pods[job["metadata"]["name"]]))
     return seen
 

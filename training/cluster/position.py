@@ -25,23 +25,24 @@ class Position:
         return f"{self.in_team}" if self.in_cluster is None else f"{self.in_team} ({self.in_cluster} of all teams)"
 
 
-def from_summary(summary: Manifest, workload: str) -> Position | None:
-    """The place out of Kueue's PendingWorkloadsSummary, which counts from 0; None where the workload is not in it."""
-    for entry in summary.get("items", ()):
-        if entry["metadata"]["name"] == workload:
-            return Position(in_team=entry["positionInLocalQueue"] + 1, in_cluster=entry["positionInClusterQueue"] + 1)
-    return None
+def from_summary(summary: Manifest) -> dict[str, Position]:
+    """The places by workload out of Kueue's PendingWorkloadsSummary, which counts from 0."""
+    return {
+        entry["metadata"]["name"]: Position(
+            in_team=entry["positionInLocalQueue"] + 1, in_cluster=entry["positionInClusterQueue"] + 1
+        )
+        for entry in summary.get("items", ())
+    }
 
 
-def from_workloads(workloads: Iterable[Manifest], workload: str) -> Position | None:
-    """The place among the pending workloads of one LocalQueue.
+def from_workloads(workloads: Iterable[Manifest]) -> dict[str, Position]:
+    """The places by workload, out of the workloads of one LocalQueue, of which only the pending ones have one.
 
     Kueue serves the higher priority first and, within one, the earlier created (Kueue, "Cluster queue",
     queueingStrategy); of a workload that was evicted it takes the time of eviction, which this estimate leaves aside.
     """
     pending = sorted((one for one in workloads if is_pending(one)), key=_rank)
-    names = [one["metadata"]["name"] for one in pending]
-    return Position(in_team=names.index(workload) + 1) if workload in names else None
+    return {one["metadata"]["name"]: Position(in_team=place) for place, one in enumerate(pending, start=1)}
 
 
 def is_pending(workload: Manifest) -> bool:

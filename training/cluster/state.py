@@ -17,6 +17,9 @@ Stage = Literal["queued", "starting", "running", "restarting", "stopping", "stop
 _EXIT_CODE = re.compile(r"entrypoint command failed with exit code (-?\d+)")
 """How Ray's job supervisor words a driver that failed; KubeRay hands it on as the RayJob's message."""
 
+_GIVEN_UP = re.compile(r"The workload is deactivated due to (.*)")
+"""How Kueue words that it took a workload out of the queue itself (workload_controller.go at v0.19.2)."""
+
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}
 
 _REMEDIES = {
@@ -92,7 +95,7 @@ def judge(seen: Observation) -> JobState:
     if seen.job["metadata"].get("deletionTimestamp"):
         return JobState(stage="stopping", reason="the job is being deleted")
     if seen.workload is not None and not is_active(seen.workload):
-        return _stopped(deployment, seen)
+        return _stopped(deployment, seen.workload, seen.pods)
     if seen.job["spec"].get("suspend") or deployment in {"Suspending", "Suspended"}:
         return _queued(seen)
     return _on_its_nodes(status, seen)
@@ -122,7 +125,8 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
         if exit_status is ExitStatus.INTERRUPTED:
             return JobState(stage="stopped", reason="the run saved its state and stopped", status=exit_status)
         return JobState(stage="failed", reason=f"the driver ended with exit code {number}", status=exit_status)
-    parts = [reason, _one_line(message), waiting_reason(seen.pods, seen.events) if not status.get("startTime") else ""]
+    has_run = (status.get("rayJobInfo") or {}).get("startTime")
+    parts = [reason, _one_line(message), "" if has_run else waiting_reason(seen.pods, seen.events)]
     return JobState(
         stage="failed",
         reason=": ".join(part for part in parts if part) or "the operator gives no reason",
@@ -131,11 +135,19 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
     )
 
 
-def _stopped(deployment: str, seen: Observation) -> JobState:
+def _stopped(deployment: str, workload: Manifest, pods: Sequence[Manifest]) -> JobState:
     """Kueue takes the job's nodes as soon as its workload is inactive; it is stopped when the last pod has ended."""
-    left = [pod for pod in seen.pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
+    left = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     if deployment not in {"", "Suspended"} or left:
         return JobState(stage="stopping", reason=_count_ending(len(left)))
+    given_up = _GIVEN_UP.search(_message(workload, "Evicted"))
+    if given_up is not None and has_condition(workload, "Evicted"):
+        return JobState(
+            stage="failed",
+            reason=f"Kueue took it out of the queue: {given_up[1]}; its pods were not all ready in time, again and again",
+            status=ExitStatus.FAILED,
+            remedy="find out what keeps its pods, e.g. capacity that AWS does not have; resume it to queue it again",
+        )
     return JobState(stage="stopped", reason="somebody stopped it", status=ExitStatus.INTERRUPTED)
 
 
@@ -150,11 +162,16 @@ def _queued(seen: Observation) -> JobState:
         return JobState(stage="queued", reason="Kueue has not taken it up yet")
     if has_condition(seen.workload, "Admitted"):
         return JobState(stage="starting", reason="admitted by the queue")
-    messages = {one["type"]: one.get("message", "") for one in conditions(seen.workload) if one.get("message")}
-    evicted = messages.get("Evicted", "") if has_condition(seen.workload, "Evicted") else ""
+    evicted = _message(seen.workload, "Evicted") if has_condition(seen.workload, "Evicted") else ""
     return JobState(
-        stage="queued", reason=_one_line(evicted or messages.get("QuotaReserved", "")), position=seen.position
+        stage="queued",
+        reason=_one_line(evicted or _message(seen.workload, "QuotaReserved")),
+        position=seen.position,
     )
+
+
+def _message(workload: Manifest, kind: str) -> str:
+    return next((str(one.get("message", "")) for one in conditions(workload) if one["type"] == kind), "")
 
 
 def _one_line(text: str) -> str:

@@ -20,7 +20,7 @@ def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
         pods: the job's pods as the API server has them.
         events: events of the job, of its cluster and of its pods.
     """
-    for found in (_container_problems(pods), _warnings(events), _unscheduled(pods, events)):
+    for found in (_container_problems(pods), _warnings(pods, events), _unscheduled(pods, events)):
         reason = next(found, "")
         if reason:
             return reason
@@ -41,10 +41,14 @@ def _container_problems(pods: Iterable[Manifest]) -> Iterator[str]:
                 yield f"{place}: {_ending(ended)}"
 
 
-def _warnings(events: Iterable[Manifest]) -> Iterator[str]:
-    """The newest complaint; the scheduler's are left to `_unscheduled`, because a pod's condition has the latest."""
+def _warnings(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[str]:
+    """The newest complaint; the scheduler's of a pod that is there is left to `_unscheduled`: its condition has the latest."""
+    there = {_name(pod) for pod in pods}
     complaints = [
-        event for event in events if event.get("type") == "Warning" and event.get("reason") != "FailedScheduling"
+        event
+        for event in events
+        if event.get("type") == "Warning"
+        and not (event.get("reason") == "FailedScheduling" and event["involvedObject"].get("name") in there)
     ]
     for event in sorted(complaints, key=event_time, reverse=True):
         about = event.get("involvedObject") or {}

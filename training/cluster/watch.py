@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from platform_charts.jobs.scheduling import JOB_LABEL
 from platform_charts.manifest import Manifest
 from training.cluster import places
@@ -42,7 +44,7 @@ class JobWatch:
         return Observation(
             job=job,
             workload=workload,
-            position=None if workload is None else place_of(self._api, workload),
+            position=None if workload is None else self._place_of(workload),
             pods=pods,
             events=self._events(job, pods),
         )
@@ -53,16 +55,21 @@ class JobWatch:
         pods = self._api.items(places.pods(self.namespace), labels=labels)
         return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
+    def _place_of(self, workload: Manifest) -> Position | None:
+        return places_of(self._api, self.namespace, [workload]).get(workload["metadata"]["name"])
+
     def _events(self, job: Manifest, pods: list[Manifest]) -> list[Manifest]:
-        """Complaints about the job, its cluster and its pods; not asked for once the driver runs."""
+        """Complaints about the job, its cluster and its pods, also those that are gone; not asked for once the driver runs."""
         status = job.get("status") or {}
         if status.get("jobStatus") or job["spec"].get("suspend"):
             return []
-        names = {self.name, status.get("rayClusterName"), *(pod["metadata"]["name"] for pod in pods)}
+        cluster = status.get("rayClusterName")
+        names = {self.name, cluster, *(pod["metadata"]["name"] for pod in pods)}
+        of_cluster = f"{cluster}-" if cluster else "/"  # no name has a slash
         return [
             event
             for event in self._api.items(places.events(self.namespace))
-            if event["involvedObject"].get("name") in names
+            if (about := event["involvedObject"].get("name", "")) in names or about.startswith(of_cluster)
         ]
 
 
@@ -73,20 +80,28 @@ def workload_of(api: Api, job: Manifest) -> Manifest | None:
     return found[0] if found else None
 
 
-def place_of(api: Api, workload: Manifest) -> Position | None:
-    """Place of a workload in its queue; None where it does not wait."""
-    if not is_pending(workload):
-        return None
-    metadata, queue = workload["metadata"], workload["spec"].get("queueName", "")
+def places_of(api: Api, namespace: str, workloads: Sequence[Manifest]) -> dict[str, Position]:
+    """Places of those workloads of a namespace that wait for their quota, by name.
+
+    Kueue is asked once for each LocalQueue in which one waits, however many do.
+    """
+    queues = {one["spec"].get("queueName", "") for one in workloads if is_pending(one)}
+    found: dict[str, Position] = {}
+    for queue in sorted(queues):
+        summary = _pending_in(api, namespace, queue)
+        if summary is None:
+            everybodys = api.items(places.workloads(namespace))
+            found |= from_workloads(one for one in everybodys if one["spec"].get("queueName") == queue)
+        else:
+            found |= from_summary(summary)
+    return found
+
+
+def _pending_in(api: Api, namespace: str, queue: str) -> Manifest | None:
+    """Kueue's own list of a LocalQueue; None where it does not tell."""
     try:
-        summary = api.read(places.pending(metadata["namespace"], queue))
+        return api.read(places.pending(namespace, queue))
     except ApiError as error:
         if error.code not in _NOT_TOLD:
             raise
-        summary = None
-    if summary is not None:
-        return from_summary(summary, metadata["name"])
-    same_queue = [
-        one for one in api.items(places.workloads(metadata["namespace"])) if one["spec"].get("queueName") == queue
-    ]
-    return from_workloads(same_queue, metadata["name"])
+        return None

@@ -110,6 +110,28 @@ def test_a_stopped_workload_without_pods_is_stopped() -> None:
     assert (state.stage, state.status) == ("stopped", ExitStatus.INTERRUPTED)
 
 
+GIVEN_UP = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
+
+
+def test_a_job_that_kueue_gave_up_has_failed_and_was_not_stopped_by_somebody() -> None:
+    held = workload(active=False, Evicted=GIVEN_UP)
+    state = judge(Observation(job=ray_job("Suspended", suspend=True), workload=held))
+    assert (state.stage, state.status) == ("failed", ExitStatus.FAILED)
+    assert "exceeding the maximum number of re-queuing retries" in state.reason
+
+
+def test_a_job_that_was_resumed_after_kueue_gave_it_up_and_then_stopped_is_stopped() -> None:
+    held = workload(active=False, Evicted=f"!Previously: {GIVEN_UP}")
+    assert judge(Observation(job=ray_job("Suspended", suspend=True), workload=held)).stage == "stopped"
+
+
+def test_a_job_that_never_ran_says_what_its_pods_waited_for_also_to_who_did_not_follow_it() -> None:
+    job = ray_job("Failed", reason="PreRunningDeadlineExceeded", startTime="2026-11-21T08:00:00Z")
+    assert "no node" in judge(Observation(job=job, pods=[unscheduled_pod("no node")])).reason
+    ran = ray_job("Failed", reason="DeadlineExceeded", rayJobInfo={"startTime": "2026-11-21T08:05:00Z"})
+    assert "no node" not in judge(Observation(job=ran, pods=[unscheduled_pod("no node")])).reason
+
+
 def test_a_job_that_is_done_stays_done_whatever_its_workload_says() -> None:
     assert judge(Observation(job=ray_job("Complete", "SUCCEEDED"), workload=workload(active=False))).stage == "done"
 

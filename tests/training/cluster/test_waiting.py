@@ -60,6 +60,10 @@ def test_what_goes_well_is_no_reason() -> None:
     assert waiting_reason([pod()], [event("Pulled", "image is there", type_="Normal")]) == "0 of 1 pods ready"
 
 
+def test_a_pod_that_is_gone_is_remembered_by_its_events() -> None:
+    assert waiting_reason([], [event("FailedScheduling", NO_NODE)]) == f"pod digits-head: FailedScheduling: {NO_NODE}"
+
+
 def test_a_pod_the_autoscaler_adds_a_node_for_waits_for_that_node() -> None:
     events = [event("TriggeredScaleUp", "0->1", type_="Normal"), event("FailedScheduling", NO_NODE)]
     assert waiting_reason([unscheduled_pod(NO_NODE)], events) == "a node is being added for 1 pod"
