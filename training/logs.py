@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -16,6 +17,10 @@ from typing import TextIO
 
 OWN_PACKAGES = ("training", "observability", "tune")
 """Packages whose records count from INFO on; of others only warnings and errors are of interest."""
+
+POD_LOG_VARIABLE = "RTP_POD_LOG"
+"""Environment variable: a file that JSON lines go to as well. In a pod it is the standard output of the container, which Ray
+keeps from its workers: so the log of the pod, and whatever collects those, has what the ranks in it wrote."""
 
 _step: ContextVar[int | None] = ContextVar("step", default=None)
 _installed: list[logging.Handler] = []
@@ -42,12 +47,26 @@ def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO 
     people = logging.StreamHandler(console or sys.stderr)
     people.setFormatter(ConsoleFormatter(rank=rank))
     people.setLevel(logging.WARNING)
-    _installed[:] = [file, people]
+    _installed[:] = [file, people, *_pod_log(file.formatter)]
     for handler in _installed:
         root.addHandler(handler)
     for package in OWN_PACKAGES:
         logging.getLogger(package).setLevel(logging.INFO)
     logging.captureWarnings(capture=True)
+
+
+def _pod_log(formatter: logging.Formatter | None) -> list[logging.Handler]:
+    """The pod's log, where there is one. A run does not fail for want of it."""
+    path = os.environ.get(POD_LOG_VARIABLE)
+    if not path:
+        return []
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        print(f"{POD_LOG_VARIABLE}={path} cannot be written: {error.strerror}", file=sys.stderr)
+        return []
+    handler.setFormatter(formatter)
+    return [handler]
 
 
 def set_step(step: int | None) -> None:

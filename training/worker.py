@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -37,6 +38,7 @@ def run_rank(task: RankTask, place: RankPlace) -> Outcome:
         run=task.run_directory.name,
         rank=place.rank,
     )
+    logger.info("attempt %d: rank %d of %d, on %s", task.attempt, place.rank, place.world, socket.gethostname())
     try:
         return _run(task, place)
     except BaseException as error:

@@ -30,6 +30,9 @@ _TRAINER = {"serviceAccountName": names.TRAINER_ACCOUNT, "automountServiceAccoun
 CONTAINER = {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True}
 """Security context of every container: what is written goes to /tmp, /dev/shm and the run's folder."""
 
+_CONTAINERS_OUTPUT = "/proc/1/fd/1"
+"""Standard output of the container's first process, which the kubelet keeps: Ray gives its workers files of its own."""
+
 TMP_MOUNT = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108  # a folder in a container of our own
 
 
@@ -101,7 +104,8 @@ def head(workspace: Workspace, placement: Placement, *, share: Share, is_scaling
 def worker(workspace: Workspace, placement: Placement) -> Manifest:
     """Template of a worker: the ranks of one node, or a part of it."""
     grace = _grace_seconds(placement)
-    environment = {**_environment(workspace), **network_environment(placement, catalog=workspace.target.catalog)}
+    network = network_environment(placement, catalog=workspace.target.catalog)
+    environment = {**_environment(workspace), **network, "RTP_POD_LOG": _CONTAINERS_OUTPUT}
     container = {
         "name": "ray-worker",
         **_ray_container(workspace, environment, worker_resources(placement)),

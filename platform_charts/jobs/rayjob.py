@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from infra.outputs import LABEL_PREFIX
 from platform_charts.jobs.cluster import Scaling, ray_cluster_spec
 from platform_charts.jobs.placement import find_team, place_job
 from platform_charts.jobs.pods import SETTINGS_FILE, SETTINGS_FOLDER, Workspace, submitter
@@ -14,6 +15,8 @@ from platform_charts.names import PRIORITY_PREFIX
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+KEEP_ANNOTATION = f"{LABEL_PREFIX}/keep-days"
+"""Annotation of a RayJob: days for which it stays after its end."""
 
 _SETTINGS = f"{SETTINGS_FOLDER}/{SETTINGS_FILE}"
 _PROGRAMS: Mapping[JobKind, tuple[str, ...]] = {
@@ -70,6 +73,7 @@ def render(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
             QUEUE_LABEL: team.queue,
             PRIORITY_LABEL: f"{PRIORITY_PREFIX}{request.priority}",
         },
+        annotations={KEEP_ANNOTATION: f"{request.keep_days:g}"},
         spec={
             "entrypoint": shlex.join(_command(request, run)),
             **_lifetime(request),
@@ -92,8 +96,8 @@ def _lifetime(request: JobRequest) -> Manifest:
     """When the job ends at the latest, how often it is begun, and what goes when it has ended.
 
     Kueue 0.19 takes no job whose nodes outlive it (rayjob_webhook.go), and KubeRay 1.7 no deletion rules beside
-    `shutdownAfterJobFinishes` (validation.go): so the cluster goes, and the RayJob stays, with its status and its
-    submitter's log, until somebody deletes it.
+    `shutdownAfterJobFinishes` (validation.go), and its one time to live is for cluster and RayJob alike: so the cluster
+    goes at once, and the RayJob, with its status and its submitter's log, when `training.cluster.retention` takes it away.
     """
     return {
         "activeDeadlineSeconds": round(request.deadline_hours * 3600),

@@ -21,6 +21,8 @@ LONGEST_JOB_NAME = 47
 LONGEST_CLUSTER_NAME = 53
 """A service's name has at most 63 characters, and KubeRay appends up to `-serve-svc` to the cluster's."""
 
+_LONGEST_KEEP_DAYS = 3650
+
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _RUN = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # as in the trainer's settings: run.name
 
@@ -42,6 +44,8 @@ class JobRequest:
         deadline_hours: time from admission by the queue within which one attempt has to end; a restart begins anew.
         start_hours: the part of it in which the pods have to be up and the job to run.
         restarts: how often the job is begun anew, on a new cluster, after it has failed; it resumes from its checkpoint.
+        keep_days: time for which the RayJob, its status and its driver's log stay after its end; see
+            `training.cluster.retention`, which removes it.
         run: name of a `train` job's run, which is its folder's; None takes the job's own name.
         command: what runs instead of the kind's own program; `conformance` has none and needs it.
     """
@@ -58,6 +62,7 @@ class JobRequest:
     deadline_hours: float = 24
     start_hours: float = 1
     restarts: int = 0
+    keep_days: float = 14
     run: str | None = None
     command: tuple[str, ...] | None = None
 
@@ -73,6 +78,8 @@ class JobRequest:
         _check_at_least("restarts", self.restarts, 0)
         for field in ("deadline_hours", "start_hours"):
             _check_hours(field, getattr(self, field))
+        if not 0 <= self.keep_days <= _LONGEST_KEEP_DAYS:
+            raise SettingsError(f"keep_days={self.keep_days} must be between 0 and {_LONGEST_KEEP_DAYS}, in days")
         if self.run is not None and not _RUN.fullmatch(self.run):
             raise SettingsError(f"run={self.run!r} is no name of a run: it must match {_RUN.pattern}")
         if self.command is None and self.kind == "conformance":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -89,3 +91,30 @@ def test_configuring_again_replaces_the_first_file(tmp_path: Path, console: io.S
     assert lines(tmp_path) == []
     record = json.loads((tmp_path / "second.jsonl").read_text())
     assert (record["run"], record["rank"]) == ("r2", None)
+
+
+CHILD = """
+import logging, pathlib, sys
+from training import logs
+logs.configure(pathlib.Path(sys.argv[1]), run="r", rank=3)
+logging.getLogger("training.x").info("hello")
+"""
+
+
+def run_beneath(place: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A rank beneath a shell, as in a container: what it prints itself goes to files, as Ray has it."""
+    script = f'RTP_POD_LOG={place} "$0" -c "$1" "$2" > "$3/out" 2> "$3/err"; exit $?'
+    command = ["/bin/bash", "-c", script, sys.executable, CHILD, str(folder / "rank-3.jsonl"), str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+
+
+def test_in_a_pod_the_containers_output_has_what_the_file_has(tmp_path: Path) -> None:
+    container = run_beneath("/proc/$$/fd/1", tmp_path)
+    assert container.stdout == (tmp_path / "rank-3.jsonl").read_text()
+    assert json.loads(container.stdout)["message"] == "hello"
+
+
+def test_a_rank_whose_pod_has_no_log_goes_on_and_says_so(tmp_path: Path) -> None:
+    assert run_beneath("/nowhere/log", tmp_path).stdout == ""
+    assert json.loads((tmp_path / "rank-3.jsonl").read_text())["message"] == "hello"
+    assert "RTP_POD_LOG=/nowhere/log cannot be written: No such file" in (tmp_path / "err").read_text()

@@ -17,7 +17,7 @@ from platform_charts.jobs.rayjob import render
 from platform_charts.manifest import Manifest
 from training.cluster import places, rendering
 from training.cluster.connection import connect
-from training.cluster.errors import ClusterRefusedError, in_our_manner
+from training.cluster.errors import ApiError, ClusterRefusedError, in_our_manner
 from training.cluster.job_settings import for_cluster
 from training.cluster.registry import check_image
 from training.cluster.rendering import Wishes
@@ -72,16 +72,17 @@ def jobs(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def logs(arguments: argparse.Namespace) -> ExitStatus:
-    """Print the driver's log and follow it while the job goes on, or print a pod's own log."""
+    """Print the driver's log and follow it while the job goes on, or print what a rank or a pod wrote so far."""
     with in_our_manner():
         scene = _scene(arguments)
-        if arguments.rank is not None:
-            raise SettingsError(
-                f"--rank {arguments.rank}: a rank's own log lies in the run's folder on the cluster's file system",
-                remedy="--pod NAME prints what a pod wrote; warnings and errors of every rank are in it",
-            )
         api = _connect(scene, arguments)
         found = _find_job(api, scene, arguments.run)
+        if arguments.rank is not None:
+            from training.cluster.rank_log import rank_log  # noqa: PLC0415
+
+            for line in rank_log(api, scene.team.namespace, found["metadata"]["name"], arguments.rank):
+                print(line)
+            return ExitStatus.DONE
         if arguments.pod is not None:
             for line in api.lines(places.log(scene.team.namespace, arguments.pod), {}):
                 print(line)
@@ -174,12 +175,20 @@ def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: argparse.
 
 
 def _submit(api: Api, scene: Scene, manifests: tuple[Manifest, ...], arguments: argparse.Namespace) -> ExitStatus:
+    from training.cluster.retention import clear_ended  # noqa: PLC0415
     from training.cluster.submission import submit  # noqa: PLC0415
 
     (rendered,) = [one for one in manifests if one["kind"] == "RayJob"]
     not_asked = check_image(rendering.image_of(rendered))
     if not_asked:
         print(f"warning: the image was not looked for in the registry: {not_asked}", file=sys.stderr)
+    try:
+        cleared = clear_ended(api, scene.team.namespace, now=datetime.now(UTC))
+    except ApiError as error:  # no reason not to submit: it may be the next one's to do
+        print(f"warning: jobs that ended long ago were not cleared away: {error.args[0]}", file=sys.stderr)
+    else:
+        if cleared:
+            print(f"cleared away, having ended long ago: {', '.join(cleared)}")
     made = submit(api, manifests, env=scene.env)
     print(
         f"job {made['metadata']['name']} submitted to queue {scene.team.queue} of {scene.env}: {rendering.describe_size(made)}"
@@ -213,6 +222,7 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
         priority=arguments.priority,
         deadline_hours=arguments.deadline_hours,
         restarts=arguments.restarts,
+        keep_days=arguments.keep_days,
     )
 
 

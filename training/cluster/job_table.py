@@ -19,6 +19,10 @@ from training.cluster.watch import places_of
 
 _HEADINGS = ("job", "team", "state", "queue", "workers", "GPUs", "age", "reason")
 _LONGEST_REASON = 100
+_OF_ENDED = (
+    "Ended jobs hold no nodes. make resume goes on with one; it goes by itself some days after its end (--keep-days), "
+    "or now: kubectl -n NAMESPACE delete rayjob JOB"
+)
 
 
 def survey(api: Api, namespace: str) -> list[Observation]:
@@ -75,9 +79,10 @@ def job_table(jobs: Mapping[str, Sequence[Observation]], *, now: datetime) -> st
     if len(rows) == 1:
         return f"no jobs of {', '.join(jobs)}"
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if any(judge(seen).is_over for found in jobs.values() for seen in found):
+        lines.append(_OF_ENDED)
+    return "\n".join(lines)
 
 
 def _row(team: str, seen: Observation, now: datetime) -> tuple[str, ...]:

@@ -8,6 +8,9 @@ from platform_charts.names import KUEUE_API
 SUBMITTER_CONTAINER = "ray-job-submitter"
 """Container of the submitter pod that prints the driver's log; KubeRay gives it this name."""
 
+WORKER_CONTAINER = "ray-worker"
+"""Container of a worker pod that the ranks are in; see `platform_charts.jobs.pods.worker`."""
+
 _RAY = "/apis/ray.io/v1"
 _KUEUE = f"/apis/{KUEUE_API}"
 _VISIBILITY = f"/apis/visibility.{KUEUE_API}"

@@ -39,9 +39,12 @@ def explain(status: Manifest, *, doing: str) -> Meaning:
 
 def _quota(match: re.Match[str], doing: str) -> Meaning:
     asked, used, limit = (match[name] for name in ("asked", "used", "limit"))
+    counts_jobs = "count/rayjobs.ray.io" in asked or "configmaps" in asked
     return Meaning(
         f"cannot {doing}: quota {match['quota']} of the namespace is used up: asked {asked}, in use {used}, limit {limit}",
-        "stop a job that is not needed, ask for less, or raise the team's quota in the environment's file",
+        "ended and stopped jobs count until they are deleted: kubectl delete rayjob NAME; --keep-days has them go sooner"
+        if counts_jobs
+        else "stop a job that is not needed, ask for less, or raise the team's quota in the environment's file",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from infra.outputs import GROUP_LABEL
 from platform_charts.jobs.pods import SETTINGS_FILE
-from platform_charts.jobs.rayjob import PRIORITY_LABEL
+from platform_charts.jobs.rayjob import KEEP_ANNOTATION, PRIORITY_LABEL
 from platform_charts.jobs.request import JobRequest
 from platform_charts.manifest import Manifest
 from platform_charts.names import PRIORITY_PREFIX, Priority
@@ -24,12 +24,14 @@ class Wishes:
         priority: class of its place in the queue.
         deadline_hours: time within which it has to end.
         restarts: how often it is begun anew on a new cluster.
+        keep_days: how long it stays listed after its end.
     """
 
     group: str | None = None
     priority: Priority | None = None
     deadline_hours: float | None = None
     restarts: int | None = None
+    keep_days: float | None = None
 
     def over(self, others: Wishes) -> Wishes:
         """These, and the others' where these leave it open."""
@@ -75,12 +77,14 @@ def wishes_of(job: Manifest) -> Wishes:
     """What was asked of a job that is on the cluster."""
     spec = job["spec"]
     (workers,) = spec["rayClusterSpec"]["workerGroupSpecs"]
+    keep_days = job["metadata"].get("annotations", {}).get(KEEP_ANNOTATION)
     has_gpus = _gpus_of(workers["template"]) > 0
     return Wishes(
         group=workers["template"]["spec"]["nodeSelector"].get(GROUP_LABEL) if has_gpus else None,
         priority=job["metadata"]["labels"][PRIORITY_LABEL].removeprefix(PRIORITY_PREFIX),
         deadline_hours=spec["activeDeadlineSeconds"] / 3600,
         restarts=spec["backoffLimit"],
+        keep_days=None if keep_days is None else float(keep_days),
     )
 
 

@@ -57,10 +57,16 @@ def submit(api: Api, manifests: Sequence[Manifest], *, env: str) -> Manifest:
 
 def _name_taken(job: Manifest, *, env: str) -> ClusterRefusedError:
     metadata = job["metadata"]
-    name, stage = metadata["name"], judge(Observation(job=job)).stage if "uid" in metadata else "being submitted"
+    name, namespace = metadata["name"], metadata["namespace"]
+    state = judge(Observation(job=job)) if "uid" in metadata else None
+    if state is not None and state.is_over:
+        instead = f"go on with it: make resume ENV={env} JOB={name}, or free the name: kubectl -n {namespace} delete rayjob {name}"
+    else:
+        instead = f"or look at it: make logs ENV={env} JOB={name}"
     return ClusterRefusedError(
-        f"job {name} exists in namespace {metadata['namespace']} ({stage}); a job's name is its run's, and used once",
-        remedy=f"choose another NAME, go on with it: make resume ENV={env} JOB={name}, or look at it: make logs ENV={env} JOB={name}",
+        f"job {name} exists in namespace {namespace} ({'being submitted' if state is None else state.stage}); "
+        "a job's name is its run's, and used once",
+        remedy=f"choose another NAME, {instead}",
     )
 
 

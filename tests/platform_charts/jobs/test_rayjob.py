@@ -18,6 +18,7 @@ from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
 from training.config.load import load
 from training.config.sources import find_config, shipped_names
+from training.logs import POD_LOG_VARIABLE
 
 PROD = target_of("prod")
 EFA_JOB = rendered(job(group="a100"), PROD)
@@ -147,6 +148,16 @@ def test_libfabric_is_told_of_rdma_where_the_hardware_has_it(type_: str, has_rdm
 def test_a_job_in_one_pod_has_no_network_to_set_up() -> None:
     found = variables(worker_of(rendered(job(workers=8, group="a100"), PROD))["containers"][0])
     assert not [name for name in found if name.startswith(("NCCL_", "FI_", "GLOO_"))]
+
+
+def test_the_ranks_write_to_the_log_of_their_pod() -> None:
+    # The container's first process is Ray's, of the same user; the name is the trainer's own.
+    assert variables(worker_of(EFA_JOB)["containers"][0])[POD_LOG_VARIABLE] == "/proc/1/fd/1"
+
+
+def test_a_job_says_how_long_it_stays_after_its_end() -> None:
+    annotations = rendered(job(keep_days=0.5), PROD)["metadata"]["annotations"]
+    assert annotations == {"ray-train-platform/keep-days": "0.5"}
 
 
 def test_workers_tolerate_the_taints_of_their_group() -> None:

@@ -33,7 +33,7 @@ def test_a_job_owns_its_settings(on_stage: Stage, api: Api, name: str) -> None:
 
 def test_a_name_that_is_taken_is_refused_with_what_to_do(on_stage: Stage, api: Api, name: str) -> None:
     submit(api, on_stage.objects(name), env="dev")
-    with pytest.raises(ClusterRefusedError, match=rf"job {name} exists .*\n.*make resume ENV=dev JOB={name}"):
+    with pytest.raises(ClusterRefusedError, match=rf"job {name} exists .*\n.*make logs ENV=dev JOB={name}"):
         submit(api, on_stage.objects(name), env="dev")
 
 
@@ -69,6 +69,31 @@ def test_a_job_whose_settings_are_refused_is_not_left_behind(on_stage: Stage, ap
         with pytest.raises(ApiError, match="quota maps of the namespace is used up"):
             submit(api, on_stage.objects(name), env="dev")
     wait_until(lambda: on_stage.job(name) is None)
+
+
+def test_a_namespace_that_is_full_of_jobs_says_how_they_go(on_stage: Stage, api: Api, name: str) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "jobs", "namespace": on_stage.namespace},
+        "spec": {"hard": {"count/rayjobs.ray.io": "0"}},
+    }
+    with on_stage.api.applied(quota):
+        wait_until(lambda: "used" in (on_stage.api.read(quota) or {}).get("status", {}))
+        with pytest.raises(ApiError, match=r"quota jobs of the namespace is used up: .*\n.*kubectl delete rayjob NAME"):
+            submit(api, on_stage.objects(name), env="dev")
+    assert on_stage.job(name) is None
+
+
+def test_the_name_of_a_job_that_has_ended_is_refused_with_how_it_becomes_free(
+    on_stage: Stage, api: Api, name: str
+) -> None:
+    submit(api, on_stage.objects(name), env="dev")
+    on_stage.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+    with pytest.raises(
+        ClusterRefusedError, match=rf"\(done\).*\n.*resume.* or free the name: kubectl .* rayjob {name}"
+    ):
+        submit(api, on_stage.objects(name), env="dev")
 
 
 def test_who_may_not_submit_is_told_who_may(on_stage: Stage, name: str, control_plane: ControlPlane) -> None:
