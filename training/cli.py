@@ -163,7 +163,12 @@ def _add_wishes(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
     group.add_argument("--group", help="GPU node group; the cheapest that fits without it")
     group.add_argument("--priority", choices=("low", "normal", "high"), help="place in the queue; normal by default")
     group.add_argument("--deadline-hours", type=float, metavar="H", help="hours the job may take from its admission on")
-    group.add_argument("--restarts", type=int, metavar="N", help="times a failed job is begun anew on a new cluster")
+    group.add_argument(
+        "--restarts",
+        type=int,
+        metavar="N",
+        help="times a failed driver is begun anew on a new cluster; 0",
+    )
     group.add_argument("--keep-days", type=float, metavar="D", help="days the job stays listed after its end")
     return group
 

@@ -43,7 +43,10 @@ class JobRequest:
         priority: class of its place in the queue.
         deadline_hours: time from admission by the queue within which one attempt has to end; a restart begins anew.
         start_hours: the part of it in which the pods have to be up and the job to run.
-        restarts: how often the job is begun anew, on a new cluster, after it has failed; it resumes from its checkpoint.
+        restarts: how often the job is begun anew, on a new cluster, after its driver has failed, for whatever reason, or
+            its pods were not up in `start_hours`; it goes on from its newest checkpoint. Ranks and nodes that are lost
+            cost none of these: the driver replaces them (`scale.max_restarts` of the settings, counted by each driver).
+            Neither does Kueue's taking the nodes back. A job that passes its deadline is not begun anew.
         keep_days: time for which the RayJob, its status and its driver's log stay after its end; see
             `training.cluster.retention`, which removes it.
         run: name of a `train` job's run, which is its folder's; None takes the job's own name.

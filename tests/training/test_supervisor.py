@@ -119,6 +119,20 @@ def test_one_death_more_than_the_limit_ends_the_run(run: RunDirectory, monkeypat
     assert select(read_all(run.path), RunEnded)[-1].status == "failed"
 
 
+@pytest.mark.parametrize("begun_anew", [0, 1, 3])
+def test_a_run_whose_driver_begins_anew_is_started_as_often_as_both_limits_allow(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, begun_anew: int
+) -> None:
+    # As KubeRay begins a job anew `backoffLimit` times: another driver of the same run.
+    starts = []
+    for _ in range(1 + begun_anew):
+        launcher = ScriptedLauncher(*[die] * 9)
+        with pytest.raises(TrainingFailedError):
+            supervise(run, launcher, monkeypatch, max_restarts=2)
+        starts += launcher.attempts
+    assert len(starts) == (1 + 2) * (1 + begun_anew)
+
+
 def test_a_refusal_keeps_its_exit_status_and_words_and_is_not_tried_again(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,10 @@ from platform_charts.names import DATASETS_PATH, RUNS_PATH
 from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
+_NODE_SECONDS = 1800.0
+"""Time a lost node's successor may take until its ranks start: AWS finds it, it boots, and pulls an image of some GB. The
+ranks of a new cluster need none of it: KubeRay begins the driver when all pods are there."""
+
 _STAMP = "-%Y%m%d-%H%M%S"
 
 
@@ -21,7 +25,8 @@ def for_cluster(settings: TrainingSettings, outputs: StackOutputs, *, now: datet
     """The settings with everything replaced that belongs to the machine a run is started on.
 
     Ray starts the ranks, on the job's own cluster; the run lies on the shared file system, tracking goes to the stack's
-    MLflow, metrics to Ray's agents. The run has the job's name: a job that is submitted again goes on with its run.
+    MLflow, metrics to Ray's agents. A group of ranks that is started again waits for a node in the place of a lost one. The
+    run has the job's name: a job that is submitted again goes on with its run.
 
     Raises:
         SettingsError: the dataset's files cannot be seen by the pods.
@@ -29,7 +34,14 @@ def for_cluster(settings: TrainingSettings, outputs: StackOutputs, *, now: datet
     _check_data(settings)
     changes: Mapping[str, Mapping[str, Any]] = {
         "run": {"name": settings.run.name or job_name(settings, now=now), "directory": RUNS_PATH},
-        "scale": {"launcher": "ray", "address": "auto", "nodes": 1, "node_rank": 0, "rendezvous": None},
+        "scale": {
+            "launcher": "ray",
+            "address": "auto",
+            "nodes": 1,
+            "node_rank": 0,
+            "rendezvous": None,
+            "start_timeout": max(settings.scale.start_timeout, _NODE_SECONDS),
+        },
         "tracking": {"uri": settings.tracking.uri or outputs.mlflow_uri},
         "metrics": {"exporter": "ray", "host": "0.0.0.0", "port": 0},  # noqa: S104 - a pod, behind network policies
     }

@@ -23,7 +23,7 @@ class Wishes:
         group: the GPU node group.
         priority: class of its place in the queue.
         deadline_hours: time within which it has to end.
-        restarts: how often it is begun anew on a new cluster.
+        restarts: how often it is begun anew on a new cluster; see `JobRequest`.
         keep_days: how long it stays listed after its end.
     """
 

@@ -185,7 +185,7 @@ class ScaleSettings(Section):
         300.0, description="Seconds after which a collective that does not end fails the run."
     )
     max_restarts: NonNegativeInt = Field(
-        2, description="Times a failed group of workers is started again from its last checkpoint."
+        2, description="Times a driver starts a failed group of workers again from its last checkpoint."
     )
 
     @model_validator(mode="after")

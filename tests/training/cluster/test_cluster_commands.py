@@ -9,15 +9,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+from moto import mock_aws
 
 from tests.engines.ports import free_port
 from tests.training.cli.command import ROOT, ask
 from tests.training.cluster.stage import Stage, dev_outputs, objects, wait_until
 from training.cli import main
+from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.submission import submit
 
@@ -62,6 +65,51 @@ def test_what_is_wrong_is_refused_before_a_cluster_is_asked(
     where = ["--env", "dev", "--team", "research", "--outputs", file_with(tmp_path, **changes)]
     assert main(["train", *where, *arguments]) == status
     assert said in capsys.readouterr().err
+
+
+def test_a_job_that_may_outlive_the_capacity_block_it_names_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (group, *_) = dev_outputs()["gpu_groups"]
+    ends = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
+    outputs = file_with(tmp_path, gpu_groups=[{**group, "capacity_type": "CAPACITY_BLOCK", "drain_before": ends}])
+    where = ["--env", "dev", "--team", "research", "--outputs", outputs, "--out", str(tmp_path / "job.yaml")]
+    asked = ["--use-gpu", "--num-workers", "1", "--group", group["name"]]
+    assert main(["job", *where, *asked]) == 3
+    assert "is a Capacity Block that has to be empty by" in capsys.readouterr().err
+    assert main(["job", *where, *asked, "--deadline-hours", "4.9"]) == 0
+
+
+def test_a_job_whose_image_is_not_in_the_registry_is_not_submitted(
+    on_stage: Stage, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "test")
+    with mock_aws():
+        assert run(on_stage, "train", "--name", name, "--detach") == 3
+    assert "is not in the registry (RepositoryNotFoundException)" in capsys.readouterr().err
+    assert on_stage.job(name) is None
+
+
+def test_what_has_ended_long_ago_is_cleared_away_by_the_next_submission(
+    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(on_stage, "train", "--name", f"{name}-a", "--keep-days", "0", "--detach") == 0
+    on_stage.operator_writes(
+        f"{name}-a", jobDeploymentStatus="Complete", jobStatus="SUCCEEDED", endTime="2026-01-01T08:00:00Z"
+    )
+    assert run(on_stage, "train", "--name", f"{name}-b", "--detach") == 0
+    assert f"cleared away, having ended long ago: {name}-a" in capsys.readouterr().out
+    wait_until(lambda: on_stage.job(f"{name}-a") is None)
+    assert api.read(places.job(on_stage.namespace, f"{name}-b")) is not None
+
+
+def test_the_log_of_a_rank_without_pods_is_refused_with_where_it_stays(
+    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(api, on_stage.objects(name), env="dev")
+    assert run(on_stage, "logs", name, "--rank", "1") == 3
+    assert f"job {name} has no worker pods" in capsys.readouterr().err
 
 
 def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ def test_what_belongs_to_the_machine_is_the_clusters() -> None:
     assert (settings.metrics.exporter, settings.metrics.host) == ("ray", "0.0.0.0")  # noqa: S104
 
 
+@pytest.mark.parametrize(("written", "on_the_cluster"), [(120, 1800), (3600, 3600)])
+def test_ranks_wait_for_a_node_in_the_place_of_a_lost_one(written: float, on_the_cluster: float) -> None:
+    assert cluster_settings(f"scale.start_timeout={written}").scale.start_timeout == on_the_cluster
+
+
 def test_what_is_learnt_stays_as_it_was_written() -> None:
     written = load(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
     settings = for_cluster(written, target().outputs, now=NOW)
