@@ -17,6 +17,7 @@ pytest_plugins = (
     "tests.engines.mlflow_server",
     "tests.engines.kubernetes",
     "tests.engines.kubernetes_platform",
+    "tests.distribution",
 )
 
 # How long an example takes says something of the machine and nothing of the code.

@@ -5,6 +5,7 @@ A fixture that starts a real part says `ran(name)` once it is up, or `skipped(na
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -58,6 +59,18 @@ def skipped(name: str, reason: str, enable: str) -> NoReturn:
     """
     absent(name, reason, enable)
     pytest.skip(f"{name}: {reason}; to enable: {enable}")
+
+
+def rows() -> dict[str, tuple[str, str, str]]:
+    """What is known by now, as plain data that another process can add to its own."""
+    return {name: (row.outcome, row.reason, row.enable) for name, row in _rows.items()}
+
+
+def add_rows(rows: Mapping[str, tuple[str, str, str]]) -> None:
+    """Add what another process knows: a part that ran in either of them has run."""
+    for name, row in rows.items():
+        if name not in _rows or row[0] == "ran":
+            _rows[name] = Row(*row)
 
 
 def table() -> list[str]:

@@ -39,3 +39,20 @@ def test_a_part_that_ran_once_has_run() -> None:
 def test_a_part_of_another_name_gets_a_row() -> None:
     report_table.ran("Quantum computer")
     assert line("Quantum computer").endswith("ran")
+
+
+def test_what_another_process_knows_is_added_and_a_part_that_ran_in_either_has_run() -> None:
+    report_table.ran("PostgreSQL")
+    report_table.absent("Prometheus", "none on PATH", "apt-get install prometheus")
+    report_table.absent("GPU", "none", "a GPU")
+    report_table.add_rows(
+        {
+            "PostgreSQL": ("skipped", "gone", "nothing"),
+            "Prometheus": ("ran", "", ""),
+            "torchrun": ("skipped", "none", "torch"),
+        }
+    )
+    outcomes = {
+        name: line(name).removeprefix(name).split()[0] for name in ("PostgreSQL", "Prometheus", "GPU", "torchrun")
+    }
+    assert outcomes == {"PostgreSQL": "ran", "Prometheus": "ran", "GPU": "skipped", "torchrun": "skipped"}

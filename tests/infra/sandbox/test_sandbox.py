@@ -19,9 +19,12 @@ from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.keeper import lock_of
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.outputs import read_outputs
+from tests.distribution import KUBERNETES
 from tests.engines.kubernetes import engine_environment, engine_programs
 from tests.infra.components.graphs import settings_of
 from training.cluster.connection import connect
+
+pytestmark = pytest.mark.xdist_group(KUBERNETES)
 
 
 @pytest.fixture

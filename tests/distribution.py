@@ -1,0 +1,104 @@
+"""How tests are shared out among processes: how many there are, what stays together, what comes first, what they report.
+
+The whole suite runs in several processes, because most of its time passes in programs that it starts. Tests that somebody
+has chosen run in one, in which output and debuggers work as usual. `-n` decides otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
+
+from tests.engines import report_table
+from tests.engines.being_built import await_build, is_being_built
+from tests.engines.kubernetes import engine_environment
+
+MOST_WORKERS = 4
+"""With more, the longest group of tests decides when the suite ends."""
+
+KUBERNETES = "kubernetes"
+
+GROUPS = {"control_plane": KUBERNETES, "postgres_url": "mlflow", "s3_api": "mlflow", "machines": "hosts"}
+"""Fixtures that stand for something which is started once for many files, and the group of tests that shares it.
+
+Other fixtures belong to a file at most, and so does the group of other tests.
+"""
+
+_PARTS = "real_parts"
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes run the tests: one a CPU for the whole suite, none beside this one for tests that were chosen."""
+    chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    for option in ("keyword", "markexpr", "maxfail", "lf"):
+        chosen = chosen or bool(config.getoption(option))
+    return 0 if chosen else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+
+
+def pytest_report_header() -> list[str]:
+    """Say what some tests are going to wait for."""
+    return ["Kubernetes is being built: its tests wait for it"] if is_being_built(engine_environment()) else []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the groups, and put first what takes long: the processes then end together.
+
+    The trainer's tests start processes that import torch and Ray. Kubernetes may still be built while they run.
+    """
+    for item in items:
+        fixtures: list[str] = getattr(item, "fixturenames", [])
+        for fixture, group in GROUPS.items():
+            if fixture in fixtures:
+                item.add_marker(pytest.mark.xdist_group(group))
+                break
+    items.sort(key=_turn)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling:
+    """Keep groups together, and files."""
+    return _ByGroupOrFile(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Wait for Kubernetes where it is being built; the time limit of the test begins behind that."""
+    if _group(item) == KUBERNETES:
+        await_build(engine_environment())
+    return (yield)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand this process's part of the table to the process that prints it."""
+    handed_over: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if handed_over is not None:
+        handed_over[_PARTS] = report_table.rows()
+
+
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it
+    """Take over what a process has said of real parts; one that was killed says nothing."""
+    report_table.add_rows(getattr(node, "workeroutput", {}).get(_PARTS, {}))
+
+
+class _ByGroupOrFile(LoadGroupScheduling):
+    """xdist's own scheduler for groups would send the other tests one by one, away from the fixtures of their file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        group = str(super()._split_scope(nodeid))
+        return group.partition("::")[0]
+
+
+def _turn(item: pytest.Item) -> int:
+    if _group(item) == KUBERNETES:
+        return 1
+    return 0 if item.nodeid.startswith("tests/training/") else 2
+
+
+def _group(item: pytest.Item) -> str | None:
+    marker = item.get_closest_marker("xdist_group")
+    return None if marker is None else str(marker.args[0])
