@@ -29,5 +29,6 @@ def await_build(environment: Mapping[str, str]) -> None:
 
 def _take_lock(environment: Mapping[str, str], operation: int) -> None:
     """Lock the file that the builder holds, and give it back."""
-    with suppress(FileNotFoundError), (cache_folder(environment).parent / "lock").open("rb") as lock:
+    file = cache_folder(environment).parent / "lock"
+    with suppress(FileNotFoundError), file.open("rb") as lock:
         fcntl.flock(lock, operation)

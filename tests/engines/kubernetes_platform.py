@@ -102,7 +102,7 @@ class Deployments:
 
     def _left(self) -> set[str]:
         """What is there that was not there before; endpoints and the like follow their owners within moments."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while left := self._cluster.inventory() - self._before:
             if time.monotonic() > deadline:
                 break

@@ -19,7 +19,7 @@ from tests.engines.report_table import ran
 from tests.engines.s3 import S3Api
 
 _START_SECONDS = 120.0
-_STOP_SECONDS = 30.0
+_STOP_SECONDS = 60.0
 
 
 class MlflowServer:

@@ -17,7 +17,7 @@ from tests.engines.ports import free_port
 from tests.engines.report_table import absent, ran
 
 _NOBODY = 65534
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")

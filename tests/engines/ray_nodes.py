@@ -16,7 +16,7 @@ from tests.engines.report_table import ran
 
 PORT = 6379
 _OBJECT_STORE_BYTES = 100 * 2**20
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0
 
 
 class RayNodes:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import StackError
+from infra.errors import RefusedError, StackError
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.programs import cache_folder
+from infra.lifecycle.sandbox.programs import find
 from tests.engines.being_built import await_build, is_being_built
 from tests.infra.sandbox.test_build import Compiler, silent
 
@@ -45,7 +45,11 @@ def gate(tmp_path: Path) -> Gate:
 
 def is_built_after_waiting(environment: Mapping[str, str]) -> bool:
     await_build(environment)
-    return cache_folder(environment).is_dir()
+    try:
+        find({**environment, "PATH": ""})
+    except RefusedError:
+        return False
+    return True
 
 
 def test_who_waits_goes_on_when_everything_is_built(tmp_path: Path, gate: Gate) -> None:

@@ -78,7 +78,7 @@ def test_the_watch_ends_when_the_run_does(tmp_path: Path, monkeypatch: pytest.Mo
     assert watching.is_alive()
     with RunLogWriter(tmp_path) as log:
         log.write(RunEnded(status="interrupted", step=40))
-    watching.join(timeout=10)
+    watching.join(timeout=60)
     assert not watching.is_alive()
     assert "interrupted" in stream.getvalue()
 
@@ -97,7 +97,7 @@ def test_ctrl_c_ends_the_watch_and_leaves_the_run_alone(tmp_path: Path) -> None:
     while chunk := _read(terminal):
         shown += chunk
     os.close(terminal)
-    assert watching.wait(timeout=10) == 0
+    assert watching.wait(timeout=60) == 0
     assert b"Traceback" not in shown
     assert (tmp_path / FILE_NAME).read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]

@@ -71,7 +71,7 @@ def _compare(environment: Environment, manifest: Manifest) -> None:
 
 def _pods(environment: Environment, *, count: int) -> list[Object]:
     cluster: Cluster = environment.cluster
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         found = cluster.items("v1", "Pod", namespace=environment.team, labels="ray.io/is-ray-node=yes")
         if len(found) == count:

@@ -164,7 +164,7 @@ def test_a_rotated_database_password_takes_effect_without_a_restart(server: Mlfl
     before = server.processes()
     services.rotate("second")
     services.cut_connections()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while status(server, ADMINISTRATOR, services.server_secret["admin-password"], workspace=SPEECH) != 200:
         assert time.monotonic() < deadline, server.log()
         time.sleep(0.5)

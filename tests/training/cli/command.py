@@ -13,22 +13,20 @@ HEAVY = frozenset({"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "
 
 # Stays the last line of the error stream, whatever the command prints.
 _PROGRAM = """
-import json, sys, time
-began = time.perf_counter()
+import json, sys
 from training.cli import main
 status = main(sys.argv[1:])
-print(json.dumps([int(status), time.perf_counter() - began, list(sys.modules)]), file=sys.stderr)
+print(json.dumps([int(status), list(sys.modules)]), file=sys.stderr)
 """
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answered: its exit status, its streams, its seconds, and the heavy packages it imported."""
+    """What a command answered: its exit status, its streams, and the heavy packages it imported."""
 
     status: int
     out: str
     err: str
-    seconds: float
     heavy: frozenset[str]
 
 
@@ -44,5 +42,5 @@ def ask(*arguments: str, cwd: Path = ROOT) -> Answer:
         timeout=120,
     )
     err, _, last = ended.stderr.rstrip("\n").rpartition("\n")
-    status, seconds, modules = json.loads(last)
-    return Answer(status=status, out=ended.stdout, err=err, seconds=seconds, heavy=HEAVY.intersection(modules))
+    status, modules = json.loads(last)
+    return Answer(status=status, out=ended.stdout, err=err, heavy=HEAVY.intersection(modules))

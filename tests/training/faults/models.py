@@ -53,6 +53,12 @@ class _Raising(_Faulty):
         raise RuntimeError("the user's own mistake")
 
 
+class _Stuck(_Faulty):
+    def have_accident(self) -> None:
+        while True:
+            time.sleep(60)
+
+
 def killed(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` is killed in its `step`-th forward pass of a start."""
     return _Killed(spec, step=step, rank=rank, trace=trace, run=run)
@@ -61,3 +67,8 @@ def killed(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | Non
 def raising(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` raises in its `step`-th forward pass of a start."""
     return _Raising(spec, step=step, rank=rank, trace=trace, run=run)
+
+
+def stuck(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
+    """A model whose rank `rank` never comes back from its `step`-th forward pass of a start."""
+    return _Stuck(spec, step=step, rank=rank, trace=trace, run=run)

@@ -39,7 +39,7 @@ def train_until_full(disk: Path, *, leaving: int) -> Ended:
     with train(CHOSEN, disk) as driver:
         assert driver.wait_for(is_commit)
         fill(disk / "ballast", leaving=leaving)
-        return driver.end(timeout=60)
+        return driver.end()
 
 
 @pytest.fixture(scope="module")

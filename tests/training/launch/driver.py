@@ -22,6 +22,9 @@ from training.config.schema import TrainingSettings
 ROOT = Path(__file__).resolve().parents[3]
 _MARK = "RTP_TEST_DRIVER"
 
+PATIENCE = 240.0
+"""Seconds that something may take which takes a few on an idle machine: others may be busy on this one too."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -69,7 +72,7 @@ class Driver:
             process_group=0,
         )
 
-    def wait_for(self, has_happened: Callable[[Event], bool], *, timeout: float = 90) -> bool:
+    def wait_for(self, has_happened: Callable[[Event], bool], *, timeout: float = PATIENCE) -> bool:
         """Wait for an event of this driver's; False where the driver ended without it."""
         deadline = time.monotonic() + timeout
         while True:
@@ -91,7 +94,7 @@ class Driver:
         """SIGTERM to the driver, as a scheduler sends it."""
         self.process.terminate()
 
-    def end(self, *, timeout: float = 120) -> Ended:
+    def end(self, *, timeout: float = PATIENCE) -> Ended:
         """Wait for its end."""
         out, err = self.process.communicate(timeout=timeout)
         return Ended(self.process.returncode, out, err)
@@ -105,7 +108,7 @@ class Driver:
         """The processes it started, directly or not, that live."""
         return [process for process in psutil.process_iter() if process.pid != self.process.pid and self._owns(process)]
 
-    def wait_for_family_to_end(self, *, but: Sequence[str] = (), timeout: float = 20) -> None:
+    def wait_for_family_to_end(self, *, but: Sequence[str] = (), timeout: float = PATIENCE) -> None:
         """Wait until no process that it started lives, those of the names `but` left out.
 
         Raises:

@@ -24,14 +24,15 @@ def machines() -> Iterator[list[Host]]:
         yield list(found)
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with short_folder() as found:
-        yield found
+@pytest.fixture(scope="module")
+def nodes(machines: list[Host]) -> Iterator[RayNodes]:
+    """A cluster of a head and two workers; it has as many when a test ends."""
+    with short_folder() as folder, ray_nodes(machines[:3], folder) as started:
+        yield started
 
 
 def drive(nodes: RayNodes, settings: TrainingSettings, folder: Path) -> Driver:
-    """Start the driver on the head of the cluster."""
+    """Start the driver on the head of the cluster; the run is `folder/run`."""
     at_home = settings.model_copy(
         update={
             "run": settings.run.model_copy(update={"directory": folder, "name": "run"}),
@@ -50,29 +51,27 @@ def drive(nodes: RayNodes, settings: TrainingSettings, folder: Path) -> Driver:
     )
 
 
-def test_a_run_over_two_hosts_ends_in_the_weights_of_a_run_on_one(
-    machines: list[Host], folder: Path, tmp_path: Path
-) -> None:
+def test_a_run_over_two_hosts_ends_in_the_weights_of_a_run_on_one(nodes: RayNodes, tmp_path: Path) -> None:
     settings = small_settings(scale={"launcher": "torchrun", "workers": 2})
-    with ray_nodes(machines[:3], folder) as nodes, drive(nodes, settings, folder) as driver:
+    with drive(nodes, settings, tmp_path) as driver:
         ended = driver.end()
     assert ended.status == 0, ended.err
-    (end,) = select(read_all(folder / "run"), RunEnded)
+    (end,) = select(read_all(tmp_path / "run"), RunEnded)
     assert end.status == "done"
     assert end.weights_sha256 == run_world(settings, tmp_path / "reference").weights_sha256
 
 
 def test_a_run_that_loses_a_host_goes_on_where_another_one_joins(
-    machines: list[Host], folder: Path, tmp_path: Path
+    nodes: RayNodes, machines: list[Host], tmp_path: Path
 ) -> None:
     settings = small_settings(scale={"launcher": "torchrun", "workers": 2}, loop={"epochs": 40})
-    with ray_nodes(machines[:3], folder) as nodes, drive(nodes, settings, folder) as driver:
+    with drive(nodes, settings, tmp_path) as driver:
         assert driver.wait_for(is_commit)
         nodes.lose(machines[2])
         nodes.join(machines[3])
         ended = driver.end()
     assert ended.status == 0, ended.err
-    events = read_all(folder / "run")
+    events = read_all(tmp_path / "run")
     assert len(select(events, RunStarted)) == 1
     assert len(select(events, TrainingStarted)) == 2
     assert select(events, Restored)[0].step > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -71,9 +70,7 @@ def test_a_run_that_goes_on_is_not_ended(uri: str, tmp_path: Path) -> None:
 def test_a_server_that_is_away_is_asked_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     uri = f"http://127.0.0.1:{free_port()}"
     runs = [recorded(settings(tmp_path, uri, name=f"run{number}")) for number in range(3)]
-    started = time.monotonic()
     assert sync([run.directory for run in runs]) == ExitStatus.FAILED
-    assert time.monotonic() - started < 10
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["run0", "run1", "run2"]
     assert all(f"MLflow at {uri}: " in line for line in lines)

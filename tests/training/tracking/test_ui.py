@@ -29,7 +29,7 @@ def test_the_pages_are_served_until_ctrl_c(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"http://{address.removeprefix('http://')}/") as page:
             assert b"<title>MLflow</title>" in page.read()
         ui.send_signal(signal.SIGINT)
-        assert ui.wait(timeout=30) == 0
+        assert ui.wait(timeout=60) == 0
     assert (tmp_path / ".local/mlflow/mlflow.db").exists()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://{address.removeprefix('http://')}/")
