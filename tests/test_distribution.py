@@ -1,0 +1,128 @@
+"""How tests are shared out among processes, on a small suite of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.sandbox.programs import cache_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+_SETTINGS = """
+[pytest]
+testpaths = suite
+addopts = -p no:cacheprovider -n auto --dist loadgroup --no-loadscope-reorder
+timeout = 60
+"""
+_CONFTEST = """
+import os
+import pytest
+from tests import distribution
+from tests.engines import report_table
+from tests.engines.being_built import is_being_built
+
+pytest_plugins = ["tests.distribution"]
+
+def pytest_xdist_auto_num_workers(config):
+    return min(2, 2 * distribution.pytest_xdist_auto_num_workers(config))  # two also on a machine with one CPU
+
+def pytest_terminal_summary(terminalreporter):
+    for line in report_table.table():
+        terminalreporter.write_line(line)
+
+@pytest.fixture(scope="session")
+def s3_api():
+    report_table.ran("S3 API")
+
+@pytest.fixture(scope="session")
+def control_plane():
+    assert not is_being_built(os.environ)
+
+@pytest.fixture(autouse=True)
+def where(request):
+    with open("where", "a") as file:
+        file.write(f"{request.path.stem} {os.environ.get('PYTEST_XDIST_WORKER', 'here')}\\n")
+"""
+_PLAIN = "import pytest\n@pytest.mark.parametrize('one', range(3))\ndef test_it(one): pass\n"
+_WITH_S3 = "import pytest\n@pytest.mark.parametrize('one', range(3))\ndef test_it(s3_api, one): pass\n"
+_WITH_KUBERNETES = "def test_it(control_plane): pass\n"
+
+
+class Suite:
+    """A few files of tests that write down which process they run in."""
+
+    def __init__(self, folder: Path, **files: str) -> None:
+        self._folder = folder
+        (folder / "suite").mkdir(parents=True)
+        (folder / "pytest.ini").write_text(_SETTINGS)
+        (folder / "conftest.py").write_text(_CONFTEST)
+        for name, text in files.items():
+            (folder / "suite" / f"test_{name}.py").write_text(text)
+        self.engines = {"RTP_ENGINES": str(folder / "engines")}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Run pytest on it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "pytest", *arguments],
+            cwd=self._folder,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **self.engines},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> str:
+        """Run pytest on it to its end; what it prints."""
+        ended = self.start(*arguments)
+        printed, _ = ended.communicate(timeout=120)
+        assert ended.returncode == 0, printed
+        return printed
+
+    def processes(self) -> dict[str, set[str]]:
+        """The processes in which tests ran, by file."""
+        file = self._folder / "where"
+        found = defaultdict(set)
+        for line in file.read_text().splitlines() if file.exists() else []:
+            name, process = line.split()
+            found[name.removeprefix("test_")].add(process)
+        return found
+
+
+def test_files_stay_together_and_so_do_those_that_share_a_server(tmp_path: Path) -> None:
+    suite = Suite(tmp_path, a=_WITH_S3, b=_PLAIN, c=_WITH_S3, d=_PLAIN)
+    printed = suite.run()
+    where = suite.processes()
+    assert all(len(processes) == 1 for processes in where.values())
+    assert where["a"] == where["c"]
+    assert set.union(*where.values()) == {"gw0", "gw1"}
+    assert [line.split()[-1] for line in printed.splitlines() if line.startswith("S3 API")] == ["ran"]
+
+
+@pytest.mark.parametrize("chosen", [["suite/test_a.py", "suite/test_b.py"], ["-k", "test_it"]])
+def test_tests_that_were_chosen_run_in_one_process(tmp_path: Path, chosen: list[str]) -> None:
+    suite = Suite(tmp_path, a=_PLAIN, b=_PLAIN)
+    suite.run(*chosen)
+    assert suite.processes() == {"a": {"here"}, "b": {"here"}}
+
+
+def test_while_kubernetes_is_being_built_its_tests_wait_and_others_run(tmp_path: Path) -> None:
+    suite = Suite(tmp_path, a=_WITH_KUBERNETES, b=_PLAIN)
+    lock = cache_folder(suite.engines).parent / "lock"
+    lock.parent.mkdir()
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        running = suite.start()
+        while "b" not in suite.processes():
+            assert running.poll() is None, running.communicate()[0]
+            time.sleep(0.01)
+        assert "a" not in suite.processes()
+    printed, _ = running.communicate(timeout=120)
+    assert running.returncode == 0, printed
+    assert "Kubernetes is being built: its tests wait for it" in printed
+    assert "a" in suite.processes()
