@@ -57,6 +57,8 @@ def _make_host(mark: str, number: int, address: str, undo: ExitStack) -> Host:
     _ip("netns", "add", namespace)
     undo.callback(_ip, "netns", "delete", namespace)
     _ip("link", "add", outside, "type", "veth", "peer", "name", inside, "netns", namespace)
+    # The kernel takes its time to empty a namespace that is gone; the next hosts have the same names.
+    undo.callback(_ip, "link", "delete", outside)
     _ip("link", "set", outside, "master", mark, "up")
     _ip("-n", namespace, "address", "add", f"{address}/24", "dev", inside)
     _ip("-n", namespace, "link", "set", inside, "up")
