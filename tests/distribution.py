@@ -29,15 +29,15 @@ GROUPS = {"control_plane": KUBERNETES, "postgres_url": "mlflow", "s3_api": "mlfl
 Other fixtures belong to a file at most, and so does the group of other tests.
 """
 
+_CHOOSING = ("keyword", "markexpr", "maxfail", "lf")
 _PARTS = "real_parts"
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """How many processes run the tests: one a CPU for the whole suite, none beside this one for tests that were chosen."""
-    chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
-    for option in ("keyword", "markexpr", "maxfail", "lf"):
-        chosen = chosen or bool(config.getoption(option))
-    return 0 if chosen else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    are_named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    are_chosen = are_named or any(config.getoption(option, default=None) for option in _CHOOSING)
+    return 0 if are_chosen else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 def pytest_report_header() -> list[str]:
