@@ -22,9 +22,17 @@ MOST_WORKERS = 4
 """With more, the longest group of tests decides when the suite ends."""
 
 KUBERNETES = "kubernetes"
+RAY = "ray"
+"""Ray gives up where it has not started within 30 s (a constant of its own), so that two should not start at once."""
 
-GROUPS = {"control_plane": KUBERNETES, "postgres_url": "mlflow", "s3_api": "mlflow", "machines": "hosts"}
-"""Fixtures that stand for something which is started once for many files, and the group of tests that shares it.
+GROUPS = {
+    "control_plane": KUBERNETES,
+    "postgres_url": "mlflow",
+    "s3_api": "mlflow",
+    "ray_cluster": RAY,
+    "machines": RAY,
+}
+"""Fixtures that stand for something which is started once for many files, or alone, and the group of its tests.
 
 Other fixtures belong to a file at most, and so does the group of other tests.
 """

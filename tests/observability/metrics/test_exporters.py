@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from observability.metrics.inventory import INVENTORY
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.recorder import MetricsAddressError
+from tests.distribution import RAY
 from tests.engines import prometheus
 from tests.engines.report_table import ran
 from tests.observability.metrics.exported import RUN, families, record_everything
@@ -65,6 +66,7 @@ def test_a_real_prometheus_finds_every_metric_with_its_type(recorder: Prometheus
     assert 0.001 < float(stalls[0]["value"][1]) < 0.005
 
 
+@pytest.mark.xdist_group(RAY)
 def test_rays_agent_exports_the_same_names(tmp_path: Path) -> None:
     # Sockets under it have paths that must stay short, which the folders of pytest do not.
     folder = tempfile.mkdtemp(prefix="rtp-ray-")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from observability.runlog import Event, Phase, Restored, RunEnded, RunStarted, read_all, select
+from tests.distribution import RAY
 from tests.engines import report_table
 from tests.engines.ray_cluster import short_folder
 from tests.training.launch.driver import is_commit, train
@@ -92,6 +93,7 @@ def short_path() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.xdist_group(RAY)
 def test_a_run_under_ray_interrupted_and_killed_ends_in_the_weights_of_an_undisturbed_one(
     short_path: Path, tmp_path: Path
 ) -> None:
