@@ -6,13 +6,16 @@ has chosen run in one, in which output and debuggers work as usual. `-n` decides
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.remote import Producer
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadFileScheduling
 
 from tests.engines import report_table
 from tests.engines.being_built import await_build, is_being_built
@@ -39,6 +42,7 @@ Other fixtures belong to a file at most, and so does the group of other tests.
 
 _CHOOSING = ("keyword", "markexpr", "maxfail", "lf")
 _PARTS = "real_parts"
+_SESSION = pytest.StashKey[str]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -53,7 +57,6 @@ def pytest_report_header() -> list[str]:
     return ["Kubernetes is being built: its tests wait for it"] if is_being_built(engine_environment()) else []
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the groups, and put first what takes long: the processes then end together.
 
@@ -68,7 +71,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling:
+@pytest.hookimpl(tryfirst=True)  # before xdist tells the process that deals out the tests
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the groups: xdist 3.8 does so by another name of the test, which pytest 9.2 does not allow any more."""
+    worker: dict[str, Any] | None = getattr(session.config, "workerinput", None)
+    if worker is not None:
+        file = _groups_file(worker["testrunuid"])
+        groups = {item.nodeid: group for item in session.items if (group := _group(item)) is not None}
+        written = file.with_suffix(f".{worker['workerid']}")
+        written.write_text(json.dumps(groups), encoding="utf-8")
+        written.replace(file)
+
+
+def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it
+    """Remember the name of the session, which is also that of the file with the groups."""
+    node.config.stash[_SESSION] = node.workerinput["testrunuid"]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Keep groups together, and files."""
     return _ByGroupOrFile(config, log)
 
@@ -93,12 +113,25 @@ def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist has no type 
     report_table.add_rows(getattr(node, "workeroutput", {}).get(_PARTS, {}))
 
 
-class _ByGroupOrFile(LoadGroupScheduling):
-    """xdist's own scheduler for groups would send the other tests one by one, away from the fixtures of their file."""
+class _ByGroupOrFile(LoadFileScheduling):
+    """Deals out a group at a time, and what is in none by file."""
+
+    _groups: dict[str, str]
+
+    def schedule(self) -> None:
+        """Deal out; every process has told the groups by now."""
+        if self.collection is None:
+            file = _groups_file(self.config.stash[_SESSION])
+            self._groups = json.loads(file.read_text(encoding="utf-8"))
+            file.unlink()
+        super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
-        group = str(super()._split_scope(nodeid))
-        return group.partition("::")[0]
+        return self._groups.get(nodeid) or str(super()._split_scope(nodeid))
+
+
+def _groups_file(session: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"rtp-groups-{session}.json"
 
 
 def _turn(item: pytest.Item) -> int:

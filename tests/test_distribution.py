@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _SETTINGS = """
 [pytest]
 testpaths = suite
-addopts = -p no:cacheprovider -n auto --dist loadgroup --no-loadscope-reorder
+addopts = -p no:cacheprovider -n auto --dist loadfile --no-loadscope-reorder
 timeout = 60
 """
 _CONFTEST = """
@@ -95,11 +95,11 @@ class Suite:
 
 
 def test_files_stay_together_and_so_do_those_that_share_a_server(tmp_path: Path) -> None:
-    suite = Suite(tmp_path, a=_WITH_S3, b=_PLAIN, c=_WITH_S3, d=_PLAIN)
+    suite = Suite(tmp_path, a=_WITH_S3, b=_WITH_S3, c=_PLAIN, d=_PLAIN)
     printed = suite.run()
     where = suite.processes()
     assert all(len(processes) == 1 for processes in where.values())
-    assert where["a"] == where["c"]
+    assert where["a"] == where["b"]
     assert set.union(*where.values()) == {"gw0", "gw1"}
     assert [line.split()[-1] for line in printed.splitlines() if line.startswith("S3 API")] == ["ran"]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.engines.hosts import Host
@@ -48,7 +48,8 @@ class RayNodes:
 
     def lose(self, host: Host) -> None:
         """Kill everything on a node, as a host that loses its power does."""
-        os.killpg(self._processes.pop(host).pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it could not start
+            os.killpg(self._processes.pop(host).pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """Kill every node."""
