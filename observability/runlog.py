@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 FILE_NAME = "events.jsonl"
 
@@ -75,7 +75,8 @@ class Step(Event):
         accuracy: share of the global batch classified rightly, 0 to 1.
         gradient_norm: global norm before clipping.
         samples: samples in the global batch.
-        seconds: wall time of the step on rank 0.
+        time: when it was done; it is reported a little later, together with its neighbours.
+        seconds: wall time on rank 0 since the step before it was done, with what came between them: reports, a checkpoint.
         rank_seconds: per rank, seconds it spent on data and forward pass, before it waits for its peers.
         data_seconds, forward_seconds, backward_seconds, optimizer_seconds, checkpoint_seconds: its parts on rank 0; backward holds the
             all-reduce that overlaps it.
@@ -169,9 +170,20 @@ _KINDS: dict[str, type[Event]] = {
 _FIELDS: dict[str, frozenset[str]] = {kind: frozenset(f.name for f in fields(cls)) for kind, cls in _KINDS.items()}
 
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Emit(Protocol):
+    """Takes events, oldest first; several at a time cost less than one by one."""
+
+    def __call__(self, *events: Event) -> None:
+        """Take them."""
+        ...
+
+
 def encode(event: Event) -> str:
     """The event as one line of JSON without its line end. NaN and infinity are written as JSON's extensions `NaN` and `Infinity`."""
-    return json.dumps({"kind": event.kind, **asdict(event)}, separators=(",", ":"))
+    return _to_json({"kind": event.kind, **vars(event)})
 
 
 def decode(line: str) -> Event | None:
@@ -192,35 +204,19 @@ def decode(line: str) -> Event | None:
 
 
 class RunLogWriter:
-    """Appends events to a run's log. Buffered: `write` costs microseconds, lines reach the file every `flush_seconds` and on `flush`.
+    """Appends events to a run's log. Not safe for use by several threads at once."""
 
-    Not safe for use by several threads at once. Kinds other than `step` are flushed at once.
-    """
-
-    def __init__(self, directory: Path, *, flush_seconds: float = 0.5) -> None:
+    def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(directory / FILE_NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._buffer: list[str] = []
-        self._flush_seconds = flush_seconds
-        self._flushed = time.monotonic()
 
-    def write(self, event: Event) -> None:
-        """Append an event."""
-        self._buffer.append(encode(event))
-        if not isinstance(event, Step) or time.monotonic() - self._flushed >= self._flush_seconds:
-            self.flush()
-
-    def flush(self) -> None:
-        """Hand all buffered lines to the operating system in one call."""
-        if self._buffer:
-            os.write(self._fd, ("\n".join(self._buffer) + "\n").encode())
-            self._buffer.clear()
-        self._flushed = time.monotonic()
+    def write(self, *events: Event) -> None:
+        """Append events, all by one call of the operating system."""
+        os.write(self._fd, "".join(f"{encode(event)}\n" for event in events).encode())
 
     def close(self) -> None:
-        """Flush and close; further calls of `close` do nothing."""
+        """Close the log; further calls of `close` do nothing."""
         if self._fd >= 0:
-            self.flush()
             os.close(self._fd)
             self._fd = -1
 
@@ -263,6 +259,6 @@ def read_all(directory: Path) -> list[Event]:
     return list(RunLogReader(directory).read_new())
 
 
-def select(events: list[Event], kind: type[E]) -> list[E]:
+def select(events: Iterable[Event], kind: type[E]) -> list[E]:
     """The events of one class."""
     return [event for event in events if isinstance(event, kind)]

@@ -1,5 +1,7 @@
 """The training loop: epochs of optimizer steps, evaluations, checkpoints, and a stop that every rank takes at the same step.
 
+Steps are reported a window at a time (`training.pulse`), and before anything else is: a checkpoint's steps stand in the log before it.
+
 Read `Loop.run` first; it reads top to bottom. The loop knows nothing of launchers, files or servers: it is handed the parts that do.
 """
 
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
-from observability.runlog import Evaluated, Event, Notice, Step
+from observability.runlog import Emit, Evaluated, Notice, Step
 from training.checkpoint.manifest import TrainProgress
 from training.checkpoint.retention import Retention
 from training.config.schema import TrainingSettings
@@ -26,7 +28,7 @@ from training.ledger import LedgerWriter
 from training.logs import set_step
 from training.optim import learning_rate_at, set_learning_rate
 from training.precision import Precision
-from training.pulse import Pulse
+from training.pulse import Pulse, StepSums
 from training.step import StepResult, StepRunner
 
 
@@ -40,7 +42,7 @@ class LoopParts:
         save: called on every rank at a step boundary with the loop and the metric of an evaluation just done (None between
             evaluations); returns the seconds that the loop was held up.
         reserve: called once, after the first step, when the optimizer has its state: the time to set memory aside for saving it.
-        emit: takes events; does something on rank 0 only.
+        emit: takes events, several at a time; does something on rank 0 only.
         wants_stop: whether this rank was asked to stop; the ranks agree by vote.
     """
 
@@ -57,22 +59,23 @@ class LoopParts:
     peak_rate: float
     save: Callable[[Loop, float | None], float]
     reserve: Callable[[], None]
-    emit: Callable[[Event], None]
+    emit: Emit
     wants_stop: Callable[[], bool]
     ledger: LedgerWriter | None
 
 
-@dataclass(kw_only=True)
-class _PendingStep:
-    """A step whose sums are still on the wire."""
+@dataclass(frozen=True, kw_only=True)
+class _DoneStep:
+    """What this rank alone knows of a step that is yet to be reported."""
 
     step: int
     epoch: int
+    time: float
     learning_rate: float
     result: StepResult
-    data_seconds: float
     seconds: float
-    checkpoint_seconds: float = 0.0
+    data_seconds: float
+    checkpoint_seconds: float
 
 
 @dataclass(kw_only=True)
@@ -82,7 +85,7 @@ class Loop:
     parts: LoopParts
     progress: TrainProgress
     best_metrics: list[float] = field(default_factory=list)
-    _pending: _PendingStep | None = field(default=None, init=False)
+    _done: list[_DoneStep] = field(default_factory=list, init=False)
     _stop_agreed: bool = field(default=False, init=False)
     _is_reserved: bool = field(default=False, init=False)
 
@@ -99,7 +102,7 @@ class Loop:
         Raises:
             NonFiniteLossError: a step went bad and the setting is to stop.
         """
-        while self.progress.step < self.total_steps:
+        while self.progress.step < self.total_steps and not self._stop_agreed:
             if not self._run_epoch():
                 return False
             is_due = self._is_save_due()
@@ -111,21 +114,27 @@ class Loop:
                 self.parts.save(self, metric)
             if self.progress.step < self.total_steps:
                 self.progress = replace(self.progress, epoch=self.progress.epoch + 1, step_in_epoch=0)
-        return True
+        return self.progress.step >= self.total_steps
 
     def _run_epoch(self) -> bool:
-        """The rest of the current epoch; False when a stop was agreed on. The save at its last step is left to the caller."""
-        asked = time.perf_counter()
+        """The rest of the current epoch; False when it was left for a stop. The save at its last step is left to the caller."""
+        began = asked = time.perf_counter()
+        stall = 0.0
         for micro_batches in self.parts.train.epoch(self.progress.epoch - 1, self.progress.step_in_epoch):
-            self._step(micro_batches, data_seconds=time.perf_counter() - asked, started=asked)
-            if self._stop_agreed:
-                self._settle()
-                return False
+            self._step(micro_batches, began=began, data_seconds=time.perf_counter() - asked, checkpoint_seconds=stall)
+            began = time.perf_counter()
+            stall = 0.0
             if self.progress.step >= self.total_steps:
                 break
+            if self.progress.step_in_epoch < self.parts.plan.steps_per_epoch:
+                is_save_due = self._is_save_due()
+                if is_save_due or self.parts.pulse.is_due:
+                    self._settle()
+                if self._stop_agreed:
+                    return False
+                if is_save_due:
+                    stall = self.parts.save(self, None)
             asked = time.perf_counter()
-            if self._is_save_due() and self.progress.step_in_epoch < self.parts.plan.steps_per_epoch:
-                self._charge(self.parts.save(self, None))
         self._settle()
         return True
 
@@ -146,11 +155,10 @@ class Loop:
         self.best_metrics = ranked
         return True
 
-    def _charge(self, stall: float) -> None:
-        if self._pending is not None:
-            self._pending.checkpoint_seconds += stall
-
-    def _step(self, micro_batches: list[Batch], *, data_seconds: float, started: float) -> None:
+    def _step(
+        self, micro_batches: list[Batch], *, began: float, data_seconds: float, checkpoint_seconds: float
+    ) -> None:
+        """Do a step that began, with what kept it, when the one before it ended."""
         parts, progress = self.parts, self.progress
         step, epoch = progress.step + 1, progress.epoch
         set_step(step)
@@ -168,22 +176,23 @@ class Loop:
             self._bad_step(step, result)
         if parts.ledger is not None:
             parts.ledger.record(step=step, epoch=epoch, micro_batches=micro_batches)
-        self._settle()
-        own_seconds = data_seconds + result.forward_seconds
-        parts.pulse.start(
+        done = _DoneStep(
+            step=step,
+            epoch=epoch,
+            time=time.time(),
+            learning_rate=rate,
+            result=result,
+            seconds=time.perf_counter() - began,
+            data_seconds=data_seconds,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+        self._done.append(done)
+        parts.pulse.add(
             loss_sum=result.loss_sum,
             correct=result.correct,
             samples=result.samples,
-            wants_stop=parts.wants_stop(),
-            seconds=own_seconds,
-        )
-        self._pending = _PendingStep(
-            step=step,
-            epoch=epoch,
-            learning_rate=rate,
-            result=result,
-            data_seconds=data_seconds,
-            seconds=time.perf_counter() - started,
+            own_seconds=data_seconds + result.forward_seconds,
+            seconds=done.seconds,
         )
         self.progress = TrainProgress(
             step=step, epoch=epoch, step_in_epoch=progress.step_in_epoch + 1, samples=progress.samples + count
@@ -193,39 +202,23 @@ class Loop:
             parts.reserve()
 
     def _settle(self) -> None:
-        """Read the sums of the step before and report it."""
-        pending, self._pending = self._pending, None
-        if pending is None:
+        """Close the window: agree on whether to stop, and report its steps."""
+        if not self._done:
             return
-        sums = self.parts.pulse.wait()
-        self._stop_agreed = self._stop_agreed or sums.stop_votes > 0
-        result = pending.result
-        self.parts.emit(
-            Step(
-                step=pending.step,
-                epoch=pending.epoch,
-                loss=sums.loss_sum / sums.samples,
-                accuracy=sums.correct / sums.samples,
-                gradient_norm=result.gradient_norm,
-                learning_rate=pending.learning_rate,
-                samples=sums.samples,
-                seconds=pending.seconds + pending.checkpoint_seconds,
-                data_seconds=pending.data_seconds,
-                forward_seconds=result.forward_seconds,
-                backward_seconds=result.backward_seconds,
-                optimizer_seconds=result.optimizer_seconds,
-                checkpoint_seconds=pending.checkpoint_seconds,
-                rank_seconds=sums.rank_seconds,
-            )
-        )
+        window = self.parts.pulse.exchange(wants_stop=self.parts.wants_stop())
+        self._stop_agreed = window.stop_votes > 0
+        self.parts.emit(*map(_report, self._done, window.steps))
+        self._done.clear()
 
     def _bad_step(self, step: int, result: StepResult) -> None:
-        if self.parts.precision.scales_gradients and not math.isnan(float(result.loss_sum)):
+        if self.parts.precision.scales_gradients and not math.isnan(result.loss_sum):
             return  # an overflow that the gradient scaler found and answers by a lower scale
         if self.parts.settings.loop.nonfinite == "stop":
+            if not self.parts.precision.scales_gradients:  # else the peers may take it for an overflow, and go on
+                self._settle()
             raise NonFiniteLossError(
                 f"step {step}: the gradient is not finite (norm {result.gradient_norm}, loss sum "
-                f"{float(result.loss_sum):.6g} on this rank); loop.nonfinite=stop ends the run before the weights change",
+                f"{result.loss_sum:.6g} on this rank); loop.nonfinite=stop ends the run before the weights change",
                 remedy="lower optimizer.learning_rate, look at this step's samples (loop.log_sample_ids=true), or set "
                 "loop.nonfinite=skip; the newest checkpoint is from before this step",
             )
@@ -256,6 +249,26 @@ class Loop:
         result = self.evaluate("validation", self.parts.validation)
         is_accuracy = self.parts.settings.checkpoint.best_metric == "validation_accuracy"
         return result.accuracy if is_accuracy else result.loss
+
+
+def _report(done: _DoneStep, sums: StepSums) -> Step:
+    return Step(
+        time=done.time,
+        step=done.step,
+        epoch=done.epoch,
+        loss=sums.loss_sum / sums.samples,
+        accuracy=sums.correct / sums.samples,
+        gradient_norm=done.result.gradient_norm,
+        learning_rate=done.learning_rate,
+        samples=sums.samples,
+        seconds=done.seconds,
+        data_seconds=done.data_seconds,
+        forward_seconds=done.result.forward_seconds,
+        backward_seconds=done.result.backward_seconds,
+        optimizer_seconds=done.result.optimizer_seconds,
+        checkpoint_seconds=done.checkpoint_seconds,
+        rank_seconds=sums.rank_seconds,
+    )
 
 
 def planned_steps(settings: TrainingSettings, plan: BatchPlan) -> int:

@@ -36,16 +36,19 @@ class Reporter:
         self._run_directory = run_directory
         self._measured = 0.0
 
-    def emit(self, event: Event) -> None:
-        """Pass an event on."""
-        if isinstance(event, TrainingStarted):
-            event = replace(event, metrics_url=self._metrics_url)
+    def emit(self, *events: Event) -> None:
+        """Pass events on, oldest first."""
+        events = tuple(
+            replace(event, metrics_url=self._metrics_url) if isinstance(event, TrainingStarted) else event
+            for event in events
+        )
         if self._log is not None:
-            self._log.write(event)
+            self._log.write(*events)
         if self._metrics is not None:
-            self._metrics.handle(event)
-            if isinstance(event, Step) and event.time - self._measured >= _MEASURE_SECONDS:
-                self._measured = event.time
+            self._metrics.handle(*events)
+            newest = events[-1]
+            if isinstance(newest, Step) and newest.time - self._measured >= _MEASURE_SECONDS:
+                self._measured = newest.time
                 self._measure(self._metrics)
 
     def _measure(self, metrics: TrainingMetrics) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
-from observability.runlog import CheckpointCommitted, Event, Notice
+from observability.runlog import CheckpointCommitted, Emit, Notice
 from training.checkpoint.manifest import Identity
 from training.checkpoint.retention import Retention
 from training.checkpoint.store import CheckpointStore
@@ -33,7 +31,7 @@ class Saver:
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         precision: Precision,
-        emit: Callable[[Event], None],
+        emit: Emit,
     ) -> None:
         self._writer = AsyncCheckpointer(
             store,

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from observability.runlog import Event, Notice, Phase, Restored, TrainingStarted
+from observability.runlog import Emit, Notice, Phase, Restored, TrainingStarted
 from training.checkpoint.manifest import Identity, TrainProgress
 from training.checkpoint.state import load_into
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
@@ -54,9 +54,7 @@ class _Built:
 class Session:
     """One rank of one attempt, its peers met already."""
 
-    def __init__(
-        self, task: RankTask, place: RankPlace, *, emit: Callable[[Event], None], wants_stop: Callable[[], bool]
-    ) -> None:
+    def __init__(self, task: RankTask, place: RankPlace, *, emit: Emit, wants_stop: Callable[[], bool]) -> None:
         self._task = task
         self._settings = task.settings
         self._place = place

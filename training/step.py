@@ -27,8 +27,8 @@ class StepResult:
     """What this rank knows after a step.
 
     Attributes:
-        loss_sum: scalar, sum of the losses of this rank's samples.
-        correct: scalar int64, this rank's samples classified rightly.
+        loss_sum: sum of the losses of this rank's samples.
+        correct: this rank's samples classified rightly.
         samples: this rank's samples.
         gradient_norm: global norm before clipping; NaN or infinite where the step was bad.
         applied: the weights were updated.
@@ -36,8 +36,8 @@ class StepResult:
             which ends with the norm's read-back, means something there.
     """
 
-    loss_sum: Tensor
-    correct: Tensor
+    loss_sum: float
+    correct: int
     samples: int
     gradient_norm: float
     applied: bool
@@ -80,8 +80,7 @@ class StepRunner:
 
         A step whose gradient is not finite leaves the weights as they are and says so by `applied`.
         """
-        loss_sum = torch.zeros((), device=self._device)
-        correct = torch.zeros((), dtype=torch.int64, device=self._device)
+        losses, rights = list[Tensor](), list[Tensor]()
         forward_seconds = backward_seconds = 0.0
         self._optimizer.zero_grad(set_to_none=True)
         _copy_all(self._kept, self._buffers)
@@ -95,15 +94,16 @@ class StepRunner:
                 self._precision.backward(loss * (self._world / global_count))
                 backward_seconds += time.perf_counter() - forwarded
             forward_seconds += forwarded - started
-            loss_sum += loss.detach()
-            correct += right
+            losses.append(loss.detach())
+            rights.append(right)
         started = time.perf_counter()
         norm, applied = self._apply()
         if not applied:
             _copy_all(self._buffers, self._kept)
         return StepResult(
-            loss_sum=loss_sum,
-            correct=correct,
+            # Read here, behind the norm that has waited for the device already, and not micro-batch by micro-batch.
+            loss_sum=sum(map(float, losses)),
+            correct=sum(map(int, rights)),
             samples=sum(batch.count for batch in micro_batches),
             gradient_norm=norm,
             applied=applied,

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from pathlib import Path
 
 from observability.runlog import Phase
 from training import failures
@@ -21,8 +19,6 @@ from training.launch.task import Outcome, RankPlace, RankTask
 from training.logs import configure
 from training.network import interface_towards
 from training.reporting import Reporter, reporting
-
-_STOP_POLL_SECONDS = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -57,28 +53,14 @@ def _run(task: RankTask, place: RankPlace) -> Outcome:
         reporter.emit(Phase(name="connect", process="rank 0"))
         scale = task.settings.scale
         with joined(place, gpu=scale.gpu, timeout_seconds=scale.collective_timeout):
-            stop = StopRequest(task.run_directory, polls=place.rank == 0)
-            return Session(task, place, emit=reporter.emit, wants_stop=stop).run()
+            stop = task.run_directory / "stop"
+            # The ranks agree by vote (`training.pulse`), so one that looks is enough.
+            wants_stop = stop.exists if place.rank == 0 else _never
+            return Session(task, place, emit=reporter.emit, wants_stop=wants_stop).run()
 
 
-class StopRequest:
-    """Whether a stop was asked for: a file `stop` in the run's folder, looked for a few times a second.
-
-    Only one rank need look; the ranks agree by vote (`training.pulse`).
-    """
-
-    def __init__(self, run_directory: Path, *, polls: bool) -> None:
-        self._path = run_directory / "stop"
-        self._next = 0.0 if polls else float("inf")
-        self._is_asked = False
-
-    def __call__(self) -> bool:
-        """True from the moment the file was seen."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _STOP_POLL_SECONDS
-            self._is_asked = self._is_asked or self._path.exists()
-        return self._is_asked
+def _never() -> bool:
+    return False
 
 
 @contextmanager

@@ -1,17 +1,17 @@
 """The metrics of a training run, recorded from its events.
 
-Whoever writes the run's log hands each event here too: `TrainingMetrics.handle`. Series are looked up once, so that a step costs
-microseconds.
+Whoever writes the run's log hands each event here too: `TrainingMetrics.handle`. Series are looked up once, and steps that come together
+are recorded together, so that a step costs microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite
 
 from observability.history import PARTS, RunHistory, part_seconds
 from observability.metrics.recorder import Record, Recorder
-from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted
+from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted, select
 
 
 class TrainingMetrics:
@@ -48,19 +48,20 @@ class TrainingMetrics:
         recorder.add("rtp_train_restarts_total", len(past.restarts), run=run)
         recorder.add("rtp_train_lost_steps_total", past.lost_steps, run=run)
 
-    def handle(self, event: Event) -> None:
-        """Record an event of any kind; those that no metric follows from are passed over."""
-        match event:
-            case Step():
-                self.step(event)
-            case Evaluated():
-                self.evaluated(event)
-            case CheckpointCommitted():
-                self.checkpoint_committed(event)
-            case Restored():
-                self.restored(event)
-            case TrainingStarted():
-                self.started(event)
+    def handle(self, *events: Event) -> None:
+        """Record events of any kind, oldest first, steps before all others; those that no metric follows from are passed over."""
+        if steps := select(events, Step):
+            self.steps(steps)
+        for event in events:
+            match event:
+                case Evaluated():
+                    self.evaluated(event)
+                case CheckpointCommitted():
+                    self.checkpoint_committed(event)
+                case Restored():
+                    self.restored(event)
+                case TrainingStarted():
+                    self.started(event)
 
     def started(self, event: TrainingStarted) -> None:
         """Record that all ranks are ready; where an attempt trained before, also the restart and the steps it lost."""
@@ -78,27 +79,28 @@ class TrainingMetrics:
         self._step(event.start_step)
         self._timestamp(event.time)
 
-    def step(self, event: Step) -> None:
-        """Record an optimizer step."""
-        self._last_step = event.step
-        self._step(event.step)
-        self._epoch(event.epoch)
-        self._timestamp(event.time)
-        self._step_seconds(event.seconds)
-        self._last_step_seconds(event.seconds)
-        for record, seconds in zip(self._parts, part_seconds(event), strict=True):
-            record(seconds)
-        self._samples(event.samples)
-        self._samples_per_second(event.samples / event.seconds)
-        share = event.samples / max(1, len(event.rank_seconds))
-        for record, seconds in zip(self._rank_samples_per_second, event.rank_seconds, strict=False):
+    def steps(self, steps: Sequence[Step]) -> None:
+        """Record optimizer steps, at least one: all of them where they are counted, the newest where one value stands."""
+        for step in steps:
+            self._step_seconds(step.seconds)
+        for record, part in zip(self._parts, zip(*map(part_seconds, steps), strict=True), strict=True):
+            record(sum(part))
+        self._samples(sum(step.samples for step in steps))
+        self._nonfinite(sum(not (isfinite(step.loss) and isfinite(step.gradient_norm)) for step in steps))
+        newest = steps[-1]
+        self._last_step = newest.step
+        self._step(newest.step)
+        self._epoch(newest.epoch)
+        self._timestamp(newest.time)
+        self._last_step_seconds(newest.seconds)
+        self._samples_per_second(newest.samples / newest.seconds)
+        share = newest.samples / max(1, len(newest.rank_seconds))
+        for record, seconds in zip(self._rank_samples_per_second, newest.rank_seconds, strict=False):
             record(share / seconds)
-        self._loss(event.loss)
-        self._accuracy(event.accuracy)
-        self._gradient_norm(event.gradient_norm)
-        self._learning_rate(event.learning_rate)
-        if not (isfinite(event.loss) and isfinite(event.gradient_norm)):
-            self._nonfinite(1)
+        self._loss(newest.loss)
+        self._accuracy(newest.accuracy)
+        self._gradient_norm(newest.gradient_norm)
+        self._learning_rate(newest.learning_rate)
 
     def evaluated(self, event: Evaluated) -> None:
         """Record an evaluation of a split."""

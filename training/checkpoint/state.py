@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, TensorSpec, serialize_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -135,8 +135,20 @@ def _layout(tensors: Mapping[str, NamedTensors]) -> list[tuple[str, str, torch.S
 
 def _safetensors_writer(named: NamedTensors) -> FileWriter:
     def write(path: Path) -> None:
+        packed = {name: tensor.contiguous() for name, tensor in named.items()}
+        # safetensors.torch.save_file takes 20 microseconds of Python a tensor, in which the loop cannot run, mostly to find
+        # tensors that share memory. These do not, and live until the file is written.
+        specs = {
+            name: TensorSpec(
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                shape=tensor.shape,
+                data_ptr=tensor.data_ptr(),
+                data_len=tensor.nbytes,
+            )
+            for name, tensor in packed.items()
+        }
         try:
-            save_file({name: tensor.contiguous() for name, tensor in named.items()}, path)
+            serialize_file(specs, path)
         except SafetensorError as error:
             # The library turns the operating system's errors into text.
             if found := _OS_ERROR.search(str(error)):
