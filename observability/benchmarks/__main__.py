@@ -35,7 +35,7 @@ def main() -> int:
         if arguments.only in {None, "overhead"}:
             for name, settings in _overhead_jobs().items():
                 _say(f"step time, {name}")
-                comparisons.append(overhead.compare(name, settings, rounds=arguments.rounds, scratch=scratch))
+                comparisons += overhead.compare(name, settings, rounds=arguments.rounds, scratch=scratch)
         if arguments.only in {None, "whole-run"}:
             _say("whole run, first step")
             found, parts = whole_run.compare(_default_job(), rounds=arguments.rounds, scratch=scratch)

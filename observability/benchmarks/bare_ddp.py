@@ -1,14 +1,11 @@
 """The yardstick of the per-step overhead: a plain PyTorch DDP loop, no more than its tutorial has. Started by torchrun.
 
-Usage: `torchrun --nproc-per-node N -m observability.benchmarks.bare_ddp SETTINGS.json`. Prints one JSON line from rank 0: seconds per step
-over all steps but the first `WARMUP`, and the time of the first step.
+Usage: `torchrun --nproc-per-node N -m observability.benchmarks.bare_ddp SETTINGS.json`. The model holds the stopwatch (`metered.py`).
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +19,6 @@ from training.config.schema import TrainingSettings
 from training.data import registry as datasets
 from training.models import registry as models
 
-WARMUP = 20
-
 
 def tensors(settings: TrainingSettings) -> TensorDataset:
     """The training split in memory, so that the loader of the tutorial can serve it."""
@@ -32,7 +27,7 @@ def tensors(settings: TrainingSettings) -> TensorDataset:
 
 
 def main(settings_file: str) -> None:
-    """Train for `loop.max_steps` steps and print the time of a step."""
+    """Train for `loop.max_steps` steps."""
     settings = TrainingSettings.model_validate_json(Path(settings_file).read_text(encoding="utf-8"))
     torch.set_num_threads(settings.scale.cpus_per_worker)
     dist.init_process_group("gloo")
@@ -44,7 +39,7 @@ def main(settings_file: str) -> None:
     loader = DataLoader(
         data, batch_size=settings.loop.global_batch // dist.get_world_size(), sampler=sampler, drop_last=True
     )
-    step, first, began = 0, 0.0, 0.0
+    step = 0
     while step < (settings.loop.max_steps or 0):
         sampler.set_epoch(step)
         for inputs, labels in loader:
@@ -53,15 +48,8 @@ def main(settings_file: str) -> None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             step += 1
-            if step == 1:
-                first = time.time()
-            if step == WARMUP:
-                began = time.perf_counter()
             if step == settings.loop.max_steps:
                 break
-    seconds = (time.perf_counter() - began) / (step - WARMUP)
-    if dist.get_rank() == 0:
-        print(json.dumps({"step_seconds": seconds, "first_step_time": first}))
     dist.barrier()  # a rank that leaves while its peer still talks has been seen to abort in gloo
     dist.destroy_process_group()
 

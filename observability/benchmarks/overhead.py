@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from observability.benchmarks.bare_ddp import WARMUP
-from observability.benchmarks.measure import Comparison, in_turns, last_json, run_module
-from observability.runlog import Step, read_all, select
+from observability.benchmarks.measure import Comparison, in_turns, run_module
+from observability.benchmarks.metered import StepCost, mean_cost
 from training.config.schema import TrainingSettings
 from training.launch.processes import DRIVER_VARIABLE
 from training.launch.rank import TASK_FILE
@@ -17,27 +18,68 @@ from training.launch.task import RankTask
 GOAL = 1.03
 
 
-def compare(name: str, settings: TrainingSettings, *, rounds: int, scratch: Path) -> Comparison:
-    """Both loops under torchrun for `loop.max_steps` steps, ours with metrics, events and a checkpoint every 50 steps."""
-    world = settings.scale.workers
+def compare(name: str, settings: TrainingSettings, *, rounds: int, scratch: Path) -> list[Comparison]:
+    """Both loops under torchrun for `loop.max_steps` steps, ours with metrics, events and a checkpoint every 50 steps.
 
-    def torchrun(*arguments: str) -> str:
-        driver = {DRIVER_VARIABLE: str(os.getpid())}
-        return run_module("torch.distributed.run", "--standalone", f"--nproc-per-node={world}", *arguments, **driver)[2]
+    Returns:
+        Wall time of a step, and CPU time of a step and rank.
+    """
+    ours: list[StepCost] = []
+    theirs: list[StepCost] = []
 
-    def ours() -> float:
-        folder = scratch / f"{name}-{len(list(scratch.iterdir()))}"
-        folder.mkdir(parents=True)
-        task = RankTask(settings=settings, run_directory=folder, attempt=0)
-        (folder / TASK_FILE).write_text(json.dumps(task.dump()), encoding="utf-8")
-        torchrun("-m", "training.launch.rank", str(folder / TASK_FILE))
-        steps = select(read_all(folder), Step)[WARMUP - 1 :]
-        return (steps[-1].time - steps[0].time) / (len(steps) - 1)
+    def measured(side: Callable[[TrainingSettings, Path], None], costs: list[StepCost]) -> float:
+        folder = Path(tempfile.mkdtemp(dir=scratch))
+        side(_metered(settings, folder), folder)
+        costs.append(mean_cost(folder))
+        return costs[-1].wall
 
-    def theirs() -> float:
-        file = scratch / f"{name}.json"
-        file.write_text(settings.model_dump_json(), encoding="utf-8")
-        return float(last_json(torchrun("-m", "observability.benchmarks.bare_ddp", str(file)))["step_seconds"])
+    wall = in_turns(rounds, lambda: measured(_run_ours, ours), lambda: measured(_run_theirs, theirs))
+    return [
+        Comparison(name=f"step time, {name}", unit="s", ours=wall[0], theirs=wall[1], goal=GOAL),
+        Comparison(
+            name=f"CPU time of a step and rank, {name}",
+            unit="s",
+            ours=[cost.cpu for cost in ours],
+            theirs=[cost.cpu for cost in theirs],
+            goal=GOAL,
+        ),
+    ]
 
-    mine, others = in_turns(rounds, ours, theirs)
-    return Comparison(name=f"step time, {name}", unit="s", ours=mine, theirs=others, goal=GOAL)
+
+def _metered(settings: TrainingSettings, folder: Path) -> TrainingSettings:
+    """The settings with a model that leaves in the folder what a step costs."""
+    assert settings.loop.max_steps is not None, "the last step is when the clocks are read"
+    model = {
+        "name": "observability.benchmarks.metered:metered",
+        "options": {
+            **settings.model.options,
+            "network": settings.model.name,
+            "folder": str(folder),
+            "steps": settings.loop.max_steps,
+        },
+    }
+    return TrainingSettings.model_validate({**settings.model_dump(), "model": model})
+
+
+def _run_ours(settings: TrainingSettings, folder: Path) -> None:
+    task = RankTask(settings=settings, run_directory=folder, attempt=0)
+    (folder / TASK_FILE).write_text(json.dumps(task.dump()), encoding="utf-8")
+    _torchrun(settings, "training.launch.rank", folder / TASK_FILE)
+
+
+def _run_theirs(settings: TrainingSettings, folder: Path) -> None:
+    file = folder / "settings.json"
+    file.write_text(settings.model_dump_json(), encoding="utf-8")
+    _torchrun(settings, "observability.benchmarks.bare_ddp", file)
+
+
+def _torchrun(settings: TrainingSettings, module: str, argument: Path) -> None:
+    run_module(
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={settings.scale.workers}",
+        "-m",
+        module,
+        str(argument),
+        **{DRIVER_VARIABLE: str(os.getpid())},
+    )
