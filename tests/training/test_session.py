@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from observability.runlog import CheckpointCommitted, Evaluated, Notice, Restored, TrainingStarted, read_all, select
+from observability.runlog import (
+    CheckpointCommitted,
+    Evaluated,
+    Notice,
+    Restored,
+    Step,
+    TrainingStarted,
+    read_all,
+    select,
+)
 from tests.training.runs import run_alone, small_settings, steps_of
 from training import failures, ledger
 from training.checkpoint.store import committed_steps
@@ -87,6 +96,24 @@ def test_a_learning_rate_that_blows_up_stops_the_run_and_names_the_step(tmp_path
         run_alone(settings, tmp_path / "run")
     assert "optimizer.learning_rate" in caught.value.remedy
     assert failures.cause(tmp_path / "run", attempt=0, launcher_view="").kind == "NonFiniteLossError"
+
+
+def test_the_log_has_every_step_before_the_one_that_stopped_the_run(tmp_path: Path) -> None:
+    settings = small_settings(optimizer={"name": "sgd", "learning_rate": 1e15}, loop={"clip_norm": None})
+    with pytest.raises(NonFiniteLossError) as caught:
+        run_alone(settings, tmp_path / "run")
+    bad = int(str(caught.value).removeprefix("step ").partition(":")[0])
+    assert [step.step for step in steps_of(tmp_path / "run")] == list(range(1, bad))
+
+
+def test_the_log_has_a_checkpoint_s_steps_before_the_checkpoint(tmp_path: Path) -> None:
+    run_alone(small_settings(), tmp_path / "run")
+    newest = 0
+    for event in read_all(tmp_path / "run"):
+        if isinstance(event, Step):
+            newest = event.step
+        elif isinstance(event, CheckpointCommitted):
+            assert event.step <= newest
 
 
 def test_bad_steps_are_skipped_where_the_setting_says_so(tmp_path: Path) -> None:

@@ -88,6 +88,19 @@ def test_samples_and_step_times_add_up_over_steps(recorder: PrometheusRecorder, 
     assert found['rtp_train_step_seconds_bucket{le="0.01"}'] == 0
 
 
+def test_steps_that_come_together_are_counted_each_and_the_newest_is_shown(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    metrics.handle(replace(STEP, loss=math.nan), replace(STEP, step=8, loss=0.25, seconds=0.002))
+    found = values(recorder.url)
+    assert found["rtp_train_step"] == 8
+    assert found["rtp_train_loss"] == 0.25
+    assert found["rtp_train_samples_total"] == 128
+    assert found["rtp_train_nonfinite_steps_total"] == 1
+    assert found['rtp_train_step_part_seconds_total{part="forward"}'] == pytest.approx(0.01)
+    assert found['rtp_train_step_seconds_bucket{le="0.01"}'] == 1
+
+
 def test_the_parts_of_a_step_make_up_its_whole_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(STEP)
     parts = {
