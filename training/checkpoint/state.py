@@ -136,8 +136,8 @@ def _layout(tensors: Mapping[str, NamedTensors]) -> list[tuple[str, str, torch.S
 def _safetensors_writer(named: NamedTensors) -> FileWriter:
     def write(path: Path) -> None:
         packed = {name: tensor.contiguous() for name, tensor in named.items()}
-        # safetensors.torch.save_file takes 30 microseconds of Python a tensor, in which the loop cannot run, mostly to find
-        # tensors that share memory. These do not, and live until the file is written.
+        # safetensors.torch.save_file takes 30 microseconds of Python a tensor, in which the loop cannot run, to wrap it in NumPy
+        # and to find tensors that share memory. These share none, and live until the file is written.
         specs = {
             name: TensorSpec(
                 dtype=str(tensor.dtype).removeprefix("torch."),
