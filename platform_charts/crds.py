@@ -12,14 +12,19 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
 import yaml
+from packaging.version import Version
 
 from infra.errors import RefusedError, SettingsError
+from infra.lifecycle.sources import ArchiveSource
+from infra.outputs import LABEL_PREFIX
+from infra.protection import EnvironmentKind
 from infra.release import ReleaseManifest
-from platform_charts.archives import archive_path
+from platform_charts.archives import archive_path, fetch
 from platform_charts.manifest import Manifest
 
 CRD_GROUPS: Mapping[str, str] = {
@@ -28,6 +33,9 @@ CRD_GROUPS: Mapping[str, str] = {
     "kuberay-operator": "ray.io",
 }
 """API group that the stack applies for a chart, in the order in which the charts are installed."""
+
+CHART_VERSION = f"{LABEL_PREFIX}/chart-version"
+"""Annotation of a definition: versions of an API stay while its fields change, so only this tells a downgrade."""
 
 _KIND = "CustomResourceDefinition"
 _CRD_MEMBER = re.compile(r"(^|/)crds/[^/]+\.ya?ml$")
@@ -71,15 +79,48 @@ class PinnedCharts:
         Raises:
             SettingsError: no chart of the release brings the group, the archive is not there, or holds none of it.
         """
-        charts = [chart for chart, brought in CRD_GROUPS.items() if brought == group]
-        if not charts:
-            raise SettingsError(
-                f"no chart brings definitions of {group} that the stack applies; known: {', '.join(CRD_GROUPS.values())}"
-            )
-        path = archive_path(charts[0], self._release.charts[charts[0]], folder=self._folder)
+        name = _chart_of(group)
+        chart = self._release.charts[name]
+        path = archive_path(name, chart, folder=self._folder)
         if not path.is_file():
             raise SettingsError(f"{path}: no such archive", remedy="fetch the charts: `make charts`")
-        return _of_group(_documents_in_archive(path), group, where=str(path))
+        found = _of_group(_documents_in_archive(path), group, where=str(path))
+        return tuple(_annotated(one, str(chart.version)) for one in found)
+
+
+class FetchedCharts:
+    """The same, from archives that are fetched where they are not there yet.
+
+    Args:
+        release: says which chart in which version.
+        source: where archives are to be had.
+        kind: what the environment is for; prod takes no chart whose hash is unresolved.
+        mirror: repository to ask instead of the charts' own.
+        folder: where archives are kept; None is where `platform_charts.archives.fetch` puts them.
+    """
+
+    def __init__(
+        self,
+        release: ReleaseManifest,
+        *,
+        source: ArchiveSource,
+        kind: EnvironmentKind,
+        mirror: str | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self._release = release
+        self._fetch = partial(fetch, source=source, kind=kind, mirror=mirror, folder=folder)
+        self._pinned = PinnedCharts(release, folder=folder)
+
+    def crds(self, group: str) -> tuple[Manifest, ...]:
+        """The definitions of the group in the archive of the chart that brings it.
+
+        Raises:
+            StackError: there is none, or the archive cannot be had; see `platform_charts.archives.fetch`.
+        """
+        name = _chart_of(group)
+        self._fetch(name, self._release.charts[name])
+        return self._pinned.crds(group)
 
 
 class CrdFolder:
@@ -140,6 +181,9 @@ def check_upgrades(live: Iterable[Manifest], pinned: Iterable[Manifest]) -> None
 
 
 def _losses(old: Manifest, new: Manifest) -> Iterator[str]:
+    before, after = _chart_version(old), _chart_version(new)
+    if before is not None and after is not None and after < before:
+        yield f"chart version {before} would become {after}; what is written then loses the fields of the newer one"
     for field, was, is_ in (
         ("scope", old["spec"]["scope"], new["spec"]["scope"]),
         ("names.kind", old["spec"]["names"]["kind"], new["spec"]["names"]["kind"]),
@@ -162,6 +206,26 @@ def _stored(definition: Manifest) -> tuple[str, ...]:
     if stored:
         return tuple(stored)
     return tuple(version["name"] for version in definition["spec"]["versions"] if version["storage"])
+
+
+def _chart_of(group: str) -> str:
+    charts = [chart for chart, brought in CRD_GROUPS.items() if brought == group]
+    if not charts:
+        known = ", ".join(CRD_GROUPS.values())
+        raise SettingsError(f"no chart brings definitions of {group} that the stack applies; known: {known}")
+    return charts[0]
+
+
+def _annotated(definition: Manifest, version: str) -> Manifest:
+    metadata = definition["metadata"]
+    annotations = {**metadata.get("annotations", {}), CHART_VERSION: version}
+    return {**definition, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _chart_version(definition: Manifest) -> Version | None:
+    """Of the chart that a definition came with; None where somebody else has applied it."""
+    text = definition["metadata"].get("annotations", {}).get(CHART_VERSION)
+    return None if text is None else Version(text)
 
 
 def _of_group(documents: Iterable[Manifest], group: str, *, where: str) -> tuple[Manifest, ...]:

@@ -12,6 +12,7 @@ import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.helm import v3 as helm
 
 from infra import database
+from infra.kubeconfig import kubeconfig
 from infra.naming import cluster_name
 from infra.program import Platform
 from infra.protection import EnvironmentKind
@@ -109,38 +110,18 @@ def make_provider(platform: Platform) -> kubernetes.Provider:
     update goes on. Only what may be lost is given up for lost where the cluster cannot be reached.
     """
     name, region = platform.cluster.name, platform.settings.aws.region
-    kubeconfig = pulumi.Output.all(
+    way = pulumi.Output.all(
         name=name, endpoint=platform.cluster.endpoint, authority=platform.cluster.certificate_authority
-    ).apply(lambda known: _kubeconfig(known["name"], known["endpoint"], known["authority"], region))
+    ).apply(lambda known: json.dumps(kubeconfig(**known, region=region)))
     return kubernetes.Provider(
         "kubernetes",
-        kubeconfig=kubeconfig,
+        kubeconfig=way,
         # Without it a new endpoint or certificate would read as another cluster, and replace everything on it.
         cluster_identifier=cluster_name(platform.settings),
         enable_server_side_apply=True,
         upsert_existing_objects=True,
         delete_unreachable=platform.settings.environment.kind is EnvironmentKind.TEST,
         opts=pulumi.ResourceOptions(depends_on=[platform.cluster]),
-    )
-
-
-def _kubeconfig(name: str, endpoint: str, authority: str, region: str) -> str:
-    """A kubeconfig with no credentials in it: who runs the engine gets a token from AWS, for a quarter of an hour."""
-    command = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "command": "aws",
-        "args": ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"],
-        "interactiveMode": "Never",
-    }
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": name,
-            "clusters": [{"name": name, "cluster": {"server": endpoint, "certificate-authority-data": authority}}],
-            "users": [{"name": name, "user": {"exec": command}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        }
     )
 
 

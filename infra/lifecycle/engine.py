@@ -14,6 +14,13 @@ from infra.release_rules import ROOT
 
 POLICY_PACK = "infra/policy"
 
+_NO_STACK = "no stack named"
+"""How the binary says that there is no such stack (pulumi, cmd/stack, `requireStack`)."""
+
+
+class NoStackError(StackError):
+    """The stack was never brought up."""
+
 
 def find() -> str:
     """Path of the binary.
@@ -25,7 +32,7 @@ def find() -> str:
     if found is None:
         raise RefusedError(
             "no `pulumi` on PATH",
-            remedy="install the Pulumi CLI (https://www.pulumi.com/docs/install); graph, cost, release-check and preflight work without it",
+            remedy="install the Pulumi CLI (https://www.pulumi.com/docs/install); graph, cost and release-check work without it",
         )
     return found
 
@@ -53,15 +60,15 @@ def outputs(environment: str) -> Mapping[str, Any]:
     """What a stack exports.
 
     Raises:
-        StackError: the engine cannot tell, e.g. because there is no such stack; carries its message.
+        NoStackError: there is no such stack.
+        StackError: the engine cannot tell; carries its message.
         SettingsError: what the engine printed is no JSON object.
     """
     arguments = [find(), "stack", "output", "--json", "--cwd", str(ROOT), "--stack", environment]
     answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
     if answer.returncode != 0:
-        raise StackError(
-            f"pulumi stack output: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`"
-        )
+        kind = NoStackError if _NO_STACK in answer.stderr else StackError
+        raise kind(f"pulumi stack output: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`")
     return _parsed(answer.stdout, file=f"outputs of {environment}")
 
 

@@ -15,10 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra import release_rules
 from infra.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
 from infra.catalog import Catalog
-from infra.errors import RefusedError
+from infra.errors import RefusedError, StackError
 from infra.lifecycle.aws import Client, Session
+from infra.lifecycle.running import RunningCluster
 from infra.release import ReleaseManifest
 from infra.settings import StackSettings, check_account
+from platform_charts.charts import chart_installs
+from platform_charts.crds import CRD_GROUPS, CrdSource, check_upgrades
 
 
 class Problem(NamedTuple):
@@ -49,6 +52,8 @@ class Case:
         project: what the project's own files say.
         session: boto3 session in the environment's region.
         now: the time, with its zone.
+        cluster: what runs already.
+        definitions: the custom resource definitions of this release.
     """
 
     settings: StackSettings
@@ -57,6 +62,8 @@ class Case:
     project: release_rules.Project
     session: Session
     now: datetime
+    cluster: RunningCluster
+    definitions: CrdSource
 
 
 Answer = tuple[str, str]
@@ -135,6 +142,20 @@ def reservations_are_as_the_settings_say(case: Case) -> Iterator[Answer]:
             yield f"group {group.name}: {holds}", "lower max_size: a targeted launch beyond the reservation fails"
 
 
+def the_clusters_definitions_can_be_upgraded(case: Case) -> Iterator[Answer]:
+    """No definition of the running cluster loses versions, objects or fields to the one that would replace it."""
+    live = case.cluster.definitions()
+    if live is None:
+        return
+    installed = chart_installs(case.settings, case.release, case.catalog)
+    groups = [group for chart, group in CRD_GROUPS.items() if chart in installed]
+    for pinned in (one for group in groups for one in case.definitions.crds(group)):
+        try:
+            check_upgrades(live, [pinned])
+        except RefusedError as error:
+            yield str(error.args[0]), error.remedy
+
+
 CHECKS: tuple[Check, ...] = (
     the_environment_has_not_expired,
     capacity_blocks_have_not_ended,
@@ -142,13 +163,14 @@ CHECKS: tuple[Check, ...] = (
     quotas_suffice,
     instances_are_offered_in_their_zones,
     reservations_are_as_the_settings_say,
+    the_clusters_definitions_can_be_upgraded,
 )
 
 
 def problems(case: Case) -> tuple[Problem, ...]:
     """Everything that stands in the way, in the order of `CHECKS`.
 
-    A check that AWS does not answer is a problem too: what could not be seen has not been checked.
+    A check that AWS or the cluster does not answer is a problem too: what could not be seen has not been checked.
 
     Raises:
         RefusedError: the credentials are of an account that the environment may not be created in; nothing else is
@@ -162,7 +184,15 @@ def problems(case: Case) -> tuple[Problem, ...]:
             found += [Problem(name, *answer) for answer in check(case)]
         except (BotoCoreError, ClientError) as error:
             found.append(Problem(name, str(error), "give these credentials the permission to ask"))
+        except StackError as error:
+            found.append(Problem(name, str(error.args[0]), error.remedy))
     return tuple(found)
+
+
+def notes(case: Case) -> Iterator[str]:
+    """What does not stand in the way, but should be known; after `problems` has found none."""
+    if case.cluster.definitions() is None:
+        yield "no cluster yet: its custom resource definitions are made, and none is upgraded"
 
 
 def account_of(session: Session) -> str:

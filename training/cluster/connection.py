@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infra import kubeconfig as way
 from infra.outputs import StackOutputs
 from training.cluster.errors import ClusterRefusedError
 from training.errors import SettingsError
@@ -53,28 +54,23 @@ def connect(outputs: StackOutputs, *, kubeconfig: Path | None, environment: Mapp
 
 
 def kubeconfig_of(outputs: StackOutputs) -> dict[str, Any]:
-    """A kubeconfig with the stack's cluster only (Amazon EKS, "Create kubeconfig file").
+    """A kubeconfig with the stack's cluster only.
 
     Raises:
         ClusterRefusedError: there is no `aws` to get a token with.
     """
-    if shutil.which("aws") is None:
+    if shutil.which(way.PROGRAM) is None:
         raise ClusterRefusedError(
             "no `aws` on PATH, which gives the token for the cluster",
             remedy="install the AWS CLI, version 2, or name a kubeconfig of the cluster with --kubeconfig FILE",
         )
-    cluster, name = outputs.cluster, outputs.cluster.name
-    token = ["--region", outputs.region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
-    run = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws", "args": token}
-    reached = {"server": cluster.endpoint, "certificate-authority-data": cluster.certificate_authority}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": reached}],
-        "users": [{"name": name, "user": {"exec": {**run, "interactiveMode": "Never"}}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
+    cluster = outputs.cluster
+    return way.kubeconfig(
+        name=cluster.name,
+        endpoint=cluster.endpoint,
+        authority=cluster.certificate_authority,
+        region=outputs.region,
+    )
 
 
 def check_account(outputs: StackOutputs) -> None:

@@ -11,14 +11,17 @@ from infra import release_rules
 from infra.catalog import load_catalog
 from infra.lifecycle import engine
 from infra.lifecycle import preflight as checks
+from infra.lifecycle.running import StackCluster
 from infra.lifecycle.show import print_line
+from infra.lifecycle.sources import Registries
 from infra.release import load_release
 from infra.settings import check_account, load
+from platform_charts.crds import FetchedCharts
 
 
 def preflight(options: argparse.Namespace) -> int:
     """Check all that can be known before anything is created."""
-    checks.check(_case(options.env))
+    _check(options.env)
     print_line(f"{options.env}: nothing stands in the way")
     return 0
 
@@ -26,7 +29,7 @@ def preflight(options: argparse.Namespace) -> int:
 def change(options: argparse.Namespace) -> int:
     """Preview or bring up a stack, after the preflight; exits as pulumi does."""
     engine.find()
-    checks.check(_case(options.env))
+    _check(options.env)
     return engine.run(options.name, environment=options.env, is_confirmed=options.yes)
 
 
@@ -38,13 +41,24 @@ def destroy(options: argparse.Namespace) -> int:
     return engine.run("destroy", environment=options.env, is_confirmed=options.yes)
 
 
+def _check(environment: str) -> None:
+    case = _case(environment)
+    checks.check(case)
+    for note in checks.notes(case):
+        print_line(f"note: {note}")
+
+
 def _case(environment: str) -> checks.Case:
-    settings = load(environment)
+    settings, release = load(environment), load_release()
     return checks.Case(
         settings=settings,
         catalog=load_catalog(),
-        release=load_release(),
+        release=release,
         project=release_rules.read_project(),
         session=boto3.Session(region_name=settings.aws.region),
         now=datetime.now(UTC),
+        cluster=StackCluster(settings),
+        definitions=FetchedCharts(
+            release, source=Registries(), kind=settings.environment.kind, mirror=settings.mirrors.charts
+        ),
     )
