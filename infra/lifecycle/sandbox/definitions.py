@@ -52,5 +52,5 @@ def define(api: Api, definitions: Iterable[Object]) -> None:
 
 
 def _is_established(definition: Mapping[str, Any]) -> bool:
-    conditions = definition.get("status", {}).get("conditions", [])
+    conditions = definition.get("status", {}).get("conditions") or []  # null at first
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

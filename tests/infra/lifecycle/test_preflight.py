@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NoReturn
 
 import boto3
@@ -29,6 +30,7 @@ from infra.lifecycle.preflight import (
 )
 from infra.release import load_release
 from infra.settings import from_mapping
+from platform_charts.crds import CrdFolder
 from tests.infra.leaf.samples import Tree, changed, dev_sections, prod_sections
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -56,6 +58,13 @@ def quotas(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
         yield values
 
 
+class NoCluster:
+    """An environment that was never brought up."""
+
+    def definitions(self) -> None:
+        """None."""
+
+
 def case(changes: Tree | None = None, *, sections: Tree | None = None, account: str = MOTO_ACCOUNT) -> Case:
     """The preflight of the dev sample with changes."""
     tree = changed(sections or dev_sections(), {"aws.allowed_accounts": [account], **(changes or {})})
@@ -66,6 +75,8 @@ def case(changes: Tree | None = None, *, sections: Tree | None = None, account: 
         project=release_rules.read_project(),
         session=boto3.Session(region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"),
         now=NOW,
+        cluster=NoCluster(),
+        definitions=CrdFolder(Path("none")),
     )
 
 
