@@ -121,6 +121,7 @@ class IdentityArgs:
         volume_key_arn: KMS key of persistent volumes.
         database_secret_arn: secret of the database's master user.
         database_key_arn: KMS key of that secret.
+        alert_topic: name of the topic that mails alerts; None mails nobody.
         webhook_secret: name of the secret that alerts are posted by; None posts nowhere.
     """
 
@@ -135,6 +136,7 @@ class IdentityArgs:
     volume_key_arn: pulumi.Input[str]
     database_secret_arn: pulumi.Input[str]
     database_key_arn: pulumi.Input[str]
+    alert_topic: str | None
     webhook_secret: str | None
 
 
@@ -299,9 +301,12 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _monitoring(self) -> tuple[Statement, ...]:
-        secret = self._args.webhook_secret
-        if secret is None:
-            return ()
-        # Secrets Manager ends every ARN with a hyphen and six characters of its own.
-        arn = self._args.scope.arn("secretsmanager", f"secret:{secret}-??????")
-        return (Statement(sid="AlertWebhook", actions=("secretsmanager:GetSecretValue",), resources=(arn,)),)
+        args, found = self._args, list[Statement]()
+        if args.alert_topic is not None:
+            topic = args.scope.arn("sns", args.alert_topic)
+            found.append(Statement(sid="MailAlerts", actions=("sns:Publish",), resources=(topic,)))
+        if args.webhook_secret is not None:
+            # Secrets Manager ends every ARN with a hyphen and six characters of its own.
+            arn = args.scope.arn("secretsmanager", f"secret:{args.webhook_secret}-??????")
+            found.append(Statement(sid="AlertWebhook", actions=("secretsmanager:GetSecretValue",), resources=(arn,)))
+        return tuple(found)

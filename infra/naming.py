@@ -49,6 +49,11 @@ PLATFORM_ACCOUNTS: Mapping[Workload, tuple[ServiceAccount, ...]] = {
 """Who may take the role of a workload of the platform; the trainer's accounts follow from the teams."""
 
 
+def alert_topic_name(settings: StackSettings) -> str:
+    """Name of the SNS topic that mails alerts."""
+    return f"{cluster_name(settings)}-alerts"
+
+
 def trainer_account(team: str) -> ServiceAccount:
     """The service account that a team's jobs run as."""
     return ServiceAccount(team, "trainer")

@@ -9,6 +9,7 @@ import pulumi
 
 from infra import naming
 from infra.addons import BEFORE_NODES, AddOnArgs
+from infra.alerts import AlertTopic
 from infra.buckets import Retention
 from infra.budget import Budget, BudgetArgs
 from infra.capacity import launch_plan
@@ -284,7 +285,7 @@ def make_identity(
     ground: Ground, encryption: Encryption, cluster: Cluster, storage: Storage, database: Database
 ) -> Identity:
     """A role for each workload, over just what it touches."""
-    file_system = storage.file_system
+    file_system, monitoring = storage.file_system, ground.settings.monitoring
     args = IdentityArgs(
         scope=ground.scope,
         cluster_name=cluster.name,
@@ -297,9 +298,18 @@ def make_identity(
         volume_key_arn=encryption.keys["volumes"],
         database_secret_arn=database.secret_arn,
         database_key_arn=encryption.keys["database"],
-        webhook_secret=ground.settings.monitoring.webhook_secret,
+        alert_topic=None if monitoring.alert_email is None else naming.alert_topic_name(ground.settings),
+        webhook_secret=monitoring.webhook_secret,
     )
     return Identity("identity", args, ground.top)
+
+
+def make_alerts(ground: Ground) -> AlertTopic | None:
+    """The topic that mails alerts, where somebody gets them by mail."""
+    email = ground.settings.monitoring.alert_email
+    if email is None:
+        return None
+    return AlertTopic("alerts", ground.top, topic=naming.alert_topic_name(ground.settings), email=email)
 
 
 def make_budget(ground: Ground) -> None:

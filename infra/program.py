@@ -10,6 +10,7 @@ import pulumi_aws as aws
 
 from infra import parts
 from infra.addons import AddOns
+from infra.alerts import AlertTopic
 from infra.catalog import Catalog, load_catalog
 from infra.cluster import Cluster
 from infra.database import Database
@@ -44,6 +45,7 @@ class Platform:
         database: MLflow's backend.
         registry: repositories of our images.
         identity: roles of the workloads.
+        alerts: the topic that mails alerts, where somebody gets them by mail.
     """
 
     settings: StackSettings
@@ -61,6 +63,7 @@ class Platform:
     database: Database
     registry: Registry
     identity: Identity
+    alerts: AlertTopic | None
 
 
 def build(settings: StackSettings) -> Platform:
@@ -112,4 +115,5 @@ def build(settings: StackSettings) -> Platform:
         database=database,
         registry=parts.make_registry(ground, encryption),
         identity=identity,
+        alerts=parts.make_alerts(ground),
     )

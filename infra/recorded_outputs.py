@@ -128,6 +128,7 @@ _COMPUTED: dict[str, Callable[[_Call], dict[str, Any]]] = {
     "aws:efs/fileSystem:FileSystem": lambda call: {"arn": call.arn("elasticfilesystem", f"file-system/{call.id}")},
     "aws:efs/accessPoint:AccessPoint": lambda call: {"arn": call.arn("elasticfilesystem", f"access-point/{call.id}")},
     "aws:rds/subnetGroup:SubnetGroup": lambda call: {"name": call.id},
+    "aws:sns/topic:Topic": lambda call: {"arn": call.arn("sns", call.id)},
     "aws:rds/parameterGroup:ParameterGroup": lambda call: {"name": call.id},
 }
 

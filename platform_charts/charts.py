@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from infra.catalog import Catalog
 from infra.release import ReleaseManifest
 from infra.settings.stack import StackSettings
+from platform_charts.alerting import alerting_of
 from platform_charts.autoscaling import ACCOUNT, autoscaler_values
 from platform_charts.crds import CRD_GROUPS
 from platform_charts.dcgm import exporter_values
@@ -50,6 +51,8 @@ def chart_installs(
     catalog: Catalog,
     *,
     caches: Mapping[str, str] | None = None,
+    registry: str = "",
+    alert_topic: str = "",
 ) -> Mapping[str, ChartInstall]:
     """Every Helm release of an environment by name. None needs another, only its definitions and its namespace.
 
@@ -58,6 +61,8 @@ def chart_installs(
         release: versions and digests.
         catalog: the instance catalogue.
         caches: prefix of a pull-through cache by the public registry it caches; see `ImageNames`.
+        registry: host of the stack's ECR and the beginning of its repositories' names; empty before the stack is up.
+        alert_topic: ARN of the topic that mails alerts; empty before the stack is up.
     """
     images = ImageNames(release, mirror=settings.mirrors.images, caches=caches)
     groups = settings.gpu_groups
@@ -68,7 +73,11 @@ def chart_installs(
         ChartInstall(
             name="kube-prometheus-stack",
             namespace=MONITORING_NAMESPACE,
-            values=prometheus_stack_values(settings.monitoring, images),
+            values=prometheus_stack_values(
+                settings.monitoring,
+                images,
+                alerting_of(settings, release, topic_arn=alert_topic, registry=registry),
+            ),
             timeout_s=2 * _PATIENCE_S,  # volumes are made, and its hooks run pods one after another
         ),
         ChartInstall(name="kuberay-operator", namespace=KUBERAY_NAMESPACE, values=operator_values(images)),

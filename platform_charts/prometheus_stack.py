@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from infra.naming import PLATFORM_ACCOUNTS
 from infra.settings.platform import MonitoringSettings
+from platform_charts.alerting import Alerting, alertmanager_config, webhook_pod
 from platform_charts.images import ImageNames
 from platform_charts.manifest import Manifest
 from platform_charts.names import GP3_CLASS, GPU_NAMESPACE, MONITORING_NAMESPACE
 from platform_charts.placement import SYSTEM_NODES, resources, tolerations
 
 ALERTMANAGER_ACCOUNT = PLATFORM_ACCOUNTS["monitoring"][0]
-"""The service account that may read the webhook's secret."""
+"""The service account that may publish to the topic and read the webhook's secret."""
 
 _FILLED_PERCENT = 85
 """Share of its volume that Prometheus fills with blocks; the write-ahead log and compaction need the rest."""
@@ -18,13 +19,13 @@ _FILLED_PERCENT = 85
 _ALERTMANAGER_GIB = 2
 
 
-def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames) -> Manifest:
+def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting) -> Manifest:
     """Values of the chart."""
     return {
         "crds": {"enabled": False},  # the stack applies them, and upgrades them
         "fullnameOverride": "kube-prometheus-stack",
-        "prometheus": _prometheus(monitoring, images),
-        "alertmanager": _alertmanager(images),
+        "prometheus": _prometheus(monitoring, images, environment=alerting.environment),
+        "alertmanager": _alertmanager(images, alerting),
         "prometheusOperator": _operator(images),
         "grafana": _grafana(images),
         "kube-state-metrics": {
@@ -49,13 +50,14 @@ def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames) 
     }
 
 
-def _prometheus(monitoring: MonitoringSettings, images: ImageNames) -> Manifest:
+def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environment: str) -> Manifest:
     filled = monitoring.storage_gib * _FILLED_PERCENT // 100
     # What a monitor selects is the stack's own; without this the chart's Prometheus sees the chart's monitors only.
     selectors = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
     return {
         "prometheusSpec": {
             "image": images["prometheus"].in_parts(),
+            "externalLabels": {"environment": environment},
             "retention": f"{monitoring.retention_days}d",
             "retentionSize": f"{filled}GiB",
             "walCompression": True,
@@ -67,14 +69,16 @@ def _prometheus(monitoring: MonitoringSettings, images: ImageNames) -> Manifest:
     }
 
 
-def _alertmanager(images: ImageNames) -> Manifest:
+def _alertmanager(images: ImageNames, alerting: Alerting) -> Manifest:
     return {
+        "config": alertmanager_config(alerting),
         "serviceAccount": {"create": True, "name": ALERTMANAGER_ACCOUNT.name},
         "alertmanagerSpec": {
             "image": images["alertmanager"].in_parts(),
             "storage": _volume(_ALERTMANAGER_GIB),
             "nodeSelector": SYSTEM_NODES,
             "resources": resources(cpu="20m", memory="128Mi"),
+            **webhook_pod(alerting),
         },
     }
 

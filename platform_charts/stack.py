@@ -52,7 +52,14 @@ def install(platform: Platform, *, crds: CrdSource | None) -> None:
         return pulumi.ResourceOptions(providers=[provider], depends_on=list(resources))
 
     caches = _caches(platform, late)
-    installs = chart_installs(settings, platform.release, platform.catalog, caches=caches)
+    installs = chart_installs(
+        settings,
+        platform.release,
+        platform.catalog,
+        caches=caches,
+        registry=late.marker("our_images"),
+        alert_topic=late.marker("alert_topic") if platform.alerts else "",
+    )
     phases = platform_objects(settings, platform.release, _facts(platform, late))
     definitions: list[pulumi.Resource] = []
     if crds is not None:
@@ -137,6 +144,7 @@ def _outputs(platform: Platform) -> dict[str, pulumi.Output[str]]:
         "volume_key_arn": platform.encryption.keys["volumes"],
         "artifact_bucket": platform.storage.artifacts.name,
         "registry": pulumi.Output.concat(platform.account, f".dkr.ecr.{region}.amazonaws.com"),
+        **({"alert_topic": platform.alerts.arn} if platform.alerts else {}),
         # Our own images: every repository's name begins with the cluster's.
         "our_images": pulumi.Output.concat(
             platform.account, f".dkr.ecr.{region}.amazonaws.com/{cluster_name(platform.settings)}"

@@ -56,7 +56,12 @@ RECIPES: Mapping[ImageName, Recipe] = {
     "mlflow": Recipe(
         dockerfile="platform_charts/mlflow_server/Dockerfile",
         lock="platform_charts/mlflow_server/requirements.lock",
-        context=(*_COMMON, "platform_charts/mlflow_server", "platform_charts/node_gate"),
+        context=(
+            *_COMMON,
+            "platform_charts/mlflow_server",
+            "platform_charts/node_gate",
+            "platform_charts/alert_webhook",
+        ),
     ),
 }
 

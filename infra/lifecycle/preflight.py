@@ -191,6 +191,9 @@ def problems(case: Case) -> tuple[Problem, ...]:
 
 def notes(case: Case) -> Iterator[str]:
     """What does not stand in the way, but should be known; after `problems` has found none."""
+    monitoring = case.settings.monitoring
+    if monitoring.alert_email is None and monitoring.webhook_secret is None:
+        yield "nobody gets alerts: monitoring.alert_email and monitoring.webhook_secret are null"
     if case.cluster.definitions() is None:
         yield "no cluster yet: its custom resource definitions are made, and none is upgraded"
 

@@ -18,6 +18,7 @@ ENGINES = (
     "PostgreSQL",
     "S3 API",
     "Prometheus",
+    "Alertmanager",
     "Kubernetes API",
     "Terraform AWS provider",
     "Pulumi engine",

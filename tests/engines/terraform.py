@@ -21,7 +21,7 @@ NAME = "Terraform AWS provider"
 MIRROR_VARIABLE = "RTP_TERRAFORM_PLUGINS"
 DEFAULT_MIRROR = Path("/opt/tf-plugins")
 PROVIDER = "registry.terraform.io/hashicorp/aws"
-SERVICES = ("autoscaling", "budgets", "ec2", "ecr", "efs", "eks", "iam", "kms", "logs", "rds", "s3", "sts")
+SERVICES = ("autoscaling", "budgets", "ec2", "ecr", "efs", "eks", "iam", "kms", "logs", "rds", "s3", "sns", "sts")
 """Services that the stack's resources are made by; each is called at moto."""
 
 Document = dict[str, Any]

@@ -1,0 +1,27 @@
+"""The way of alerts to people: a topic that mails them."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+
+class AlertTopic(pulumi.ComponentResource):
+    """An SNS topic with one subscriber, who has to confirm the mail that AWS sends at the first `up`.
+
+    It is encrypted with the key that AWS keeps for SNS, which serves whoever may publish: alerts hold names and figures
+    only, and a key of the stack's own would have to be opened to Alertmanager for no gain.
+
+    Attributes:
+        arn: ARN of the topic.
+    """
+
+    arn: pulumi.Output[str]
+
+    def __init__(self, name: str, opts: pulumi.ResourceOptions, *, topic: str, email: str) -> None:
+        super().__init__("rtp:aws:AlertTopic", name, None, opts)
+        below = pulumi.ResourceOptions(parent=self)
+        made = aws.sns.Topic(name, name=topic, kms_master_key_id="alias/aws/sns", opts=below)
+        aws.sns.TopicSubscription(f"{name}-mail", topic=made.arn, protocol="email", endpoint=email, opts=below)
+        self.arn = made.arn
+        self.register_outputs({"arn": self.arn})

@@ -1,0 +1,36 @@
+"""`python -m alert_webhook`: write the URL that a secret of Secrets Manager holds to a file.
+
+Exit status: 0 done, 2 the secret holds no URL; anything else is the status of what failed. The URL is never printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import boto3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read and write; `arguments` is the command line, None takes the process's own."""
+    parser = argparse.ArgumentParser(prog="python -m alert_webhook", description="Write a webhook's URL to a file.")
+    parser.add_argument("--secret", required=True, help="name of the secret")
+    parser.add_argument("--region", required=True, help="its AWS region")
+    parser.add_argument("--file", required=True, type=Path, help="where to")
+    options = parser.parse_args(arguments)
+    client = boto3.client("secretsmanager", region_name=options.region)
+    url = client.get_secret_value(SecretId=options.secret)["SecretString"].strip()
+    address = urlsplit(url)
+    if address.scheme != "https" or not address.hostname:
+        print(f"error: secret {options.secret} holds no URL that begins with https://; put it there", file=sys.stderr)
+        return 2
+    options.file.touch(mode=0o600)
+    options.file.write_text(url, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

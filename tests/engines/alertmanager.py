@@ -1,0 +1,98 @@
+"""A real Alertmanager on loopback, and the program that checks its configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from tests.engines.ports import free_port
+from tests.engines.report_table import ran, skipped
+
+NAME = "Alertmanager"
+_START_SECONDS = 30.0
+_TOO_OLD = "field url_file not found"
+"""What Alertmanager before 0.26 says of a webhook that reads its URL from a file."""
+
+
+def _enable(variable: str) -> str:
+    return f"install Alertmanager 0.26 or newer, or name it: {variable}=/path"
+
+
+def _program(variable: str, *names: str) -> str:
+    """A program by its variable or on PATH; skips where it is absent."""
+    candidates = [os.environ.get(variable), *map(shutil.which, names)]
+    found = next((one for one in candidates if one), None)
+    if found is None:
+        skipped(NAME, f"no {names[0]} on PATH", _enable(variable))
+    return found
+
+
+def complaints(config: Mapping[str, Any], folder: Path) -> str:
+    """What `amtool check-config` has against a configuration; nothing where it has nothing."""
+    amtool = _program("AMTOOL", "amtool")
+    file = folder / "checked.yml"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    checked = subprocess.run([amtool, "check-config", str(file)], capture_output=True, text=True, check=False)
+    said = "" if checked.returncode == 0 else checked.stdout + checked.stderr
+    if _TOO_OLD in said:
+        skipped(NAME, f"{amtool} is too old", _enable("AMTOOL"))
+    ran(NAME)
+    return said
+
+
+class Alertmanager:
+    """A running server.
+
+    Args:
+        port: of loopback that it listens at.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+
+    def fire(self, **labels: str) -> None:
+        """Send an alert, as Prometheus does."""
+        answer = urllib3.request("POST", f"{self._url}/api/v2/alerts", json=[{"labels": labels}], retries=False)
+        assert answer.status == 200, answer.data
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            return urllib3.request("GET", f"{self._url}/-/ready", retries=False).status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+
+@contextmanager
+def alertmanager(config: Mapping[str, Any], folder: Path) -> Iterator[Alertmanager]:
+    """A server with this configuration, and with AWS credentials in its environment."""
+    program, port = _program("ALERTMANAGER", "alertmanager", "prometheus-alertmanager"), free_port()
+    file, log = folder / "alertmanager.yml", folder / "alertmanager.log"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    options = [f"--config.file={file}", f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    with log.open("wb") as output:
+        command = [program, *options, "--cluster.listen-address=", "--log.level=debug"]
+        server = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **keys})
+    try:
+        found, deadline = Alertmanager(port), time.monotonic() + _START_SECONDS
+        while not found.is_ready():
+            if server.poll() is not None and _TOO_OLD in log.read_text():
+                skipped(NAME, f"{program} is too old", _enable("ALERTMANAGER"))
+            assert server.poll() is None, f"Alertmanager did not start:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"Alertmanager did not answer:\n{log.read_text()}"
+            time.sleep(0.1)
+        ran(NAME)
+        yield found
+    finally:
+        server.terminate()
+        server.wait()
