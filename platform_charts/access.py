@@ -80,6 +80,18 @@ def role(
     )
 
 
+def cluster_role(
+    name: str, rules: Sequence[Rule], subjects: Sequence[Mapping[str, str]], *, labels: Mapping[str, str]
+) -> tuple[Manifest, Manifest]:
+    """A ClusterRole and the ClusterRoleBinding that gives it to `subjects`; both have the same name."""
+    api, reference = f"{RBAC}/v1", {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
+    bound = [dict(one) for one in subjects]
+    return (
+        api_object(api, "ClusterRole", name, labels=labels, rules=[dict(one) for one in rules]),
+        api_object(api, "ClusterRoleBinding", name, labels=labels, roleRef=reference, subjects=bound),
+    )
+
+
 def _team(team: Team, release: ReleaseManifest) -> tuple[Manifest, ...]:
     """A job's pods have no token of the cluster: they need none, and Pod Identity brings its own.
 
@@ -101,14 +113,8 @@ def _team(team: Team, release: ReleaseManifest) -> tuple[Manifest, ...]:
 def _queue_readers(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
     if not settings.teams:
         return ()
-    api, marks = f"{RBAC}/v1", labels("access", version=release.platform)
-    rules = [dict(one) for one in QUEUE_READER_RULES]
-    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": _QUEUE_READER}
-    readers = [_group(team) for team in settings.teams]
-    return (
-        api_object(api, "ClusterRole", _QUEUE_READER, labels=marks, rules=rules),
-        api_object(api, "ClusterRoleBinding", _QUEUE_READER, labels=marks, roleRef=reference, subjects=readers),
-    )
+    marks = labels("access", version=release.platform)
+    return cluster_role(_QUEUE_READER, QUEUE_READER_RULES, [_group(team) for team in settings.teams], labels=marks)
 
 
 def _group(team: Team) -> dict[str, str]:

@@ -14,6 +14,7 @@ from infra.naming import START_UP_TAINT
 from infra.outputs import GROUP_LABEL, gpu_group_output
 from infra.release import ReleaseManifest
 from infra.settings.stack import StackSettings
+from platform_charts.access import cluster_role, rule
 from platform_charts.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object, labels
 from platform_charts.names import GPU_NAMESPACE
 from platform_charts.placement import SYSTEM_NODES
@@ -36,13 +37,9 @@ def gate_objects(
         return ()
     marks = labels(_NAME, version=release.platform)
     subject = {"kind": "ServiceAccount", "name": _NAME, "namespace": GPU_NAMESPACE}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _NAME}
-    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]}]
-    rbac = "rbac.authorization.k8s.io/v1"
     return (
         api_object("v1", "ServiceAccount", _NAME, namespace=GPU_NAMESPACE, labels=marks),
-        api_object(rbac, "ClusterRole", _NAME, labels=marks, rules=rules),
-        api_object(rbac, "ClusterRoleBinding", _NAME, labels=marks, subjects=[subject], roleRef=role),
+        *cluster_role(_NAME, (rule("", ("nodes",), ("get", "list", "patch")),), (subject,), labels=marks),
         _deployment(promises(settings, catalog=catalog), release, registry=registry, marks=marks),
     )
 

@@ -28,6 +28,7 @@ RELEASED: Variant = "cuda"
 
 BASE = "python-base"
 EFA = "efa-installer"
+RDS_CERTIFICATES = "rds-certificates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +226,13 @@ def plan(
             arguments |= {"TORCH_VERSION": torch.version, "TORCH_INDEX": torch.index}
         if variant == "cuda":
             efa = release.downloads[EFA]
-            arguments |= {"EFA_URL": efa.address(), "EFA_SHA256": _sha256(efa)}
-            recorded |= {"efa-installer": efa.version, "efa-installer-sha256": _sha256(efa)}
+            arguments |= {"EFA_URL": efa.address(), "EFA_SHA256": _sha256(EFA, efa)}
+            recorded |= {"efa-installer": efa.version, "efa-installer-sha256": _sha256(EFA, efa)}
+    else:
+        certificates = release.downloads[RDS_CERTIFICATES]
+        digest = _sha256(RDS_CERTIFICATES, certificates)
+        arguments |= {"RDS_CERTIFICATES_URL": certificates.address(), "RDS_CERTIFICATES_SHA256": digest}
+        recorded |= {"rds-certificates-sha256": digest}
     arguments |= {
         "VERSION": release.platform,
         "REVISION": revision,
@@ -248,12 +254,18 @@ def plan(
     )
 
 
-def _sha256(download: Download) -> str:
+_PROOFS = {
+    EFA: 'check its signature (EFA user guide, "Verify the EFA installer using a checksum")',
+    RDS_CERTIFICATES: "compare it with what AWS serves in another network: it is not signed",
+}
+"""How a person makes sure of a download."""
+
+
+def _sha256(name: str, download: Download) -> str:
     if download.sha256 is None:
         raise RefusedError(
-            f"downloads.{EFA}.sha256 of infra/release.yaml is unresolved; nothing is built of what nobody has checked",
-            remedy=f"download {download.address()}, check its signature (EFA user guide, "
-            '"Verify the EFA installer using a checksum"), and write its sha256 there',
+            f"downloads.{name}.sha256 of infra/release.yaml is unresolved; nothing is built of what nobody has checked",
+            remedy=f"download {download.address()}, {_PROOFS[name]}, and write its sha256 there",
         )
     return download.sha256
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.ports import free_port
-from tests.engines.report_table import absent, ran
+from tests.engines.report_table import absent, ran, skipped
 
 _NOBODY = 65534
 _START_SECONDS = 60.0
@@ -43,7 +43,18 @@ def _programs() -> Path | None:
 
 
 @contextmanager
-def _server(programs: Path) -> Iterator[str]:
+def tls_server(certificate: Path, key: Path) -> Iterator[str]:
+    """A server that shows this certificate; its SQLAlchemy address. Skips where PostgreSQL is not installed."""
+    programs = _programs()
+    if programs is None:
+        skipped("PostgreSQL", "no initdb on PATH or under /usr/lib/postgresql", "apt-get install postgresql")
+    with _server(programs, tls=(certificate, key)) as url:
+        ran("PostgreSQL")
+        yield url
+
+
+@contextmanager
+def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator[str]:
     """A cluster in a folder of its own: pytest's are closed to the user that root has to start the server as."""
     folder = Path(tempfile.mkdtemp(prefix="rtp-postgres-"))
     user: int | None = None
@@ -59,6 +70,13 @@ def _server(programs: Path) -> Iterator[str]:
         )
         port = free_port()
         settings = ["-h", "127.0.0.1", "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
+        if tls is not None:
+            settings += ["-c", "ssl=on"]
+            for file, name in zip(tls, ("server.crt", "server.key"), strict=True):  # where the server looks by itself
+                (data / name).write_bytes(file.read_bytes())
+                (data / name).chmod(0o600)
+                if user is not None:
+                    os.chown(data / name, user, user)
         log = folder / "log"
         with log.open("wb") as output:
             server = subprocess.Popen(

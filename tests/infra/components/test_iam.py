@@ -196,8 +196,8 @@ def test_the_file_system_is_mounted_through_its_access_points_and_never_as_root(
     assert set(allowed) < set(permissions("efs-csi")["FindAccessPoints"]["Resource"])
 
 
-def test_monitoring_reads_the_webhook_where_there_is_one_and_may_nothing_else() -> None:
-    assert set(permissions("monitoring")) == {"AlertWebhook"}
+def test_monitoring_mails_and_reads_the_webhook_where_there_are_these_and_may_nothing_else() -> None:
+    assert set(permissions("monitoring")) == {"MailAlerts", "AlertWebhook"}
     assert "monitoring" not in {one.name for one in graph("dev").of_type(tokens.ROLE_POLICY)}
 
 
@@ -223,7 +223,7 @@ def operations(service: str) -> frozenset[str]:
 @every_environment
 def test_every_action_is_one_that_the_service_has(environment: str) -> None:
     """Of those services whose actions are called as their operations are; S3 and KMS have actions of other names."""
-    checked = {"autoscaling", "ec2", "ecr", "eks", "logs", "secretsmanager"}
+    checked = {"autoscaling", "ec2", "ecr", "eks", "logs", "secretsmanager", "sns"}
     actions = {action for _, body in statements(environment, tokens.ROLE_POLICY) for action in body["Action"]}
     pairs = [action.split(":") for action in actions]
     unknown = [f"{one}:{name}" for one, name in pairs if one in checked and name not in operations(one)]

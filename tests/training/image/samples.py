@@ -12,13 +12,15 @@ from infra.release import RELEASE_FILE, ReleaseManifest
 from infra.section import build
 
 EFA_SHA256 = "e" * 64
+RDS_SHA256 = "a" * 64
 BASE_DIGEST = f"sha256:{'b' * 64}"
 
 
-def release(*, efa_sha256: str | None = EFA_SHA256) -> ReleaseManifest:
+def release(*, efa_sha256: str | None = EFA_SHA256, rds_sha256: str | None = RDS_SHA256) -> ReleaseManifest:
     """The release, with the hashes of the images' parts as a lock would have written them."""
     document = yaml.safe_load(RELEASE_FILE.read_text(encoding="utf-8"))
     document["downloads"]["efa-installer"]["sha256"] = efa_sha256
+    document["downloads"]["rds-certificates"]["sha256"] = rds_sha256
     document["images"]["python-base"]["digest"] = BASE_DIGEST
     return build(ReleaseManifest, document, file="release.yaml")
 

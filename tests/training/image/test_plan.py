@@ -22,7 +22,7 @@ from infra.lifecycle.images import (
     write_digest,
 )
 from infra.release import RELEASE_FILE, load_release
-from tests.training.image.samples import BASE_DIGEST, EFA_SHA256, checkout, release
+from tests.training.image.samples import BASE_DIGEST, EFA_SHA256, RDS_SHA256, checkout, release
 
 DIGEST = f"sha256:{'d' * 64}"
 
@@ -62,6 +62,13 @@ def test_without_the_installers_hash_the_cuda_variant_is_refused_with_what_to_do
     with pytest.raises(RefusedError, match=r"downloads\.efa-installer\.sha256") as refused:
         plan("trainer", release(efa_sha256=None), source)
     assert "check its signature" in refused.value.remedy
+
+
+def test_without_the_certificates_hash_mlflows_image_is_refused(tmp_path: Path) -> None:
+    source = read_source(checkout(tmp_path, "mlflow"), "mlflow")
+    assert plan("mlflow", release(), source).arguments["RDS_CERTIFICATES_SHA256"] == RDS_SHA256
+    with pytest.raises(RefusedError, match=r"downloads\.rds-certificates\.sha256"):
+        plan("mlflow", release(rds_sha256=None), source)
 
 
 def test_the_cpu_variant_needs_nothing_of_efa(tmp_path: Path) -> None:
