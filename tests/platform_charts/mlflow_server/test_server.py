@@ -11,11 +11,9 @@ import pytest
 import urllib3
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from mlflow.server.auth.permissions import USE
-from mlflow.server.auth.sqlalchemy_store import SqlAlchemyStore
 
 from platform_charts.mlflow_server.migrate import migrate
-from platform_charts.mlflow_server.names import ACCOUNTS, ADMINISTRATOR
+from platform_charts.mlflow_server.names import ADMINISTRATOR
 from tests.engines.mlflow_server import MlflowServer
 from tests.engines.report_table import ran
 from tests.engines.s3 import S3Api
@@ -25,7 +23,6 @@ from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState
 
 VISION, SPEECH = "vision", "speech"
-GUESTS_PASSWORD = "of-the-guest-only"
 
 
 @pytest.fixture(scope="module")
@@ -131,22 +128,6 @@ def test_a_team_is_not_shown_the_workspace_that_mlflow_makes_by_itself(
 ) -> None:
     become(VISION, services, monkeypatch)
     assert [found.name for found in MlflowClient(server.uri).list_workspaces()] == [VISION]
-
-
-def test_a_guest_may_not_do_more_in_a_workspace_than_was_granted(
-    server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    become(VISION, services, monkeypatch)
-    experiment = MlflowClient(server.uri).create_experiment("kept-from-a-guest")
-    accounts = SqlAlchemyStore()
-    accounts.init_db(services.database.uri(ACCOUNTS))
-    accounts.create_user("guest", GUESTS_PASSWORD)
-    accounts.set_workspace_permission(VISION, "guest", USE.name)
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "guest")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", GUESTS_PASSWORD)
-    MlflowClient(server.uri).create_experiment("the-guests-own")
-    with pytest.raises(MlflowException, match="Permission denied"):
-        MlflowClient(server.uri).delete_experiment(experiment)
 
 
 def test_a_wrong_password_is_refused(server: MlflowServer, services: Platform) -> None:
