@@ -22,6 +22,9 @@ RENAMED_TYPES = {
 }
 """Types whose module has another name at Terraform."""
 
+RENAMED_PROPERTIES = {("aws:sns/topicSubscription:TopicSubscription", "topic"): "topic_arn"}
+"""Properties that have another name at Terraform."""
+
 _SHORT = 8
 """Values shorter than this are references only where they are the whole value: a version number occurs in any id."""
 
@@ -132,8 +135,8 @@ class _Translator:
         for key, member in value.items():
             if not path:
                 self._property = key
-            name = names.get(key)
             where = f"{path}.{key}" if path else key
+            name = RENAMED_PROPERTIES.get((self._resource.type, where)) or names.get(key)
             if name is None:
                 self._result.unknown.add((self._resource.type, where))
             elif name in schema.get("block_types", {}):
