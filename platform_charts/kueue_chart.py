@@ -32,11 +32,11 @@ def kueue_values(images: ImageNames) -> Manifest:
         },
         "enablePrometheus": True,
         "metrics": {"prometheusNamespace": MONITORING_NAMESPACE},
-        "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(_configuration(), sort_keys=False)},
+        "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(kueue_configuration(), sort_keys=False)},
     }
 
 
-def _configuration() -> Manifest:
+def kueue_configuration() -> Manifest:
     """Kueue's Configuration; what is not said here has its default (Kueue, "Configuration API")."""
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",

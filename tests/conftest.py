@@ -17,6 +17,7 @@ pytest_plugins = (
     "tests.engines.mlflow_server",
     "tests.engines.kubernetes",
     "tests.engines.kubernetes_platform",
+    "tests.engines.kubernetes_operators",
     "tests.distribution",
 )
 

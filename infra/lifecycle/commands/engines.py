@@ -6,13 +6,13 @@ import argparse
 import os
 
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.programs import kubernetes_version
+from infra.lifecycle.sandbox.modules import MODULES
 
 
 def engines(_options: argparse.Namespace) -> int:
-    """Build the control plane's programs, where they are not there yet."""
+    """Build the programs of the control plane and its operators, where they are not there yet."""
     folder = build(os.environ, say=_say)
-    _say(f"Kubernetes {kubernetes_version()} is in {folder}")
+    _say(f"{', '.join(f'{module.title} {module.version}' for module in MODULES)}: in {folder}")
     return 0
 
 

@@ -12,7 +12,7 @@ from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.contents import fill
 from infra.lifecycle.sandbox.layout import kubeconfig_in
-from infra.lifecycle.sandbox.programs import kubernetes_version
+from infra.lifecycle.sandbox.modules import KUBERNETES, OPERATORS, Module
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.lifecycle.show import print_line
 from infra.outputs import StackOutputs
@@ -25,15 +25,20 @@ def up(options: argparse.Namespace) -> int:
     """Start a sandbox and make the environment in it."""
     settings = load(options.env)
     folder = FOLDER.resolve()
-    detached.start(folder, crds=options.crds)
+    running = detached.start(folder, crds=options.crds)
     kubeconfig = kubeconfig_in(folder)
     api = Api(config.new_client_from_config(str(kubeconfig)))
     stack = recorded(settings)
     fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"))
     outputs = _write_outputs(stack.outputs, api, folder)
-    print_line(f"sandbox: {options.env} on Kubernetes {kubernetes_version()}; next:")
+    for operator in OPERATORS:
+        print_line(
+            f"sandbox: {operator.title} {operator.version} {_doing(operator, is_running=operator.name in running)}"
+        )
+    print_line(f"sandbox: {options.env} on Kubernetes {KUBERNETES.version}; next:")
     print_line(f"  export KUBECONFIG={kubeconfig} RTP_STACK_OUTPUTS={outputs}")
     print_line("  kubectl get nodes")
+    print_line(f"  make train ENV={options.env} DETACH=1")
     print_line("  make sandbox-down")
     return 0
 
@@ -42,6 +47,12 @@ def down(_options: argparse.Namespace) -> int:
     """End the sandbox and remove what it wrote."""
     print_line("sandbox: gone" if detached.stop(FOLDER.resolve()) else "sandbox: there is none")
     return 0
+
+
+def _doing(operator: Module, *, is_running: bool) -> str:
+    if is_running:
+        return "runs"
+    return f"is not there: make engines builds it, or set {operator.variable} to its program"
 
 
 def _write_outputs(outputs: StackOutputs, api: Api, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Build the programs of the control plane from their pinned modules, once a version, into a cache."""
+"""Build the programs of the control plane and its operators from their pinned modules, once a version, into a cache."""
 
 from __future__ import annotations
 
@@ -11,66 +11,73 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from infra.errors import RefusedError, StackError
-from infra.lifecycle.sandbox.programs import MODULES, SOURCES, cache_folder, go_version, kubernetes_version
+from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, MODULES, Module, cache_root, newest_go
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 """Packages whose variables say which Kubernetes a program is; unstamped, clients take it for v0.0.0."""
 
 
 def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path:
-    """Build what is not there yet.
+    """Build the modules that are not there yet.
 
-    Of two that build at once the second waits for the first. The folder appears when everything in it is complete.
+    Of two that build at once the second waits for the first. A module's folder appears when everything in it is
+    complete; an operator that cannot be built costs nobody the control plane, which is built first.
 
     Args:
-        environment: says where the cache is (`programs.cache_folder`) and where Go is (PATH).
+        environment: says where the cache is (`modules.cache_root`) and where Go is (PATH).
         say: shows a line of progress.
 
     Returns:
-        the folder with the programs.
+        the folder above the modules'.
 
     Raises:
         RefusedError: there is no Go.
         StackError: Go failed; with what it said.
     """
-    folder = cache_folder(environment)
-    if folder.is_dir():
-        return folder
+    root = cache_root(environment)
+    if not _missing(environment):
+        return root
     go = shutil.which("go", path=environment.get("PATH"))
     if go is None:
         raise RefusedError(
             "the control plane's programs are built with Go, and there is no `go` on PATH",
-            remedy=f"install Go {go_version()} or newer (https://go.dev/doc/install, or apt-get install golang-go), "
+            remedy=f"install Go {newest_go()} or newer (https://go.dev/doc/install, or apt-get install golang-go), "
             "or set KUBEBUILDER_ASSETS to a folder that has the programs",
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "lock").open("w") as lock:
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            _build_all(go, folder, say)
-    return folder
+        for module in _missing(environment):
+            _build_module(go, module, module.cache_folder(environment), say)
+    return root
 
 
-def _build_all(go: str, folder: Path, say: Callable[[str], None]) -> None:
+def _missing(environment: Mapping[str, str]) -> list[Module]:
+    return [module for module in MODULES if not module.cache_folder(environment).is_dir()]
+
+
+def _build_module(go: str, module: Module, folder: Path, say: Callable[[str], None]) -> None:
     partial = folder.with_name(f"{folder.name}.partial")
     if partial.exists():
         shutil.rmtree(partial)
     partial.mkdir()
-    say(f"building Kubernetes {kubernetes_version()} into {folder}: about 8 minutes on 2 cores, the first time")
     started = time.monotonic()
-    for number, program in enumerate(SOURCES, 1):
-        say(f"{number} of {len(SOURCES)}: {program}")
-        _build_one(go, program, partial / program)
-        say(f"{number} of {len(SOURCES)}: {program} is there after {time.monotonic() - started:.0f} s")
+    for program, package in module.packages.items():
+        say(f"{module.title} {module.version}: building {program}")
+        flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", _link_flags(module)]
+        _run(go, module, "build", *flags, "-o", str(partial / program), package)
+    if module.definitions is not None:
+        source = _run(go, module, "list", "-m", "-f", "{{.Dir}}", module.project)
+        shutil.copytree(Path(source) / module.definitions, partial / DEFINITIONS, copy_function=shutil.copyfile)
+        (partial / DEFINITIONS).chmod(0o755)  # the module cache's folders are read-only
     partial.rename(folder)
+    say(f"{module.title} {module.version} is there after {time.monotonic() - started:.0f} s")
 
 
-def _build_one(go: str, program: str, output: Path) -> None:
-    source = SOURCES[program]
-    command = [go, "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", _link_flags()]
+def _run(go: str, module: Module, *arguments: str) -> str:
     done = subprocess.run(
-        [*command, "-o", str(output), source.package],
-        cwd=MODULES / source.module,
+        [go, *arguments],
+        cwd=module.folder,
         env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"},
         capture_output=True,
         text=True,
@@ -78,15 +85,17 @@ def _build_one(go: str, program: str, output: Path) -> None:
     )
     if done.returncode != 0:
         raise StackError(
-            f"go could not build {program} ({source.package}):\n{done.stderr[-2000:].strip()}",
+            f"go {arguments[0]} failed for {module.title} ({arguments[-1]}):\n{done.stderr[-2000:].strip()}",
             remedy="see that the Go module proxy can be reached (go env GOPROXY) and that 3 GB are free",
         )
+    return done.stdout.strip()
 
 
-def _link_flags() -> str:
-    """Without symbols; with Kubernetes's version, which `git describe` would give in a checkout of it."""
-    version = kubernetes_version()
-    major, minor, _ = version.split(".")
-    values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+def _link_flags(module: Module) -> str:
+    """Without symbols; Kubernetes with its version, which `git describe` would give in a checkout of it."""
+    if module is not KUBERNETES:
+        return "-s -w"
+    major, minor, _ = module.version.split(".")
+    values = {"gitVersion": f"v{module.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     stamps = (f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items())
     return " ".join(("-s -w", *stamps))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +16,7 @@ from infra.lifecycle.sandbox import credentials, layout
 from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.definitions import define
 from infra.lifecycle.sandbox.layout import Layout
-from infra.lifecycle.sandbox.processes import Process
+from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import Programs
 
 CONTEXT = "sandbox"
@@ -31,6 +30,7 @@ class ControlPlane:
 
     Attributes:
         kubeconfig: file with which any client is an administrator.
+        folder: where its files are, while it is up.
     """
 
     def __init__(self, folder: Path, *, programs: Programs, definitions: Iterable[Object] = ()) -> None:
@@ -42,11 +42,12 @@ class ControlPlane:
             definitions: custom resource definitions that are there before the controllers start, which count and
                 collect objects of a kind that comes later only after half a minute.
         """
-        api, etcd, etcd_peer = _free_ports(3)
+        api, etcd, etcd_peer = free_ports(3)
         self._layout = Layout(folder=folder.resolve(), api_port=api, etcd_port=etcd, etcd_peer_port=etcd_peer)
         self._programs = programs
         self._definitions = tuple(definitions)
         self._processes: list[Process] = []
+        self.folder = self._layout.folder
         self.kubeconfig = self._layout.kubeconfig
 
     def __enter__(self) -> Self:
@@ -86,6 +87,18 @@ class ControlPlane:
             found.set_default_header("Impersonate-Group", groups[0])
         return found
 
+    def run(self, name: str, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> Process:
+        """Start a further program, which ends with the control plane.
+
+        Args:
+            name: what its log is called.
+            command: the program and its arguments.
+            environment: variables beside those of this process.
+        """
+        process = Process(command, log=self._layout.log(name), environment=environment)
+        self._processes.append(process)
+        return process
+
     def _start_all(self) -> None:
         token = credentials.administrator_token()
         _write(self._layout.tokens, credentials.token_file(token))
@@ -105,9 +118,7 @@ class ControlPlane:
         controllers.await_(self._has_accounts, seconds=_START_SECONDS)
 
     def _start(self, program: str, arguments: Callable[[Layout], list[str]]) -> Process:
-        process = Process([self._programs[program], *arguments(self._layout)], log=self._layout.log(program))
-        self._processes.append(process)
-        return process
+        return self.run(program, [self._programs[program], *arguments(self._layout)])
 
     def _stop_all(self) -> None:
         for process in reversed(self._processes):
@@ -134,13 +145,3 @@ class ControlPlane:
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     path.chmod(0o600)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now, held together so that they differ."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

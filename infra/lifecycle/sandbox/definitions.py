@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import yaml
 
 from infra.errors import SettingsError
 from infra.lifecycle.sandbox.api import Api, Object
+from infra.lifecycle.sandbox.modules import DEFINITIONS, OPERATORS
 from infra.release import load_release
 from platform_charts.archives import archive_path
 from platform_charts.crds import CRD_GROUPS, PinnedCharts
@@ -33,8 +34,25 @@ def read_definitions(folder: Path) -> tuple[Object, ...]:
     return found
 
 
-def pinned_definitions() -> tuple[Object, ...]:
-    """Those in the charts that the release pins, as far as the charts have been fetched."""
+def known_definitions(environment: Mapping[str, str]) -> tuple[Object, ...]:
+    """Those in the charts that the release pins, as far as they have been fetched, else those of the built operators.
+
+    Args:
+        environment: see `modules.cache_root`.
+    """
+    found = {definition["metadata"]["name"]: definition for definition in _built_definitions(environment)}
+    found |= {definition["metadata"]["name"]: definition for definition in _pinned_definitions()}
+    return tuple(found.values())
+
+
+def _built_definitions(environment: Mapping[str, str]) -> Iterator[Object]:
+    for module in OPERATORS:
+        folder = module.cache_folder(environment) / DEFINITIONS
+        if folder.is_dir():
+            yield from read_definitions(folder)
+
+
+def _pinned_definitions() -> tuple[Object, ...]:
     release = load_release()
     fetched = (group for chart, group in CRD_GROUPS.items() if archive_path(chart, release.charts[chart]).is_file())
     return tuple(definition for group in fetched for definition in PinnedCharts(release).crds(group))

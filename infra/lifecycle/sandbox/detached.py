@@ -31,12 +31,15 @@ def is_running(folder: Path) -> bool:
     return False
 
 
-def start(folder: Path, *, crds: Path | None = None) -> None:
+def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
     """Start a control plane in `folder`; it is up when this returns.
 
     Args:
         folder: see `ControlPlane`.
-        crds: folder with the custom resource definitions it is to have; None takes those in the pinned charts.
+        crds: folder with the custom resource definitions it is to have; None takes those that are there.
+
+    Returns:
+        names of the operators that run in it, see `modules.OPERATORS`.
 
     Raises:
         RefusedError: one is up already.
@@ -56,8 +59,8 @@ def start(folder: Path, *, crds: Path | None = None) -> None:
     assert keeper.stdout is not None
     with keeper.stdout as said:
         first = said.readline()
-        if first.rstrip() == READY:
-            return
+        if first.split()[:1] == [READY]:
+            return frozenset(first.split()[1:])
         reason = f"{first}{said.read()}".rstrip()
     keeper.wait()
     _remove(folder)

@@ -1,7 +1,7 @@
 """`python -m infra.lifecycle.sandbox.keeper FOLDER [CRDS]`: keeps a control plane up until it is told to end.
 
-It says `ready` on its standard output, or why it could not start. While it runs it holds a lock, in whose file its
-process id stands.
+It says `ready` and the names of the operators that run on its standard output, or why it could not start. While it runs
+it holds a lock, in whose file its process id stands.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import NoReturn
 
 from infra.errors import StackError
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.sandbox.definitions import pinned_definitions, read_definitions
+from infra.lifecycle.sandbox.definitions import known_definitions, read_definitions
+from infra.lifecycle.sandbox.operators import start_operators
 from infra.lifecycle.sandbox.programs import find
 
 READY = "ready"
+"""First word of a keeper whose control plane is up."""
 
 
 def lock_of(folder: Path) -> Path:
@@ -32,7 +34,7 @@ def keep(folder: Path, *, crds: Path | None) -> int:
 
     Args:
         folder: see `ControlPlane`.
-        crds: folder with custom resource definitions; None takes those in the pinned charts that are there.
+        crds: folder with custom resource definitions; None takes those that are there, see `definitions.known_definitions`.
     """
     # As a Python error a signal unwinds what has been started so far, at whatever moment it comes.
     signal.signal(signal.SIGTERM, _end)
@@ -42,9 +44,10 @@ def keep(folder: Path, *, crds: Path | None) -> int:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(lock, str(os.getpid()).encode())
     try:
-        definitions = read_definitions(crds) if crds else pinned_definitions()
-        with ControlPlane(folder, programs=find(os.environ), definitions=definitions):
-            print(READY, flush=True)
+        definitions = read_definitions(crds) if crds else known_definitions(os.environ)
+        with ControlPlane(folder, programs=find(os.environ), definitions=definitions) as plane:
+            operators = start_operators(plane, os.environ)
+            print(READY, *(operator.name for operator in operators), flush=True)
             _let_go_of_the_terminal()
             while True:
                 signal.pause()

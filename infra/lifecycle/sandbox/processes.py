@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from infra.errors import StackError
@@ -26,7 +28,16 @@ class Process:
     reached.
     """
 
-    def __init__(self, command: Sequence[str | Path], *, log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it.
+
+        Args:
+            command: the program and its arguments.
+            log: file for what it prints; the program runs in the file's folder.
+            environment: variables beside those of this process.
+        """
         self.name = Path(command[0]).name
         self._log = log
         with log.open("wb") as output:
@@ -36,6 +47,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=log.parent,
+                env={**os.environ, **(environment or {})},
                 # An interrupt at the keyboard is for the starter, which then ends its programs in order.
                 start_new_session=True,
                 preexec_fn=_die_with_the_starter if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread
@@ -64,6 +76,16 @@ class Process:
     def _tail(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now, held together so that they differ."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
 
 
 def _die_with_the_starter() -> None:

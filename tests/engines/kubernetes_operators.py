@@ -1,0 +1,156 @@
+"""KubeRay's operator and Kueue at work on a control plane of their own, which has an environment's nodes and objects."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from infra.errors import RefusedError
+from infra.lifecycle.sandbox.api import Object
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
+from infra.lifecycle.sandbox.operators import start_kuberay, start_kueue
+from infra.lifecycle.sandbox.programs import find_operator
+from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.request import JobRequest
+from platform_charts.jobs.scheduling import JOB_LABEL
+from platform_charts.manifest import Manifest
+from platform_charts.names import KUEUE_API
+from tests.engines.kubernetes import PROJECTS, Cluster, crds, engine_environment, engine_programs
+from tests.engines.kubernetes_platform import Deployments, Environment
+from tests.engines.ray_dashboard import Dashboards, dashboards
+from tests.engines.report_table import ran, skipped
+from training.cluster.api import Api
+from training.cluster.state import JobState, judge
+from training.cluster.submission import submit
+from training.cluster.watch import JobWatch
+
+_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Operated:
+    """The dev environment, on a control plane where the operators work.
+
+    Attributes:
+        plane: the control plane.
+        environment: the environment.
+        dashboards: what the drivers of the jobs do.
+    """
+
+    plane: ControlPlane
+    environment: Environment
+    dashboards: Dashboards
+
+    @property
+    def cluster(self) -> Cluster:
+        """The API server, as an administrator sees it."""
+        return self.environment.cluster
+
+    def api(self, team: str) -> Api:
+        """The API server, as the commands of a member of a team see it."""
+        return Api(self.environment.member(team).client)
+
+    def submit(self, request: JobRequest) -> Manifest:
+        """Submit a job as a member of its team does; returns the RayJob."""
+        return submit(self.api(request.team), render(request, self.environment.target), env="dev")
+
+    def look(self, job: Manifest) -> JobState:
+        """Where a job stands, as its team's commands say it."""
+        metadata = job["metadata"]
+        api = self.api(metadata["namespace"])
+        return judge(JobWatch(api, namespace=metadata["namespace"], name=metadata["name"]).observe())
+
+    def await_state(self, job: Manifest, is_so: Callable[[JobState], bool], *, what: str) -> JobState:
+        """Wait until something holds of where a job stands."""
+        seen: list[JobState] = []
+
+        def holds(_job: Object) -> bool:
+            seen.append(self.look(job))
+            return is_so(seen[-1])
+
+        try:
+            self.cluster.await_(job, holds, what=what, seconds=_SECONDS)
+        except Exception as error:
+            error.add_note(f"it is {seen[-1] if seen else 'gone'}")
+            raise
+        return seen[-1]
+
+    def pods(self, job: Manifest, *, labels: str = "") -> list[Object]:
+        """The pods of a job."""
+        metadata = job["metadata"]
+        selector = ",".join(filter(None, (f"{JOB_LABEL}={metadata['name']}", labels)))
+        return self.cluster.items("v1", "Pod", namespace=metadata["namespace"], labels=selector)
+
+    def workload(self, job: Manifest) -> Object:
+        """Kueue's Workload of a job."""
+        metadata = job["metadata"]
+        labels = f"kueue.x-k8s.io/job-uid={metadata['uid']}"
+        (found,) = self.cluster.items(KUEUE_API, "Workload", namespace=metadata["namespace"], labels=labels)
+        return found
+
+    def end(self, job: Manifest, status: str, message: str = "") -> None:
+        """Have a job's driver end, and with it the pod that follows its log."""
+        self.dashboards.say(job["metadata"]["name"], status, message)
+        ends = "Succeeded" if status == "SUCCEEDED" else "Failed"
+        (submitter,) = self.pods(job, labels=f"batch.kubernetes.io/job-name={job['metadata']['name']}")
+        mark = {key: submitter[key] for key in ("apiVersion", "kind")}
+        metadata = {key: submitter["metadata"][key] for key in ("name", "namespace")}
+        self.cluster.apply(
+            {**mark, "metadata": {**metadata, "annotations": {"ray-train-platform/ends": ends}}}, manager="double"
+        )
+
+    def remove(self, *jobs: Manifest) -> None:
+        """Delete jobs, and wait until their pods are gone."""
+        self.cluster.delete_all(jobs, seconds=_SECONDS)
+        for job in jobs:
+            self.cluster.await_(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": job["metadata"]["namespace"]}},
+                lambda _, job=job: not self.pods(job),
+                what="without the job's pods",
+                seconds=_SECONDS,
+            )
+
+
+@pytest.fixture(scope="session")
+def operated() -> Iterator[Operated]:
+    """The dev environment with KubeRay's operator, and with Kueue where it is; skips where the operator is not."""
+    kuberay, kueue = _program(KUBERAY), find_operator(KUEUE, engine_environment())
+    programs = engine_programs()
+    definitions = [definition for project in PROJECTS for definition in crds(project)]
+    folder = Path(tempfile.mkdtemp(prefix="rtp-operators-"))
+    try:
+        with (
+            dashboards() as drivers,
+            ControlPlane(folder / "plane", programs=programs, definitions=definitions) as plane,
+        ):
+            start_kuberay(plane, kuberay, proxy=drivers.address)
+            ran(KUBERAY.title)
+            if kueue is not None:
+                start_kueue(plane, kueue)
+                ran(KUEUE.title)
+            yield Operated(plane, Deployments(Cluster(plane)).up("dev"), drivers)
+    finally:
+        folder.rmdir()
+
+
+@pytest.fixture
+def queued(operated: Operated) -> Iterator[Operated]:
+    """The same with Kueue; skips where it is not. Afterwards no job of any team is left."""
+    _program(KUEUE)
+    yield operated
+    operated.remove(*operated.cluster.items("ray.io/v1", "RayJob"))
+
+
+def _program(module: Module) -> Path:
+    try:
+        found = find_operator(module, engine_environment())
+    except RefusedError as error:
+        skipped(module.title, error.args[0], error.remedy or "")
+    if found is None:
+        skipped(module.title, "not built", f"make engines, or set {module.variable} to its program")
+    return found
