@@ -2,8 +2,8 @@
 
 Built after the operator with its default options and feature gates (ray-operator/controllers/ray: common/pod.go,
 common/job.go, rayjob_controller.go at v1.7.0). What differs from what it makes: the random five letters of each name, owner
-references, two annotations with a hash and the operator's version, and the words of the two scripts that wait for the head
-and that submit the job, which do the same here in fewer lines.
+references, two annotations with a hash and the operator's version, two labels with the id of the submitter's Job, and the
+words of the two scripts that wait for the head and that submit the job, which do the same here in fewer lines.
 """
 
 from __future__ import annotations
@@ -133,14 +133,7 @@ def _submitter_pod(manifest: Manifest, cluster: Cluster) -> Manifest:
         "metadata": {
             "name": f"{name}-00000",
             "namespace": namespace,
-            "labels": {
-                **labels,
-                "ray.io/originated-from-cr-name": name,
-                "ray.io/originated-from-crd": "RayJob",
-                "app.kubernetes.io/created-by": "kuberay-operator",
-                "batch.kubernetes.io/job-name": name,
-                "job-name": name,
-            },
+            "labels": {**labels, "batch.kubernetes.io/job-name": name, "job-name": name},
         },
         "spec": spec,
     }

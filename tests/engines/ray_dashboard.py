@@ -43,12 +43,12 @@ def dashboards() -> Iterator[Dashboards]:
     """A proxy that answers for as long as the block lasts."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the name http.server asks for
+        def do_GET(self) -> None:
             path = urlsplit(self.path).path
             driver = found.ask(path.removeprefix(_JOBS)) if path.startswith(_JOBS) else None
             self._answer(404 if driver is None else 200, driver or {})
 
-        def do_POST(self) -> None:  # noqa: N802 - as above
+        def do_POST(self) -> None:
             is_stop = urlsplit(self.path).path.endswith("/stop")
             self._answer(200 if is_stop else 404, {"stopped": is_stop})
 
