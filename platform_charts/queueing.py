@@ -36,7 +36,7 @@ def queueing(settings: StackSettings, release: ReleaseManifest, catalog: Catalog
     Raises:
         SettingsError: see `platform_charts.shares.groups_of`.
     """
-    groups = groups_of(settings, catalog)
+    groups = _in_order_of_search(groups_of(settings, catalog))
     return (
         *(_flavor(group, release) for group in groups),
         _cohort(groups, release),
@@ -44,6 +44,16 @@ def queueing(settings: StackSettings, release: ReleaseManifest, catalog: Catalog
         *(_cluster_queue(team, groups, release) for team in settings.teams),
         *(_local_queue(team, release) for team in settings.teams),
     )
+
+
+def _in_order_of_search(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """The groups without GPUs last, as Kueue goes through a queue's flavours.
+
+    A pod set whose search ends before the last flavour goes on from there when the job is tried again, and fails: a head
+    would find its own group first and then be told, in place of what the job waits for, that it does not tolerate the
+    taints of the others (Kueue 0.19, flavorassigner.go, TriedFlavorIdx).
+    """
+    return tuple(sorted(groups, key=lambda group: group.total[GPU] == 0))
 
 
 def _flavor(group: Group, release: ReleaseManifest) -> Manifest:

@@ -94,15 +94,13 @@ class Operated:
         return found
 
     def end(self, job: Manifest, status: str, message: str = "") -> None:
-        """Have a job's driver end, and with it the pod that follows its log."""
-        self.dashboards.say(job["metadata"]["name"], status, message)
-        ends = "Succeeded" if status == "SUCCEEDED" else "Failed"
-        (submitter,) = self.pods(job, labels=f"batch.kubernetes.io/job-name={job['metadata']['name']}")
-        mark = {key: submitter[key] for key in ("apiVersion", "kind")}
+        """Have a job's driver end; the pod that follows its log ends well then, whatever became of the driver."""
+        name = job["metadata"]["name"]
+        self.dashboards.say(name, status, message)
+        (submitter,) = self.pods(job, labels=f"batch.kubernetes.io/job-name={name}")
         metadata = {key: submitter["metadata"][key] for key in ("name", "namespace")}
-        self.cluster.apply(
-            {**mark, "metadata": {**metadata, "annotations": {"ray-train-platform/ends": ends}}}, manager="double"
-        )
+        metadata["annotations"] = {"ray-train-platform/ends": "Succeeded"}
+        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}, manager="double")
 
     def remove(self, *jobs: Manifest) -> None:
         """Delete jobs, and wait until their pods are gone."""

@@ -162,12 +162,16 @@ def _queued(seen: Observation) -> JobState:
         return JobState(stage="queued", reason="Kueue has not taken it up yet")
     if has_condition(seen.workload, "Admitted"):
         return JobState(stage="starting", reason="admitted by the queue")
-    evicted = _message(seen.workload, "Evicted") if has_condition(seen.workload, "Evicted") else ""
-    return JobState(
-        stage="queued",
-        reason=_one_line(evicted or _message(seen.workload, "QuotaReserved")),
-        position=seen.position,
-    )
+    return JobState(stage="queued", reason=_one_line(_waits_for(seen.workload)), position=seen.position)
+
+
+def _waits_for(workload: Manifest) -> str:
+    """Why a job was taken off its nodes, and what it lacks now; that somebody stopped it before it was resumed is no reason."""
+    told = {one["type"]: one for one in conditions(workload)}
+    lacks, evicted = (told.get(kind, {}).get("message", "") for kind in ("QuotaReserved", "Evicted"))
+    if not has_condition(workload, "Evicted") or told["Evicted"].get("reason", "").startswith("Deactivated"):
+        return str(lacks)
+    return "; ".join(dict.fromkeys(part for part in (evicted, lacks) if part))
 
 
 def _message(workload: Manifest, kind: str) -> str:

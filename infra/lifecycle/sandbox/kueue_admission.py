@@ -22,7 +22,7 @@ SECRET: Object = {
     "kind": "Secret",
     "metadata": {"name": "kueue-webhook-server-cert", "namespace": KUEUE_NAMESPACE},
 }
-"""Where Kueue puts its certificate and key."""
+"""Where Kueue puts its certificate and key; it fills it, and does not make it."""
 
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
 """Kinds of which Kueue serves two versions (sigs.k8s.io/kueue, pkg/util/cert)."""
@@ -97,6 +97,7 @@ def admission(*, webhook_port: int) -> tuple[Object, ...]:
             "metadata": {"name": SERVICE, "namespace": KUEUE_NAMESPACE},
             "spec": {"type": "ExternalName", "externalName": "localhost"},
         },
+        SECRET,
         *(_conversion(plural, webhook_port) for plural in _CONVERTED),
         _configuration_of("Mutating", "mutate", webhook_port),
         _configuration_of("Validating", "validate", webhook_port),

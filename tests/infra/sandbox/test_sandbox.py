@@ -18,6 +18,8 @@ from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.keeper import lock_of
 from infra.lifecycle.sandbox.layout import kubeconfig_in
+from infra.lifecycle.sandbox.modules import OPERATORS
+from infra.lifecycle.sandbox.programs import find_operator
 from infra.outputs import read_outputs
 from tests.distribution import KUBERNETES
 from tests.engines.kubernetes import engine_environment, engine_programs
@@ -44,9 +46,14 @@ def test_a_sandbox_has_the_nodes_of_its_environment_and_ends_without_a_trace(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sandbox", "--env", "dev"]) == 0
-    assert f"export KUBECONFIG={kubeconfig_in(folder)}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"export KUBECONFIG={kubeconfig_in(folder)}" in said
     processes = _processes_of(folder)
-    assert len(processes) == 6
+    operators = [module for module in OPERATORS if find_operator(module, os.environ)]
+    assert len(processes) == 6 + len(operators)
+    for module in OPERATORS:
+        doing = "runs" if module in operators else "is not there: make engines"
+        assert f"sandbox: {module.title} {module.version} {doing}" in said
     nodes = Api(config.new_client_from_config(str(kubeconfig_in(folder)))).items("v1", "Node")
     expected = settings_of("dev").system_nodes.max_size + sum(group.max_size for group in settings_of("dev").gpu_groups)
     assert len(nodes) == expected

@@ -67,12 +67,12 @@ def test_every_flavor_has_a_quota_for_every_resource_in_the_same_order(environme
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_queues_name_flavors_that_exist_and_the_systems_is_tried_first(environment: str) -> None:
+def test_queues_name_flavors_that_exist_and_the_systems_is_tried_last(environment: str) -> None:
     objects = all_of(environment)
     flavors = [one["metadata"]["name"] for one in of_kind(objects, "ResourceFlavor")]
     for queue in of_kind(objects, "ClusterQueue"):
         assert [one["name"] for one in queue["spec"]["resourceGroups"][0]["flavors"]] == flavors
-    assert flavors[0] == "system"
+    assert flavors[-1] == "system"
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

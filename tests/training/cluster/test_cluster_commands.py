@@ -197,19 +197,6 @@ def test_the_exit_status_is_the_jobs(
     assert run(on_stage, "logs", name) == status
 
 
-def test_a_stopped_job_goes_on_when_it_is_resumed(on_stage: Stage, api: Api, name: str) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.queue(name, Admitted=True)
-    assert run(on_stage, "stop", name, "--detach") == 0
-    stopped = on_stage.workload(name)
-    on_stage.operator_writes(name, jobDeploymentStatus="Suspended")
-    assert run(on_stage, "resume", name, "--detach") == 0
-    resumed = on_stage.workload(name)
-    assert stopped is not None
-    assert resumed is not None
-    assert (stopped["spec"]["active"], resumed["spec"]["active"]) == (False, True)
-
-
 def test_a_job_that_has_ended_is_submitted_anew_with_the_settings_changed(on_stage: Stage, api: Api, name: str) -> None:
     before = submit(api, on_stage.objects(name), env="dev")
     on_stage.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")

@@ -117,18 +117,6 @@ def test_an_object_the_definitions_refuse_is_refused_by_field(on_stage: Stage, a
         submit(api, (settings, job), env="dev")
 
 
-def test_stopping_and_resuming_is_a_matter_of_the_workload(on_stage: Stage, api: Api, name: str) -> None:
-    job = submit(api, on_stage.objects(name), env="dev")
-    on_stage.queue(name, Admitted=True)
-    control.stop(api, job)
-    stopped = on_stage.workload(name)
-    control.reactivate(api, job)
-    going_on = on_stage.workload(name)
-    assert stopped is not None
-    assert going_on is not None
-    assert (stopped["spec"]["active"], going_on["spec"]["active"]) == (False, True)
-
-
 def test_a_removed_job_leaves_its_name_and_its_settings_name_free(on_stage: Stage, api: Api, name: str) -> None:
     job = submit(api, on_stage.objects(name), env="dev")
     control.remove(api, job, f"{name}-settings")

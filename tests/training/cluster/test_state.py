@@ -30,7 +30,7 @@ FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidi
                 job=ray_job("Suspending", "RUNNING", suspend=True),
                 workload=workload(Evicted="Preempted to accommodate a workload", QuotaReserved="!pending"),
             ),
-            JobState(stage="queued", reason="Preempted to accommodate a workload"),
+            JobState(stage="queued", reason="Preempted to accommodate a workload; pending"),
         ),
         (
             Observation(job=ray_job(suspend=True), workload=workload(QuotaReserved="ok", Admitted="ok")),

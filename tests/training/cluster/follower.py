@@ -1,0 +1,50 @@
+"""Somebody who follows a job."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+from tests.training.cluster.stage import wait_until
+from training.cluster.api import Api
+from training.cluster.follow import follow
+from training.cluster.state import JobState
+from training.cluster.view import JobView
+from training.cluster.watch import JobWatch
+
+
+class Follower:
+    """A follower in a thread of its own, and what it has shown so far."""
+
+    def __init__(self, api: Api, *, namespace: str, name: str, patience: float = 30) -> None:
+        """Begin to follow.
+
+        Args:
+            api: as the follower sees it.
+            namespace: of the job.
+            name: of the job.
+            patience: seconds within which what is waited for has to come.
+        """
+        self._stream = io.StringIO()
+        self._patience = patience
+        watch = JobWatch(api, namespace=namespace, name=name)
+        view = JobView(self._stream, is_terminal=False)
+        self._ended: list[JobState] = []
+        self._thread = threading.Thread(target=lambda: self._ended.append(follow(watch, None, view)), daemon=True)
+        self._thread.start()
+
+    @property
+    def shown(self) -> str:
+        """Everything it printed."""
+        return self._stream.getvalue()
+
+    def sees(self, text: str) -> None:
+        """Wait until it has shown this."""
+        wait_until(lambda: text in self.shown or not self._thread.is_alive(), seconds=self._patience)
+        assert text in self.shown, self.shown
+
+    def end(self) -> JobState:
+        """Wait for its end."""
+        self._thread.join(self._patience)
+        assert self._ended, self.shown
+        return self._ended[0]
