@@ -133,7 +133,7 @@ release-lock prices:
 ##@ Kubernetes on this machine
 
 .PHONY: engines
-engines: environment-infra ## Build a Kubernetes control plane with Go, once a version (8 minutes); the tests and the sandbox use it
+engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go, once a version (13 minutes), for the tests and the sandbox
 	@$(lifecycle) engines $(extra)
 
 .PHONY: sandbox sandbox-down

@@ -20,7 +20,7 @@ from platform_charts.jobs.request import JobRequest
 from platform_charts.jobs.scheduling import JOB_LABEL
 from platform_charts.manifest import Manifest
 from platform_charts.names import KUEUE_API
-from tests.engines.kubernetes import PROJECTS, Cluster, crds, engine_environment, engine_programs
+from tests.engines.kubernetes import NAME, PROJECTS, Cluster, crds, engine_environment, engine_programs
 from tests.engines.kubernetes_platform import Deployments, Environment
 from tests.engines.ray_dashboard import Dashboards, dashboards
 from tests.engines.report_table import ran, skipped
@@ -126,6 +126,7 @@ def operated() -> Iterator[Operated]:
             dashboards() as drivers,
             ControlPlane(folder / "plane", programs=programs, definitions=definitions) as plane,
         ):
+            ran(NAME)
             start_kuberay(plane, kuberay, proxy=drivers.address)
             ran(KUBERAY.title)
             if kueue is not None:

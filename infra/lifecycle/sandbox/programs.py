@@ -16,7 +16,7 @@ Programs = Mapping[str, Path]
 NEEDED: Mapping[str, Module] = {program: module for module in (KUBERNETES, KWOK) for program in module.packages}
 """Module of each program without which there is no control plane."""
 
-REMEDY = "build them once with the Go toolchain, about 8 minutes on 2 cores: make engines"
+REMEDY = "build them once with the Go toolchain, about 13 minutes on 2 cores: make engines"
 
 
 def find(environment: Mapping[str, str]) -> Programs:
