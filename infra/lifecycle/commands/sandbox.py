@@ -38,7 +38,7 @@ def up(options: argparse.Namespace) -> int:
     print_line(f"sandbox: {options.env} on Kubernetes {KUBERNETES.version}; next:")
     print_line(f"  export KUBECONFIG={kubeconfig} RTP_STACK_OUTPUTS={outputs}")
     print_line("  kubectl get nodes")
-    print_line(f"  make train ENV={options.env} DETACH=1")
+    print_line(f"  make train ENV={options.env} TEAM={settings.teams[0].name} DETACH=1")
     print_line("  make sandbox-down")
     return 0
 
