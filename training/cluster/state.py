@@ -20,6 +20,12 @@ _EXIT_CODE = re.compile(r"entrypoint command failed with exit code (-?\d+)")
 _GIVEN_UP = re.compile(r"The workload is deactivated due to (.*)")
 """How Kueue words that it took a workload out of the queue itself (workload_controller.go at v0.19.2)."""
 
+_DEACTIVATED = "The workload is deactivated"
+"""How Kueue begins what it says of a workload that somebody, or Kueue itself, took out of the queue."""
+
+_OTHER_FLAVOR = re.compile(r"flavor \S+ doesn't match node affinity(, |$)")
+"""What Kueue says of each group that a job never asked for, before and after what it says of the one that it waits for."""
+
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}
 
 _REMEDIES = {
@@ -167,10 +173,11 @@ def _queued(seen: Observation) -> JobState:
 
 def _waits_for(workload: Manifest) -> str:
     """Why a job was taken off its nodes, and what it lacks now; that somebody stopped it before it was resumed is no reason."""
-    told = {one["type"]: one for one in conditions(workload)}
-    lacks, evicted = (told.get(kind, {}).get("message", "") for kind in ("QuotaReserved", "Evicted"))
-    if not has_condition(workload, "Evicted") or told["Evicted"].get("reason", "").startswith("Deactivated"):
-        return str(lacks)
+    lacks, evicted = (_message(workload, kind) for kind in ("QuotaReserved", "Evicted"))
+    asked_for = _OTHER_FLAVOR.sub("", lacks).removesuffix(", ")
+    lacks = lacks if asked_for.endswith(": ") else asked_for
+    if not has_condition(workload, "Evicted") or evicted.startswith(_DEACTIVATED):
+        return lacks
     return "; ".join(dict.fromkeys(part for part in (evicted, lacks) if part))
 
 

@@ -68,6 +68,7 @@ def test_a_job_over_the_quota_waits_as_a_whole_and_says_what_for_until_there_is_
     assert state.position is not None
     assert state.position.in_team == 1
     assert "nvidia.com/gpu in flavor a10g" in state.reason
+    assert "flavor t4" not in state.reason
     assert queued.pods(second) == []
     queued.remove(first)
     queued.await_state(second, holds_its_nodes, what="let in")

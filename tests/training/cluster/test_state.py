@@ -140,3 +140,16 @@ def test_a_job_that_is_being_deleted_is_stopping() -> None:
     job = ray_job("Running", "RUNNING")
     job["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
     assert judge(Observation(job=job)).stage == "stopping"
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("to pod set workers: flavor system doesn't match node affinity, insufficient quota, flavor t4 doesn't match node affinity",
+         "to pod set workers: insufficient quota"),
+        ("to pod set workers: flavor system doesn't match node affinity", "to pod set workers: flavor system doesn't match node affinity"),
+    ],
+)  # fmt: skip
+def test_a_queued_job_tells_of_the_group_that_it_asked_for(told: str, shown: str) -> None:
+    seen = Observation(job=ray_job("Suspended", suspend=True), workload=workload(QuotaReserved=f"!{told}"))
+    assert judge(seen).reason == shown
