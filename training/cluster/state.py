@@ -23,7 +23,9 @@ _GIVEN_UP = re.compile(r"The workload is deactivated due to (.*)")
 _DEACTIVATED = "The workload is deactivated"
 """How Kueue begins what it says of a workload that somebody, or Kueue itself, took out of the queue."""
 
-_OTHER_FLAVOR = re.compile(r"flavor \S+ doesn't match node affinity(, |$)")
+_OTHER_FLAVOR = re.compile(
+    r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+)(?:, |$)"
+)
 """What Kueue says of each group that a job never asked for, before and after what it says of the one that it waits for."""
 
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}

@@ -145,7 +145,7 @@ def test_a_job_that_is_being_deleted_is_stopping() -> None:
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        ("to pod set workers: flavor system doesn't match node affinity, insufficient quota, flavor t4 doesn't match node affinity",
+        ("to pod set workers: flavor system doesn't match node affinity, insufficient quota, untolerated taint {spot true NoSchedule <nil>} in flavor t4",
          "to pod set workers: insufficient quota"),
         ("to pod set workers: flavor system doesn't match node affinity", "to pod set workers: flavor system doesn't match node affinity"),
     ],
