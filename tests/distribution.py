@@ -30,6 +30,7 @@ RAY = "ray"
 
 GROUPS = {
     "control_plane": KUBERNETES,
+    "operated": "operators",
     "postgres_url": "mlflow",
     "s3_api": "mlflow",
     "ray_cluster": RAY,

@@ -6,14 +6,14 @@ import fcntl
 from collections.abc import Mapping
 from contextlib import suppress
 
-from infra.lifecycle.sandbox.programs import cache_folder
+from infra.lifecycle.sandbox.modules import cache_root
 
 
 def is_being_built(environment: Mapping[str, str]) -> bool:
     """Whether somebody is building the programs of the control plane (`make engines`) at this moment.
 
     Args:
-        environment: says where the cache is (`programs.cache_folder`).
+        environment: says where the cache is (`modules.cache_root`).
     """
     try:
         _take_lock(environment, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -29,6 +29,6 @@ def await_build(environment: Mapping[str, str]) -> None:
 
 def _take_lock(environment: Mapping[str, str], operation: int) -> None:
     """Lock the file that the builder holds, and give it back."""
-    file = cache_folder(environment).parent / "lock"
+    file = cache_root(environment) / "lock"
     with suppress(FileNotFoundError), file.open("rb") as lock:
         fcntl.flock(lock, operation)

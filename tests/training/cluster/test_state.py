@@ -145,11 +145,17 @@ def test_a_job_that_is_being_deleted_is_stopping() -> None:
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        ("to pod set workers: flavor system doesn't match node affinity, insufficient quota, untolerated taint {spot true NoSchedule <nil>} in flavor t4",
-         "to pod set workers: insufficient quota"),
-        ("to pod set workers: flavor system doesn't match node affinity", "to pod set workers: flavor system doesn't match node affinity"),
+        (
+            "to pod set workers: flavor system doesn't match node affinity, insufficient quota, "
+            "untolerated taint {spot true NoSchedule <nil>} in flavor t4",
+            "to pod set workers: insufficient quota",
+        ),
+        (
+            "to pod set workers: flavor system doesn't match node affinity",
+            "to pod set workers: flavor system doesn't match node affinity",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_queued_job_tells_of_the_group_that_it_asked_for(told: str, shown: str) -> None:
     seen = Observation(job=ray_job("Suspended", suspend=True), workload=workload(QuotaReserved=f"!{told}"))
     assert judge(seen).reason == shown
