@@ -25,12 +25,15 @@ MOST_WORKERS = 4
 """With more, the longest group of tests decides when the suite ends."""
 
 KUBERNETES = "kubernetes"
+OPERATORS = "operators"
+"""They have a control plane of their own."""
+
 RAY = "ray"
 """Ray gives up where it has not started within 30 s (a constant of its own), so that two should not start at once."""
 
 GROUPS = {
     "control_plane": KUBERNETES,
-    "operated": "operators",
+    "operated": OPERATORS,
     "postgres_url": "mlflow",
     "s3_api": "mlflow",
     "ray_cluster": RAY,
@@ -97,7 +100,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Wait for Kubernetes where it is being built; the time limit of the test begins behind that."""
-    if _group(item) == KUBERNETES:
+    if _group(item) in {KUBERNETES, OPERATORS}:
         await_build(engine_environment())
     return (yield)
 
@@ -136,7 +139,7 @@ def _groups_file(session: str) -> Path:
 
 
 def _turn(item: pytest.Item) -> int:
-    if _group(item) == KUBERNETES:
+    if _group(item) in {KUBERNETES, OPERATORS}:
         return 1
     return 0 if item.nodeid.startswith("tests/training/") else 2
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.lifecycle.sandbox.programs import cache_folder
+from infra.lifecycle.sandbox.modules import cache_root
 
 ROOT = Path(__file__).resolve().parents[1]
 _SETTINGS = """
@@ -113,7 +113,7 @@ def test_tests_that_were_chosen_run_in_one_process(tmp_path: Path, chosen: list[
 
 def test_while_kubernetes_is_being_built_its_tests_wait_and_others_run(tmp_path: Path) -> None:
     suite = Suite(tmp_path, a=_WITH_KUBERNETES, b=_PLAIN)
-    lock = cache_folder(suite.engines).parent / "lock"
+    lock = cache_root(suite.engines) / "lock"
     lock.parent.mkdir()
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -146,9 +146,8 @@ def test_a_job_that_is_being_deleted_is_stopping() -> None:
     ("told", "shown"),
     [
         (
-            "to pod set workers: flavor system doesn't match node affinity, insufficient quota, "
-            "untolerated taint {spot true NoSchedule <nil>} in flavor t4",
-            "to pod set workers: insufficient quota",
+            "pod set a: flavor system doesn't match node affinity, no quota, untolerated taint {spot true} in flavor t4",
+            "pod set a: no quota",
         ),
         (
             "to pod set workers: flavor system doesn't match node affinity",
