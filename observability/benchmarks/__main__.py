@@ -7,6 +7,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from observability.benchmarks import checkpoint_stall, overhead, whole_run
@@ -25,30 +26,49 @@ def main() -> int:
         "--json", type=Path, default=Path(".local/bench"), help="folder of the JSON files (default .local/bench)"
     )
     arguments = parser.parse_args()
-    comparisons: list[Comparison] = []
-    parts: dict[str, float] = {}
+    file = arguments.json / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    record = _Record(file)
     with tempfile.TemporaryDirectory(prefix="rtp-bench-") as folder:
         scratch = Path(folder)
         if arguments.only in {None, "checkpoint"}:
             _say("checkpoint stall")
-            comparisons.append(checkpoint_stall.compare(rounds=10 * arguments.rounds, scratch=scratch))
+            record.add(checkpoint_stall.compare(rounds=10 * arguments.rounds, scratch=scratch))
         if arguments.only in {None, "overhead"}:
             for name, settings in _overhead_jobs().items():
                 _say(f"step time, {name}")
-                comparisons += overhead.compare(name, settings, rounds=arguments.rounds, scratch=scratch)
+                record.add(*overhead.compare(name, settings, rounds=arguments.rounds, scratch=scratch))
         if arguments.only in {None, "whole-run"}:
             _say("whole run, first step")
             found, parts = whole_run.compare(_default_job(), rounds=arguments.rounds, scratch=scratch)
-            comparisons += found
-    record = {"machine": machine(), "comparisons": [c.dump() for c in comparisons], "first_step_parts": parts}
-    arguments.json.mkdir(parents=True, exist_ok=True)
-    file = arguments.json / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    file.write_text(json.dumps(record, indent=2), encoding="utf-8")
-    _print_table(comparisons)
-    for name, seconds in parts.items():
-        print(f"  {seconds:7.3f} s  {name}")
+            record.add(*found, parts=parts)
     print(f"\n{machine()}\nwritten to {file}")
     return 0
+
+
+class _Record:
+    """What has been measured so far: each comparison is printed and written when it is done, for it may take minutes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._comparisons: list[Comparison] = []
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _print_row(_HEADINGS)
+        _print_row(["---"] * len(_HEADINGS))
+
+    def add(self, *comparisons: Comparison, parts: Mapping[str, float] | None = None) -> None:
+        """Take comparisons, and the parts of the first step in seconds where they were measured."""
+        parts = parts or {}
+        self._comparisons += comparisons
+        for comparison in comparisons:
+            _print_row(comparison.row())
+        for name, seconds in parts.items():
+            print(f"  {seconds:7.3f} s  {name}")
+        record = {
+            "machine": machine(),
+            "comparisons": [one.dump() for one in self._comparisons],
+            "first_step_parts": parts,
+        }
+        self._file.write_text(json.dumps(record, indent=2), encoding="utf-8")
 
 
 def _overhead_jobs() -> dict[str, TrainingSettings]:
@@ -78,10 +98,8 @@ def _say(what: str) -> None:
     print(f"measuring: {what} ...", file=sys.stderr, flush=True)
 
 
-def _print_table(comparisons: list[Comparison]) -> None:
-    rows = [_HEADINGS, ["---"] * len(_HEADINGS), *(comparison.row() for comparison in comparisons)]
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
+def _print_row(cells: list[str]) -> None:
+    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ def in_turns(rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
     mine: list[float] = []
     others: list[float] = []
     for number in range(rounds):
+        print(f"  round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         sides = [(mine, ours), (others, theirs)]
         for results, measure in sides if number % 2 == 0 else reversed(sides):
             results.append(measure())
