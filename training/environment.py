@@ -63,7 +63,7 @@ def revision(folder: Path) -> dict[str, Any] | None:
 
 @cache
 def _project() -> tuple[str, tuple[str, ...]]:
-    """Version and requirements of the trainer. A checkout's pyproject.toml is the truth; an image may hold only the installed wheel."""
+    """Version and requirements of the trainer. A checkout's or image's pyproject.toml is the truth; a wheel has none."""
     file = _ROOT / "pyproject.toml"
     if file.is_file():
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]

@@ -52,7 +52,7 @@ RECIPES: Mapping[ImageName, Recipe] = {
     "trainer": Recipe(
         dockerfile="training/image/Dockerfile",
         lock="requirements.lock",
-        context=(*_COMMON, ".make/environment", "training", "tune", "observability"),
+        context=(*_COMMON, ".make/environment", "pyproject.toml", "training", "tune", "observability"),
     ),
     "mlflow": Recipe(
         dockerfile="platform_charts/mlflow_server/Dockerfile",

@@ -162,3 +162,18 @@ def test_an_installer_of_another_hash_is_refused_before_it_is_unpacked(tmp_path:
     assert answer.returncode != 0
     assert "checksum did NOT match" in answer.stderr
     assert not target.exists()
+
+
+def test_what_the_trainers_image_holds_of_the_repository_trains(tmp_path: Path) -> None:
+    code = context("trainer", tmp_path / "code")
+    command = ["-m", "training", "train", "--launcher", "plain", "--num-workers", "1", "--epochs", "1", "--name", "one"]
+    done = subprocess.run(
+        [sys.executable, *command, "--set", f"run.directory={tmp_path / 'runs'}", "--set", "tracking.enabled=false"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(code)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list((tmp_path / "runs" / "one" / "checkpoints").iterdir())
