@@ -25,7 +25,7 @@ from infra.outputs import LABEL_PREFIX
 from infra.protection import EnvironmentKind
 from infra.release import ReleaseManifest
 from platform_charts.archives import archive_path, fetch
-from platform_charts.manifest import Manifest
+from platform_charts.manifest import Manifest, annotated
 
 CRD_GROUPS: Mapping[str, str] = {
     "kube-prometheus-stack": "monitoring.coreos.com",
@@ -85,7 +85,7 @@ class PinnedCharts:
         if not path.is_file():
             raise SettingsError(f"{path}: no such archive", remedy="fetch the charts: `make charts`")
         found = _of_group(_documents_in_archive(path), group, where=str(path))
-        return tuple(_annotated(one, str(chart.version)) for one in found)
+        return tuple(annotated(one, CHART_VERSION, str(chart.version)) for one in found)
 
 
 class FetchedCharts:
@@ -214,12 +214,6 @@ def _chart_of(group: str) -> str:
         known = ", ".join(CRD_GROUPS.values())
         raise SettingsError(f"no chart brings definitions of {group} that the stack applies; known: {known}")
     return charts[0]
-
-
-def _annotated(definition: Manifest, version: str) -> Manifest:
-    metadata = definition["metadata"]
-    annotations = {**metadata.get("annotations", {}), CHART_VERSION: version}
-    return {**definition, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _chart_version(definition: Manifest) -> Version | None:

@@ -41,6 +41,12 @@ def labels(component: str, *, version: str, team: str | None = None) -> dict[str
     return found if team is None else {**found, f"{LABEL_PREFIX}/team": team}
 
 
+def annotated(manifest: Manifest, key: str, value: str) -> Manifest:
+    """The same object with one more annotation."""
+    metadata = manifest["metadata"]
+    return {**manifest, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), key: value}}}
+
+
 def api_object(
     api_version: str,
     kind: str,

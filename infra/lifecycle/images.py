@@ -218,28 +218,17 @@ def plan(
         "lock": recipe.lock,
         "lock-sha256": hashlib.sha256(lock.read_bytes()).hexdigest(),
     }
-    arguments = {"PYTHON_IMAGE": recorded["base"]}
-    if has_variants:
-        recorded["variant"] = variant
-        recorded["torch"] = torch.version if torch else release.stack.torch
-        if torch is not None:
-            arguments |= {"TORCH_VERSION": torch.version, "TORCH_INDEX": torch.index}
-        if variant == "cuda":
-            efa = release.downloads[EFA]
-            arguments |= {"EFA_URL": efa.address(), "EFA_SHA256": _sha256(EFA, efa)}
-            recorded |= {"efa-installer": efa.version, "efa-installer-sha256": _sha256(EFA, efa)}
-    else:
-        certificates = release.downloads[RDS_CERTIFICATES]
-        digest = _sha256(RDS_CERTIFICATES, certificates)
-        arguments |= {"RDS_CERTIFICATES_URL": certificates.address(), "RDS_CERTIFICATES_SHA256": digest}
-        recorded |= {"rds-certificates-sha256": digest}
-    arguments |= {
+    parts = _trainer_parts(release, variant, torch) if has_variants else _mlflow_parts(release)
+    recorded |= parts.recorded
+    arguments = {
+        "PYTHON_IMAGE": recorded["base"],
+        **parts.arguments,
         "VERSION": release.platform,
         "REVISION": revision,
         "LOCK_SHA256": recorded["lock-sha256"],
         "BUILD": json.dumps(recorded),
     }
-    parts = [release.platform, *([variant] if has_variants else []), source.revision[:12]]
+    tag = [release.platform, *([variant] if has_variants else []), source.revision[:12]]
     return Build(
         image=image,
         variant=variant if has_variants else None,
@@ -247,11 +236,43 @@ def plan(
         context=source.root,
         target=variant if has_variants else image,
         arguments=arguments,
-        tag="-".join([*parts, *(["dirty"] if source.changed else [])]),
+        tag="-".join([*tag, *(["dirty"] if source.changed else [])]),
         committed=source.committed,
         lock=lock,
         torch=torch,
     )
+
+
+class _Parts(NamedTuple):
+    """What goes into one image alone.
+
+    Attributes:
+        arguments: build arguments.
+        recorded: what the image says of it.
+    """
+
+    arguments: Mapping[str, str]
+    recorded: Mapping[str, str]
+
+
+def _trainer_parts(release: ReleaseManifest, variant: Variant, torch: Torch | None) -> _Parts:
+    arguments: dict[str, str] = {}
+    recorded: dict[str, str] = {"variant": variant, "torch": torch.version if torch else release.stack.torch}
+    if torch is not None:
+        arguments |= {"TORCH_VERSION": torch.version, "TORCH_INDEX": torch.index}
+    if variant == "cuda":
+        efa = release.downloads[EFA]
+        digest = _sha256(EFA, efa)
+        arguments |= {"EFA_URL": efa.address(), "EFA_SHA256": digest}
+        recorded |= {"efa-installer": efa.version, "efa-installer-sha256": digest}
+    return _Parts(arguments, recorded)
+
+
+def _mlflow_parts(release: ReleaseManifest) -> _Parts:
+    certificates = release.downloads[RDS_CERTIFICATES]
+    digest = _sha256(RDS_CERTIFICATES, certificates)
+    arguments = {"RDS_CERTIFICATES_URL": certificates.address(), "RDS_CERTIFICATES_SHA256": digest}
+    return _Parts(arguments, {"rds-certificates-sha256": digest})
 
 
 _PROOFS = {

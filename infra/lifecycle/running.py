@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 from kubernetes import client, config
@@ -48,18 +49,18 @@ class StackCluster:
 
     def __init__(self, settings: StackSettings) -> None:
         self._settings = settings
-        self._definitions: tuple[Manifest, ...] | None = None
 
     def definitions(self) -> tuple[Manifest, ...] | None:
         """See `RunningCluster`; None also where the first `up` was broken off before it had outputs."""
-        if self._definitions is None:
-            try:
-                outputs = engine.outputs(self._settings.environment.name)
-            except engine.NoStackError:
-                return None
-            if "cluster" in outputs:
-                self._definitions = self._read(outputs["cluster"])
-        return self._definitions
+        return self._asked
+
+    @cached_property
+    def _asked(self) -> tuple[Manifest, ...] | None:
+        try:
+            outputs = engine.outputs(self._settings.environment.name)
+        except engine.NoStackError:
+            return None
+        return self._read(outputs["cluster"]) if "cluster" in outputs else None
 
     def _read(self, output: Mapping[str, Any]) -> tuple[Manifest, ...]:
         # This output and not all of them: the stack may be of an older release, whose contract was another.

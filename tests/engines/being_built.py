@@ -6,7 +6,7 @@ import fcntl
 from collections.abc import Mapping
 from contextlib import suppress
 
-from infra.lifecycle.sandbox.modules import cache_root
+from infra.lifecycle.sandbox.modules import build_lock
 
 
 def is_being_built(environment: Mapping[str, str]) -> bool:
@@ -29,6 +29,5 @@ def await_build(environment: Mapping[str, str]) -> None:
 
 def _take_lock(environment: Mapping[str, str], operation: int) -> None:
     """Lock the file that the builder holds, and give it back."""
-    file = cache_root(environment) / "lock"
-    with suppress(FileNotFoundError), file.open("rb") as lock:
+    with suppress(FileNotFoundError), build_lock(environment).open("rb") as lock:
         fcntl.flock(lock, operation)

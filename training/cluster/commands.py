@@ -74,9 +74,7 @@ def jobs(arguments: argparse.Namespace) -> ExitStatus:
 def logs(arguments: argparse.Namespace) -> ExitStatus:
     """Print the driver's log and follow it while the job goes on, or print what a rank or a pod wrote so far."""
     with in_our_manner():
-        scene = _scene(arguments)
-        api = _connect(scene, arguments)
-        found = _find_job(api, scene, arguments.run)
+        scene, api, found = _named_job(arguments)
         if arguments.rank is not None:
             from training.cluster.rank_log import rank_log  # noqa: PLC0415
 
@@ -95,9 +93,7 @@ def logs(arguments: argparse.Namespace) -> ExitStatus:
 def stop(arguments: argparse.Namespace) -> ExitStatus:
     """Have a job save its state and give its nodes back, and wait until it has."""
     with in_our_manner():
-        scene = _scene(arguments)
-        api = _connect(scene, arguments)
-        found = _find_job(api, scene, arguments.run)
+        scene, api, found = _named_job(arguments)
         name = found["metadata"]["name"]
         state = _judge(api, scene, name)
         if state.is_over:
@@ -118,9 +114,7 @@ def stop(arguments: argparse.Namespace) -> ExitStatus:
 def resume(arguments: argparse.Namespace) -> ExitStatus:
     """Let a stopped job go on, or submit one anew that has ended; either goes on from its newest checkpoint."""
     with in_our_manner():
-        scene = _scene(arguments)
-        api = _connect(scene, arguments)
-        found = _find_job(api, scene, arguments.run)
+        scene, api, found = _named_job(arguments)
         name = found["metadata"]["name"]
         state = _judge(api, scene, name)
         if not state.is_over:
@@ -175,25 +169,30 @@ def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: argparse.
 
 
 def _submit(api: Api, scene: Scene, manifests: tuple[Manifest, ...], arguments: argparse.Namespace) -> ExitStatus:
-    from training.cluster.retention import clear_ended  # noqa: PLC0415
     from training.cluster.submission import submit  # noqa: PLC0415
 
     (rendered,) = [one for one in manifests if one["kind"] == "RayJob"]
     not_asked = check_image(rendering.image_of(rendered))
     if not_asked:
         print(f"warning: the image was not looked for in the registry: {not_asked}", file=sys.stderr)
-    try:
-        cleared = clear_ended(api, scene.team.namespace, now=datetime.now(UTC))
-    except ApiError as error:  # no reason not to submit: it may be the next one's to do
-        print(f"warning: jobs that ended long ago were not cleared away: {error.args[0]}", file=sys.stderr)
-    else:
-        if cleared:
-            print(f"cleared away, having ended long ago: {', '.join(cleared)}")
+    _clear_ended(api, scene)
     made = submit(api, manifests, env=scene.env)
     print(
         f"job {made['metadata']['name']} submitted to queue {scene.team.queue} of {scene.env}: {rendering.describe_size(made)}"
     )
     return _finish(api, scene, made, arguments)
+
+
+def _clear_ended(api: Api, scene: Scene) -> None:
+    from training.cluster.retention import clear_ended  # noqa: PLC0415
+
+    try:
+        cleared = clear_ended(api, scene.team.namespace, now=datetime.now(UTC))
+    except ApiError as error:  # no reason not to submit: it may be the next one's to do
+        print(f"warning: jobs that ended long ago were not cleared away: {error.args[0]}", file=sys.stderr)
+        return
+    if cleared:
+        print(f"cleared away, having ended long ago: {', '.join(cleared)}")
 
 
 def _finish(api: Api, scene: Scene, made: Manifest, arguments: argparse.Namespace) -> ExitStatus:
@@ -224,6 +223,13 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
         restarts=arguments.restarts,
         keep_days=arguments.keep_days,
     )
+
+
+def _named_job(arguments: argparse.Namespace) -> tuple[Scene, Api, Manifest]:
+    """Everything that a command on one job begins with."""
+    scene = _scene(arguments)
+    api = _connect(scene, arguments)
+    return scene, api, _find_job(api, scene, arguments.run)
 
 
 def _find_job(api: Api, scene: Scene, name: str | None) -> Manifest:

@@ -12,6 +12,7 @@ from platform_charts.jobs.scheduling import JOB_LABEL
 from platform_charts.manifest import Manifest
 from training.cluster import places
 from training.cluster.api import Api
+from training.cluster.conditions import one_line
 from training.cluster.errors import ApiError
 from training.cluster.rendering import gpus, worker_pods
 from training.cluster.state import Observation, judge
@@ -89,7 +90,7 @@ def _row(team: str, seen: Observation, now: datetime) -> tuple[str, ...]:
     assert seen.job is not None, "a survey is of jobs that are there"
     state = judge(seen)
     created = datetime.fromisoformat(seen.job["metadata"]["creationTimestamp"])
-    reason = state.reason if len(state.reason) <= _LONGEST_REASON else f"{state.reason[:_LONGEST_REASON]} …"
+    reason = one_line(state.reason, longest=_LONGEST_REASON)
     return (
         seen.job["metadata"]["name"],
         team,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from platform_charts.manifest import Manifest
+from training.cluster.conditions import has_condition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +56,6 @@ def is_pending(workload: Manifest) -> bool:
 def is_active(workload: Manifest) -> bool:
     """Whether Kueue may run it; somebody who stops a job takes that away."""
     return workload.get("spec", {}).get("active", True) is not False
-
-
-def has_condition(workload: Manifest, kind: str) -> bool:
-    """Whether a condition of the workload is true."""
-    return any(one["type"] == kind and one["status"] == "True" for one in conditions(workload))
-
-
-def conditions(workload: Manifest) -> Sequence[Manifest]:
-    """The workload's conditions."""
-    found: Sequence[Manifest] = (workload.get("status") or {}).get("conditions", ())
-    return found
 
 
 def _rank(workload: Manifest) -> tuple[int, str, str]:

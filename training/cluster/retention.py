@@ -15,8 +15,7 @@ from platform_charts.jobs.rayjob import KEEP_ANNOTATION
 from platform_charts.manifest import Manifest
 from training.cluster import places
 from training.cluster.api import Api
-
-_ENDED = frozenset({"Complete", "Failed", "ValidationFailed"})
+from training.cluster.state import ENDED
 
 
 def clear_ended(api: Api, namespace: str, *, now: datetime) -> list[str]:
@@ -51,7 +50,7 @@ def _keep(job: Manifest) -> timedelta | None:
 
 def _end(job: Manifest) -> datetime | None:
     status = job.get("status") or {}
-    if status.get("jobDeploymentStatus") not in _ENDED:
+    if status.get("jobDeploymentStatus") not in ENDED:
         return None
     # A job that KubeRay has not even begun has no end of its own.
     return datetime.fromisoformat(status.get("endTime") or job["metadata"]["creationTimestamp"])

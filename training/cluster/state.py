@@ -8,11 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from platform_charts.manifest import Manifest
-from training.cluster.position import Position, conditions, has_condition, is_active
+from training.cluster.conditions import conditions, has_condition, one_line
+from training.cluster.position import Position, is_active
 from training.cluster.waiting import waiting_reason
 from training.errors import ExitStatus
 
 Stage = Literal["queued", "starting", "running", "restarting", "stopping", "stopped", "done", "failed", "deleted"]
+
+ENDED = frozenset({"Complete", "Failed", "ValidationFailed"})
+"""`jobDeploymentStatus` of a RayJob that KubeRay does nothing more for (ray-operator/apis/ray/v1/rayjob_types.go)."""
+
+_LONGEST_REASON = 400
 
 _EXIT_CODE = re.compile(r"entrypoint command failed with exit code (-?\d+)")
 """How Ray's job supervisor words a driver that failed; KubeRay hands it on as the RayJob's message."""
@@ -98,7 +104,7 @@ def judge(seen: Observation) -> JobState:
         return JobState(stage="deleted", reason="somebody deleted the job", status=ExitStatus.FAILED)
     status = seen.job.get("status") or {}
     deployment = status.get("jobDeploymentStatus", "")
-    if deployment in {"Complete", "Failed", "ValidationFailed"}:
+    if deployment in ENDED:
         return _completed(status) if deployment == "Complete" else _failed(status, seen)
     if seen.job["metadata"].get("deletionTimestamp"):
         return JobState(stage="stopping", reason="the job is being deleted")
@@ -112,7 +118,7 @@ def judge(seen: Observation) -> JobState:
 def _on_its_nodes(status: Manifest, seen: Observation) -> JobState:
     deployment = status.get("jobDeploymentStatus", "")
     if deployment == "Retrying":
-        return JobState(stage="restarting", reason=_one_line(status.get("message", "")))
+        return JobState(stage="restarting", reason=one_line(status.get("message", ""), longest=_LONGEST_REASON))
     if deployment == "Running" and status.get("jobStatus") == "RUNNING":
         return JobState(stage="running")
     return JobState(stage="starting", reason=waiting_reason(seen.pods, seen.events))
@@ -134,7 +140,11 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
             return JobState(stage="stopped", reason="the run saved its state and stopped", status=exit_status)
         return JobState(stage="failed", reason=f"the driver ended with exit code {number}", status=exit_status)
     has_run = (status.get("rayJobInfo") or {}).get("startTime")
-    parts = [reason, _one_line(message), "" if has_run else waiting_reason(seen.pods, seen.events)]
+    parts = [
+        reason,
+        one_line(message, longest=_LONGEST_REASON),
+        "" if has_run else waiting_reason(seen.pods, seen.events),
+    ]
     return JobState(
         stage="failed",
         reason=": ".join(part for part in parts if part) or "the operator gives no reason",
@@ -170,7 +180,9 @@ def _queued(seen: Observation) -> JobState:
         return JobState(stage="queued", reason="Kueue has not taken it up yet")
     if has_condition(seen.workload, "Admitted"):
         return JobState(stage="starting", reason="admitted by the queue")
-    return JobState(stage="queued", reason=_one_line(_waits_for(seen.workload)), position=seen.position)
+    return JobState(
+        stage="queued", reason=one_line(_waits_for(seen.workload), longest=_LONGEST_REASON), position=seen.position
+    )
 
 
 def _waits_for(workload: Manifest) -> str:
@@ -185,8 +197,3 @@ def _waits_for(workload: Manifest) -> str:
 
 def _message(workload: Manifest, kind: str) -> str:
     return next((str(one.get("message", "")) for one in conditions(workload) if one["type"] == kind), "")
-
-
-def _one_line(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= 400 else f"{words[:400]} …"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from infra.outputs import LABEL_PREFIX
-from platform_charts.manifest import Manifest
+from platform_charts.manifest import Manifest, annotated
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.errors import ApiError, ClusterRefusedError
@@ -41,7 +41,7 @@ def submit(api: Api, manifests: Sequence[Manifest], *, env: str) -> Manifest:
     submission = uuid.uuid4().hex
     manager = f"ray-train-platform-{submission[:12]}"
     try:
-        made = api.apply(places.path_of(job), _annotated(job, submission), manager=manager)
+        made = api.apply(places.path_of(job), annotated(job, _SUBMISSION, submission), manager=manager)
     except ApiError as error:
         if error.code == 409:
             raise _name_taken(job, env=env) from error
@@ -68,12 +68,6 @@ def _name_taken(job: Manifest, *, env: str) -> ClusterRefusedError:
         "a job's name is its run's, and used once",
         remedy=f"choose another NAME, {instead}",
     )
-
-
-def _annotated(job: Manifest, submission: str) -> Manifest:
-    metadata = job["metadata"]
-    annotations = {**metadata.get("annotations", {}), _SUBMISSION: submission}
-    return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _owned(manifest: Manifest, owner: Manifest) -> Manifest:

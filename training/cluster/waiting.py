@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from platform_charts.manifest import Manifest
+from training.cluster.conditions import conditions, has_condition, one_line
 
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that every pod passes through."""
 
 _SCALING = "TriggeredScaleUp"
+
+_LONGEST_MESSAGE = 300
 
 
 def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
@@ -59,7 +62,7 @@ def _warnings(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[
 def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[str]:
     """Pods without a node; of those for which the autoscaler is adding one, that is what is said."""
     expecting = {(event.get("involvedObject") or {}).get("name") for event in events if event.get("reason") == _SCALING}
-    lost = [(pod, condition) for pod in pods for condition in _conditions(pod, "PodScheduled") if _is_false(condition)]
+    lost = [(pod, condition) for pod in pods for condition in conditions(pod) if _is_unscheduled(condition)]
     without_hope = [(pod, condition) for pod, condition in lost if _name(pod) not in expecting]
     for pod, condition in without_hope:
         yield f"pod {_name(pod)}: {_join(condition.get('reason', ''), condition.get('message', ''))}"
@@ -76,7 +79,7 @@ def is_ready(pod: Manifest) -> bool:
     """Whether the pod serves, or has done its work."""
     if (pod.get("status") or {}).get("phase") == "Succeeded":
         return True
-    return any(condition.get("status") == "True" for condition in _conditions(pod, "Ready"))
+    return has_condition(pod, "Ready")
 
 
 def event_time(event: Manifest) -> str:
@@ -96,12 +99,8 @@ def _containers(pod: Manifest) -> list[dict[str, Any]]:
     return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
 
 
-def _conditions(pod: Manifest, kind: str) -> list[dict[str, Any]]:
-    return [one for one in (pod.get("status") or {}).get("conditions", ()) if one.get("type") == kind]
-
-
-def _is_false(condition: dict[str, Any]) -> bool:
-    return condition.get("status") == "False"
+def _is_unscheduled(condition: dict[str, Any]) -> bool:
+    return condition.get("type") == "PodScheduled" and condition.get("status") == "False"
 
 
 def _ending(terminated: dict[str, Any]) -> str:
@@ -114,8 +113,7 @@ def _ending(terminated: dict[str, Any]) -> str:
 
 def _join(reason: str, message: str) -> str:
     """Reason and message, the message on one line and not endless."""
-    words = " ".join(message.split())
-    shown = words if len(words) <= 300 else f"{words[:300]} …"
+    shown = one_line(message, longest=_LONGEST_MESSAGE)
     return f"{reason}: {shown}" if reason and shown else reason or shown
 
 

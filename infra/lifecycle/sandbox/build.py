@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from infra.errors import RefusedError, StackError
-from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, MODULES, Module, cache_root, newest_go
+from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, MODULES, Module, build_lock, cache_root, newest_go
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 """Packages whose variables say which Kubernetes a program is; unstamped, clients take it for v0.0.0."""
@@ -45,7 +45,7 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path
             "or set KUBEBUILDER_ASSETS to a folder that has the programs",
         )
     root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("w") as lock:
+    with build_lock(environment).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for module in _missing(environment):
             _build_module(go, module, module.cache_folder(environment), say)

@@ -118,6 +118,15 @@ def cache_root(environment: Mapping[str, str]) -> Path:
     return Path(root).resolve()
 
 
+def build_lock(environment: Mapping[str, str]) -> Path:
+    """The file that whoever builds modules holds locked (flock).
+
+    Args:
+        environment: see `cache_root`.
+    """
+    return cache_root(environment) / "lock"
+
+
 def newest_go(modules: Iterable[Module] = MODULES) -> str:
     """The lowest version of Go that builds all of them, e.g. `1.26.0`."""
     return max(
