@@ -1,1 +1,1 @@
-"""The AWS side of the stack: settings, catalogue, release manifest and the Pulumi components."""
+"""The stack: settings and release as plain data, the AWS components, previews, policy, and the commands of its life."""

@@ -13,19 +13,19 @@ from pulumi.runtime import config
 # The engine runs this folder by its path, and puts the folder on the module path, not what the folder lies in.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from infra import release_rules
-from infra.catalog import load_catalog
-from infra.errors import SettingsError, StackError
-from infra.exports import export
-from infra.lifecycle.sources import Registries
-from infra.program import build
-from infra.release import load_release
-from infra.settings import StackSettings, from_mapping
-from infra.settings.loading import sections_of
-from platform_charts.archives import fetch_all
-from platform_charts.charts import chart_installs
-from platform_charts.crds import PinnedCharts
-from platform_charts.stack import install
+from infra.aws.exports import export
+from infra.aws.program import build
+from infra.lifecycle.registries import Registries
+from infra.spec import release_rules
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import SettingsError, StackError
+from infra.spec.release import load_release
+from infra.spec.settings import StackSettings, from_mapping
+from infra.spec.settings.loading import sections_of
+from platform_charts.charts.archives import fetch_all
+from platform_charts.charts.crds import PinnedCharts
+from platform_charts.charts.installs import chart_installs
+from platform_charts.install.platform import install
 
 
 def _value(text: str) -> object:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.naming import START_UP_TAINT
-from infra.outputs import GPU_TAINT, GROUP_LABEL, LABEL_PREFIX, SPOT_TAINT, SYSTEM_GROUP, Taint
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
+from infra.spec.names import START_UP_TAINT
+from infra.spec.outputs import GPU_TAINT, GROUP_LABEL, LABEL_PREFIX, SPOT_TAINT, SYSTEM_GROUP, Taint
 
 SYSTEM_NODES: dict[str, str] = {GROUP_LABEL: SYSTEM_GROUP}
 """Node selector of everything that is not a daemon: no GPU node is kept up for an operator."""

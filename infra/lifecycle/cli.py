@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.errors import StackError
-from infra.settings import environment_names
+from infra.spec.errors import StackError
+from infra.spec.settings import environment_names
 
 INTERRUPTED = 130
 

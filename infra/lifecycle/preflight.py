@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra import release_rules
-from infra.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
-from infra.catalog import Catalog
-from infra.errors import RefusedError, StackError
 from infra.lifecycle.aws import Client, Session
 from infra.lifecycle.running import RunningCluster
-from infra.release import ReleaseManifest
-from infra.settings import StackSettings, check_account
-from platform_charts.charts import chart_installs
-from platform_charts.crds import CRD_GROUPS, CrdSource, check_upgrades
+from infra.spec import release_rules
+from infra.spec.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
+from infra.spec.catalog import Catalog
+from infra.spec.errors import RefusedError, StackError
+from infra.spec.release import ReleaseManifest
+from infra.spec.settings import StackSettings, check_account
+from platform_charts.charts.crds import CRD_GROUPS, CrdSource, check_upgrades
+from platform_charts.charts.installs import chart_installs
 
 
 class Problem(NamedTuple):

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from infra.catalog import Catalog, load_catalog
 from infra.lifecycle import yaml_edit
 from infra.lifecycle.aws import Client
 from infra.lifecycle.yaml_edit import KeyPath
-from infra.section import build
+from infra.spec.catalog import Catalog, load_catalog
+from infra.spec.section import build
 
 SOURCE = "AWS Price List API"
 

@@ -12,13 +12,13 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from infra import kubeconfig
-from infra.errors import RefusedError
-from infra.lifecycle import engine
-from infra.outputs import ClusterOutput
-from infra.section import build
-from infra.settings import StackSettings
-from platform_charts.manifest import Manifest
+from infra.spec import kubeconfig
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
+from infra.spec.outputs import ClusterOutput
+from infra.spec.section import build
+from infra.spec.settings import StackSettings
+from infra.spec.stack_outputs import NoStackError, outputs_of_stack
 
 _TIMEOUTS_S = (5, 60)
 """For the connection, and for the answer: definitions are megabytes."""
@@ -57,8 +57,8 @@ class StackCluster:
     @cached_property
     def _asked(self) -> tuple[Manifest, ...] | None:
         try:
-            outputs = engine.outputs(self._settings.environment.name)
-        except engine.NoStackError:
+            outputs = outputs_of_stack(self._settings.environment.name)
+        except NoStackError:
             return None
         return self._read(outputs["cluster"]) if "cluster" in outputs else None
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.policy import tokens
-from infra.protection import EnvironmentKind
-from infra.recording import UNKNOWN, Recording
+from infra.preview.recording import UNKNOWN, Recording
+from infra.spec.protection import EnvironmentKind
 
 __all__ = ["KIND_TAG", "UNKNOWN", "Graph", "Property", "Subject", "at", "default_tags", "graph_of"]
 

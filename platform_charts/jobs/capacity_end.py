@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
-from infra.errors import RefusedError
-from infra.outputs import GpuGroupOutput
+from infra.spec.errors import RefusedError
+from infra.spec.outputs import GpuGroupOutput
 from platform_charts.jobs.request import JobRequest, Target
 
 

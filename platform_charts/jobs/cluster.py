@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs import pods
 from platform_charts.jobs.placement import Placement
 from platform_charts.jobs.resources import Share
-from platform_charts.manifest import Manifest
 
 _HEAD = Share(2, 6)
 """GCS, the dashboard's processes and the run's driver; a head that runs out of memory ends the job."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import yaml
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 
 _WIDTH = 120
 

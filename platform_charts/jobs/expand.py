@@ -12,10 +12,10 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.expand_ray import ray_container_of, wait_for_gcs
 from platform_charts.jobs.expand_sidecars import add_autoscaler, submitter_container
 from platform_charts.jobs.kuberay import Cluster, pod_prefix
-from platform_charts.manifest import Manifest
 
 _UNKNOWN = ("gcsFaultToleranceOptions", "historyServerOptions", "networkPolicy", "tlsOptions")
 """Parts of a RayCluster that change its pods and that nothing here writes."""

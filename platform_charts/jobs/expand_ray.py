@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Literal
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.kuberay import SHELL, VERSION, Cluster, field_value, label_value, token_environment
-from platform_charts.manifest import Manifest
 
 NodeType = Literal["head", "worker"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.kuberay import SHELL, Cluster, field_value, label_value, token_environment
-from platform_charts.manifest import Manifest
 
 _LOGS = {"name": "ray-logs", "mountPath": "/tmp/ray"}  # noqa: S108
 _AUTOSCALER = "ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE)"

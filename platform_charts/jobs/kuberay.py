@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 
 VERSION = "1.7.0"
 """Version of KubeRay whose pods `expand` makes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.catalog import Catalog
+from infra.spec.catalog import Catalog
 from platform_charts.jobs.placement import Placement
 
 _INTERFACE = "eth0"

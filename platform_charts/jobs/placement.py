@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.catalog import Catalog
-from infra.errors import RefusedError, SettingsError
-from infra.outputs import GpuGroupOutput, TeamOutput
-from infra.section import nearest
+from infra.spec.catalog import Catalog
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.outputs import GpuGroupOutput, TeamOutput
+from infra.spec.section import nearest
 from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
 from platform_charts.jobs.resources import Share, cpu_share, gpu_share
 

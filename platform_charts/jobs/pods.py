@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.outputs import TeamOutput
-from platform_charts import names
+from infra.spec import cluster_names
+from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, labels
+from infra.spec.outputs import TeamOutput
 from platform_charts.jobs.drain import drain_head, drain_worker
 from platform_charts.jobs.nccl import network_environment
 from platform_charts.jobs.placement import Placement
 from platform_charts.jobs.request import Target
 from platform_charts.jobs.resources import EFA_HUGE_PAGES_MIB, Share
 from platform_charts.jobs.scheduling import JOB_LABEL, system_nodes, worker_nodes
-from platform_charts.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, labels
 
 SETTINGS_FOLDER = "/etc/training"
 SETTINGS_FILE = "settings.yaml"
@@ -24,7 +24,7 @@ _GRACE_SECONDS = 300
 
 _TMP_LIMIT = "20Gi"
 
-_TRAINER = {"serviceAccountName": names.TRAINER_ACCOUNT, "automountServiceAccountToken": False}
+_TRAINER = {"serviceAccountName": cluster_names.TRAINER_ACCOUNT, "automountServiceAccountToken": False}
 """The team's account has a role at AWS, by Pod Identity; with the API server it has no business."""
 
 CONTAINER = {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True}
@@ -51,7 +51,7 @@ class Workspace:
 
     name: str
     team: TeamOutput
-    priority: names.Priority
+    priority: cluster_names.Priority
     target: Target
     settings: str | None
     run: str | None
@@ -88,7 +88,7 @@ def head(workspace: Workspace, placement: Placement, *, share: Share, is_scaling
     container = {
         "name": "ray-head",
         **_ray_container(workspace, _environment(workspace), resources_of(share, requests={"cpu": "1"})),
-        "ports": [{"name": name, "containerPort": port} for name, port in names.RAY_PORTS.items()],
+        "ports": [{"name": name, "containerPort": port} for name, port in cluster_names.RAY_PORTS.items()],
         **_lifecycle(drain_head(_run_folder(workspace), grace_seconds=grace)),
     }
     return _ray_template(
@@ -109,7 +109,7 @@ def worker(workspace: Workspace, placement: Placement) -> Manifest:
     container = {
         "name": "ray-worker",
         **_ray_container(workspace, environment, worker_resources(placement)),
-        "ports": [{"name": "metrics", "containerPort": names.RAY_PORTS["metrics"]}],
+        "ports": [{"name": "metrics", "containerPort": cluster_names.RAY_PORTS["metrics"]}],
         **_lifecycle(drain_worker(_run_folder(workspace), grace_seconds=grace)),
     }
     return _ray_template(
@@ -168,7 +168,7 @@ def worker_resources(placement: Placement) -> Manifest:
 def _pod(workspace: Workspace) -> Manifest:
     return {
         "enableServiceLinks": False,
-        "priorityClassName": f"{names.PRIORITY_PREFIX}{workspace.priority}",
+        "priorityClassName": f"{cluster_names.PRIORITY_PREFIX}{workspace.priority}",
         "securityContext": dict(RESTRICTED_POD),
     }
 
@@ -203,7 +203,7 @@ def _ray_container(workspace: Workspace, environment: Mapping[str, str], resourc
     return {
         "image": workspace.image,
         "env": _env(environment),
-        "envFrom": [{"secretRef": {"name": names.MLFLOW_CREDENTIALS, "optional": False}}],
+        "envFrom": [{"secretRef": {"name": cluster_names.MLFLOW_CREDENTIALS, "optional": False}}],
         "resources": resources,
         "securityContext": CONTAINER,
         "volumeMounts": _mounts(workspace),
@@ -220,7 +220,7 @@ def _environment(workspace: Workspace) -> dict[str, str]:
         "MLFLOW_TRACKING_URI": outputs.mlflow_uri,
         # These two belong to the cluster: settings that were written for another machine must not override them.
         "RTP_TRACKING_URI": outputs.mlflow_uri,
-        "RTP_RUN_DIRECTORY": names.RUNS_PATH,
+        "RTP_RUN_DIRECTORY": cluster_names.RUNS_PATH,
     }
 
 
@@ -232,8 +232,8 @@ def _mounts(workspace: Workspace) -> list[Manifest]:
     shared: list[Manifest] = [
         TMP_MOUNT,
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
-        {"name": "datasets", "mountPath": names.DATASETS_PATH, "readOnly": True},
-        {"name": "runs", "mountPath": names.RUNS_PATH},
+        {"name": "datasets", "mountPath": cluster_names.DATASETS_PATH, "readOnly": True},
+        {"name": "runs", "mountPath": cluster_names.RUNS_PATH},
     ]
     if workspace.settings is None:
         return shared
@@ -245,8 +245,8 @@ def _volumes(workspace: Workspace, share: Share) -> list[Manifest]:
     shared: list[Manifest] = [
         _tmp_volume(),
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{share.memory_gib * 512}Mi"}},
-        {"name": "datasets", "persistentVolumeClaim": {"claimName": names.DATASETS_CLAIM, "readOnly": True}},
-        {"name": "runs", "persistentVolumeClaim": {"claimName": names.RUNS_CLAIM}},
+        {"name": "datasets", "persistentVolumeClaim": {"claimName": cluster_names.DATASETS_CLAIM, "readOnly": True}},
+        {"name": "runs", "persistentVolumeClaim": {"claimName": cluster_names.RUNS_CLAIM}},
     ]
     if workspace.settings is None:
         return shared
@@ -258,7 +258,7 @@ def _tmp_volume() -> Manifest:
 
 
 def _run_folder(workspace: Workspace) -> str | None:
-    return None if workspace.run is None else f"{names.RUNS_PATH}/{workspace.run}"
+    return None if workspace.run is None else f"{cluster_names.RUNS_PATH}/{workspace.run}"
 
 
 def _grace_seconds(placement: Placement) -> int:

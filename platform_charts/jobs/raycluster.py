@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.cluster import Scaling, ray_cluster_spec
 from platform_charts.jobs.placement import find_team, place_cluster
 from platform_charts.jobs.pods import Workspace
 from platform_charts.jobs.request import ClusterRequest, Target
-from platform_charts.manifest import Manifest, api_object
 
 
 def render_cluster(request: ClusterRequest, target: Target) -> tuple[Manifest, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from infra.outputs import LABEL_PREFIX
+from infra.spec.cluster_names import PRIORITY_PREFIX
+from infra.spec.manifest import Manifest, api_object
+from infra.spec.outputs import LABEL_PREFIX
 from platform_charts.jobs.cluster import Scaling, ray_cluster_spec
 from platform_charts.jobs.placement import find_team, place_job
 from platform_charts.jobs.pods import SETTINGS_FILE, SETTINGS_FOLDER, Workspace, submitter
 from platform_charts.jobs.request import JobKind, JobRequest, Target
-from platform_charts.manifest import Manifest, api_object
-from platform_charts.names import PRIORITY_PREFIX
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"

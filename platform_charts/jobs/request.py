@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.catalog import Catalog
-from infra.errors import SettingsError
-from infra.outputs import StackOutputs
-from infra.release import ReleaseManifest
-from platform_charts.names import Priority
+from infra.spec.catalog import Catalog
+from infra.spec.cluster_names import Priority
+from infra.spec.errors import SettingsError
+from infra.spec.outputs import StackOutputs
+from infra.spec.release import ReleaseManifest
 
 JobKind = Literal["train", "tune", "benchmark", "conformance"]
 
@@ -133,7 +133,7 @@ class ClusterRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The cluster a request is rendered for, and the release both belong to; see `infra.outputs.check`."""
+    """The cluster a request is rendered for, and the release both belong to; see `infra.spec.outputs.check`."""
 
     outputs: StackOutputs
     release: ReleaseManifest

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from infra.catalog import Catalog, InstanceType
-from infra.outputs import GpuGroupOutput
-from infra.user_data import HUGE_PAGES_BYTES
+from infra.spec.capacity import EFA_HUGE_PAGES_BYTES
+from infra.spec.catalog import Catalog, InstanceType
+from infra.spec.outputs import GpuGroupOutput
 
 _MIB_PER_GIB = 1024
 
@@ -51,7 +51,7 @@ def gpu_share(group: GpuGroupOutput, *, catalog: Catalog) -> Share:
         SettingsError: the group's instance type is not in the catalogue.
     """
     instance = catalog.find(group.instance_type)
-    huge_pages_mib = HUGE_PAGES_BYTES // 2**20 if group.efa_per_node else 0
+    huge_pages_mib = EFA_HUGE_PAGES_BYTES // 2**20 if group.efa_per_node else 0
     daemons_mib = _DAEMONS_MIB + catalog.dcgm_memory_mib(group.gpus_per_node)
     millicores = 1000 * instance.vcpus - _kubelet_millicores(instance.vcpus) - _DAEMONS_MILLICORES
     memory_mib = _allocatable_mib(instance) - huge_pages_mib - daemons_mib

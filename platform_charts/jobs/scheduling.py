@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra.outputs import GROUP_LABEL, LABEL_PREFIX
+from infra.spec.manifest import Manifest
+from infra.spec.outputs import GROUP_LABEL, LABEL_PREFIX
 from platform_charts.jobs.placement import Placement
-from platform_charts.manifest import Manifest
 from platform_charts.placement import SYSTEM_NODES, toleration
 
 JOB_LABEL = f"{LABEL_PREFIX}/job"

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from platform_charts.archives import ARCHIVES
+from platform_charts.charts.archives import ARCHIVES
 from tests.engines.report_table import ran, skipped
 
 CHART_NAME = "Helm charts"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from infra.errors import RefusedError
 from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.definitions import read_definitions
 from infra.lifecycle.sandbox.programs import REMEDY, Programs, find
+from infra.spec.errors import RefusedError
 from tests.engines.report_table import ran, skipped
 
 NAME = "Kubernetes API"

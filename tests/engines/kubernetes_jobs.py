@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
-from infra.errors import RefusedError
 from infra.lifecycle.sandbox.api import Object
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import ClusterRequest, JobRequest
-from platform_charts.manifest import Manifest
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment
 

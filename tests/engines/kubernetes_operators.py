@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import RefusedError
 from infra.lifecycle.sandbox.api import Object
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
 from infra.lifecycle.sandbox.operators import start_kuberay, start_kueue
 from infra.lifecycle.sandbox.programs import find_operator
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest
 from platform_charts.jobs.scheduling import JOB_LABEL
-from platform_charts.manifest import Manifest
-from platform_charts.names import KUEUE_API
 from tests.engines.kubernetes import NAME, PROJECTS, Cluster, crds, engine_environment, engine_programs
 from tests.engines.kubernetes_platform import Deployments, Environment
 from tests.engines.ray_dashboard import Dashboards, dashboards

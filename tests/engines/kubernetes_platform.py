@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import pytest
 
-from infra.catalog import load_catalog
 from infra.lifecycle.sandbox.nodes import fake_nodes
 from infra.lifecycle.sandbox.recorded import Recorded, recorded
-from infra.naming import team_group
-from infra.release import load_release
-from infra.settings import StackSettings
+from infra.spec.catalog import load_catalog
+from infra.spec.manifest import Manifest
+from infra.spec.names import team_group
+from infra.spec.release import load_release
+from infra.spec.settings import StackSettings
 from platform_charts.jobs.request import Target
-from platform_charts.manifest import Manifest
-from platform_charts.objects import platform_objects
+from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes import Cluster
-from tests.infra.components.graphs import ENVIRONMENTS, settings_of
+from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 
 
 class Environment(NamedTuple):

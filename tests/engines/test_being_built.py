@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import RefusedError, StackError
 from infra.lifecycle.sandbox.build import build
 from infra.lifecycle.sandbox.programs import find
+from infra.spec.errors import RefusedError, StackError
 from tests.engines.being_built import await_build, is_being_built
-from tests.infra.sandbox.test_build import Compiler, silent
+from tests.infra.lifecycle.sandbox.test_build import Compiler, silent
 
 
 class Gate:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.errors import RefusedError
 from infra.lifecycle.sandbox.api import ApiRefusalError, Object
 from infra.lifecycle.sandbox.definitions import define
-from platform_charts.crds import check_upgrade, check_upgrades
+from infra.spec.errors import RefusedError
+from platform_charts.charts.crds import check_upgrade, check_upgrades
 from tests.engines.kubernetes import Cluster, crds
 from tests.engines.kubernetes_jobs import raycluster
 from tests.engines.kubernetes_platform import Environment, in_dev

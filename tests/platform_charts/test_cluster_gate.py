@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from infra.catalog import load_catalog
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.naming import START_UP_TAINT
-from infra.outputs import LABEL_PREFIX
-from infra.release import load_release
-from infra.settings import load
-from platform_charts.gpu_gate import gate_objects
-from platform_charts.names import GPU_NAMESPACE
-from platform_charts.node_gate.__main__ import Nodes, open_complete
+from infra.spec.catalog import load_catalog
+from infra.spec.cluster_names import GPU_NAMESPACE
+from infra.spec.names import START_UP_TAINT
+from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.release import load_release
+from infra.spec.settings import load
+from platform_charts.images.node_gate.__main__ import Nodes, open_complete
+from platform_charts.objects.node_gate import gate_objects
 from tests.engines.kubernetes import Cluster
 
 GATE = f"system:serviceaccount:{GPU_NAMESPACE}:node-gate"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.errors import SettingsError
 from infra.lifecycle.sandbox.api import ApiRefusalError
+from infra.spec.errors import SettingsError
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render
-from platform_charts.manifest import Manifest
 from tests.engines.kubernetes_jobs import CONFIGS, fits, job, raycluster, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, drifts, in_dev, in_prod
 from training.cluster.api import Api

@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 from infra.lifecycle.sandbox.api import Object
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.expand import expand
 from platform_charts.jobs.scheduling import JOB_LABEL
-from platform_charts.manifest import Manifest
 from tests.engines.kubernetes_jobs import job, raycluster
 from tests.engines.kubernetes_operators import Operated
 

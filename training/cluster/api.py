@@ -11,7 +11,7 @@ from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster.errors import ApiError, LostConnectionError
 from training.cluster.refusals import explain
 

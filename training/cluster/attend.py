@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster import control
 from training.cluster.api import Api
 from training.cluster.driver_log import DriverLog

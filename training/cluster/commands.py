@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.capacity_end import refuse_beyond_capacity
 from platform_charts.jobs.document import to_yaml
 from platform_charts.jobs.rayjob import render
-from platform_charts.manifest import Manifest
 from training.cluster import places, rendering
 from training.cluster.connection import connect
 from training.cluster.errors import ApiError, ClusterRefusedError, in_our_manner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 
 
 def conditions(found: Manifest) -> Sequence[Manifest]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra import kubeconfig as way
-from infra.outputs import StackOutputs
+from infra.spec import kubeconfig as way
+from infra.spec.outputs import StackOutputs
 from training.cluster.errors import ClusterRefusedError
 from training.errors import SettingsError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.errors import ClusterRefusedError

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.errors import ApiError, LostConnectionError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infra.errors import StackError
+from infra.spec.errors import StackError
 from training.errors import ExitStatus, PlatformError
 
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from infra.outputs import StackOutputs
+from infra.spec.cluster_names import DATASETS_PATH, RUNS_PATH
+from infra.spec.outputs import StackOutputs
 from platform_charts.jobs.request import LONGEST_JOB_NAME
-from platform_charts.names import DATASETS_PATH, RUNS_PATH
 from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from infra.outputs import TeamOutput
+from infra.spec.manifest import Manifest
+from infra.spec.outputs import TeamOutput
 from observability.quantities import duration
 from platform_charts.jobs.scheduling import JOB_LABEL
-from platform_charts.manifest import Manifest
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.conditions import one_line

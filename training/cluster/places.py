@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from platform_charts.manifest import Manifest
-from platform_charts.names import KUEUE_API
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.manifest import Manifest
 
 SUBMITTER_CONTAINER = "ray-job-submitter"
 """Container of the submitter pod that prints the driver's log; KubeRay gives it this name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster.conditions import has_condition
 
 

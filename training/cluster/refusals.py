@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 
 
 class Meaning(NamedTuple):

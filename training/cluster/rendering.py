@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from infra.outputs import GROUP_LABEL
+from infra.spec.cluster_names import PRIORITY_PREFIX, Priority
+from infra.spec.manifest import Manifest
+from infra.spec.outputs import GROUP_LABEL
 from platform_charts.jobs.pods import SETTINGS_FILE
 from platform_charts.jobs.rayjob import KEEP_ANNOTATION, PRIORITY_LABEL
 from platform_charts.jobs.request import JobRequest
-from platform_charts.manifest import Manifest
-from platform_charts.names import PRIORITY_PREFIX, Priority
 from training.config.load import render
 from training.config.schema import TrainingSettings
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import KEEP_ANNOTATION
-from platform_charts.manifest import Manifest
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.state import ENDED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.outputs import TeamOutput
+from infra.spec.outputs import TeamOutput
 from platform_charts.jobs.request import Target
 
 

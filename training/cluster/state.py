@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster.conditions import conditions, has_condition, one_line
 from training.cluster.position import Position, is_active
 from training.cluster.waiting import waiting_reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from infra.outputs import LABEL_PREFIX
-from platform_charts.manifest import Manifest, annotated
+from infra.spec.manifest import Manifest, annotated
+from infra.spec.outputs import LABEL_PREFIX
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.errors import ApiError, ClusterRefusedError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.catalog import load_catalog
-from infra.lifecycle import engine
-from infra.outputs import StackOutputs, TeamOutput, check, read_outputs
-from infra.release import load_release
-from infra.section import nearest
+from infra.spec.catalog import load_catalog
+from infra.spec.outputs import StackOutputs, TeamOutput, check, read_outputs
+from infra.spec.release import load_release
+from infra.spec.section import nearest
+from infra.spec.stack_outputs import outputs_in_file, outputs_of_stack
 from platform_charts.jobs.request import Target
 from training.errors import SettingsError
 
@@ -31,7 +31,7 @@ def find_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
     """
     if file is None and environment.get(OUTPUTS_VARIABLE):
         file = Path(environment[OUTPUTS_VARIABLE])
-    mapping = engine.outputs(env) if file is None else engine.read_outputs(file)
+    mapping = outputs_of_stack(env) if file is None else outputs_in_file(file)
     place = f"outputs of {env}" if file is None else str(file)
     outputs = read_outputs(mapping, file=place)
     if outputs.environment != env:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster.conditions import conditions, has_condition, one_line
 
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.scheduling import JOB_LABEL
-from platform_charts.manifest import Manifest
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.errors import ApiError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from infra.catalog import load_catalog
+from infra.lifecycle.registries import Registries
 from infra.lifecycle.show import print_line
-from infra.lifecycle.sources import Registries
-from infra.release import load_release
-from infra.settings import load
-from platform_charts.archives import fetch_all
-from platform_charts.charts import chart_installs
+from infra.spec.catalog import load_catalog
+from infra.spec.release import load_release
+from infra.spec.settings import load
+from platform_charts.charts.archives import fetch_all
+from platform_charts.charts.installs import chart_installs
 
 
 def fetch(options: argparse.Namespace) -> int:

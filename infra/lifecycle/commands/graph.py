@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 
-from infra.graph import document, table
 from infra.lifecycle.show import print_line, print_table
-from infra.recording import record
-from infra.settings import load
+from infra.preview.graph import document, table
+from infra.preview.recording import record
+from infra.spec.settings import load
 
 
 def graph(options: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def graph(options: argparse.Namespace) -> int:
         options.json.write_text(document.render(recording), encoding="utf-8")
     if options.picture is not None:
         # Imported here: the table needs no matplotlib.
-        from infra.graph import picture  # noqa: PLC0415
+        from infra.preview.graph import picture  # noqa: PLC0415
 
         picture.draw(settings, recording, options.picture)
     # Since the process began, so imports count, of which Pulumi's are a good part; how busy the machine is does not.

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import boto3
 
-from infra import outputs as contract
-from infra.catalog import load_catalog
-from infra.errors import SettingsError, StackError
-from infra.lifecycle import engine, image_engines, image_registry, images, sbom
 from infra.lifecycle.aws import Client
-from infra.lifecycle.image_engines import ImageEngine
-from infra.lifecycle.image_registry import Repository
-from infra.lifecycle.images import Build
+from infra.lifecycle.image import ecr, engines, plan, sbom
+from infra.lifecycle.image.ecr import Repository
+from infra.lifecycle.image.engines import ImageEngine
+from infra.lifecycle.image.plan import Build
 from infra.lifecycle.show import print_line
-from infra.release import RELEASE_FILE, load_release
-from infra.release_rules import ROOT
+from infra.spec import outputs as contract
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import SettingsError, StackError
+from infra.spec.release import RELEASE_FILE, load_release
+from infra.spec.release_rules import ROOT
+from infra.spec.stack_outputs import outputs_of_stack
 
 SBOM_FOLDER = Path(".local/sbom")
 """Where bills of materials are left, below the repository."""
@@ -27,27 +28,27 @@ SBOM_FOLDER = Path(".local/sbom")
 
 def image(options: argparse.Namespace) -> int:
     """Build one image, or all of them; with `--push`, push them and write their digests into the release manifest."""
-    names: tuple[images.ImageName, ...] = (options.image,) if options.image else images.IMAGES
+    names: tuple[plan.ImageName, ...] = (options.image,) if options.image else plan.IMAGES
     builds = [_plan(name, options) for name in names]
     registry = _registry(options.env) if options.push else None
-    builder = image_engines.find()
+    builder = engines.find()
     for build in builds:
         _write_sbom(build)
         if registry is None:
             reference = f"ray-train-platform/{build.image}:{build.tag}"
-            image_engines.run(builder.build(build, reference))
+            engines.run(builder.build(build, reference))
             print_line(f"{build.image}: built by {builder.name} as {reference}")
         else:
             _release(build, registry.push(build, builder))
     return 0
 
 
-def _plan(name: images.ImageName, options: argparse.Namespace) -> Build:
-    source = images.read_source(ROOT, name)
+def _plan(name: plan.ImageName, options: argparse.Namespace) -> Build:
+    source = plan.read_source(ROOT, name)
     if options.push:
-        images.require_committed(source, name)
-    torch = images.torch_choice(options.variant) if name == "trainer" else None
-    return images.plan(name, load_release(), source, variant=options.variant, torch=torch)
+        plan.require_committed(source, name)
+    torch = plan.torch_choice(options.variant) if name == "trainer" else None
+    return plan.plan(name, load_release(), source, variant=options.variant, torch=torch)
 
 
 def _write_sbom(build: Build) -> None:
@@ -59,10 +60,10 @@ def _write_sbom(build: Build) -> None:
 
 def _release(build: Build, digest: str) -> None:
     if build.is_released:
-        images.write_digest(RELEASE_FILE, build.image, digest)
+        plan.write_digest(RELEASE_FILE, build.image, digest)
         print_line(f"{build.image}: {digest} written into {RELEASE_FILE.name}; commit it")
     else:
-        print_line(f"{build.image}: {digest}; the release names variant {images.RELEASED} and stays as it is")
+        print_line(f"{build.image}: {digest}; the release names variant {plan.RELEASED} and stays as it is")
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,16 @@ class _Registry:
     def push(self, build: Build, builder: ImageEngine) -> str:
         """Build and push, unless this revision was pushed before; the digest. The repositories' tags never move."""
         repository = Repository.of(self.urls[build.image])
-        known = image_registry.digest(self.client, repository, build.tag)
+        known = ecr.digest(self.client, repository, build.tag)
         if known is not None:
             print_line(f"{build.image}: {build.tag} has been pushed before")
             return known
         reference = repository.reference(build.tag)
-        image_engines.run(builder.build(build, reference))
-        login = image_registry.log_in(self.client, repository)
-        image_engines.run(builder.log_in(login.registry, login.user), standard_input=login.password)
-        image_engines.run(builder.push(reference))
-        pushed = image_registry.digest(self.client, repository, build.tag)
+        engines.run(builder.build(build, reference))
+        login = ecr.log_in(self.client, repository)
+        engines.run(builder.log_in(login.registry, login.user), standard_input=login.password)
+        engines.run(builder.push(reference))
+        pushed = ecr.digest(self.client, repository, build.tag)
         if pushed is None:
             raise StackError(f"{builder.name} has pushed {reference}, and the registry does not have it")
         return pushed
@@ -93,6 +94,6 @@ class _Registry:
 def _registry(environment: str | None) -> _Registry:
     if environment is None:
         raise SettingsError("--push: an image is pushed to the registry of a stack", remedy="name it with --env")
-    stack = contract.read_outputs(engine.outputs(environment), file=f"outputs of {environment}")
+    stack = contract.read_outputs(outputs_of_stack(environment), file=f"outputs of {environment}")
     contract.check(stack, load_release(), catalog=load_catalog())
     return _Registry(boto3.client("ecr", region_name=stack.region), stack.registries)

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import boto3
 
-from infra.catalog import CATALOG_FILE, load_catalog
-from infra.lifecycle import lock
 from infra.lifecycle import prices as price_list
+from infra.lifecycle import release_lock as lock
+from infra.lifecycle.registries import AwsSource, Registries, ecr_login
 from infra.lifecycle.show import print_line
-from infra.lifecycle.sources import AwsSource, Registries, ecr_login
-from infra.release import RELEASE_FILE, load_release
+from infra.spec.catalog import CATALOG_FILE, load_catalog
+from infra.spec.release import RELEASE_FILE, load_release
 
 INCOMPLETE = 1
 """Exit status where something was not found."""

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
-from infra import outputs as contract
-from infra import release_rules
-from infra.catalog import load_catalog
-from infra.cost import HOURS_PER_MONTH, NOT_COUNTED, CostEstimate, estimate
-from infra.lifecycle import engine
 from infra.lifecycle.show import print_line, print_table
-from infra.protection import EnvironmentKind
-from infra.release import load_release, staleness
-from infra.settings import load
+from infra.spec import outputs as contract
+from infra.spec import release_rules
+from infra.spec.catalog import load_catalog
+from infra.spec.cost import HOURS_PER_MONTH, NOT_COUNTED, CostEstimate, estimate
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import load_release, staleness
+from infra.spec.settings import load
+from infra.spec.stack_outputs import outputs_in_file, outputs_of_stack
 
 
 def cost(options: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ def cost(options: argparse.Namespace) -> int:
 def outputs(options: argparse.Namespace) -> int:
     """Check the outputs of a stack against the contract and this release."""
     environment, file = load(options.env).environment.name, options.file
-    found = engine.read_outputs(file) if file else engine.outputs(environment)
+    found = outputs_in_file(file) if file else outputs_of_stack(environment)
     stack = contract.read_outputs(found, file=str(file or f"outputs of {environment}"))
     contract.check(stack, load_release(), catalog=load_catalog())
     _print_outputs(stack)

@@ -15,8 +15,8 @@ from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import KUBERNETES, OPERATORS, Module
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.lifecycle.show import print_line
-from infra.outputs import StackOutputs
-from infra.settings import load
+from infra.spec.outputs import StackOutputs
+from infra.spec.settings import load
 
 FOLDER = Path(".local/sandbox")
 

@@ -7,16 +7,17 @@ from datetime import UTC, datetime
 
 import boto3
 
-from infra import release_rules
-from infra.catalog import load_catalog
-from infra.lifecycle import engine
 from infra.lifecycle import preflight as checks
+from infra.lifecycle import pulumi_cli
+from infra.lifecycle.registries import Registries
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.show import print_line
-from infra.lifecycle.sources import Registries
-from infra.release import load_release
-from infra.settings import check_account, load
-from platform_charts.crds import FetchedCharts
+from infra.spec import release_rules
+from infra.spec.catalog import load_catalog
+from infra.spec.release import load_release
+from infra.spec.settings import check_account, load
+from infra.spec.stack_outputs import find_pulumi
+from platform_charts.charts.crds import FetchedCharts
 
 
 def preflight(options: argparse.Namespace) -> int:
@@ -28,17 +29,17 @@ def preflight(options: argparse.Namespace) -> int:
 
 def change(options: argparse.Namespace) -> int:
     """Preview or bring up a stack, after the preflight; exits as pulumi does."""
-    engine.find()
+    find_pulumi()
     _check(options.env)
-    return engine.run(options.name, environment=options.env, is_confirmed=options.yes)
+    return pulumi_cli.run(options.name, environment=options.env, is_confirmed=options.yes)
 
 
 def destroy(options: argparse.Namespace) -> int:
     """Destroy a stack, in an account it may be in; exits as pulumi does."""
-    engine.find()
+    find_pulumi()
     case = _case(options.env)
     check_account(case.settings, checks.account_of(case.session))
-    return engine.run("destroy", environment=options.env, is_confirmed=options.yes)
+    return pulumi_cli.run("destroy", environment=options.env, is_confirmed=options.yes)
 
 
 def _check(environment: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from infra.errors import StackError
+from infra.spec.errors import StackError
 
 FIELD_MANAGER = "ray-train-platform"
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from infra.errors import RefusedError, StackError
 from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, MODULES, Module, build_lock, cache_root, newest_go
+from infra.spec.errors import RefusedError, StackError
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 """Packages whose variables say which Kubernetes a program is; unstamped, clients take it for v0.0.0."""

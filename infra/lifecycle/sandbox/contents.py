@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from infra.catalog import load_catalog
 from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.nodes import fake_nodes
 from infra.lifecycle.sandbox.recorded import Recorded
-from infra.release import load_release
-from infra.settings.stack import StackSettings
-from platform_charts.objects import platform_objects
+from infra.spec.catalog import load_catalog
+from infra.spec.release import load_release
+from infra.spec.settings.stack import StackSettings
+from platform_charts.objects.phases import platform_objects
 
 
 def fill(api: Api, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from infra.errors import SettingsError
 from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.modules import DEFINITIONS, OPERATORS
-from infra.release import load_release
-from platform_charts.archives import archive_path
-from platform_charts.crds import CRD_GROUPS, PinnedCharts
+from infra.spec.errors import SettingsError
+from infra.spec.release import load_release
+from platform_charts.charts.archives import archive_path
+from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 
 
 def read_definitions(folder: Path) -> tuple[Object, ...]:

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from infra.errors import RefusedError, StackError
 from infra.lifecycle.sandbox.keeper import READY, lock_of
+from infra.spec.errors import RefusedError, StackError
 
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.05

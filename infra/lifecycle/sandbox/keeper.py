@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from infra.errors import StackError
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.definitions import known_definitions, read_definitions
 from infra.lifecycle.sandbox.operators import start_operators
 from infra.lifecycle.sandbox.programs import find
+from infra.spec.errors import StackError
 
 READY = "ready"
 """First word of a keeper whose control plane is up."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.lifecycle.sandbox.api import Object
-from platform_charts.kueue_chart import kueue_configuration
-from platform_charts.names import KUEUE_API, KUEUE_NAMESPACE
+from infra.spec.cluster_names import KUEUE_API, KUEUE_NAMESPACE
+from platform_charts.charts.kueue import kueue_configuration
 
 SERVICE = "kueue-webhook-service"
 SECRET: Object = {

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.capacity import launch_plan
-from infra.catalog import Catalog, InstanceType
 from infra.lifecycle.sandbox.layout import FAKE_NODE_ANNOTATION
-from infra.outputs import GROUP_LABEL, Taint, gpu_group_output
-from infra.settings.stack import StackSettings
-from infra.user_data import HUGE_PAGES_BYTES
+from infra.spec.capacity import EFA_HUGE_PAGES_BYTES, launch_plan
+from infra.spec.catalog import Catalog, InstanceType
+from infra.spec.outputs import GROUP_LABEL, Taint, gpu_group_output
+from infra.spec.settings.stack import StackSettings
 
 _MIB = 2**20
 _SYSTEM_DISK_BYTES = 100 * 2**30
@@ -19,7 +18,7 @@ _SYSTEM_DISK_BYTES = 100 * 2**30
 def fake_nodes(settings: StackSettings, *, catalog: Catalog) -> tuple[dict[str, Any], ...]:
     """Every node an environment may have: the system group and all GPU groups at their largest size.
 
-    How GPUs are shared is left aside, as in `infra.outputs.GpuGroupOutput`.
+    How GPUs are shared is left aside, as in `infra.spec.outputs.GpuGroupOutput`.
     """
     return (*_system_nodes(settings, catalog), *_gpu_nodes(settings, catalog))
 
@@ -68,7 +67,7 @@ def _gpu_nodes(settings: StackSettings, catalog: Catalog) -> Iterator[dict[str, 
         plan = launch_plan(group, catalog=catalog, network_zones=settings.network.availability_zones)
         devices = {"nvidia.com/gpu": str(seen.gpus_per_node)}
         if seen.efa_per_node:
-            devices |= {"vpc.amazonaws.com/efa": str(seen.efa_per_node), "hugepages-2Mi": str(HUGE_PAGES_BYTES)}
+            devices |= {"vpc.amazonaws.com/efa": str(seen.efa_per_node), "hugepages-2Mi": str(EFA_HUGE_PAGES_BYTES)}
         for number in range(group.max_size):
             yield _node(
                 f"{group.name}-{number}",

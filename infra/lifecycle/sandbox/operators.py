@@ -15,7 +15,7 @@ from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import find_operator
-from platform_charts.names import KUEUE_API
+from infra.spec.cluster_names import KUEUE_API
 
 _START_SECONDS = 60.0
 

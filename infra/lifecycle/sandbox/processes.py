@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from infra.errors import StackError
+from infra.spec.errors import StackError
 
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when the thread that started it ends."""

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from infra.errors import RefusedError
 from infra.lifecycle.sandbox.modules import KUBERNETES, KWOK, Module, cache_root
+from infra.spec.errors import RefusedError
 
 Programs = Mapping[str, Path]
 """Where each program of a control plane lies, by its name."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from infra.outputs import StackOutputs, read_outputs
-from infra.recorded_outputs import computed, physical_id
-from infra.recording import Recording, record
-from infra.settings.network import subnets_of
-from infra.settings.stack import StackSettings
-from platform_charts.objects import ClusterFacts
+from infra.preview.recorded_outputs import computed, physical_id
+from infra.preview.recording import Recording, record
+from infra.spec.outputs import StackOutputs, read_outputs
+from infra.spec.settings.network import subnets_of
+from infra.spec.settings.stack import StackSettings
+from platform_charts.objects.phases import ClusterFacts
 
 
 class Recorded(NamedTuple):

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from infra.policy import tokens
 from infra.policy.graph import UNKNOWN, Graph, Subject
 from infra.policy.rule import Breach, resource_rule, stack_rule
-from infra.protection import EnvironmentKind
+from infra.spec.protection import EnvironmentKind
 
 _BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
 _WIDEST = 8

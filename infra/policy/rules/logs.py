@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra.policy import tokens
 from infra.policy.graph import UNKNOWN, Graph, Subject
 from infra.policy.rule import Breach, resource_rule, stack_rule
-from infra.protection import EnvironmentKind
+from infra.spec.protection import EnvironmentKind
 
 _CONTROL_PLANE_LOGS = frozenset({"api", "audit", "authenticator"})
 _PROD_DAYS = 90

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra.policy import tokens
 from infra.policy.graph import Graph, Subject
 from infra.policy.rule import Breach, resource_rule, stack_rule
-from infra.protection import EnvironmentKind
+from infra.spec.protection import EnvironmentKind
 
 _WORLD = frozenset({"0.0.0.0/0", "::/0"})
 _PEERS = ("cidrIpv4", "cidrIpv6", "referencedSecurityGroupId", "prefixListId")

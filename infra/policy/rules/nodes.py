@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.outputs import GPU_TAINT
 from infra.policy import tokens
 from infra.policy.graph import UNKNOWN, Graph, Subject
 from infra.policy.rule import Breach, resource_rule, stack_rule
+from infra.spec.outputs import GPU_TAINT
 
 _AUTOSCALER_TAG = "k8s.io/cluster-autoscaler/node-template/"
 _GPU_AMI = "NVIDIA"

@@ -7,27 +7,29 @@ from collections.abc import Iterator
 from infra.policy import tokens
 from infra.policy.graph import UNKNOWN, Graph, Subject
 from infra.policy.rule import Breach, resource_rule, stack_rule
-from infra.protection import EnvironmentKind, protection_of
+from infra.spec.protection import EnvironmentKind, protection_of
 
 STATEFUL = (tokens.BUCKET, tokens.DATABASE, tokens.FILE_SYSTEM, tokens.KEY, tokens.REPOSITORY)
 """Types whose resources hold what cannot be made again."""
 
 
-@resource_rule(*STATEFUL, remedy="take protect from infra.protection.protection_of")
+@resource_rule(*STATEFUL, remedy="take protect from infra.spec.protection.protection_of")
 def stores_are_protected(store: Subject) -> Iterator[str]:
     """In staging and prod Pulumi refuses to delete or replace what holds state."""
     if store.is_guarded and not store.protect:
         yield f"is not protected, in {store.kind}"
 
 
-@resource_rule(tokens.DATABASE, tokens.CLUSTER, remedy="take deletion_protection from infra.protection.protection_of")
+@resource_rule(
+    tokens.DATABASE, tokens.CLUSTER, remedy="take deletion_protection from infra.spec.protection.protection_of"
+)
 def services_refuse_deletion(subject: Subject) -> Iterator[str]:
     """In staging and prod the database and the cluster refuse deletion themselves, whoever asks."""
     if subject.is_guarded and not subject.says("deletionProtection", True):
         yield f"deletionProtection is {subject.get('deletionProtection')}, in {subject.kind}"
 
 
-@resource_rule(tokens.BUCKET, tokens.REPOSITORY, remedy="take force_destroy from infra.protection.protection_of")
+@resource_rule(tokens.BUCKET, tokens.REPOSITORY, remedy="take force_destroy from infra.spec.protection.protection_of")
 def only_test_stores_are_emptied(store: Subject) -> Iterator[str]:
     """Nowhere but in a test cluster is a store emptied because it is destroyed."""
     is_forced = not store.says("forceDestroy", False, None) or not store.says("forceDelete", False, None)
@@ -35,7 +37,7 @@ def only_test_stores_are_emptied(store: Subject) -> Iterator[str]:
         yield f"is emptied when it is destroyed, in {store.kind}"
 
 
-@resource_rule(tokens.DATABASE, remedy="take backup_days and final_snapshot from infra.protection.protection_of")
+@resource_rule(tokens.DATABASE, remedy="take backup_days and final_snapshot from infra.spec.protection.protection_of")
 def databases_are_backed_up(database: Subject) -> Iterator[str]:
     """A database keeps the backups its environment promises, and leaves a snapshot behind outside test clusters."""
     promised = protection_of(database.kind)

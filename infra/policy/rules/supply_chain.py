@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from infra.policy import tokens
 from infra.policy.graph import UNKNOWN, Graph, Subject
 from infra.policy.rule import Breach, resource_rule, stack_rule
-from infra.protection import EnvironmentKind
+from infra.spec.protection import EnvironmentKind
 
 
 @resource_rule(tokens.REPOSITORY, remedy="set image_tag_mutability=IMMUTABLE")

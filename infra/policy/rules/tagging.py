@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra.policy import tokens
 from infra.policy.graph import Graph, Subject
 from infra.policy.rule import Breach, resource_rule, stack_rule
-from infra.protection import EnvironmentKind
+from infra.spec.protection import EnvironmentKind
 
 REQUIRED_TAGS = ("platform", "environment", "kind", "owner", "version")
 """Tags that the reaper, the leak audit and the bill are sorted by."""

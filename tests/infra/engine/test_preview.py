@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pulumi import automation
 
-from infra.recording import record
-from infra.release_rules import ROOT
-from infra.settings.loading import NAMESPACE
+from infra.preview.recording import record
+from infra.spec.release_rules import ROOT
+from infra.spec.settings.loading import NAMESPACE
 from tests.engines.pulumi_engine import engine_environment, find_engine
-from tests.infra.components.graphs import settings_of
-from tests.infra.leaf.samples import SHIPPED
+from tests.infra.aws.graphs import settings_of
+from tests.infra.spec.samples import SHIPPED
 
 
 @pytest.fixture(autouse=True)

@@ -12,14 +12,14 @@ from typing import NoReturn
 import pytest
 from moto import mock_aws
 
-from infra.lifecycle import engine
+from infra.lifecycle import pulumi_cli
 from infra.lifecycle.cli import main
 from infra.lifecycle.commands import refresh
-from infra.lifecycle.sources import NotFoundError
-from infra.release import RELEASE_FILE, load_release
-from infra.release_rules import ROOT
-from tests.infra.components.graphs import graph
-from tests.infra.leaf.samples import changed
+from infra.spec.errors import NotFoundError
+from infra.spec.release import RELEASE_FILE, load_release
+from infra.spec.release_rules import ROOT
+from tests.infra.aws.graphs import graph
+from tests.infra.spec.samples import changed
 
 IMPORTS = """
 import sys
@@ -137,7 +137,7 @@ def test_the_message_of_pulumi_is_passed_on(pulumi_calls: Path, capsys: pytest.C
 
 
 def test_up_is_run_under_the_policy_pack_and_its_exit_status_is_passed_on(pulumi_calls: Path) -> None:
-    assert engine.run("up", environment="dev", is_confirmed=True) == 4
+    assert pulumi_cli.run("up", environment="dev", is_confirmed=True) == 4
     assert pulumi_calls.read_text() == f"up --cwd {ROOT} --stack dev --policy-pack infra/policy --yes\n"
 
 

@@ -16,9 +16,6 @@ from moto.core.exceptions import JsonRESTError
 from moto.servicequotas.exceptions import NoSuchResource
 from moto.servicequotas.models import ServiceQuotasBackend
 
-from infra import release_rules
-from infra.catalog import load_catalog
-from infra.errors import RefusedError
 from infra.lifecycle.aws import Client
 from infra.lifecycle.preflight import (
     Case,
@@ -28,10 +25,13 @@ from infra.lifecycle.preflight import (
     quotas_suffice,
     reservations_are_as_the_settings_say,
 )
-from infra.release import load_release
-from infra.settings import from_mapping
-from platform_charts.crds import CrdFolder
-from tests.infra.leaf.samples import Tree, changed, dev_sections, prod_sections
+from infra.spec import release_rules
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import RefusedError
+from infra.spec.release import load_release
+from infra.spec.settings import from_mapping
+from platform_charts.charts.crds import CrdFolder
+from tests.infra.spec.samples import Tree, changed, dev_sections, prod_sections
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MOTO_ACCOUNT = "123456789012"

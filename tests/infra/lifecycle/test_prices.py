@@ -11,7 +11,6 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from infra.catalog import CATALOG_FILE, Catalog, load_catalog
 from infra.lifecycle.aws import Client
 from infra.lifecycle.prices import (
     SERVICES,
@@ -23,6 +22,7 @@ from infra.lifecycle.prices import (
     look_up,
     write,
 )
+from infra.spec.catalog import CATALOG_FILE, Catalog, load_catalog
 
 TODAY = date(2030, 1, 2)
 

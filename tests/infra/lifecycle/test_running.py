@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.errors import RefusedError, StackError
 from infra.lifecycle.preflight import Case, notes, the_clusters_definitions_can_be_upgraded
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.definitions import define
-from platform_charts.crds import CHART_VERSION
-from platform_charts.manifest import Manifest
+from infra.spec.errors import RefusedError, StackError
+from infra.spec.manifest import Manifest
+from platform_charts.charts.crds import CHART_VERSION
 from tests.engines.kubernetes import Cluster
 from tests.engines.ports import free_port
 from tests.infra.lifecycle.test_preflight import case

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.catalog import CATALOG_FILE
 from infra.lifecycle.yaml_edit import KeyPath, Scalar, edited
-from infra.release import RELEASE_FILE
+from infra.spec.catalog import CATALOG_FILE
+from infra.spec.release import RELEASE_FILE
 
 TEXT = """\
 # A comment.

@@ -8,7 +8,7 @@ from base64 import b64encode
 
 from infra.policy import tokens
 from infra.policy.graph import Graph, Subject
-from tests.infra.leaf.samples import Tree, changed
+from tests.infra.spec.samples import Tree, changed
 
 TAGS = {
     "platform": "ray-train-platform",

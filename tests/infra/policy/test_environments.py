@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra import program
+from infra.aws import program
 from infra.policy import RULES, Finding, evaluate
 from infra.policy.documents import IDENTITY_DOCUMENT_TYPES, identity_statements
 from infra.policy.graph import Graph, graph_of
 from infra.policy.rule import ResourceRule
 from infra.policy.rules.iam import WITHOUT_RESOURCE
-from infra.protection import EnvironmentKind
-from infra.recording import Recording, record
-from infra.release import ReleaseManifest, load_release
-from tests.infra.components.graphs import ENVIRONMENTS, graph, preview, settings_of, unusual, varied
+from infra.preview.recording import Recording, record
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import ReleaseManifest, load_release
+from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of, unusual, varied
 
 PINNED_BY_LOCK = {"node-images-are-pinned", "addons-are-pinned", "images-are-named-by-digest"}
 """Rules that prod breaks for as long as the release has unresolved entries, with which prod is refused anyway."""

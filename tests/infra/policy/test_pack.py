@@ -15,10 +15,10 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
 from infra.policy import RULES, tokens
 from infra.policy.graph import KIND_TAG, UNKNOWN
-from infra.release import load_release
-from infra.release_rules import ROOT
-from tests.infra.leaf.samples import Tree
+from infra.spec.release import load_release
+from infra.spec.release_rules import ROOT
 from tests.infra.policy.sound import TAGS, sound
+from tests.infra.spec.samples import Tree
 
 PACK = ROOT / "infra" / "policy"
 P = "properties"

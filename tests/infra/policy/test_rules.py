@@ -10,7 +10,6 @@ from infra.policy import RULES, Finding, evaluate, tokens
 from infra.policy.graph import UNKNOWN
 from infra.policy.rule import ResourceRule
 from infra.policy.rules import RULES_BY_SUBJECT
-from tests.infra.leaf.samples import Tree
 from tests.infra.policy.sound import (
     DENY_PLAIN,
     TAGS,
@@ -21,6 +20,7 @@ from tests.infra.policy.sound import (
     statement,
     trust,
 )
+from tests.infra.spec.samples import Tree
 
 BY_NAME = {rule.name: rule for rule in RULES}
 P = "properties"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from infra.recording import Recording
+from infra.preview.recording import Recording
 from tests.engines.terraform import Workspace, find_tools, moto_server
-from tests.infra.components.graphs import ENVIRONMENTS, graph, settings_of, tags_of, unusual
+from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of, tags_of, unusual
 from tests.infra.provider.exceptions import COUNT, NEWER_THAN_THE_PROVIDER, NOT_ON_MOTO, NOT_SHOWN_BY_MOTO
 from tests.infra.provider.translate import Configuration, Translation, ignoring, translate
 

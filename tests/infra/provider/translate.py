@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.recorded_outputs import computed, physical_id
-from infra.recording import Recording, Resource
+from infra.preview.recorded_outputs import computed, physical_id
+from infra.preview.recording import Recording, Resource
 
 RENAMED_TYPES = {
     "aws:autoscaling/tag:Tag": "aws_autoscaling_group_tag",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import yaml
 
-from infra.release import ReleaseManifest
-from platform_charts.crds import CRD_GROUPS
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
+from infra.spec.release import ReleaseManifest
+from platform_charts.charts.crds import CRD_GROUPS
 
 _CONFIG_MAP = """apiVersion: v1
 kind: ConfigMap

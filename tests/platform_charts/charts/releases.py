@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from infra.catalog import load_catalog
-from infra.release import Image, ReleaseManifest, load_release
-from infra.settings.stack import StackSettings
-from platform_charts.charts import ChartInstall, chart_installs
+from infra.spec.catalog import load_catalog
+from infra.spec.release import Image, ReleaseManifest, load_release
+from infra.spec.settings.stack import StackSettings
+from platform_charts.charts.installs import ChartInstall, chart_installs
 
 
 def digest_of(image: Image) -> str:

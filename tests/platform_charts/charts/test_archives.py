@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import RefusedError, SettingsError, StackError
-from infra.lifecycle.sources import Registries
-from infra.protection import EnvironmentKind
-from infra.release import Chart
-from platform_charts.archives import archive_path, fetch
+from infra.lifecycle.registries import Registries
+from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import Chart
+from platform_charts.charts.archives import archive_path, fetch
 from tests.infra.lifecycle.servers import Site, served
 from tests.platform_charts.charts.archives import chart as packed
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.errors import RefusedError, SettingsError
-from infra.release import load_release
-from platform_charts.archives import archive_path
-from platform_charts.crds import CRD_GROUPS, CrdFolder, PinnedCharts, check_upgrade, check_upgrades
-from platform_charts.manifest import Manifest
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
+from platform_charts.charts.archives import archive_path
+from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, PinnedCharts, check_upgrade, check_upgrades
 from tests.platform_charts.charts.archives import archive, definition, keep
 
 RAY = "ray.io"

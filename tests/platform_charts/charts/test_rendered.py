@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.naming import START_UP_TAINT
-from infra.outputs import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT
-from infra.release import load_release
-from platform_charts.charts import ChartInstall
-from platform_charts.images import images_of, without_digest
-from platform_charts.manifest import Manifest
-from platform_charts.namespaces import LEVELS
+from infra.spec.manifest import Manifest
+from infra.spec.names import START_UP_TAINT
+from infra.spec.outputs import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT
+from infra.spec.release import load_release
+from platform_charts.charts.image_names import images_of, without_digest
+from platform_charts.charts.installs import ChartInstall
+from platform_charts.objects.namespaces import LEVELS
 from tests.engines.helm import find_archive, find_helm, template
-from tests.infra.components.graphs import ENVIRONMENTS, settings_of
+from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.platform_charts.charts.releases import installs_of, with_digests
 from tests.platform_charts.jobs.restricted import violations
 

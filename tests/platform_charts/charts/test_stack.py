@@ -9,13 +9,13 @@ import pulumi_kubernetes as kubernetes
 import pytest
 import yaml
 
-from infra.recording import UNKNOWN, Recording, Resource, record
-from infra.release import load_release
-from platform_charts.charts import ChartInstall
-from platform_charts.crds import CRD_GROUPS, CrdFolder, CrdSource
-from platform_charts.manifest import Manifest
-from platform_charts.pulumi.objects import logical_name, type_token
-from tests.infra.components.graphs import ENVIRONMENTS, graph, preview, settings_of
+from infra.preview.recording import UNKNOWN, Recording, Resource, record
+from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
+from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, CrdSource
+from platform_charts.charts.installs import ChartInstall
+from platform_charts.install.objects import logical_name, type_token
+from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of
 from tests.platform_charts.charts.archives import definition
 from tests.platform_charts.charts.releases import installs_of
 

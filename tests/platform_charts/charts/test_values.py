@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.catalog import load_catalog
-from infra.errors import SettingsError
-from infra.naming import PLATFORM_ACCOUNTS, START_UP_TAINT, cluster_name
-from infra.outputs import GPU_TAINT, SPOT_TAINT
-from infra.release import load_release
-from infra.settings import StackSettings, from_mapping
-from platform_charts.charts import chart_installs
-from platform_charts.dcgm import COUNTERS
-from platform_charts.gpu import CONFIG_LABEL, node_labels
-from platform_charts.images import ImageNames, images_of, without_digest
-from platform_charts.manifest import Manifest
-from platform_charts.objects import ClusterFacts, platform_objects
-from tests.infra.components.graphs import ENVIRONMENTS, settings_of
-from tests.infra.leaf.samples import changed, dev_sections
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import SettingsError
+from infra.spec.manifest import Manifest
+from infra.spec.names import PLATFORM_ACCOUNTS, START_UP_TAINT, cluster_name
+from infra.spec.outputs import GPU_TAINT, SPOT_TAINT
+from infra.spec.release import load_release
+from infra.spec.settings import StackSettings, from_mapping
+from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
+from platform_charts.charts.dcgm_exporter import COUNTERS
+from platform_charts.charts.image_names import ImageNames, images_of, without_digest
+from platform_charts.charts.installs import chart_installs
+from platform_charts.objects.phases import ClusterFacts, platform_objects
+from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.infra.spec.samples import changed, dev_sections
 from tests.platform_charts.charts.releases import installs_of, named_images, with_digests
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -159,7 +159,7 @@ def test_gpus_are_whole_unless_a_group_shares_them() -> None:
 def test_a_group_that_shares_by_time_has_a_configuration_that_its_nodes_name() -> None:
     configs = plugin_configs(gpu_groups__0__sharing={"time_slices": 4})
     group = varied({"gpu_groups.0.sharing": {"time_slices": 4}}).gpu_groups[0]
-    config = configs[node_labels(group.sharing)[CONFIG_LABEL]]
+    config = configs[sharing_labels(group.sharing)[DEVICE_PLUGIN_CONFIG_LABEL]]
     assert config["sharing"]["timeSlicing"] == {
         "failRequestsGreaterThanOne": True,
         "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
@@ -173,7 +173,7 @@ def test_a_group_that_is_cut_offers_its_slices_as_gpus() -> None:
 
 
 def test_nodes_of_whole_gpus_need_no_label() -> None:
-    assert node_labels(varied({}).gpu_groups[0].sharing) == {}
+    assert sharing_labels(varied({}).gpu_groups[0].sharing) == {}
 
 
 def counters() -> list[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 
 _VOLUMES = {
     "configMap",

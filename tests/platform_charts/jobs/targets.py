@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from infra.catalog import load_catalog
-from infra.outputs import GpuGroupOutput, StackOutputs, read_outputs
-from infra.release import load_release
+from infra.spec.catalog import load_catalog
+from infra.spec.manifest import Manifest
+from infra.spec.outputs import GpuGroupOutput, StackOutputs, read_outputs
+from infra.spec.release import load_release
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
-from platform_charts.manifest import Manifest
-from tests.infra.components.graphs import graph
+from tests.infra.aws.graphs import graph
 
 
 @cache

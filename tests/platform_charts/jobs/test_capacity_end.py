@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import RefusedError
+from infra.spec.errors import RefusedError
 from platform_charts.jobs.capacity_end import refuse_beyond_capacity
 from tests.platform_charts.jobs.targets import group_of, job, target_of, with_groups
 

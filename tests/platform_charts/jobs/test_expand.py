@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs import kuberay
 from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
-from platform_charts.manifest import Manifest
 from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of, variables
 

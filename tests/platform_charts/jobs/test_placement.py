@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.catalog import InstanceType, load_catalog
-from infra.errors import RefusedError, SettingsError, StackError
-from infra.user_data import HUGE_PAGES_BYTES
+from infra.spec.capacity import EFA_HUGE_PAGES_BYTES
+from infra.spec.catalog import InstanceType, load_catalog
+from infra.spec.errors import RefusedError, SettingsError, StackError
 from platform_charts.jobs.placement import place_cluster, place_job
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.resources import gpu_share
@@ -128,7 +128,7 @@ def test_the_shares_of_a_node_fit_beside_what_is_not_ours_and_waste_little(type_
     instance: InstanceType = CATALOG.find(type_)
     group = group_of(type_)
     whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)
-    huge_pages_gib = HUGE_PAGES_BYTES / 2**30 if group.efa_per_node else 0
+    huge_pages_gib = EFA_HUGE_PAGES_BYTES / 2**30 if group.efa_per_node else 0
     # Half a core and 1.5 GiB for daemon sets, and 7 % of the memory that the system does not show.
     assert whole.cpus <= instance.vcpus - 0.5
     assert whole.memory_gib + huge_pages_gib + 1.5 <= 0.93 * instance.memory_gib

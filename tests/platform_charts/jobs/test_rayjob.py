@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.settings import environment_names
+from infra.spec.settings import environment_names
 from platform_charts.jobs.expand import expand
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest

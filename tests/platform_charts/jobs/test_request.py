@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.errors import SettingsError
+from infra.spec.errors import SettingsError
 from platform_charts.jobs.request import LONGEST_CLUSTER_NAME, LONGEST_JOB_NAME
 from tests.platform_charts.jobs.targets import cluster, job
 

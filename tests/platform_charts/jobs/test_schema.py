@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.raycluster import render_cluster
-from platform_charts.manifest import Manifest
 from tests.engines.report_table import ran, skipped
 from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from infra.catalog import load_catalog
-from infra.release import load_release
-from infra.settings import StackSettings, from_mapping
-from platform_charts.manifest import Manifest
-from platform_charts.objects import ClusterFacts, platform_objects
-from tests.infra.components.graphs import ENVIRONMENTS, settings_of
-from tests.infra.leaf.samples import changed, dev_sections
+from infra.spec.catalog import load_catalog
+from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
+from infra.spec.settings import StackSettings, from_mapping
+from platform_charts.objects.phases import ClusterFacts, platform_objects
+from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.infra.spec.samples import changed, dev_sections
 
 RELEASE = load_release()
 CATALOG = load_catalog()

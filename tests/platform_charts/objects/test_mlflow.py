@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from infra.naming import MLFLOW_URI
-from infra.release import ReleaseManifest
-from platform_charts.manifest import Manifest
-from platform_charts.mlflow import Stores, mlflow
-from platform_charts.mlflow_server.environment import BootstrapSettings, DatabaseSettings, ServerSettings
+from infra.spec.manifest import Manifest
+from infra.spec.names import MLFLOW_URI
+from infra.spec.release import ReleaseManifest
+from platform_charts.images.mlflow_server.environment import (
+    BootstrapSettings,
+    DatabaseSettings,
+    ServerSettings,
+)
+from platform_charts.objects.mlflow import Stores, mlflow
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
     FACTS,

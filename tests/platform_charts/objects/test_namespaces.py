@@ -7,11 +7,11 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from infra.errors import SettingsError
-from infra.settings import StackSettings
-from platform_charts.access import QUEUE_READER_RULES, SUBMITTER_RULES
-from platform_charts.namespaces import LEVELS, namespaces
-from platform_charts.quotas import quotas
+from infra.spec.errors import SettingsError
+from infra.spec.settings import StackSettings
+from platform_charts.objects.access import QUEUE_READER_RULES, SUBMITTER_RULES
+from platform_charts.objects.namespaces import LEVELS, namespaces
+from platform_charts.objects.quotas import quotas
 from tests.platform_charts.objects.samples import (
     CATALOG,
     ENVIRONMENTS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_charts.network_policies import as_table, openings
+from platform_charts.objects.network_policies import as_table, openings
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
     FACTS,

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from platform_charts.manifest import Manifest
-from platform_charts.names import DATASETS_CLAIM, RAY_PORTS, RUNS_CLAIM
-from platform_charts.objects import platform_objects
-from platform_charts.storage import storage
+from infra.spec.cluster_names import DATASETS_CLAIM, RAY_PORTS, RUNS_CLAIM
+from infra.spec.manifest import Manifest
+from platform_charts.objects.phases import platform_objects
+from platform_charts.objects.storage import storage
 from tests.engines.kubernetes import CRDS, crds
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,

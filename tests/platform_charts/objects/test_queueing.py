@@ -9,16 +9,16 @@ import yaml
 from hypothesis import given, settings
 
 from infra.lifecycle.sandbox.recorded import recorded
-from infra.settings import StackSettings
-from platform_charts.images import ImageNames
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.manifest import Manifest
+from infra.spec.settings import StackSettings
+from platform_charts.charts.image_names import ImageNames
+from platform_charts.charts.kueue import UNCOUNTED, kueue_values
 from platform_charts.jobs.expand import expand
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest, Target
-from platform_charts.kueue_chart import UNCOUNTED, kueue_values
-from platform_charts.manifest import Manifest
-from platform_charts.names import KUEUE_API
-from platform_charts.queueing import queueing
-from platform_charts.shares import GPU, RESOURCES, groups_of
+from platform_charts.objects.queueing import queueing
+from platform_charts.objects.shares import GPU, RESOURCES, groups_of
 from tests.platform_charts.objects.samples import (
     CATALOG,
     ENVIRONMENTS,

@@ -5,19 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from infra.catalog import Gpu
-from infra.settings import StackSettings
-from infra.settings.nodes import Sharing
-from infra.sharing import devices_per_gpu
-from platform_charts.shares import (
-    CPU,
-    GPU,
-    MEMORY,
-    RESOURCES,
-    groups_of,
-    quantity,
-    reachable_gpus,
-)
+from infra.spec.catalog import Gpu
+from infra.spec.settings import StackSettings
+from infra.spec.settings.nodes import Sharing
+from infra.spec.sharing import devices_per_gpu
+from platform_charts.objects.shares import CPU, GPU, MEMORY, RESOURCES, groups_of, quantity, reachable_gpus
 from tests.platform_charts.objects.samples import CATALOG, ENVIRONMENTS, settings_of, shared_environments, varied
 
 _AS_MUCH_AS_IT_TAKES = settings(deadline=None, max_examples=60)

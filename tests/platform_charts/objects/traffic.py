@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Any, Literal
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 
 JOB_UID = "11111111-1111-4111-8111-111111111111"
 

@@ -19,14 +19,14 @@ from typing import Any
 
 import yaml
 
-from infra.catalog import load_catalog
-from infra.outputs import StackOutputs, read_outputs
-from infra.release import load_release
+from infra.spec.catalog import load_catalog
+from infra.spec.manifest import Manifest
+from infra.spec.outputs import StackOutputs, read_outputs
+from infra.spec.release import load_release
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import Target
-from platform_charts.manifest import Manifest
 from tests.engines.kubernetes import Cluster
-from tests.infra.components.graphs import graph
+from tests.infra.aws.graphs import graph
 from training.cluster.job_settings import for_cluster
 from training.cluster.rendering import Wishes, request_of
 from training.config.load import load

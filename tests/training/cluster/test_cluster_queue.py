@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from infra.lifecycle.sandbox.api import Object
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest
-from platform_charts.manifest import Manifest
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 from tests.training.cluster.follower import Follower

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from tests.training.cluster.stage import Stage, wait_until
 from training.cluster import control, places
 from training.cluster.api import Api

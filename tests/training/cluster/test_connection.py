@@ -11,7 +11,7 @@ import yaml
 from kubernetes import client
 from moto import mock_aws
 
-from infra.outputs import StackOutputs
+from infra.spec.outputs import StackOutputs
 from tests.engines.ports import free_port
 from tests.training.cluster.stage import dev_outputs, target
 from training.cluster.api import Api

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from training.cluster.api import Api
 from training.cluster.errors import ApiError, ClusterRefusedError
 from training.cluster.rank_log import rank_log

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import KEEP_ANNOTATION
-from platform_charts.manifest import Manifest
 from tests.training.cluster.samples import ray_job
 from tests.training.cluster.stage import Stage, wait_until
 from training.cluster import places

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.errors import RefusedError, StackError
-from infra.errors import SettingsError as StackSettingsError
+from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import SettingsError as StackSettingsError
 from tests.training.cluster.stage import dev_outputs, target
 from training.cluster.target import find_target, find_team
 from training.errors import SettingsError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from platform_charts.manifest import Manifest
+from infra.spec.manifest import Manifest
 from tests.training.cluster.samples import event, pod, ready_pod, unscheduled_pod, waiting_pod
 from training.cluster.waiting import waiting_reason
 

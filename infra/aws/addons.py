@@ -1,0 +1,97 @@
+"""EKS add-ons at the release's versions, in two rounds: what a node needs to become ready, and what needs a node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.aws.context import BuildContext
+from infra.aws.iam import Role
+from infra.aws.identity import CNI_ACCOUNT, Identity
+from infra.spec import names
+from infra.spec.outputs import Workload
+
+BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+"""DaemonSets without which no node becomes ready. The others run pods, and EKS waits for those in vain without a node."""
+
+CONFIGURATION: Mapping[str, Mapping[str, Any]] = {
+    "vpc-cni": {
+        # The subnets are cut for prefixes of 16 addresses (infra.spec.settings.network), and team isolation is by
+        # NetworkPolicy, which the CNI enforces.
+        "env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"},
+        "enableNetworkPolicy": "true",
+    },
+}
+"""Values of add-ons that differ from AWS's own, by add-on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddOnArgs:
+    """One add-on.
+
+    Attributes:
+        name: EKS's name of it.
+        version: EKS's version; None while the release has not resolved it, and EKS takes its default.
+        roles: ARN of the role by service account.
+    """
+
+    name: str
+    version: str | None
+    roles: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
+
+
+class AddOns(pulumi.ComponentResource):
+    """A round of add-ons."""
+
+    def __init__(
+        self,
+        name: str,
+        addons: Sequence[AddOnArgs],
+        *,
+        cluster_name: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__("rtp:aws:AddOns", name, None, opts)
+        for addon in addons:
+            values = CONFIGURATION.get(addon.name)
+            aws.eks.Addon(
+                addon.name,
+                cluster_name=cluster_name,
+                addon_name=addon.name,
+                addon_version=addon.version,
+                configuration_values=json.dumps(values, sort_keys=True) if values else None,
+                pod_identity_associations=[
+                    aws.eks.AddonPodIdentityAssociationArgs(service_account=account, role_arn=role)
+                    for account, role in addon.roles.items()
+                ]
+                or None,
+                resolve_conflicts_on_create="OVERWRITE",
+                resolve_conflicts_on_update="OVERWRITE",
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+        self.register_outputs({})
+
+
+ADDON_WORKLOADS: Mapping[str, Workload] = {"aws-ebs-csi-driver": "ebs-csi", "aws-efs-csi-driver": "efs-csi"}
+"""Add-ons that call AWS, and the workload whose role they take."""
+
+
+def split_addons(
+    context: BuildContext, cni_role: Role, identity: Identity
+) -> tuple[Sequence[AddOnArgs], Sequence[AddOnArgs]]:
+    """The release's add-ons: those before the first node, and those after it."""
+    roles: dict[str, dict[str, pulumi.Output[str]]] = {"vpc-cni": {CNI_ACCOUNT.name: cni_role.arn}}
+    for addon, workload in ADDON_WORKLOADS.items():
+        accounts = names.PLATFORM_ACCOUNTS[workload]
+        roles[addon] = {account.name: identity.roles[workload].arn for account in accounts}
+    every = [
+        AddOnArgs(name=name, version=addon.version, roles=roles.get(name, {}))
+        for name, addon in context.release.addons.items()
+    ]
+    early = [addon for addon in every if addon.name in BEFORE_NODES]
+    return early, [addon for addon in every if addon.name not in BEFORE_NODES]

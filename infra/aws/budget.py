@@ -1,0 +1,82 @@
+"""The alarm on what the environment costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.aws.context import BuildContext
+from infra.spec import names
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetArgs:
+    """What it may cost, and who hears of it.
+
+    Attributes:
+        name: physical name of the budget.
+        monthly_usd: US dollars a month.
+        alert_percent: percentages of the budget, spent, at which a mail goes out.
+        email: who gets it.
+        tag: key and value of the tag of what is counted.
+    """
+
+    name: str
+    monthly_usd: float
+    alert_percent: Sequence[int]
+    email: str
+    tag: tuple[str, str]
+
+
+class Budget(pulumi.ComponentResource):
+    """An AWS budget over the tagged cost, with a mail at each percentage, and one when the forecast passes the whole.
+
+    AWS counts by tags that are activated as cost allocation tags, once per organisation and by its payer account; until
+    then the budget sees nothing (AWS Billing user guide, "Activating user-defined cost allocation tags").
+    """
+
+    def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("rtp:aws:Budget", name, None, opts)
+        spent = [_notification("ACTUAL", percent, args.email) for percent in args.alert_percent]
+        aws.budgets.Budget(
+            name,
+            name=args.name,
+            budget_type="COST",
+            time_unit="MONTHLY",
+            limit_amount=f"{args.monthly_usd:.2f}",
+            limit_unit="USD",
+            cost_filters=[
+                aws.budgets.BudgetCostFilterArgs(name="TagKeyValue", values=["user:{}${}".format(*args.tag)])
+            ],
+            notifications=[*spent, _notification("FORECASTED", 100, args.email)],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})
+
+
+def _notification(kind: str, percent: int, email: str) -> aws.budgets.BudgetNotificationArgs:
+    return aws.budgets.BudgetNotificationArgs(
+        notification_type=kind,
+        comparison_operator="GREATER_THAN",
+        threshold=percent,
+        threshold_type="PERCENTAGE",
+        subscriber_email_addresses=[email],
+    )
+
+
+def make_budget(context: BuildContext) -> None:
+    """The budget with its alarm, where the environment has one."""
+    budget = context.settings.budget
+    if budget is None:
+        return
+    args = BudgetArgs(
+        name=context.cluster_name,
+        monthly_usd=budget.monthly_usd,
+        alert_percent=budget.alert_percent,
+        email=budget.email,
+        tag=(names.STACK_TAG, names.stack_tag(context.settings)),
+    )
+    Budget("budget", args, context.top)

@@ -1,0 +1,214 @@
+"""MLflow's backend: RDS for PostgreSQL, encrypted at rest and in transit, its password made and kept by RDS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.aws.cluster import Cluster
+from infra.aws.context import BuildContext
+from infra.aws.encryption import Encryption
+from infra.aws.iam import Role, RoleArgs, trust_service
+from infra.aws.logs import make_log_group
+from infra.aws.network import Network
+from infra.spec.protection import Protection
+
+PORT = 5432
+_LOGS = ("postgresql", "upgrade")
+_SLOW_MS = 1000
+
+_PARAMETERS = {
+    "rds.force_ssl": "1",
+    "log_connections": "1",
+    "log_disconnections": "1",
+    "log_min_duration_statement": str(_SLOW_MS),
+}
+"""Parameters that differ from RDS's own; all take effect without a restart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseArgs:
+    """The database's shape.
+
+    Attributes:
+        identifier: physical name of the instance.
+        account: AWS account.
+        instance_class: e.g. db.t4g.medium.
+        engine_version: PostgreSQL major; RDS keeps the minor current.
+        allocated_gib: storage at creation.
+        max_allocated_gib: storage it may grow to.
+        is_multi_az: a standby in another zone.
+        vpc_id: the VPC.
+        subnet_ids: subnets of at least two zones.
+        client_security_group_id: security group of the nodes.
+        key_arn: KMS key of storage, snapshots, insights and the password.
+        logs_key_arn: KMS key of the logs.
+        log_days: retention of the logs.
+        protection: what guards it.
+    """
+
+    identifier: str
+    account: pulumi.Input[str]
+    instance_class: str
+    engine_version: str
+    allocated_gib: int
+    max_allocated_gib: int
+    is_multi_az: bool
+    vpc_id: pulumi.Input[str]
+    subnet_ids: Sequence[pulumi.Input[str]]
+    client_security_group_id: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+    logs_key_arn: pulumi.Input[str]
+    log_days: int
+    protection: Protection
+
+
+class Database(pulumi.ComponentResource):
+    """The instance, and what it needs around it.
+
+    Attributes:
+        address: host name.
+        database: name of the database.
+        secret_arn: secret of the master user, which RDS rotates.
+    """
+
+    address: pulumi.Output[str]
+    database: pulumi.Output[str]
+    secret_arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: DatabaseArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("rtp:aws:Database", name, None, opts)
+        self._args = args
+        self._below = pulumi.ResourceOptions(parent=self)
+        instance = self._make_instance(name, self._make_security_group())
+        self.address, self.database = instance.address, instance.db_name
+        self.secret_arn = instance.master_user_secrets[0].secret_arn
+        self.register_outputs({"address": self.address, "secretArn": self.secret_arn})
+
+    def _make_security_group(self) -> aws.ec2.SecurityGroup:
+        group = aws.ec2.SecurityGroup(
+            "database", vpc_id=self._args.vpc_id, description="MLflow's database", opts=self._below
+        )
+        aws.vpc.SecurityGroupIngressRule(
+            "database",
+            security_group_id=group.id,
+            description="PostgreSQL from the nodes",
+            referenced_security_group_id=self._args.client_security_group_id,
+            ip_protocol="tcp",
+            from_port=PORT,
+            to_port=PORT,
+            opts=self._below,
+        )
+        return group
+
+    def _make_parameters(self, name: str) -> aws.rds.ParameterGroup:
+        family = f"postgres{self._args.engine_version}"
+        return aws.rds.ParameterGroup(
+            name,
+            family=family,
+            description="TLS only, connections and slow statements logged",
+            parameters=[
+                aws.rds.ParameterGroupParameterArgs(name=key, value=value) for key, value in _PARAMETERS.items()
+            ],
+            opts=self._below,
+        )
+
+    def _make_monitoring_role(self) -> Role:
+        return Role(
+            "database-monitoring",
+            RoleArgs(
+                description="Writes the database's operating system metrics",
+                trust=trust_service("monitoring.rds.amazonaws.com", account=self._args.account),
+                managed=("service-role/AmazonRDSEnhancedMonitoringRole",),
+            ),
+            self._below,
+        )
+
+    def _make_logs(self) -> list[aws.cloudwatch.LogGroup]:
+        args = self._args
+        return [
+            make_log_group(
+                f"database-{log}",
+                group=f"/aws/rds/instance/{args.identifier}/{log}",
+                days=args.log_days,
+                key=args.logs_key_arn,
+                parent=self,
+            )
+            for log in _LOGS
+        ]
+
+    def _make_instance(self, name: str, group: aws.ec2.SecurityGroup) -> aws.rds.Instance:
+        args, guards, role = self._args, self._args.protection, self._make_monitoring_role()
+        subnets = aws.rds.SubnetGroup(name, subnet_ids=list(args.subnet_ids), opts=self._below)
+        # Unlike the identifier, the security group's id is new at each creation: an earlier snapshot is in nobody's way.
+        snapshot = pulumi.Output.concat(
+            f"{args.identifier}-final-", group.id.apply(lambda id_: id_.removeprefix("sg-"))
+        )
+        return aws.rds.Instance(
+            name,
+            identifier=args.identifier,
+            engine="postgres",
+            engine_version=args.engine_version,
+            auto_minor_version_upgrade=True,
+            instance_class=args.instance_class,
+            multi_az=args.is_multi_az,
+            storage_type="gp3",
+            allocated_storage=args.allocated_gib,
+            max_allocated_storage=args.max_allocated_gib,
+            storage_encrypted=True,
+            kms_key_id=args.key_arn,
+            db_name="mlflow",
+            username="mlflow",
+            manage_master_user_password=True,
+            master_user_secret_kms_key_id=args.key_arn,
+            iam_database_authentication_enabled=True,
+            port=PORT,
+            publicly_accessible=False,
+            db_subnet_group_name=subnets.name,
+            vpc_security_group_ids=[group.id],
+            parameter_group_name=self._make_parameters(name).name,
+            ca_cert_identifier="rds-ca-rsa2048-g1",
+            backup_retention_period=guards.backup_days,
+            delete_automated_backups=guards.force_destroy,
+            deletion_protection=guards.deletion_protection,
+            skip_final_snapshot=not guards.final_snapshot,
+            final_snapshot_identifier=snapshot if guards.final_snapshot else None,
+            copy_tags_to_snapshot=True,
+            performance_insights_enabled=True,
+            performance_insights_kms_key_id=args.key_arn,
+            performance_insights_retention_period=7,
+            monitoring_interval=60,
+            monitoring_role_arn=role.arn,
+            enabled_cloudwatch_logs_exports=list(_LOGS),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                protect=guards.protect,
+                retain_on_delete=guards.retain_on_delete,
+                depends_on=[role, *self._make_logs()],
+            ),
+        )
+
+
+def make_database(context: BuildContext, encryption: Encryption, network: Network, cluster: Cluster) -> Database:
+    """PostgreSQL behind MLflow."""
+    database = context.settings.database
+    args = DatabaseArgs(
+        identifier=f"{context.cluster_name}-mlflow",
+        account=context.account,
+        instance_class=database.instance_class,
+        engine_version=database.engine_version,
+        allocated_gib=database.allocated_gib,
+        max_allocated_gib=database.max_allocated_gib,
+        is_multi_az=database.multi_az,
+        vpc_id=network.vpc_id,
+        subnet_ids=list(network.private_subnet_ids.values()),
+        client_security_group_id=cluster.security_group_id,
+        key_arn=encryption.keys["database"],
+        logs_key_arn=encryption.keys["logs"],
+        log_days=context.settings.cluster.log_days,
+        protection=context.protection,
+    )
+    return Database("mlflow", args, context.top)

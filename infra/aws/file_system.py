@@ -1,0 +1,170 @@
+"""The file system of the datasets and of the teams' runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.aws.iam import Statement, policy
+from infra.spec.protection import Protection
+
+_NFS = 2049
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSystemArgs:
+    """The file system of the datasets and of the teams' runs.
+
+    Attributes:
+        key_arn: KMS key.
+        throughput: elastic or bursting.
+        uid: user and group of everything below the access points.
+        teams: names of the teams.
+        vpc_id: the VPC.
+        subnet_ids: one subnet per zone, by zone; each gets a mount target.
+        client_security_group_id: security group of the nodes.
+        protection: what guards it.
+    """
+
+    key_arn: pulumi.Input[str]
+    throughput: str
+    uid: int
+    teams: Sequence[str]
+    vpc_id: pulumi.Input[str]
+    subnet_ids: Mapping[str, pulumi.Input[str]]
+    client_security_group_id: pulumi.Input[str]
+    protection: Protection
+
+
+class FileSystem(pulumi.ComponentResource):
+    """EFS with TLS and IAM enforced, a mount target per zone, and access points with a fixed user.
+
+    All of them act as the same user, so that it is their root directories that keep the teams apart: nobody gets above
+    that of the access point he mounts by.
+
+    Attributes:
+        id: the file system.
+        arn: its ARN.
+        datasets: the access point of `/datasets`.
+        teams: access point of `/teams/<team>` by team.
+    """
+
+    id: pulumi.Output[str]
+    arn: pulumi.Output[str]
+    datasets: aws.efs.AccessPoint
+    teams: Mapping[str, aws.efs.AccessPoint]
+
+    def __init__(self, name: str, args: FileSystemArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("rtp:aws:FileSystem", name, None, opts)
+        self._args = args
+        self._below = pulumi.ResourceOptions(parent=self)
+        self._guarded = pulumi.ResourceOptions(
+            parent=self, protect=args.protection.protect, retain_on_delete=args.protection.retain_on_delete
+        )
+        file_system = self._make_file_system(name)
+        self.id, self.arn = file_system.id, file_system.arn
+        self._make_mount_targets()
+        self.datasets = self._make_access_point(name, "/datasets", permissions="0770", opts=self._guarded)
+        # Not guarded: the directory stays without its access point, and a team may leave.
+        self.teams = {
+            team: self._make_access_point(f"team-{team}", f"/teams/{team}", permissions="0750", opts=self._below)
+            for team in args.teams
+        }
+        self.register_outputs({"id": self.id, "accessPointId": self.datasets.id})
+
+    def _make_file_system(self, name: str) -> aws.efs.FileSystem:
+        args = self._args
+        file_system = aws.efs.FileSystem(
+            name,
+            encrypted=True,
+            kms_key_id=args.key_arn,
+            performance_mode="generalPurpose",
+            throughput_mode=args.throughput,
+            lifecycle_policies=[
+                aws.efs.FileSystemLifecyclePolicyArgs(transition_to_ia="AFTER_30_DAYS"),
+                aws.efs.FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
+            ],
+            tags={"Name": name},
+            opts=self._guarded,
+        )
+        aws.efs.BackupPolicy(
+            name,
+            file_system_id=file_system.id,
+            backup_policy=aws.efs.BackupPolicyBackupPolicyArgs(
+                status="ENABLED" if args.protection.backup_days else "DISABLED"
+            ),
+            opts=self._guarded,
+        )
+        aws.efs.FileSystemPolicy(
+            name,
+            file_system_id=file_system.id,
+            policy=policy(_refusals(file_system.arn)),
+            opts=self._guarded,
+        )
+        return file_system
+
+    def _make_mount_targets(self) -> None:
+        args = self._args
+        group = aws.ec2.SecurityGroup(
+            "efs", vpc_id=args.vpc_id, description="Mount targets of the datasets", opts=self._below
+        )
+        aws.vpc.SecurityGroupIngressRule(
+            "efs",
+            security_group_id=group.id,
+            description="NFS from the nodes",
+            referenced_security_group_id=args.client_security_group_id,
+            ip_protocol="tcp",
+            from_port=_NFS,
+            to_port=_NFS,
+            opts=self._below,
+        )
+        for zone, subnet in args.subnet_ids.items():
+            aws.efs.MountTarget(
+                zone, file_system_id=self.id, subnet_id=subnet, security_groups=[group.id], opts=self._below
+            )
+
+    def _make_access_point(
+        self, name: str, path: str, *, permissions: str, opts: pulumi.ResourceOptions
+    ) -> aws.efs.AccessPoint:
+        """EFS makes the directory, and those above it, at the first mount."""
+        uid = self._args.uid
+        return aws.efs.AccessPoint(
+            name,
+            file_system_id=self.id,
+            posix_user=aws.efs.AccessPointPosixUserArgs(uid=uid, gid=uid),
+            root_directory=aws.efs.AccessPointRootDirectoryArgs(
+                path=path,
+                creation_info=aws.efs.AccessPointRootDirectoryCreationInfoArgs(
+                    owner_uid=uid, owner_gid=uid, permissions=permissions
+                ),
+            ),
+            opts=opts,
+        )
+
+
+def _refusals(file_system_arn: pulumi.Input[str]) -> list[Statement]:
+    """Nobody without TLS, nobody as root, and nobody without IAM.
+
+    The last follows from there being a policy at all: it replaces EFS's default, which lets every client in that
+    reaches a mount target (EFS user guide, "Using IAM to control access to file systems").
+    """
+    return [
+        Statement(
+            sid="TlsOnly",
+            effect="Deny",
+            principal="*",
+            actions=("elasticfilesystem:*",),
+            resources=(file_system_arn,),
+            condition={"Bool": {"aws:SecureTransport": "false"}},
+        ),
+        Statement(
+            sid="NoRoot",
+            effect="Deny",
+            principal="*",
+            actions=("elasticfilesystem:ClientRootAccess",),
+            resources=(file_system_arn,),
+        ),
+    ]

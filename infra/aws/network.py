@@ -1,0 +1,270 @@
+"""The VPC: subnets per zone, the ways out, AWS's services inside, flow logs, and EFA's security group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.aws.context import BuildContext
+from infra.aws.encryption import Encryption
+from infra.aws.iam import Role, RoleArgs, Statement, trust_service
+from infra.aws.logs import make_log_group
+from infra.spec.settings.network import subnets_of
+
+ALL_PROTOCOLS = "-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zone:
+    """The subnets of one availability zone.
+
+    Attributes:
+        name: e.g. us-east-1a.
+        private_cidr: range of the nodes.
+        public_cidr: range of what is reached from the internet: NAT gateways and public load balancers.
+    """
+
+    name: str
+    private_cidr: str
+    public_cidr: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkArgs:
+    """The VPC's shape.
+
+    Attributes:
+        cluster_name: name of the EKS cluster, part of the flow logs' name.
+        account: AWS account.
+        region: AWS region.
+        cidr: range of the VPC.
+        zones: two or three zones.
+        has_nat_per_zone: each zone has a NAT gateway; else the first zone's serves all.
+        interface_endpoints: AWS services reached inside the VPC, e.g. ecr.api.
+        flow_log_days: retention of the flow logs.
+        logs_key_arn: KMS key of the flow logs.
+    """
+
+    cluster_name: str
+    account: pulumi.Input[str]
+    region: str
+    cidr: str
+    zones: Sequence[Zone]
+    has_nat_per_zone: bool
+    interface_endpoints: Sequence[str]
+    flow_log_days: int
+    logs_key_arn: pulumi.Input[str]
+
+
+class Network(pulumi.ComponentResource):
+    """The VPC and everything that belongs to no workload in particular.
+
+    Attributes:
+        vpc_id: the VPC.
+        private_subnet_ids: subnet of the nodes by zone.
+        efa_security_group_id: security group of EFA interfaces: all traffic among its members.
+    """
+
+    vpc_id: pulumi.Output[str]
+    private_subnet_ids: Mapping[str, pulumi.Output[str]]
+    efa_security_group_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("rtp:aws:Network", name, None, opts)
+        self._args = args
+        self._below = pulumi.ResourceOptions(parent=self)
+        self._vpc = self._make_vpc()
+        self.vpc_id = self._vpc.id
+        private = {zone.name: self._make_subnet(zone, is_public=False) for zone in args.zones}
+        public = {zone.name: self._make_subnet(zone, is_public=True) for zone in args.zones}
+        self.private_subnet_ids = {zone: subnet.id for zone, subnet in private.items()}
+        tables = self._make_routes(private, public)
+        self._make_gateway_endpoint(tables)
+        self._make_interface_endpoints()
+        self._make_flow_logs()
+        self.efa_security_group_id = self._make_efa_security_group()
+        self.register_outputs({"vpcId": self.vpc_id, "privateSubnetIds": self.private_subnet_ids})
+
+    def _make_vpc(self) -> aws.ec2.Vpc:
+        vpc = aws.ec2.Vpc(
+            "vpc",
+            cidr_block=self._args.cidr,
+            enable_dns_support=True,
+            enable_dns_hostnames=True,
+            tags={"Name": self._args.cluster_name},
+            opts=self._below,
+        )
+        # AWS makes this group, open among its members; adopted without a rule, it serves nobody who forgets to name one.
+        aws.ec2.DefaultSecurityGroup("default", vpc_id=vpc.id, ingress=[], egress=[], opts=self._below)
+        return vpc
+
+    def _make_subnet(self, zone: Zone, *, is_public: bool) -> aws.ec2.Subnet:
+        """One subnet; its tag tells load balancer controllers what it is for (EKS user guide, "VPC requirements")."""
+        kind, role = ("public", "elb") if is_public else ("private", "internal-elb")
+        return aws.ec2.Subnet(
+            f"{kind}-{zone.name}",
+            vpc_id=self.vpc_id,
+            availability_zone=zone.name,
+            cidr_block=zone.public_cidr if is_public else zone.private_cidr,
+            map_public_ip_on_launch=False,
+            tags={"Name": f"{self._args.cluster_name}-{kind}-{zone.name}", f"kubernetes.io/role/{role}": "1"},
+            opts=self._below,
+        )
+
+    def _make_routes(
+        self, private: Mapping[str, aws.ec2.Subnet], public: Mapping[str, aws.ec2.Subnet]
+    ) -> list[aws.ec2.RouteTable]:
+        """Routes to the internet: public subnets through the gateway, private ones through NAT; returns all tables."""
+        internet = aws.ec2.InternetGateway("internet", vpc_id=self.vpc_id, opts=self._below)
+        outward = self._make_route_table("public", public)
+        to_internet = aws.ec2.Route(
+            "public",
+            route_table_id=outward.id,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=internet.id,
+            opts=self._below,
+        )
+        with_gateway = list(public) if self._args.has_nat_per_zone else list(public)[:1]
+        gateways = {zone: self._make_nat(zone, public[zone], after=to_internet) for zone in with_gateway}
+        tables = [outward]
+        for zone, subnet in private.items():
+            table = self._make_route_table(f"private-{zone}", {zone: subnet})
+            aws.ec2.Route(
+                f"private-{zone}",
+                route_table_id=table.id,
+                destination_cidr_block="0.0.0.0/0",
+                nat_gateway_id=gateways.get(zone, gateways[with_gateway[0]]).id,
+                opts=self._below,
+            )
+            tables.append(table)
+        return tables
+
+    def _make_route_table(self, name: str, subnets: Mapping[str, aws.ec2.Subnet]) -> aws.ec2.RouteTable:
+        tags = {"Name": f"{self._args.cluster_name}-{name}"}
+        table = aws.ec2.RouteTable(name, vpc_id=self.vpc_id, tags=tags, opts=self._below)
+        kind = name.partition("-")[0]
+        for zone, subnet in subnets.items():
+            aws.ec2.RouteTableAssociation(
+                f"{kind}-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=self._below
+            )
+        return table
+
+    def _make_nat(self, zone: str, subnet: aws.ec2.Subnet, *, after: aws.ec2.Route) -> aws.ec2.NatGateway:
+        tags = {"Name": f"{self._args.cluster_name}-nat-{zone}"}
+        address = aws.ec2.Eip(f"nat-{zone}", domain="vpc", tags=tags, opts=self._below)
+        # The gateway is of use only while its subnet has the route to the internet: made after it, deleted before it.
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
+        return aws.ec2.NatGateway(f"nat-{zone}", allocation_id=address.id, subnet_id=subnet.id, tags=tags, opts=opts)
+
+    def _make_gateway_endpoint(self, tables: Sequence[aws.ec2.RouteTable]) -> None:
+        aws.ec2.VpcEndpoint(
+            "s3",
+            vpc_id=self.vpc_id,
+            service_name=f"com.amazonaws.{self._args.region}.s3",
+            vpc_endpoint_type="Gateway",
+            route_table_ids=[table.id for table in tables],
+            tags={"Name": f"{self._args.cluster_name}-s3"},
+            opts=self._below,
+        )
+
+    def _make_interface_endpoints(self) -> None:
+        group = aws.ec2.SecurityGroup(
+            "endpoints", vpc_id=self.vpc_id, description="Interface endpoints of AWS services", opts=self._below
+        )
+        aws.vpc.SecurityGroupIngressRule(
+            "endpoints",
+            security_group_id=group.id,
+            description="HTTPS from the VPC",
+            cidr_ipv4=self._args.cidr,
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            opts=self._below,
+        )
+        for service in self._args.interface_endpoints:
+            aws.ec2.VpcEndpoint(
+                service,
+                vpc_id=self.vpc_id,
+                service_name=f"com.amazonaws.{self._args.region}.{service}",
+                vpc_endpoint_type="Interface",
+                private_dns_enabled=True,
+                subnet_ids=list(self.private_subnet_ids.values()),
+                security_group_ids=[group.id],
+                tags={"Name": f"{self._args.cluster_name}-{service}"},
+                opts=self._below,
+            )
+
+    def _make_flow_logs(self) -> None:
+        group = make_log_group(
+            "flow-logs",
+            group=f"/aws/vpc/{self._args.cluster_name}/flow-logs",
+            days=self._args.flow_log_days,
+            key=self._args.logs_key_arn,
+            parent=self,
+        )
+        write = Statement(
+            sid="WriteFlowLogs",
+            actions=("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogGroups", "logs:DescribeLogStreams"),
+            resources=(group.arn, pulumi.Output.concat(group.arn, ":log-stream:*")),
+        )
+        role = Role(
+            "flow-logs",
+            RoleArgs(
+                description="Writes the VPC's flow logs",
+                trust=trust_service("vpc-flow-logs.amazonaws.com", account=self._args.account),
+                statements=(write,),
+            ),
+            self._below,
+        )
+        aws.ec2.FlowLog(
+            "flow-logs",
+            vpc_id=self.vpc_id,
+            traffic_type="ALL",
+            log_destination_type="cloud-watch-logs",
+            log_destination=group.arn,
+            iam_role_arn=role.arn,
+            max_aggregation_interval=600,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[role]),
+        )
+
+    def _make_efa_security_group(self) -> pulumi.Output[str]:
+        """EFA bypasses the IP stack: only rules that name the group itself apply to it, in both directions.
+
+        Source: EC2 user guide, "Get started with EFA and NCCL", step "Prepare an EFA-enabled security group".
+        """
+        group = aws.ec2.SecurityGroup(
+            "efa", vpc_id=self.vpc_id, description="EFA interfaces: all traffic among themselves", opts=self._below
+        )
+        for direction in (aws.vpc.SecurityGroupIngressRule, aws.vpc.SecurityGroupEgressRule):
+            direction(
+                "efa",
+                security_group_id=group.id,
+                description="All traffic among members",
+                referenced_security_group_id=group.id,
+                ip_protocol=ALL_PROTOCOLS,
+                opts=self._below,
+            )
+        return group.id
+
+
+def make_network(context: BuildContext, encryption: Encryption) -> Network:
+    """VPC, subnets by zone, endpoints and flow logs."""
+    network, subnets = context.settings.network, subnets_of(context.settings.network)
+    args = NetworkArgs(
+        cluster_name=context.cluster_name,
+        account=context.account,
+        region=context.settings.aws.region,
+        cidr=str(network.cidr),
+        zones=[
+            Zone(name=name, private_cidr=str(private), public_cidr=str(public))
+            for name, private, public in zip(network.availability_zones, subnets.private, subnets.public, strict=True)
+        ],
+        has_nat_per_zone=network.nat == "per_az",
+        interface_endpoints=network.interface_endpoints,
+        flow_log_days=network.flow_log_days,
+        logs_key_arn=encryption.keys["logs"],
+    )
+    return Network("network", args, context.top)

@@ -1,0 +1,143 @@
+"""Where everything lies that outlives a run: checkpoints and artifacts in buckets, datasets and runs in a file system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pulumi
+
+from infra.aws.buckets import AccessLog, Bucket, BucketArgs, Retention
+from infra.aws.cluster import Cluster
+from infra.aws.context import BuildContext
+from infra.aws.encryption import Encryption
+from infra.aws.file_system import FileSystem, FileSystemArgs
+from infra.aws.network import Network
+from infra.spec.names import BucketPurpose, bucket_name
+from infra.spec.protection import Protection
+
+ACCESS_LOG_DAYS = 90
+"""Days S3's access logs are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageArgs:
+    """The stores' shape.
+
+    Attributes:
+        cluster_name: name of the EKS cluster, the beginning of the buckets' names.
+        account: AWS account, the end of the buckets' names.
+        key_arn: KMS key.
+        retention: how long buckets keep what.
+        efs_throughput: elastic or bursting.
+        efs_uid: user and group of everything in the file system.
+        teams: names of the teams.
+        vpc_id: the VPC.
+        subnet_ids: one subnet per zone, by zone.
+        client_security_group_id: security group of the nodes.
+        protection: what guards the stores.
+    """
+
+    cluster_name: str
+    account: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+    retention: Retention
+    efs_throughput: str
+    efs_uid: int
+    teams: Sequence[str]
+    vpc_id: pulumi.Input[str]
+    subnet_ids: Mapping[str, pulumi.Input[str]]
+    client_security_group_id: pulumi.Input[str]
+    protection: Protection
+
+
+class Storage(pulumi.ComponentResource):
+    """Three buckets and a file system.
+
+    Attributes:
+        checkpoints: bucket of the checkpoints, one prefix per team's namespace.
+        artifacts: bucket of MLflow's artifacts.
+        file_system: the file system of the datasets and of the teams' runs.
+    """
+
+    checkpoints: Bucket
+    artifacts: Bucket
+    file_system: FileSystem
+
+    def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("rtp:aws:Storage", name, None, opts)
+        self._args = args
+        logs = self._make_log_bucket()
+        self.checkpoints = self._make_bucket("checkpoints", args.retention, logs)
+        # MLflow finds artifacts by their paths for years: what is seldom read is still read at once.
+        self.artifacts = self._make_bucket("artifacts", replace(args.retention, infrequent_access_days=None), logs)
+        self.file_system = FileSystem(
+            "datasets",
+            FileSystemArgs(
+                key_arn=args.key_arn,
+                throughput=args.efs_throughput,
+                uid=args.efs_uid,
+                teams=args.teams,
+                vpc_id=args.vpc_id,
+                subnet_ids=args.subnet_ids,
+                client_security_group_id=args.client_security_group_id,
+                protection=args.protection,
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({"checkpoints": self.checkpoints.name, "artifacts": self.artifacts.name})
+
+    def _physical_name(self, purpose: BucketPurpose) -> pulumi.Output[str]:
+        cluster = self._args.cluster_name
+        return pulumi.Output.from_input(self._args.account).apply(
+            lambda account: bucket_name(cluster, purpose, account=account)
+        )
+
+    def _make_bucket(self, purpose: BucketPurpose, retention: Retention, logs: Bucket) -> Bucket:
+        return Bucket(
+            purpose,
+            BucketArgs(
+                bucket=self._physical_name(purpose),
+                key_arn=self._args.key_arn,
+                retention=retention,
+                protection=self._args.protection,
+                access_log=AccessLog(bucket=logs.name, prefix=f"{purpose}/"),
+            ),
+            pulumi.ResourceOptions(parent=self, depends_on=[logs]),
+        )
+
+    def _make_log_bucket(self) -> Bucket:
+        return Bucket(
+            "logs",
+            BucketArgs(
+                bucket=self._physical_name("logs"),
+                key_arn=None,
+                retention=replace(self._args.retention, infrequent_access_days=None, expire_days=ACCESS_LOG_DAYS),
+                protection=self._args.protection,
+                log_source_account=self._args.account,
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
+
+def make_storage(context: BuildContext, encryption: Encryption, network: Network, cluster: Cluster) -> Storage:
+    """Buckets and the file system."""
+    storage = context.settings.storage
+    args = StorageArgs(
+        cluster_name=context.cluster_name,
+        account=context.account,
+        key_arn=encryption.keys["storage"],
+        retention=Retention(
+            noncurrent_days=storage.noncurrent_days,
+            abort_upload_days=storage.abort_upload_days,
+            infrequent_access_days=storage.infrequent_access_days,
+        ),
+        efs_throughput=storage.efs_throughput,
+        efs_uid=storage.efs_uid,
+        teams=[team.name for team in context.settings.teams],
+        vpc_id=network.vpc_id,
+        subnet_ids=network.private_subnet_ids,
+        client_security_group_id=cluster.security_group_id,
+        protection=context.protection,
+    )
+    return Storage("storage", args, context.top)

@@ -1,0 +1,87 @@
+"""The stack's own ECR: its login, and what it holds of an image."""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+
+from botocore.exceptions import ClientError
+
+from infra.lifecycle.aws import Client
+from infra.spec.errors import RefusedError
+
+
+class Login(NamedTuple):
+    """A user's login to a registry; it is good for twelve hours."""
+
+    registry: str
+    user: str
+    password: str
+
+
+class Repository(NamedTuple):
+    """A repository of ECR.
+
+    Attributes:
+        registry: host, e.g. 111122223333.dkr.ecr.us-east-1.amazonaws.com.
+        name: name in it.
+    """
+
+    registry: str
+    name: str
+
+    @classmethod
+    def of(cls, url: str) -> Repository:
+        """The repository of a URL as the stack's outputs have it: host and name, without a scheme."""
+        registry, _, name = url.partition("/")
+        return cls(registry, name)
+
+    def reference(self, tag: str) -> str:
+        """What an image is pushed as."""
+        return f"{self.registry}/{self.name}:{tag}"
+
+
+def log_in(client: Client, repository: Repository) -> Login:
+    """A login to the account's registry.
+
+    Args:
+        client: boto3's client of ECR.
+        repository: what is to be pushed to.
+
+    Raises:
+        RefusedError: the credentials are of another account than the repository's.
+    """
+    found = client.get_authorization_token()["authorizationData"][0]
+    user, _, password = base64.b64decode(found["authorizationToken"]).decode().partition(":")
+    registry = found["proxyEndpoint"].removeprefix("https://")
+    if registry != repository.registry:
+        raise RefusedError(
+            f"the AWS credentials at hand are for registry {registry}, the stack's is {repository.registry}",
+            remedy="use credentials of the stack's account and region",
+        )
+    return Login(registry, user, password)
+
+
+def digest(client: Client, repository: Repository, tag: str) -> str | None:
+    """The digest that a tag has in a repository; None where it has no such tag.
+
+    Args:
+        client: boto3's client of ECR.
+        repository: the repository.
+        tag: the tag.
+
+    Raises:
+        RefusedError: there is no such repository.
+    """
+    try:
+        found = client.describe_images(repositoryName=repository.name, imageIds=[{"imageTag": tag}])
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code == "ImageNotFoundException":
+            return None
+        if code == "RepositoryNotFoundException":
+            raise RefusedError(
+                f"registry {repository.registry} has no repository {repository.name}", remedy="bring the stack up first"
+            ) from error
+        raise
+    return str(found["imageDetails"][0]["imageDigest"])

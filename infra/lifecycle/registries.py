@@ -1,0 +1,274 @@
+"""Where what the release manifest pins can be looked up: chart repositories, image registries, and AWS.
+
+Every source answers one question, and raises `NotFoundError` with the reason where it cannot; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, cast
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import urllib3
+import yaml
+from botocore.exceptions import BotoCoreError, ClientError
+from packaging.version import InvalidVersion, Version
+
+from infra.lifecycle.aws import Client
+from infra.spec.errors import NotFoundError
+from infra.spec.release import AmiType
+from platform_charts.charts.archives import Download
+
+_FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""An index has megabytes, for which the loader written in Python takes a minute."""
+
+HELM_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+"""Media type of a chart's archive in an OCI registry (Helm, "Use OCI-based registries")."""
+
+_API_HOSTS = {"docker.io": "registry-1.docker.io"}
+"""Registries whose API has another host than their images' names."""
+
+_ECR = re.compile(r"^\d{12}\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com$")
+"""A private registry of ECR: it hands nothing out without a login, though AWS lets every account read its own."""
+
+_MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+_AMI_PARAMETERS: Mapping[AmiType, str] = {
+    "AL2023_x86_64_STANDARD": "amazon-linux-2023/x86_64/standard",
+    "AL2023_x86_64_NVIDIA": "amazon-linux-2023/x86_64/nvidia",
+}
+"""Part of the public parameter's name (EKS user guide, "Retrieve recommended Amazon Linux AMI IDs")."""
+
+
+class Answer(NamedTuple):
+    """What a source said, and where."""
+
+    value: str
+    source: str
+
+
+class ChartAnswer(NamedTuple):
+    """A chart in its repository."""
+
+    version: str
+    sha256: str
+    source: str
+
+
+class ChartSource(Protocol):
+    """Knows charts."""
+
+    def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
+        """The archive of that version, or of the newest release where `version` is None."""
+        ...
+
+
+class ImageSource(Protocol):
+    """Knows container images."""
+
+    def digest(self, repository: str, tag: str) -> Answer:
+        """The digest that the tag has now, e.g. sha256:…."""
+        ...
+
+
+class NodeImageSource(Protocol):
+    """Knows the EKS-optimised AMIs."""
+
+    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
+        """The recommended release version for a Kubernetes minor."""
+        ...
+
+
+class AddonSource(Protocol):
+    """Knows EKS add-ons."""
+
+    def version(self, name: str, kubernetes: str) -> Answer:
+        """The default version for a Kubernetes minor."""
+        ...
+
+
+class Registries:
+    """Chart repositories with an index, and OCI registries for charts and images, over HTTP.
+
+    Args:
+        plain_hosts: registries that are spoken to without TLS, as host:port.
+        timeout_s: seconds to wait for an answer; each request is tried three times.
+        login: base64 of `user:password` for a registry's host, where the registry asks for a login.
+    """
+
+    def __init__(
+        self,
+        *,
+        plain_hosts: Iterable[str] = (),
+        timeout_s: float = 20,
+        login: Callable[[str], str | None] = lambda _host: None,
+    ) -> None:
+        self._plain_hosts = frozenset(plain_hosts)
+        self._login = login
+        self._pool = urllib3.PoolManager(timeout=timeout_s, retries=urllib3.Retry(2, backoff_factor=0.5))
+
+    def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
+        """The chart in an index or, for oci:// repositories, in a registry."""
+        if repository.startswith("oci://"):
+            found, layer, url = self._oci_chart(repository.removeprefix("oci://"), name, version)
+            return ChartAnswer(found, layer.removeprefix("sha256:"), url)
+        url, releases = self._index(repository, name)
+        chosen = version or _newest(releases, f"{url} has no release of chart {name}")
+        digest = releases.get(chosen, releases.get(f"v{chosen}", {})).get("digest")
+        if not digest:
+            raise NotFoundError(f"{url} has no digest of chart {name} {chosen}")
+        return ChartAnswer(chosen, str(digest).removeprefix("sha256:"), url)
+
+    def archive(self, repository: str, name: str, version: str) -> Download:
+        """The chart's archive, from where the index says it lies, or from the registry."""
+        if repository.startswith("oci://"):
+            base = repository.removeprefix("oci://").rstrip("/")
+            _, digest, _ = self._oci_chart(base, name, version)
+            url = f"{self._base(f'{base}/{name}')}/blobs/{digest}"
+        else:
+            index, releases = self._index(repository, name)
+            addresses = releases.get(version, releases.get(f"v{version}", {})).get("urls")
+            if not addresses:
+                raise NotFoundError(f"{index} has no archive of chart {name} {version}")
+            url = urljoin(index, str(addresses[0]))
+        return Download(self._get(url).data, url)
+
+    def digest(self, repository: str, tag: str) -> Answer:
+        """The digest of an image or its index; what the registry claims is checked against what it sent."""
+        url, response = self._manifest(repository, tag)
+        digest = f"sha256:{hashlib.sha256(response.data).hexdigest()}"
+        claimed = response.headers.get("Docker-Content-Digest", digest)
+        if claimed != digest:
+            raise NotFoundError(f"{url} claims {claimed}, its manifest has {digest}")
+        return Answer(digest, url)
+
+    def _index(self, repository: str, name: str) -> tuple[str, dict[str, dict[str, Any]]]:
+        """Where a repository's index lies, and its entries for a chart by version."""
+        url = f"{repository.rstrip('/')}/index.yaml"
+        index = yaml.load(self._get(url).data, Loader=_FAST_LOADER)  # noqa: S506  # a safe loader
+        return url, {str(one["version"]): one for one in index.get("entries", {}).get(name, ())}
+
+    def _oci_chart(self, repository: str, name: str, version: str | None) -> tuple[str, str, str]:
+        """Version, digest of the archive with its `sha256:`, and address of the manifest."""
+        repository = f"{repository.rstrip('/')}/{name}"
+        if version is None:
+            url = f"{self._base(repository)}/tags/list"
+            version = _newest(self._get(url).json().get("tags") or (), f"{url} has no release")
+        url, response = self._manifest(repository, version.replace("+", "_"))
+        digests = [layer["digest"] for layer in response.json().get("layers", ()) if layer["mediaType"] == HELM_LAYER]
+        if len(digests) != 1:
+            raise NotFoundError(f"{url} is no chart: it has {len(digests)} layers of type {HELM_LAYER}")
+        return version, str(digests[0]), url
+
+    def _manifest(self, repository: str, reference: str) -> tuple[str, urllib3.BaseHTTPResponse]:
+        url = f"{self._base(repository)}/manifests/{reference}"
+        return url, self._get(url, accept=", ".join(_MANIFESTS))
+
+    def _base(self, repository: str) -> str:
+        host, _, path = repository.partition("/")
+        return f"{'http' if host in self._plain_hosts else 'https'}://{_API_HOSTS.get(host, host)}/v2/{path}"
+
+    def _get(self, url: str, accept: str = "*/*") -> urllib3.BaseHTTPResponse:
+        """Fetch, with an anonymous token where the registry asks for one."""
+        headers = {"Accept": accept}
+        try:
+            response = self._pool.request("GET", url, headers=headers)
+            if response.status == 401:
+                headers["Authorization"] = self._authorization(url, response.headers.get("WWW-Authenticate", ""))
+                response = self._pool.request("GET", url, headers=headers)
+        except urllib3.exceptions.HTTPError as error:
+            raise NotFoundError(f"{url}: {error}") from error
+        if response.status != 200:
+            raise NotFoundError(f"{url}: HTTP status {response.status}")
+        return response
+
+    def _authorization(self, url: str, challenge: str) -> str:
+        """What to send where a registry wants to know who asks: ECR asks for a login, others for a token."""
+        login = self._login(urlsplit(url).netloc)
+        return f"Basic {login}" if login and challenge.startswith("Basic ") else f"Bearer {self._token(challenge)}"
+
+    def _token(self, challenge: str) -> str:
+        """Answer a Bearer challenge without credentials (OCI distribution's token authentication)."""
+        fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+        if not challenge.startswith("Bearer ") or "realm" not in fields:
+            raise NotFoundError(f"the registry asks for {challenge.partition(' ')[0] or 'nothing'} authentication")
+        realm = fields.pop("realm")
+        response = self._pool.request("GET", f"{realm}?{urlencode(fields)}")
+        if response.status != 200:
+            raise NotFoundError(f"{realm}: HTTP status {response.status} without credentials")
+        answer = cast("dict[str, str]", response.json())
+        return answer.get("token") or answer["access_token"]
+
+
+class AwsSource:
+    """AMI releases from SSM's public parameters, and add-on versions from EKS.
+
+    Args:
+        ssm: client of Systems Manager.
+        eks: client of EKS.
+    """
+
+    def __init__(self, *, ssm: Client, eks: Client) -> None:
+        self._ssm = ssm
+        self._eks = eks
+
+    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
+        """The recommended release version of an AMI."""
+        name = f"/aws/service/eks/optimized-ami/{kubernetes}/{_AMI_PARAMETERS[ami_type]}/recommended/release_version"
+        try:
+            answer = self._ssm.get_parameter(Name=name)
+        except (BotoCoreError, ClientError) as error:
+            raise NotFoundError(f"SSM parameter {name}: {error}") from error
+        return Answer(answer["Parameter"]["Value"], f"SSM {name}")
+
+    def version(self, name: str, kubernetes: str) -> Answer:
+        """The version that EKS installs by default with a Kubernetes minor."""
+        try:
+            pages = self._eks.get_paginator("describe_addon_versions")
+            answers = [*pages.paginate(addonName=name, kubernetesVersion=kubernetes)]
+        except (BotoCoreError, ClientError) as error:
+            raise NotFoundError(f"EKS add-on {name}: {error}") from error
+        for version in (one for page in answers for addon in page["addons"] for one in addon["addonVersions"]):
+            if any(one["clusterVersion"] == kubernetes and one["defaultVersion"] for one in version["compatibilities"]):
+                return Answer(version["addonVersion"], "EKS DescribeAddonVersions")
+        raise NotFoundError(f"EKS has no default version of add-on {name} for Kubernetes {kubernetes}")
+
+
+def ecr_login(client: Callable[[str], Client]) -> Callable[[str], str | None]:
+    """A `login` for `Registries` that ECR accepts.
+
+    Args:
+        client: makes the ECR client of a region.
+    """
+
+    def login(host: str) -> str | None:
+        found = _ECR.match(host)
+        if found is None:
+            return None
+        try:
+            answer = client(found["region"]).get_authorization_token()
+        except (BotoCoreError, ClientError) as error:
+            raise NotFoundError(f"{host}: {error}") from error
+        return str(answer["authorizationData"][0]["authorizationToken"])
+
+    return login
+
+
+def _newest(versions: Iterable[str], otherwise: str) -> str:
+    """The newest version that is no pre-release."""
+    parsed: dict[str, Version] = {}
+    for version in versions:
+        try:
+            parsed[version] = Version(version.replace("_", "+"))
+        except InvalidVersion:
+            continue
+    releases = [version for version, order in parsed.items() if not order.is_prerelease]
+    if not releases:
+        raise NotFoundError(otherwise)
+    return max(releases, key=parsed.__getitem__)

@@ -1,0 +1,174 @@
+"""Resolve what the release manifest leaves open, and write the answers into it with date and source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple, ParamSpec
+
+import yaml
+
+from infra.lifecycle import yaml_edit
+from infra.lifecycle.registries import AddonSource, ChartSource, ImageSource, NodeImageSource
+from infra.lifecycle.yaml_edit import KeyPath
+from infra.spec.errors import NotFoundError
+from infra.spec.release import Entry, ReleaseManifest, load_release
+from infra.spec.section import build
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where to look, by what is looked for."""
+
+    charts: ChartSource
+    images: ImageSource
+    node_images: NodeImageSource
+    addons: AddonSource
+
+
+class Resolved(NamedTuple):
+    """A value that was found.
+
+    Attributes:
+        path: of the value in the manifest.
+        value: what goes there.
+        source: who said so.
+    """
+
+    path: KeyPath
+    value: str
+    source: str
+
+    @property
+    def entry(self) -> KeyPath:
+        """Path of the manifest's entry that the value belongs to, which carries date and source."""
+        return self.path[:1] if self.path[0] == "node_image" else self.path[:2]
+
+
+class Open(NamedTuple):
+    """A value that was not found, and why."""
+
+    path: KeyPath
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a round of looking up has brought."""
+
+    resolved: tuple[Resolved, ...]
+    open: tuple[Open, ...]
+
+
+def resolve(release: ReleaseManifest, sources: Sources) -> Resolution:
+    """Look everything up that is unresolved. Nothing that is resolved already is asked for again, or changed."""
+    round_ = _Round(release, sources)
+    round_.node_images()
+    round_.addons()
+    round_.charts()
+    round_.images()
+    round_.downloads()
+    return Resolution(tuple(round_.resolved), tuple(round_.open))
+
+
+class _Round:
+    """One round of looking up."""
+
+    def __init__(self, release: ReleaseManifest, sources: Sources) -> None:
+        self._release = release
+        self._sources = sources
+        self.resolved: list[Resolved] = []
+        self.open: list[Open] = []
+
+    def _ask(
+        self,
+        paths: tuple[KeyPath | None, ...],
+        question: Callable[P, tuple[str, ...]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Ask for the values at `paths`: the answer holds them in this order, and its source last; None is known."""
+        try:
+            *values, source = question(*args, **kwargs)
+        except NotFoundError as error:
+            self.open += [Open(path, str(error)) for path in paths if path]
+        else:
+            self.resolved += [Resolved(path, value, source) for path, value in zip(paths, values, strict=True) if path]
+
+    def node_images(self) -> None:
+        """AMI releases, of the control plane's minor."""
+        for ami, version in self._release.node_image.releases.items():
+            if version is None:
+                path = ("node_image", "releases", ami)
+                self._ask((path,), self._sources.node_images.release, self._release.kubernetes.version, ami)
+
+    def addons(self) -> None:
+        """Versions of EKS add-ons, of the control plane's minor."""
+        for name, addon in self._release.addons.items():
+            if addon.version is None:
+                path = ("addons", name, "version")
+                self._ask((path,), self._sources.addons.version, name, self._release.kubernetes.version)
+
+    def charts(self) -> None:
+        """Hashes of charts, and the newest version of those that have none."""
+        for name, chart in self._release.charts.items():
+            if chart.sha256 is None:
+                version = ("charts", name, "version") if chart.version is None else None
+                self._ask(
+                    (version, ("charts", name, "sha256")),
+                    self._sources.charts.chart,
+                    chart.repository,
+                    name,
+                    chart.version,
+                )
+
+    def images(self) -> None:
+        """Digests of other people's images; those of ours exist once they have been built and pushed."""
+        for name, image in self._release.images.items():
+            path = ("images", name, "digest")
+            if image.digest is None and image.is_ours:
+                self.open.append(Open(path, "ours: `make image` builds and pushes it, and writes the digest"))
+            elif image.digest is None:
+                self._ask((path,), self._sources.images.digest, image.repository, image.tag)
+
+    def downloads(self) -> None:
+        """Hashes of downloads, which a person takes down after checking the publisher's signature."""
+        for name, download in self._release.downloads.items():
+            if download.sha256 is None:
+                reason = f"by hand: download {download.address()}, check its signature, write its sha256 here"
+                self.open.append(Open(("downloads", name, "sha256"), reason))
+
+
+def write(resolution: Resolution, file: Path, *, today: date) -> None:
+    """Write what was found into the manifest, each with its source and the day, and read the manifest back.
+
+    Raises:
+        SettingsError: an answer has not the form the manifest demands; the file is left as it was.
+    """
+    release, text = load_release(file), file.read_text(encoding="utf-8")
+    changes: dict[KeyPath, yaml_edit.Scalar] = {}
+    for one in resolution.resolved:
+        known = changes.get((*one.entry, "source"), _entry(release, one.entry).source)
+        changes[one.path] = one.value
+        changes[*one.entry, "as_of"] = today
+        changes[*one.entry, "source"] = _joined(str(known) if known else "", one.source)
+    changed = yaml_edit.edited(text, changes)
+    build(ReleaseManifest, yaml.safe_load(changed), file=f"{file.name} with what was looked up")
+    file.write_text(changed, encoding="utf-8")
+    load_release.cache_clear()
+
+
+def _entry(release: ReleaseManifest, path: KeyPath) -> Entry:
+    group = getattr(release, path[0])
+    entry = group if len(path) == 1 else group[path[1]]
+    assert isinstance(entry, Entry), f"{'.'.join(path)} carries no date and source"
+    return entry
+
+
+def _joined(known: str, new: str) -> str:
+    """Both sources: an entry's version may be from one place, its digest from another."""
+    return "; ".join(dict.fromkeys([*filter(None, known.split("; ")), new]))

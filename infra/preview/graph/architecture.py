@@ -1,0 +1,197 @@
+"""What the picture shows of a recording, as plain facts: zones, node groups, stores and identities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infra.preview.recording import Recording, Resource
+from infra.spec.catalog import Catalog
+
+_VPC = "aws:ec2/vpc:Vpc"
+_SUBNET = "aws:ec2/subnet:Subnet"
+_NAT = "aws:ec2/natGateway:NatGateway"
+_ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
+_CLUSTER = "aws:eks/cluster:Cluster"
+_ADDON = "aws:eks/addon:Addon"
+_NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+_BUCKET = "aws:s3/bucket:Bucket"
+_FILE_SYSTEM = "aws:efs/fileSystem:FileSystem"
+_MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
+_DATABASE = "aws:rds/instance:Instance"
+_REPOSITORY = "aws:ecr/repository:Repository"
+_POD_IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+_VERSIONING = "aws:s3/bucketVersioning:BucketVersioning"
+_EFS_BACKUP = "aws:efs/backupPolicy:BackupPolicy"
+_KEY = "aws:kms/key:Key"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """An availability zone: ranges of its subnets, and whether a NAT gateway and a mount target stand in it."""
+
+    name: str
+    private_cidr: str
+    public_cidr: str
+    has_nat: bool
+    has_mount_target: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """A node group.
+
+    Attributes:
+        name: name of the group.
+        zones: indices of the zones its nodes start in.
+        instance: what a node is.
+        machines: sizes and capacity, in words.
+        fabric: EFA and placement, in words; empty without either.
+        has_gpus: whether a node has GPUs.
+    """
+
+    name: str
+    zones: tuple[int, ...]
+    instance: str
+    machines: str
+    fabric: str
+    has_gpus: bool
+
+
+@dataclass(frozen=True)
+class Store:
+    """Something that keeps state: its service, name and facts in words, and whether Pulumi protects it."""
+
+    service: str
+    name: str
+    facts: str
+    is_protected: bool
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A role, and the service accounts that may take it as namespace/name."""
+
+    role: str
+    accounts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """Everything the picture shows."""
+
+    cluster: str
+    vpc_cidr: str
+    control_plane: str
+    addons: tuple[str, ...]
+    zones: tuple[Zone, ...]
+    endpoints: tuple[str, ...]
+    groups: tuple[Group, ...]
+    stores: tuple[Store, ...]
+    workloads: tuple[Workload, ...]
+    keys: tuple[str, ...]
+
+
+def architecture_of(recording: Recording, catalog: Catalog) -> Architecture:
+    """Read the facts out of a recording; what a recording does not have is simply not shown."""
+    (cluster,), (vpc,) = recording.of_type(_CLUSTER), recording.of_type(_VPC)
+    subnets = {one.urn: one for one in recording.of_type(_SUBNET)}
+    zones = tuple(_zones(recording, subnets))
+    order = {zone.name: index for index, zone in enumerate(zones)}
+    endpoint = "public and private" if cluster.properties["vpcConfig"]["endpointPublicAccess"] else "private only"
+    encrypted = "; secrets encrypted with a key of the stack" if cluster.properties.get("encryptionConfig") else ""
+    return Architecture(
+        cluster=cluster.properties["name"],
+        vpc_cidr=vpc.properties["cidrBlock"],
+        control_plane=f"Kubernetes {cluster.properties['version']}, endpoint {endpoint}{encrypted}",
+        addons=tuple(sorted(one.properties["addonName"] for one in recording.of_type(_ADDON))),
+        zones=zones,
+        endpoints=tuple(sorted(one.name for one in recording.of_type(_ENDPOINT))),
+        groups=tuple(_groups(recording, catalog, subnets, order)),
+        stores=tuple(_stores(recording)),
+        workloads=tuple(_workloads(recording)),
+        keys=tuple(sorted(one.name for one in recording.of_type(_KEY))),
+    )
+
+
+def _zones(recording: Recording, subnets: dict[str, Resource]) -> Iterator[Zone]:
+    with_nat = {urn for one in recording.of_type(_NAT) for urn in one.property_dependencies["subnetId"]}
+    with_mount = {urn for one in recording.of_type(_MOUNT_TARGET) for urn in one.property_dependencies["subnetId"]}
+    by_zone: dict[str, dict[bool, Resource]] = {}
+    for subnet in subnets.values():
+        is_public = "kubernetes.io/role/elb" in subnet.properties["tags"]
+        by_zone.setdefault(subnet.properties["availabilityZone"], {})[is_public] = subnet
+    for name, pair in sorted(by_zone.items()):
+        private, public = pair[False].properties["cidrBlock"], pair[True].properties["cidrBlock"]
+        yield Zone(name, private, public, pair[True].urn in with_nat, pair[False].urn in with_mount)
+
+
+def _groups(
+    recording: Recording, catalog: Catalog, subnets: dict[str, Resource], order: dict[str, int]
+) -> Iterator[Group]:
+    templates = {one.urn: one for one in recording.of_type(_TEMPLATE)}
+    found = []
+    for one in recording.of_type(_NODE_GROUP):
+        (template,) = [templates[urn] for urn in one.property_dependencies["launchTemplate"] if urn in templates]
+        name = (one.properties.get("instanceTypes") or [template.properties.get("instanceType")])[0]
+        instance, sizes = catalog.find(name), one.properties["scalingConfig"]
+        zones = {order[subnets[urn].properties["availabilityZone"]] for urn in _subnets_of(one, subnets)}
+        interfaces = template.properties.get("networkInterfaces") or ()
+        efa = sum(interface["interfaceType"] != "interface" for interface in interfaces)
+        capacity = one.properties["capacityType"].lower().replace("_", " ")
+        placement = "cluster placement group" if template.properties.get("placement") else ""
+        gpus = f", {instance.gpus} x {instance.gpu.model}" if instance.gpu else ""
+        found.append(
+            Group(
+                name=one.name,
+                zones=tuple(sorted(zones)),
+                instance=f"{name}{gpus}",
+                machines=f"{sizes['minSize']} to {sizes['maxSize']} nodes, {capacity}",
+                fabric=", ".join(filter(None, [f"EFA x {efa}" if efa else "", placement])),
+                has_gpus=bool(instance.gpus),
+            )
+        )
+    yield from sorted(found, key=lambda group: (group.has_gpus, -len(group.zones), group.zones, group.name))
+
+
+def _subnets_of(group: Resource, subnets: dict[str, Resource]) -> set[str]:
+    return set(group.property_dependencies["subnetIds"]) & set(subnets)
+
+
+def _stores(recording: Recording) -> Iterator[Store]:
+    versioned = {urn for one in recording.of_type(_VERSIONING) for urn in one.property_dependencies["bucket"]}
+    for one in recording.of_type(_BUCKET):
+        emptied = "emptied on destroy" if one.properties.get("forceDestroy") else ""
+        words = filter(None, ("versioned" if one.urn in versioned else "", emptied))
+        yield Store("S3", one.name, ", ".join(words), one.protect)
+    backed_up = {urn for one in recording.of_type(_EFS_BACKUP) for urn in one.property_dependencies["fileSystemId"]}
+    for one in recording.of_type(_FILE_SYSTEM):
+        backup = ", in AWS Backup" if one.urn in backed_up else ""
+        yield Store("EFS", one.name, f"{one.properties['throughputMode']} throughput{backup}", one.protect)
+    for one in recording.of_type(_DATABASE):
+        copies = "standby in another zone" if one.properties.get("multiAz") else "one zone"
+        days = one.properties.get("backupRetentionPeriod")
+        facts = f"PostgreSQL {one.properties['engineVersion']}, {one.properties['instanceClass']}"
+        backups = f"{days} d of backups" if days else "no backups"
+        yield Store("RDS", one.name, f"{facts},\n{copies}, {backups}", one.protect)
+    for one in recording.of_type(_REPOSITORY):
+        tags = f"{one.properties['imageTagMutability'].lower()} tags"
+        scan = ", scanned on push" if one.properties["imageScanningConfiguration"]["scanOnPush"] else ""
+        yield Store("ECR", one.name, f"{tags}{scan}", one.protect)
+
+
+def _workloads(recording: Recording) -> Iterator[Workload]:
+    """Roles of pods, from the associations and from the add-ons that carry theirs along."""
+    accounts: dict[str, set[str]] = {}
+    for one in recording.of_type(_POD_IDENTITY):
+        properties = one.properties
+        accounts.setdefault(properties["roleArn"], set()).add(
+            f"{properties['namespace']}/{properties['serviceAccount']}"
+        )
+    for addon in recording.of_type(_ADDON):
+        for one in addon.properties.get("podIdentityAssociations") or ():
+            accounts.setdefault(one["roleArn"], set()).add(f"kube-system/{one['serviceAccount']}")
+    names = {arn: arn.rpartition("/")[2].rpartition("-")[0] for arn in accounts}
+    for arn in sorted(accounts, key=names.__getitem__):
+        yield Workload(names[arn], tuple(sorted(accounts[arn])))

@@ -1,0 +1,43 @@
+"""A recording as JSON: what the table shows, with every property."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+from infra.preview.recording import UNKNOWN, Recording, Resource
+
+SECRET = "[secret]"  # noqa: S105  # what stands in the place of one
+
+
+def render(recording: Recording) -> str:
+    """Resources by URN and the stack's outputs; secrets are left out, what is unknown is null."""
+    document = {
+        "resources": {one.urn: asdict(replace(one, properties=_without_secrets(one))) for one in recording.resources},
+        "outputs": _hidden(recording.outputs, recording.secret_outputs, ""),
+    }
+    return json.dumps(document, indent=2, sort_keys=True, default=_plain) + "\n"
+
+
+def _plain(value: object) -> object:
+    if value is UNKNOWN:
+        return None
+    assert isinstance(value, frozenset), f"{value!r} is no part of a recording"
+    return sorted(value)
+
+
+def _without_secrets(resource: Resource) -> dict[str, Any]:
+    properties = _hidden(resource.properties, resource.secrets, "")
+    assert isinstance(properties, dict)
+    return properties
+
+
+def _hidden(value: object, secrets: frozenset[str], path: str) -> object:
+    if path in secrets:
+        return SECRET
+    if isinstance(value, dict):
+        return {key: _hidden(member, secrets, f"{path}.{key}" if path else key) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_hidden(member, secrets, f"{path}.{index}") for index, member in enumerate(value)]
+    return value

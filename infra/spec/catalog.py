@@ -1,0 +1,179 @@
+"""The instance catalogue: what AWS rents out, as typed data from which every request for a device is computed.
+
+EFA counts, NVMe disks and prices are looked up here and never read from a live node: a group scaled to zero has no node
+to ask.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+
+from infra.spec.errors import SettingsError
+from infra.spec.section import Section, build, nearest, read_document
+
+CATALOG_FILE = Path(__file__).with_name("catalog.yaml")
+
+Architecture = Literal["x86_64", "arm64"]
+QuotaFamily = Literal["standard", "gpu_graphics", "gpu_training"]
+
+
+class Source(Section):
+    """Where a set of figures comes from."""
+
+    as_of: date = Field(description="Day the figures were true.")
+    source: str = Field(min_length=1, description="Who says so.")
+
+
+class Price(Section):
+    """A price in the price region; null where nobody looked it up."""
+
+    usd: NonNegativeFloat | None = Field(description="US dollars per unit; null is unresolved, never a guess.")
+    as_of: date | None = Field(None, description="Day the price was true.")
+    source: str | None = Field(None, description="Who says so.")
+
+    @model_validator(mode="after")
+    def _a_price_has_a_source(self) -> Price:
+        if self.usd is not None and (self.as_of is None or self.source is None):
+            raise ValueError("a price needs as_of and source; a price without them is null")
+        return self
+
+
+class ServicePrices(Section):
+    """Prices of everything that is not a node."""
+
+    eks_cluster_hour: Price = Field(description="EKS control plane, Kubernetes version in standard support.")
+    eks_extended_support_hour: Price = Field(description="EKS control plane, Kubernetes version in extended support.")
+    nat_gateway_hour: Price = Field(description="NAT gateway, without traffic.")
+    interface_endpoint_az_hour: Price = Field(description="Interface endpoint per availability zone, without traffic.")
+    public_ipv4_hour: Price = Field(description="Public IPv4 address in use.")
+    gp3_gib_month: Price = Field(description="EBS gp3, per GiB and month, baseline throughput.")
+    rds_gp3_gib_month: Price = Field(description="RDS gp3, per GiB and month, one availability zone.")
+
+
+class Prices(Section):
+    """The price table."""
+
+    region: str = Field(description="Region the prices hold for; elsewhere they are unresolved.")
+    instances: Source = Field(description="Where the instances' usd_per_hour come from.")
+    services: ServicePrices = Field(description="Prices of services.")
+    databases: dict[str, Price] = Field(description="RDS for PostgreSQL per hour by class, one availability zone.")
+
+
+class QuotaCodes(Section):
+    """Codes of the Service Quotas that limit the vCPUs of a family."""
+
+    on_demand: str = Field(pattern=r"^L-[0-9A-F]{8}$", description="Quota of running on-demand instances.")
+    spot: str = Field(pattern=r"^L-[0-9A-F]{8}$", description="Quota of spot instance requests.")
+
+
+class Family(Section):
+    """What all sizes of an instance family share."""
+
+    quota: QuotaFamily = Field(description="Which vCPU quota the family counts against.")
+    capacity_blocks: bool = Field(description="Capacity Blocks for ML can be bought.")
+    regions: tuple[str, ...] = Field(min_length=1, description="Regions that offer every size listed here.")
+
+
+class Gpu(Section):
+    """The GPUs of an instance."""
+
+    model: str = Field(description="NVIDIA model as EC2 names it.")
+    count: PositiveInt = Field(description="GPUs per instance.")
+    memory_mib: PositiveInt = Field(description="Memory of one GPU in MiB, as EC2 reports it.")
+    mig: bool = Field(description="Can be cut into MIG slices.")
+
+
+class Nvme(Section):
+    """Instance store disks."""
+
+    disks: PositiveInt = Field(description="Disks per instance.")
+    disk_gb: PositiveInt = Field(description="Size of one disk in GB (10^9 bytes).")
+
+
+class InstanceType(Section):
+    """One instance type. `name` and `family` are its key in the file."""
+
+    name: str = Field(pattern=r"^[a-z0-9-]+\.[a-z0-9]+$", description="Name of the type.")
+    architecture: Architecture = Field(description="Architecture of the CPU.")
+    vcpus: PositiveInt = Field(description="vCPUs.")
+    memory_gib: PositiveInt = Field(description="Memory in GiB.")
+    numa_nodes: PositiveInt | None = Field(description="NUMA nodes; null where nobody looked.")
+    network_cards: PositiveInt = Field(1, description="Network cards.")
+    efa_interfaces: NonNegativeInt = Field(0, description="Largest number of EFA interfaces.")
+    gpu: Gpu | None = Field(None, description="GPUs; null has none.")
+    nvme: Nvme | None = Field(None, description="Instance store; null has none.")
+    usd_per_hour: NonNegativeFloat | None = Field(description="Linux on-demand in the price region; null: unresolved.")
+
+    @property
+    def family(self) -> str:
+        """The part of the name before the dot."""
+        return self.name.partition(".")[0]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs per instance, 0 without any."""
+        return self.gpu.count if self.gpu else 0
+
+
+class Catalog(Section):
+    """The whole file."""
+
+    facts: Source = Field(description="Where the figures come from.")
+    prices: Prices = Field(description="The price table.")
+    quotas: dict[QuotaFamily, QuotaCodes] = Field(description="Quota codes of the ec2 service by family group.")
+    dcgm_exporter_memory_mib: dict[PositiveInt, PositiveInt] = Field(
+        description="Memory limit of dcgm-exporter in MiB by the largest number of GPUs it is enough for."
+    )
+    families: dict[str, Family] = Field(description="Instance families by name.")
+    instances: dict[str, InstanceType] = Field(description="Instance types by name.")
+
+    @model_validator(mode="after")
+    def _every_instance_has_a_family(self) -> Catalog:
+        strays = sorted({one.family for one in self.instances.values()} - set(self.families))
+        if strays:
+            raise ValueError(f"families lacks {', '.join(strays)}, of which instances are listed")
+        return self
+
+    def find(self, name: str) -> InstanceType:
+        """The instance type of that name.
+
+        Raises:
+            SettingsError: no such type; names the nearest one.
+        """
+        if name not in self.instances:
+            raise SettingsError(
+                f"instance type {name!r} is not in the catalogue ({nearest(name, self.instances)})",
+                remedy="use a listed type, or add this one with its figures to infra/spec/catalog.yaml",
+            )
+        return self.instances[name]
+
+    def family_of(self, name: str) -> Family:
+        """The family of the instance type of that name; raises like `find`."""
+        return self.families[self.find(name).family]
+
+    def regions(self) -> frozenset[str]:
+        """Every region that offers at least one family."""
+        return frozenset(region for family in self.families.values() for region in family.regions)
+
+    def dcgm_memory_mib(self, gpus: int) -> int:
+        """Memory limit of dcgm-exporter in MiB on a node with `gpus` GPUs: that of the next larger entry."""
+        return self.dcgm_exporter_memory_mib[min(size for size in self.dcgm_exporter_memory_mib if size >= gpus)]
+
+
+@cache
+def load_catalog(path: Path = CATALOG_FILE) -> Catalog:
+    """Read the catalogue.
+
+    Raises:
+        SettingsError: the file is not a catalogue; names the key.
+    """
+    document = read_document(path)
+    instances = document.get("instances")
+    if isinstance(instances, dict):
+        document["instances"] = {name: {"name": name, **facts} for name, facts in instances.items()}
+    return build(Catalog, document, file=path.name)

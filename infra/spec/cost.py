@@ -1,0 +1,166 @@
+"""What an environment costs by the hour, idle and full, by item, out of the catalogue's price table.
+
+A price nobody looked up, or one of another region than the table's, is listed as unresolved and left out of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from infra.spec.capacity import CapacityBlock, LaunchRequest, Reservation, Spot
+from infra.spec.catalog import Catalog, Price
+from infra.spec.settings.nodes import GpuGroup, SystemNodes
+from infra.spec.settings.stack import StackSettings
+
+HOURS_PER_MONTH = 730
+"""The month of AWS's own calculators: 365 days x 24 hours / 12."""
+
+NOT_COUNTED = (
+    "S3, EFS and ECR by what lies there",
+    "traffic through NAT gateways, endpoints and between zones",
+    "CloudWatch logs by what is written",
+    "KMS keys and requests",
+    "capacity blocks, paid when they are bought",
+)
+"""What is billed by use, not by the hour, and is therefore in no estimate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostItem:
+    """One line of the estimate.
+
+    Attributes:
+        name: what is paid for.
+        idle: units running while nobody trains.
+        full: units running with every group at its largest.
+        usd_per_unit_hour: US dollars per unit and hour, or None where the price is unresolved.
+        as_of: day the price was true, or None.
+        note: what the price leaves out or presumes; empty where it is exact.
+    """
+
+    name: str
+    idle: float
+    full: float
+    usd_per_unit_hour: float | None
+    as_of: date | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """The lines, and their sums over what is resolved, in US dollars per hour."""
+
+    region: str
+    items: tuple[CostItem, ...]
+
+    @property
+    def idle_usd_per_hour(self) -> float:
+        """Cost while nobody trains."""
+        return sum(item.idle * item.usd_per_unit_hour for item in self.items if item.usd_per_unit_hour is not None)
+
+    @property
+    def full_usd_per_hour(self) -> float:
+        """Cost with every group at its largest."""
+        return sum(item.full * item.usd_per_unit_hour for item in self.items if item.usd_per_unit_hour is not None)
+
+    @property
+    def unresolved(self) -> tuple[str, ...]:
+        """Names of the lines without a price."""
+        return tuple(item.name for item in self.items if item.usd_per_unit_hour is None)
+
+
+class _Estimator:
+    """The lines of one environment, by what they are for."""
+
+    def __init__(self, settings: StackSettings, catalog: Catalog) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._services = catalog.prices.services
+        self._is_priced = settings.aws.region == catalog.prices.region
+
+    def lines(self) -> Iterator[CostItem]:
+        """Every line, in the order people look for them."""
+        yield from self._control_plane()
+        yield from self._node_groups()
+        yield from self._volumes()
+        yield from self._database()
+        yield from self._network()
+
+    def _line(
+        self, name: str, units: float, price: Price, *, full: float | None = None, share: float = 1, note: str = ""
+    ) -> CostItem:
+        """One line: `units` idle, `full` of them at the largest, at `share` of the price's unit an hour."""
+        usd = price.usd if self._is_priced else None
+        return CostItem(
+            name=name,
+            idle=units,
+            full=units if full is None else full,
+            usd_per_unit_hour=usd * share if usd is not None else None,
+            as_of=price.as_of if usd is not None else None,
+            note=note,
+        )
+
+    def _control_plane(self) -> Iterator[CostItem]:
+        if self._settings.cluster.support == "standard":
+            yield self._line("EKS control plane", 1, self._services.eks_cluster_hour)
+        else:
+            note = "at most: the surcharge starts when the minor leaves standard support"
+            yield self._line("EKS control plane", 1, self._services.eks_extended_support_hour, note=note)
+
+    def _node_groups(self) -> Iterator[CostItem]:
+        system = self._settings.system_nodes
+        yield self._group(self._settings.launch_requests()[0], smallest=system.min_size)
+        for group in self._settings.gpu_groups:
+            if not isinstance(group.capacity, CapacityBlock):
+                yield self._group(group, smallest=group.min_size)
+
+    def _group(self, request: LaunchRequest, *, smallest: int) -> CostItem:
+        instance, source = self._catalog.find(request.instance_type), self._catalog.prices.instances
+        price = Price(usd=instance.usd_per_hour, as_of=source.as_of, source=source.source)
+        name = f"nodes {request.name}, {instance.name}"
+        match request.capacity:
+            case Spot():
+                note = "at most: spot is billed at or below the on-demand price"
+                return self._line(name, smallest, price, full=request.max_size, note=note)
+            case Reservation():
+                return self._line(name, request.max_size, price, note="billed whether used or not")
+            case _:
+                return self._line(name, smallest, price, full=request.max_size)
+
+    def _volumes(self) -> Iterator[CostItem]:
+        groups: tuple[SystemNodes | GpuGroup, ...] = (self._settings.system_nodes, *self._settings.gpu_groups)
+        idle = sum(group.min_size * group.disk_gib for group in groups)
+        full = sum(group.max_size * group.disk_gib for group in groups)
+        month = 1 / HOURS_PER_MONTH
+        yield self._line("node volumes, GiB", idle, self._services.gp3_gib_month, full=full, share=month)
+        prometheus = self._settings.monitoring.storage_gib
+        yield self._line("Prometheus volume, GiB", prometheus, self._services.gp3_gib_month, share=month)
+
+    def _database(self) -> Iterator[CostItem]:
+        database = self._settings.database
+        copies = 2 if database.multi_az else 1
+        price = self._catalog.prices.databases.get(database.instance_class, Price(usd=None))
+        yield self._line(f"database, {database.instance_class}", copies, price)
+        gib, largest = copies * database.allocated_gib, copies * database.max_allocated_gib
+        month = 1 / HOURS_PER_MONTH
+        yield self._line("database storage, GiB", gib, self._services.rds_gp3_gib_month, full=largest, share=month)
+
+    def _network(self) -> Iterator[CostItem]:
+        network = self._settings.network
+        zones = len(network.availability_zones)
+        gateways = zones if network.nat == "per_az" else 1
+        yield self._line("NAT gateways", gateways, self._services.nat_gateway_hour)
+        yield self._line("public IPv4 addresses", gateways, self._services.public_ipv4_hour)
+        endpoints = zones * len(network.interface_endpoints)
+        yield self._line("interface endpoints, per zone", endpoints, self._services.interface_endpoint_az_hour)
+
+
+def estimate(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:
+    """Cost of an environment by the hour and by item.
+
+    Raises:
+        SettingsError: an instance type is not in the catalogue.
+    """
+    return CostEstimate(settings.aws.region, tuple(_Estimator(settings, catalog).lines()))

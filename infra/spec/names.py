@@ -1,0 +1,103 @@
+"""Names that more than one part of the stack has to agree on: physical names, tags, namespaces and service accounts.
+
+Plain data, so that what works by tag and by name without Pulumi (reaper, leak audit, job submission) reads it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from infra.spec.outputs import LABEL_PREFIX, Taint, Workload
+from infra.spec.release import ReleaseManifest
+from infra.spec.settings.loading import NAMESPACE
+from infra.spec.settings.stack import StackSettings
+
+BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
+
+STACK_TAG = "stack"
+"""Key of the tag by which cost is counted and leftovers are found."""
+
+MLFLOW_URI = "http://mlflow.mlflow.svc.cluster.local:5000"
+"""The tracking server as pods reach it: service `mlflow` of namespace `mlflow`."""
+
+START_UP_TAINT = Taint(key="startup-taint.cluster-autoscaler.kubernetes.io/gpu", value="not-seen", effect="NoSchedule")
+"""Keeps pods off a new GPU node until its GPUs are seen. No job tolerates it; `platform_charts.images.node_gate` takes it away.
+
+The autoscaler counts a node whose taint has this prefix as one that is still starting, and does not start another one
+in its stead (cluster-autoscaler FAQ, "How does Cluster Autoscaler treat nodes with status/startup/ignore taints?").
+"""
+
+
+class ServiceAccount(NamedTuple):
+    """A Kubernetes service account."""
+
+    namespace: str
+    name: str
+
+
+PLATFORM_ACCOUNTS: Mapping[Workload, tuple[ServiceAccount, ...]] = {
+    "mlflow": (ServiceAccount("mlflow", "mlflow"),),
+    "autoscaler": (ServiceAccount("kube-system", "cluster-autoscaler"),),
+    "ebs-csi": (ServiceAccount("kube-system", "ebs-csi-controller-sa"),),
+    "efs-csi": (
+        ServiceAccount("kube-system", "efs-csi-controller-sa"),
+        ServiceAccount("kube-system", "efs-csi-node-sa"),
+    ),
+    "monitoring": (ServiceAccount("monitoring", "alertmanager"),),
+}
+"""Who may take the role of a workload of the platform; the trainer's accounts follow from the teams."""
+
+
+def alert_topic_name(settings: StackSettings) -> str:
+    """Name of the SNS topic that mails alerts."""
+    return f"{cluster_name(settings)}-alerts"
+
+
+def trainer_account(team: str) -> ServiceAccount:
+    """The service account that a team's jobs run as."""
+    return ServiceAccount(team, "trainer")
+
+
+def team_group(team: str) -> str:
+    """The Kubernetes group of those who may submit jobs into a team's namespace."""
+    return f"{LABEL_PREFIX}:team:{team}"
+
+
+def cluster_name(settings: StackSettings) -> str:
+    """Name of the EKS cluster, and beginning of every other name that must be the same at each creation."""
+    return f"rtp-{settings.environment.name}"
+
+
+def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
+    """Name of a bucket; bucket names are unique over all accounts, so it holds the account."""
+    return f"{cluster}-{purpose}-{account}"
+
+
+def stack_tag(settings: StackSettings) -> str:
+    """Value of the tag that one environment's resources have and nothing else in the account has."""
+    return f"{NAMESPACE}/{settings.environment.name}"
+
+
+def node_tags(settings: StackSettings) -> dict[str, str]:
+    """Tags of what EKS launches, which the provider's default tags do not reach.
+
+    The platform's version is not among them: it would make every release a new launch template, and that replaces every
+    node.
+    """
+    environment = settings.environment
+    tags = {
+        "platform": NAMESPACE,
+        STACK_TAG: stack_tag(settings),
+        "environment": environment.name,
+        "kind": environment.kind.value,
+        "owner": environment.owner,
+    }
+    if environment.expires is not None:
+        tags["expires"] = environment.expires.isoformat()
+    return tags
+
+
+def default_tags(settings: StackSettings, release: ReleaseManifest) -> dict[str, str]:
+    """Tags of every resource of the stack."""
+    return {**node_tags(settings), "version": release.platform}

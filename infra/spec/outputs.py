@@ -1,0 +1,189 @@
+"""Stack outputs: the one contract between the infrastructure and what submits jobs; there is no other channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, NonNegativeInt, PositiveInt
+
+from infra.spec.capacity import CapacityType, launch_plan
+from infra.spec.catalog import Catalog
+from infra.spec.errors import RefusedError
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import ReleaseManifest
+from infra.spec.section import Section, build
+from infra.spec.settings.environment import AccountId, KubernetesName, RoleArn
+from infra.spec.settings.nodes import GpuGroup
+from infra.spec.sharing import devices_per_gpu
+
+SCHEMA_VERSION = 1
+
+LABEL_PREFIX = "ray-train-platform"
+"""Prefix of the labels that the stack gives its nodes."""
+
+GROUP_LABEL = f"{LABEL_PREFIX}/group"
+"""Label of a node: the name of its group."""
+
+SYSTEM_GROUP = "system"
+"""Name of the group of the platform itself, and of Ray's heads."""
+
+Workload = Literal["trainer", "mlflow", "autoscaler", "ebs-csi", "efs-csi", "monitoring"]
+
+
+class Taint(Section):
+    """A node taint in Kubernetes's spelling."""
+
+    key: str = Field(description="Key.")
+    value: str = Field(description="Value.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(description="Effect.")
+
+
+ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"
+"""By this label the cluster autoscaler knows a node with GPUs, and counts it as starting until it offers them
+(cluster-autoscaler, AWS cloud provider, "GPU nodes")."""
+
+GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
+SPOT_TAINT = Taint(key=f"{LABEL_PREFIX}/spot", value="true", effect="NoSchedule")
+
+
+class ClusterOutput(Section):
+    """The EKS cluster."""
+
+    name: str = Field(description="Name of the cluster.")
+    endpoint: str = Field(pattern=r"^https://", description="URL of the API server.")
+    certificate_authority: str = Field(min_length=1, description="CA certificate, base64.")
+    kubernetes: str = Field(pattern=r"^1\.\d{2}$", description="Kubernetes minor.")
+
+
+class StorageOutput(Section):
+    """Where datasets, checkpoints and artifacts lie."""
+
+    checkpoint_bucket: str = Field(description="S3 bucket of checkpoints.")
+    artifact_bucket: str = Field(description="S3 bucket of MLflow's artifacts.")
+    efs_id: str = Field(pattern=r"^fs-[0-9a-f]+$", description="EFS file system of datasets and runs.")
+    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point of the datasets.")
+
+
+class TeamOutput(Section):
+    """Where a team's jobs go."""
+
+    name: KubernetesName = Field(description="Name of the team.")
+    namespace: KubernetesName = Field(description="Its namespace.")
+    queue: KubernetesName = Field(description="Kueue LocalQueue in that namespace.")
+
+
+class GpuGroupOutput(Section):
+    """A GPU node group as a job sees it."""
+
+    name: str = Field(description="Name of the group, and of its Kueue ResourceFlavor.")
+    instance_type: str = Field(description="A type of the instance catalogue.")
+    gpus_per_node: PositiveInt = Field(description="nvidia.com/gpu that a node offers, sharing left aside.")
+    devices_per_gpu: PositiveInt = Field(
+        description="nvidia.com/gpu that the device plugin makes of one GPU; more than 1 shares it, for development."
+    )
+    efa_per_node: NonNegativeInt = Field(description="vpc.amazonaws.com/efa that a node offers; 0 without EFA.")
+    max_nodes: PositiveInt = Field(description="Largest number of nodes.")
+    capacity_type: CapacityType = Field(description="EKS's name of the kind of capacity.")
+    drain_before: AwareDatetime | None = Field(None, description="When the capacity ends; null has no end.")
+    labels: dict[str, str] = Field(description="Labels that select the group's nodes.")
+    taints: tuple[Taint, ...] = Field(description="Taints a pod on the group has to tolerate.")
+
+
+class StackOutputs(Section):
+    """Everything a submitter of jobs knows of a stack."""
+
+    schema_version: Literal[1] = Field(description="Version of this contract.")
+    platform: str = Field(description="Version of the platform that made the stack.")
+    environment: str = Field(description="Name of the environment.")
+    kind: EnvironmentKind = Field(description="What the environment is for.")
+    region: str = Field(description="AWS region.")
+    account: AccountId = Field(description="AWS account.")
+    cluster: ClusterOutput = Field(description="The EKS cluster.")
+    registries: dict[str, str] = Field(description="ECR repository URL by the image's name in the release manifest.")
+    storage: StorageOutput = Field(description="Buckets and file systems.")
+    mlflow_uri: Annotated[str, Field(pattern=r"^https?://")] = Field(description="Tracking URI inside the cluster.")
+    roles: dict[Workload, RoleArn] = Field(description="IAM role by workload.")
+    teams: tuple[TeamOutput, ...] = Field(description="Namespaces and queues.")
+    gpu_groups: tuple[GpuGroupOutput, ...] = Field(description="GPU node groups.")
+
+
+def gpu_group_output(group: GpuGroup, *, catalog: Catalog, network_zones: tuple[str, ...]) -> GpuGroupOutput:
+    """What a job has to know of a group; the node group takes its labels and taints from here too.
+
+    Raises:
+        SettingsError: the group's combination of capacity, placement and EFA is impossible.
+    """
+    plan = launch_plan(group, catalog=catalog, network_zones=network_zones)
+    gpu = plan.instance.gpu
+    assert gpu is not None, f"settings let {group.instance_type} pass as a type with GPUs"
+    is_spot = plan.capacity_type == "SPOT"
+    return GpuGroupOutput(
+        name=group.name,
+        instance_type=group.instance_type,
+        gpus_per_node=gpu.count,
+        devices_per_gpu=devices_per_gpu(group.sharing, gpu),
+        efa_per_node=plan.efa_count,
+        max_nodes=group.max_size,
+        capacity_type=plan.capacity_type,
+        drain_before=plan.drain_before,
+        labels={
+            **group.labels,
+            GROUP_LABEL: group.name,
+            f"{LABEL_PREFIX}/gpu": gpu.model.lower(),
+            ACCELERATOR_LABEL: f"nvidia-{gpu.model.lower()}",
+            f"{LABEL_PREFIX}/capacity": group.capacity.kind,
+        },
+        taints=(GPU_TAINT, SPOT_TAINT) if is_spot else (GPU_TAINT,),
+    )
+
+
+def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
+    """Validate what `pulumi stack output --json` prints.
+
+    Args:
+        mapping: outputs by name, as plain data.
+        file: how messages call the place the outputs come from.
+
+    Raises:
+        SettingsError: names every output that is absent, unknown or wrong.
+    """
+    return build(StackOutputs, mapping, file=file)
+
+
+def check(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:
+    """Refuse to submit to a stack that this checkout does not know: the trainer and the stack are one version.
+
+    Raises:
+        RefusedError: names everything in which the stack differs from the release or the catalogue.
+    """
+    differences = [*_release_differences(outputs, release), *_group_differences(outputs, catalog)]
+    if differences:
+        lines = "".join(f"\n  {difference}" for difference in differences)
+        raise RefusedError(
+            f"stack {outputs.environment} and this checkout are not of one release:{lines}",
+            remedy="check out the stack's version, or bring the stack up with this one",
+        )
+
+
+def _release_differences(outputs: StackOutputs, release: ReleaseManifest) -> Iterator[str]:
+    if outputs.platform != release.platform:
+        yield f"platform: the stack is {outputs.platform}, this checkout is {release.platform}"
+    if outputs.cluster.kubernetes not in release.kubernetes.supported:
+        supported = ", ".join(release.kubernetes.supported)
+        yield f"cluster.kubernetes: the stack runs {outputs.cluster.kubernetes}, supported: {supported}"
+    ours = {name for name, image in release.images.items() if image.is_ours}
+    for name in sorted(ours - set(outputs.registries)):
+        yield f"registries.{name}: the release has this image, the stack has no repository for it"
+
+
+def _group_differences(outputs: StackOutputs, catalog: Catalog) -> Iterator[str]:
+    for group in outputs.gpu_groups:
+        instance = catalog.instances.get(group.instance_type)
+        if instance is None:
+            yield f"gpu_groups.{group.name}: {group.instance_type} is not in the catalogue"
+        elif group.gpus_per_node != instance.gpus or group.efa_per_node not in {0, instance.efa_interfaces}:
+            yield (
+                f"gpu_groups.{group.name}: {group.gpus_per_node} GPUs and {group.efa_per_node} EFA interfaces; "
+                f"{instance.name} has {instance.gpus} and {instance.efa_interfaces}"
+            )

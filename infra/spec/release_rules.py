@@ -1,0 +1,226 @@
+"""Whether the versions of a release fit together: one function a rule, named as the sentence that holds."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import ReleaseManifest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """What the project's own files say, for the manifest to agree with.
+
+    Attributes:
+        version: version of the project.
+        requires_python: range of Pythons the project supports.
+        locked: version by normalised name of every package of requirements.lock.
+    """
+
+    version: str
+    requires_python: str
+    locked: Mapping[str, str]
+
+
+def read_project(root: Path = ROOT) -> Project:
+    """Read pyproject.toml and requirements.lock.
+
+    Raises:
+        SettingsError: one of the files is absent.
+    """
+    for name in ("pyproject.toml", "requirements.lock"):
+        if not (root / name).is_file():
+            raise SettingsError(f"{root / name}: no such file")
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lock = (root / "requirements.lock").read_text(encoding="utf-8")
+    locked = dict(re.findall(r"^([a-z0-9._-]+)==([^\s;]+)", lock, flags=re.MULTILINE))
+    return Project(version=project["version"], requires_python=project["requires-python"], locked=locked)
+
+
+class Finding(NamedTuple):
+    """A rule that a release breaks, and how."""
+
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+@dataclass(frozen=True)
+class _Case:
+    release: ReleaseManifest
+    project: Project
+
+
+Rule = Callable[[_Case], Iterator[str]]
+
+
+def _minor(version: str) -> str:
+    parsed = Version(version.partition("-")[0])
+    return f"{parsed.major}.{parsed.minor}"
+
+
+def the_platform_version_is_the_projects(case: _Case) -> Iterator[str]:
+    """`platform` is the version in pyproject.toml, and our own images are tagged with it."""
+    if case.release.platform != case.project.version:
+        yield f"platform is {case.release.platform}, pyproject.toml says {case.project.version}"
+    for name, image in case.release.images.items():
+        if image.is_ours and image.tag != case.release.platform:
+            yield f"images.{name}.tag is {image.tag}, platform is {case.release.platform}"
+
+
+def the_lock_has_the_stacks_versions(case: _Case) -> Iterator[str]:
+    """Ray, torch, MLflow and CUDA are those of requirements.lock, which the client and the image are made of."""
+    stack, locked = case.release.stack, case.project.locked
+    for name in ("ray", "torch", "mlflow"):
+        if getattr(stack, name) != locked.get(name):
+            yield f"stack.{name} is {getattr(stack, name)}, requirements.lock has {locked.get(name)}"
+    toolkit = locked.get("cuda-toolkit", "0.0")
+    if _minor(toolkit) != stack.cuda:
+        yield f"stack.cuda is {stack.cuda}, requirements.lock has cuda-toolkit {toolkit}"
+
+
+def images_contain_the_stacks_versions(case: _Case) -> Iterator[str]:
+    """What the build recorded inside our images is what the stack names: Ray refuses a client of another version."""
+    for name, image in case.release.images.items():
+        for package, inside in image.contains.items():
+            wanted = getattr(case.release.stack, package, None)
+            if inside != wanted:
+                yield f"images.{name} contains {package} {inside}, stack.{package} is {wanted}"
+
+
+def the_project_supports_the_images_python(case: _Case) -> Iterator[str]:
+    """The image's Python is one the project supports."""
+    if f"{case.release.stack.python}.0" not in SpecifierSet(case.project.requires_python):
+        yield f"stack.python is {case.release.stack.python}, the project supports {case.project.requires_python}"
+
+
+def the_driver_serves_cuda(case: _Case) -> Iterator[str]:
+    """The driver branch of the node image is new enough for the CUDA major torch was built for."""
+    cuda, driver = case.release.stack.cuda, case.release.node_image.nvidia_driver
+    lowest = case.release.compatibility.driver_for_cuda.get(cuda.partition(".")[0])
+    if lowest is None:
+        yield f"compatibility.driver_for_cuda has no entry for CUDA {cuda}"
+    elif Version(driver) < Version(lowest):
+        yield f"CUDA {cuda} needs driver {lowest} or newer, node_image.nvidia_driver is {driver}"
+
+
+def kuberay_crds_are_the_operators(case: _Case) -> Iterator[str]:
+    """The CRDs the stack applies are those of the operator: an older CRD made a newer operator delete workers."""
+    chart, crds = case.release.charts["kuberay-operator"].version, case.release.crds.get("kuberay")
+    if chart != crds:
+        yield f"crds.kuberay is {crds}, the operator's chart is {chart}"
+
+
+def kuberay_runs_this_ray(case: _Case) -> Iterator[str]:
+    """Ray is in the range the operator works with."""
+    ray, supported = case.release.stack.ray, case.release.compatibility.ray_for_kuberay
+    if ray not in SpecifierSet(supported):
+        yield f"stack.ray is {ray}, KubeRay works with {supported}"
+
+
+def the_minor_is_supported(case: _Case) -> Iterator[str]:
+    """The control plane's minor is one of those the release supports."""
+    kubernetes = case.release.kubernetes
+    if kubernetes.version not in kubernetes.supported:
+        yield f"kubernetes.version is {kubernetes.version}, supported are {', '.join(kubernetes.supported)}"
+
+
+def node_images_are_of_the_minor(case: _Case) -> Iterator[str]:
+    """Node images are built for the control plane's minor."""
+    for ami, version in case.release.node_image.releases.items():
+        if version is not None and _minor(version) != case.release.kubernetes.version:
+            yield f"node_image.releases.{ami} is {version}, kubernetes.version is {case.release.kubernetes.version}"
+
+
+def addons_serve_the_minor(case: _Case) -> Iterator[str]:
+    """Every add-on is published for the control plane's minor, and free of the faults that matter here."""
+    minor = case.release.kubernetes.version
+    for name, addon in case.release.addons.items():
+        if addon.kubernetes is not None and minor not in SpecifierSet(addon.kubernetes):
+            yield f"addons.{name} is published for Kubernetes {addon.kubernetes}, kubernetes.version is {minor}"
+        if addon.version is None:
+            continue
+        version = addon.version.removeprefix("v")
+        if addon.is_kubernetes_version and _minor(version) != minor:
+            yield f"addons.{name}.version is {addon.version}, its minor must be {minor}"
+        if addon.minimum is not None and Version(version.partition("-")[0]) < Version(addon.minimum):
+            yield f"addons.{name}.version is {addon.version}, must be {addon.minimum} or newer"
+
+
+def charts_serve_the_minor(case: _Case) -> Iterator[str]:
+    """Every chart's kubeVersion admits the control plane, and the autoscaler has its minor."""
+    minor = case.release.kubernetes.version
+    for name, chart in case.release.charts.items():
+        if chart.kubernetes is not None and minor not in SpecifierSet(chart.kubernetes):
+            yield f"charts.{name} needs Kubernetes {chart.kubernetes}, kubernetes.version is {minor}"
+        if chart.is_kubernetes_version and (chart.app_version is None or _minor(chart.app_version) != minor):
+            yield f"charts.{name}.app_version is {chart.app_version}, its minor must be {minor}"
+
+
+def images_are_those_of_their_charts(case: _Case) -> Iterator[str]:
+    """An image that a chart installs has the chart's application version."""
+    for name, image in case.release.images.items():
+        if image.chart is None:
+            continue
+        chart = case.release.charts.get(image.chart)
+        if chart is None:
+            yield f"images.{name}.chart is {image.chart}, which is not among the charts"
+        elif image.tag.removeprefix("v") != (wanted := (chart.app_version or chart.version or "").removeprefix("v")):
+            yield f"images.{name}.tag is {image.tag}, chart {image.chart} installs {wanted}"
+
+
+RULES: tuple[Rule, ...] = (
+    the_platform_version_is_the_projects,
+    the_lock_has_the_stacks_versions,
+    images_contain_the_stacks_versions,
+    the_project_supports_the_images_python,
+    the_driver_serves_cuda,
+    kuberay_crds_are_the_operators,
+    kuberay_runs_this_ray,
+    the_minor_is_supported,
+    node_images_are_of_the_minor,
+    addons_serve_the_minor,
+    charts_serve_the_minor,
+    images_are_those_of_their_charts,
+)
+
+
+def findings(release: ReleaseManifest, *, project: Project) -> tuple[Finding, ...]:
+    """Every rule that the release breaks, in the order of `RULES`."""
+    case = _Case(release, project)
+    return tuple(Finding(rule.__name__, message) for rule in RULES for message in rule(case))
+
+
+def check(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) -> None:
+    """Refuse a release whose versions do not fit together, and in prod one with anything unresolved.
+
+    Raises:
+        RefusedError: names every broken rule, or every unresolved entry.
+    """
+    broken = findings(release, project=project)
+    if broken:
+        lines = "".join(f"\n  {finding}" for finding in broken)
+        raise RefusedError(
+            f"release {release.platform} does not fit together:{lines}", remedy="correct infra/spec/release.yaml"
+        )
+    unresolved = release.unresolved()
+    if unresolved and kind is EnvironmentKind.PROD:
+        lines = "".join(f"\n  {name}" for name in unresolved)
+        raise RefusedError(
+            f"release {release.platform} has {len(unresolved)} unresolved entries, which prod refuses:{lines}",
+            remedy="run `make release-lock` where the registries and AWS can be reached",
+        )

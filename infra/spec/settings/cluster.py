@@ -1,0 +1,38 @@
+"""The EKS cluster: who may reach and administer it, and what it logs."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Literal
+
+from pydantic import Field
+
+from infra.spec.section import Section
+from infra.spec.settings.environment import RoleArn
+from infra.spec.settings.retention import LogDays
+
+ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
+
+
+class ClusterSettings(Section):
+    """The control plane."""
+
+    kubernetes: str | None = Field(
+        None,
+        pattern=r"^1\.\d{2}$",
+        description="Kubernetes minor; null is the release's, another must be one the release supports.",
+    )
+    support: Literal["standard", "extended"] = Field(
+        "standard", description="extended keeps an old minor alive at six times the price; standard upgrades it."
+    )
+    public_cidrs: tuple[IPv4Network, ...] = Field(
+        (), description="Ranges that reach the API server from the internet; empty has a private endpoint only."
+    )
+    admin_roles: tuple[RoleArn, ...] = Field(
+        min_length=1, description="IAM roles with cluster-admin, as access entries."
+    )
+    logs: tuple[ControlPlaneLog, ...] = Field(
+        ("api", "audit", "authenticator", "controllerManager", "scheduler"),
+        description="Control-plane logs that go to CloudWatch.",
+    )
+    log_days: LogDays = Field(90, description="Days control-plane logs are kept.")

@@ -1,0 +1,130 @@
+"""From a Pulumi stack file, or from Pulumi's own configuration, to checked settings; this is the only door.
+
+The files are Pulumi's: `config` holds one key per section, in the project's namespace. They can be read without Pulumi,
+so that a graph, a price or a job can be made where neither Pulumi nor credentials are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.release import load_release
+from infra.spec.section import Violation, build, nearest, read_document, refuse
+from infra.spec.settings.rules import Context, violations_of
+from infra.spec.settings.stack import StackSettings
+
+NAMESPACE = "ray-train-platform"
+"""Namespace of the project's keys in a stack file: the name of the Pulumi project."""
+
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+TEST_TEMPLATE = "test.yaml.template"
+
+_PULUMI_KEYS = frozenset({"config", "encryptionsalt", "secretsprovider", "encryptedkey", "environment"})
+
+
+def environment_names(directory: Path = ENVIRONMENTS) -> tuple[str, ...]:
+    """Names of the stacks that have a file, in alphabetical order."""
+    files = sorted(directory.glob("Pulumi.*.yaml"))
+    return tuple(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files)
+
+
+def load(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
+    """Read and check the settings of an environment, without Pulumi.
+
+    Raises:
+        SettingsError: no such environment, or a wrong file; names file, key, value and rule of everything wrong.
+    """
+    known = environment_names(directory)
+    if environment not in known:
+        raise SettingsError(
+            f"environment {environment!r} does not exist ({nearest(environment, known) if known else 'there is none'})",
+            remedy=f"write {directory / f'Pulumi.{environment}.yaml'}",
+        )
+    path = directory / f"Pulumi.{environment}.yaml"
+    return from_mapping(sections_of(read_document(path), file=path.name), file=path.name)
+
+
+def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
+    """The sections of a stack file, without the namespace.
+
+    Raises:
+        SettingsError: `config` is absent, or the file has a key that neither Pulumi nor this project reads.
+    """
+    strays = sorted(set(document) - _PULUMI_KEYS)
+    if strays:
+        refuse(
+            file, [Violation(key, None, "no key of a Pulumi stack file", nearest(key, _PULUMI_KEYS)) for key in strays]
+        )
+    config = document.get("config")
+    if not isinstance(config, dict):
+        raise SettingsError(f"{file}: config must be a mapping of {NAMESPACE}:<section>")
+    ours, others = {}, []
+    for key, value in config.items():
+        namespace, _, section = key.rpartition(":")
+        if namespace == NAMESPACE:
+            ours[section] = value
+        elif namespace != "pulumi":
+            others.append(Violation(f"config.{key}", None, f"nothing reads it: keys are {NAMESPACE}:<section>"))
+    refuse(file, others)
+    return ours
+
+
+def from_mapping(mapping: Mapping[str, Any], *, file: str) -> StackSettings:
+    """Check settings that have been read already: one entry per section, without namespace.
+
+    Args:
+        mapping: sections by name, as plain data.
+        file: how messages call the place the settings come from.
+
+    Raises:
+        SettingsError: names file, key, value, rule and nearest valid name of everything that is wrong.
+    """
+    settings = build(StackSettings, mapping, file=file)
+    refuse(file, violations_of(Context(settings, load_catalog(), load_release())))
+    return settings
+
+
+def check_account(settings: StackSettings, account: str) -> None:
+    """Refuse an AWS account that the environment may not be created in.
+
+    Raises:
+        RefusedError: the account is not on the allow-list.
+    """
+    allowed = settings.aws.allowed_accounts
+    if account not in allowed:
+        raise RefusedError(
+            f"AWS account {account} may not hold environment {settings.environment.name}: "
+            f"aws.allowed_accounts = {', '.join(allowed)}",
+            remedy="use other credentials, or add the account to the environment's file",
+        )
+
+
+def render_test_environment(*, name: str, owner: str, account: str, expires: datetime, budget_usd: float) -> str:
+    """The text of the stack file of a disposable test cluster.
+
+    Args:
+        name: name of the environment and the stack, e.g. test-4711.
+        owner: mail address of who answers for it.
+        account: the only AWS account it may be created in.
+        expires: when the reaper destroys it; has a time zone.
+        budget_usd: US dollars a month.
+
+    Raises:
+        ValueError: `expires` has no time zone, or a value would not stay one YAML scalar.
+    """
+    if expires.tzinfo is None:
+        raise ValueError(f"expires={expires.isoformat()} needs a time zone")
+    for value in (name, owner, account):
+        if not re.fullmatch(r"[\w@.+-]+", value):
+            raise ValueError(f"{value!r} must be of letters, digits and @.+-_ only")
+    template = Template((ENVIRONMENTS / TEST_TEMPLATE).read_text(encoding="utf-8"))
+    return template.substitute(
+        name=name, owner=owner, account=account, expires=expires.isoformat(), budget_usd=f"{budget_usd:g}"
+    )

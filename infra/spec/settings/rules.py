@@ -1,0 +1,242 @@
+"""Rules that look at more than one setting, or at the catalogue: one function each, listed at the end.
+
+Nothing here looks at the clock: an expired test cluster and a finished Capacity Block still have to be loaded to be
+destroyed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from infra.spec.capacity import CapacityBlock, Reservation, impossible, zones_of
+from infra.spec.catalog import Catalog
+from infra.spec.cluster_names import PLATFORM_NAMESPACES
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import ReleaseManifest
+from infra.spec.section import Violation, nearest
+from infra.spec.settings.network import RESERVED_ADDRESSES, addresses_per_node, subnets_of
+from infra.spec.settings.stack import StackSettings
+from infra.spec.sharing import devices_per_gpu
+
+SHARED_ADDRESSES = 32
+"""Addresses of a private subnet that are not nodes': endpoints, EKS's and EFS's interfaces, the database, spare."""
+
+_SERVICE_BLOCKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+_RESERVED_NAMES = frozenset({"default", "system"})
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the rules look at."""
+
+    settings: StackSettings
+    catalog: Catalog
+    release: ReleaseManifest
+
+
+Rule = Callable[[Context], Iterator[Violation]]
+
+
+def _the_region_is_known(context: Context) -> Iterator[Violation]:
+    region, known = context.settings.aws.region, context.catalog.regions()
+    if region not in known:
+        yield Violation("aws.region", region, "no region of the catalogue", nearest(region, known))
+
+
+def _zones_belong_to_the_region(context: Context) -> Iterator[Violation]:
+    region, zones = context.settings.aws.region, context.settings.network.availability_zones
+    for zone in zones:
+        if zone[:-1] != region:
+            yield Violation("network.availability_zones", zone, f"is no zone of aws.region = {region}")
+    if len(set(zones)) < len(zones):
+        yield Violation("network.availability_zones", ", ".join(zones), "must name every zone once")
+
+
+def _ranges_have_a_legal_size(context: Context) -> Iterator[Violation]:
+    network = context.settings.network
+    if not 16 <= network.cidr.prefixlen <= 22:
+        yield Violation("network.cidr", network.cidr, "must be /16 to /22", f"e.g. {network.cidr.network_address}/16")
+    if not 12 <= network.service_cidr.prefixlen <= 24:
+        yield Violation("network.service_cidr", network.service_cidr, "must be /12 to /24, as EKS demands")
+    if not any(network.service_cidr.subnet_of(block) for block in _SERVICE_BLOCKS):
+        blocks = ", ".join(map(str, _SERVICE_BLOCKS))
+        yield Violation("network.service_cidr", network.service_cidr, f"must lie in {blocks}, as EKS demands")
+
+
+def _ranges_do_not_overlap(context: Context) -> Iterator[Violation]:
+    network = context.settings.network
+    peered = [(f"network.peered_cidrs.{index}", cidr) for index, cidr in enumerate(network.peered_cidrs)]
+    ranges = [("network.cidr", network.cidr), ("network.service_cidr", network.service_cidr), *peered]
+    for index, (key, cidr) in enumerate(ranges):
+        for other_key, other in ranges[:index]:
+            if cidr.overlaps(other) and not (
+                key.startswith("network.peered") and other_key.startswith("network.peered")
+            ):
+                yield Violation(key, cidr, f"overlaps {other_key} = {other}")
+
+
+def _subnets_hold_every_node(context: Context) -> Iterator[Violation]:
+    network = context.settings.network
+    if not 16 <= network.cidr.prefixlen <= 22:
+        return
+    per_node = addresses_per_node(network.pods_per_node)
+    needed = dict.fromkeys(network.availability_zones, RESERVED_ADDRESSES + SHARED_ADDRESSES)
+    for request in context.settings.launch_requests():
+        zones = zones_of(request, network.availability_zones)
+        for zone in set(zones) & set(needed):
+            needed[zone] += -(-request.max_size // len(zones)) * per_node
+    for zone, subnet in zip(network.availability_zones, subnets_of(network).private, strict=True):
+        if needed[zone] > subnet.num_addresses:
+            yield Violation(
+                "network.cidr",
+                network.cidr,
+                f"too small: subnet {subnet} of {zone} has {subnet.num_addresses} addresses, the node groups at their "
+                f"largest need {needed[zone]} ({per_node} a node at network.pods_per_node = {network.pods_per_node})",
+                "take a larger range, fewer pods per node, or smaller groups",
+            )
+
+
+def _the_release_supports_the_minor(context: Context) -> Iterator[Violation]:
+    minor, supported = context.settings.cluster.kubernetes, context.release.kubernetes.supported
+    if minor is not None and minor not in supported:
+        yield Violation(
+            "cluster.kubernetes", minor, f"this release supports {', '.join(supported)}", "leave it out for the newest"
+        )
+
+
+def _the_endpoint_is_not_open_to_the_world(context: Context) -> Iterator[Violation]:
+    for index, cidr in enumerate(context.settings.cluster.public_cidrs):
+        if cidr.prefixlen < 8:
+            yield Violation(
+                f"cluster.public_cidrs.{index}", cidr, "opens the API server to the internet", "name offices"
+            )
+
+
+def _group_names_are_unique(context: Context) -> Iterator[Violation]:
+    names = Counter(group.name for group in context.settings.gpu_groups)
+    for index, group in enumerate(context.settings.gpu_groups):
+        if names[group.name] > 1 or group.name in _RESERVED_NAMES:
+            yield Violation(f"gpu_groups.{index}.name", group.name, "must be unique, and not system or default")
+
+
+def _instances_are_offered(context: Context) -> Iterator[Violation]:
+    settings, catalog = context.settings, context.catalog
+    groups = [("system_nodes", settings.system_nodes.instance_type, False)]
+    groups += [(f"gpu_groups.{i}", group.instance_type, True) for i, group in enumerate(settings.gpu_groups)]
+    for prefix, name, wants_gpus in groups:
+        fitting = [one.name for one in catalog.instances.values() if bool(one.gpus) == wants_gpus]
+        key, what = f"{prefix}.instance_type", "with GPUs" if wants_gpus else "without GPUs"
+        if name not in fitting:
+            yield Violation(key, name, f"is no type {what} of the instance catalogue", nearest(name, fitting))
+        elif settings.aws.region not in (regions := catalog.family_of(name).regions):
+            yield Violation(key, name, f"is not offered in {settings.aws.region}", f"offered in {', '.join(regions)}")
+
+
+def _capacity_is_possible(context: Context) -> Iterator[Violation]:
+    zones = context.settings.network.availability_zones
+    for index, group in enumerate(context.settings.gpu_groups):
+        prefix = f"gpu_groups.{index}"
+        for zone in sorted(set(zones_of(group, zones)) - set(zones)):
+            yield Violation(f"{prefix}.availability_zones", zone, f"the network has {', '.join(zones)} only")
+        if group.instance_type in context.catalog.instances:
+            for broken in impossible(group, catalog=context.catalog, network_zones=zones):
+                yield broken._replace(key=f"{prefix}.{broken.key}")
+
+
+def _a_reservation_serves_one_group(context: Context) -> Iterator[Violation]:
+    seen: dict[str, str] = {}
+    for index, group in enumerate(context.settings.gpu_groups):
+        if isinstance(group.capacity, (Reservation, CapacityBlock)):
+            first = seen.setdefault(group.capacity.id, group.name)
+            if first != group.name:
+                key = f"gpu_groups.{index}.capacity.id"
+                yield Violation(key, group.capacity.id, f"is already the capacity of group {first}")
+
+
+def _sharing_fits_the_gpu(context: Context) -> Iterator[Violation]:
+    for index, group in enumerate(context.settings.gpu_groups):
+        instance = context.catalog.instances.get(group.instance_type)
+        key, sharing = f"gpu_groups.{index}.sharing", group.sharing
+        if instance and instance.gpu and sharing.mig_profile and not instance.gpu.mig:
+            yield Violation(f"{key}.mig_profile", sharing.mig_profile, f"{instance.gpu.model} has no MIG")
+        if group.efa and (sharing.mig_profile or sharing.time_slices > 1):
+            yield Violation(key, None, "a shared GPU is for development; efa: true is for training across nodes")
+
+
+def _teams_share_what_there_is(context: Context) -> Iterator[Violation]:
+    settings, names = context.settings, Counter(team.name for team in context.settings.teams)
+    groups = {group.name: group for group in settings.gpu_groups}
+    promised: Counter[str] = Counter()
+    for index, team in enumerate(settings.teams):
+        is_taken = team.name in {*_RESERVED_NAMES, *PLATFORM_NAMESPACES} or team.name.startswith("kube-")
+        if names[team.name] > 1 or is_taken:
+            rule = "must be unique, and no namespace of Kubernetes's or the platform's own"
+            yield Violation(f"teams.{index}.name", team.name, rule)
+        for name, gpus in team.gpus.items():
+            key = f"teams.{index}.gpus.{name}"
+            promised[name] += gpus
+            group = groups.get(name)
+            instance = context.catalog.instances.get(group.instance_type) if group else None
+            if group is None:
+                yield Violation(key, gpus, "no such GPU group", nearest(name, groups) if groups else "")
+            elif instance and instance.gpu:
+                total = group.max_size * instance.gpus * devices_per_gpu(group.sharing, instance.gpu)
+                if promised[name] > total:
+                    yield Violation(key, gpus, f"the teams are promised {promised[name]} GPUs, {name} has {total}")
+
+
+def _prod_is_highly_available(context: Context) -> Iterator[Violation]:
+    settings = context.settings
+    if settings.environment.kind is not EnvironmentKind.PROD:
+        return
+    if settings.cluster.public_cidrs:
+        shown = ", ".join(map(str, settings.cluster.public_cidrs))
+        yield Violation("cluster.public_cidrs", shown, "prod has no public endpoint", "leave it out; use VPN or SSM")
+    if settings.network.nat != "per_az":
+        yield Violation("network.nat", settings.network.nat, "prod has a NAT gateway per zone", "set nat: per_az")
+    if len(settings.network.availability_zones) != 3:
+        zones = ", ".join(settings.network.availability_zones)
+        yield Violation("network.availability_zones", zones, "prod spans three zones")
+    if not settings.database.multi_az:
+        yield Violation("database.multi_az", "false", "prod's database has a standby", "set multi_az: true")
+    if settings.monitoring.alert_email is None and settings.monitoring.webhook_secret is None:
+        yield Violation("monitoring", None, "prod's alerts reach somebody", "set alert_email or webhook_secret")
+    if settings.budget is None:
+        yield Violation("budget", None, "is required in prod: monthly_usd and email")
+
+
+def _a_test_cluster_ends(context: Context) -> Iterator[Violation]:
+    environment, is_test = context.settings.environment, context.settings.environment.kind is EnvironmentKind.TEST
+    if is_test and environment.expires is None:
+        yield Violation("environment.expires", None, "is required for kind test", "e.g. 2030-01-31T18:00:00Z")
+    if not is_test and environment.expires is not None:
+        yield Violation("environment.expires", environment.expires, "only kind test expires", "leave it out")
+    if is_test and context.settings.budget is None:
+        yield Violation("budget", None, "is required for kind test: monthly_usd and email")
+
+
+RULES: tuple[Rule, ...] = (
+    _the_region_is_known,
+    _zones_belong_to_the_region,
+    _ranges_have_a_legal_size,
+    _ranges_do_not_overlap,
+    _subnets_hold_every_node,
+    _the_release_supports_the_minor,
+    _the_endpoint_is_not_open_to_the_world,
+    _group_names_are_unique,
+    _instances_are_offered,
+    _capacity_is_possible,
+    _a_reservation_serves_one_group,
+    _sharing_fits_the_gpu,
+    _teams_share_what_there_is,
+    _prod_is_highly_available,
+    _a_test_cluster_ends,
+)
+
+
+def violations_of(context: Context) -> list[Violation]:
+    """Every rule that the settings break, in the order of `RULES`."""
+    return [violation for rule in RULES for violation in rule(context)]

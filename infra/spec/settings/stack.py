@@ -1,0 +1,45 @@
+"""The settings tree of one environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from infra.spec.capacity import LaunchRequest, OnDemand
+from infra.spec.section import Section
+from infra.spec.settings.cluster import ClusterSettings
+from infra.spec.settings.environment import AwsSettings, BudgetSettings, EnvironmentSettings
+from infra.spec.settings.network import NetworkSettings
+from infra.spec.settings.nodes import GpuGroup, SystemNodes
+from infra.spec.settings.platform import Mirrors, MlflowSettings, MonitoringSettings, Team
+from infra.spec.settings.stores import DatabaseSettings, RegistrySettings, StorageSettings
+
+
+class StackSettings(Section):
+    """Everything an environment is set by. Each field is one key of the stack's configuration."""
+
+    environment: EnvironmentSettings = Field(description="What the environment is for.")
+    aws: AwsSettings = Field(description="Where it runs.")
+    network: NetworkSettings = Field(description="The VPC.")
+    cluster: ClusterSettings = Field(description="The EKS control plane.")
+    system_nodes: SystemNodes = Field(SystemNodes(), description="Nodes of the platform itself.")
+    gpu_groups: tuple[GpuGroup, ...] = Field((), description="Nodes that train; may be empty.")
+    storage: StorageSettings = Field(StorageSettings(), description="Datasets and checkpoints.")
+    database: DatabaseSettings = Field(DatabaseSettings(), description="MLflow's backend.")
+    registry: RegistrySettings = Field(RegistrySettings(), description="Images.")
+    teams: tuple[Team, ...] = Field((), description="Who trains, and with what share of the GPUs.")
+    mlflow: MlflowSettings = Field(MlflowSettings(), description="The tracking server.")
+    monitoring: MonitoringSettings = Field(MonitoringSettings(), description="Metrics, alerts and dashboards.")
+    mirrors: Mirrors = Field(Mirrors(), description="Where charts and images come from, in a closed network.")
+    budget: BudgetSettings | None = Field(None, description="What it may cost; null has no alarm.")
+
+    def launch_requests(self) -> Sequence[LaunchRequest]:
+        """What is asked of EC2 for every node group, the system's first."""
+        system = LaunchRequest(
+            name="system",
+            instance_type=self.system_nodes.instance_type,
+            capacity=OnDemand(kind="on_demand"),
+            max_size=self.system_nodes.max_size,
+        )
+        return (system, *self.gpu_groups)

@@ -1,0 +1,64 @@
+"""How one GPU becomes several devices: time slices, which the device plugin makes, and MIG slices, which the node cuts."""
+
+from __future__ import annotations
+
+import re
+
+from infra.spec.catalog import Gpu
+from infra.spec.settings.nodes import Sharing
+
+_COMPUTE_SLICES = 7
+_MEMORY_SLICES = 8
+"""A GPU is cut along 7 compute and 8 memory slices (NVIDIA MIG user guide, "Partitioning")."""
+
+
+DEVICE_PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
+"""Node label that selects the node's configuration of NVIDIA's device plugin (k8s-device-plugin, README)."""
+
+WHOLE_GPU = "whole"
+"""Configuration of the device plugin that shares no GPU."""
+
+
+def device_plugin_config(sharing: Sharing) -> str:
+    """Name of the device plugin's configuration for this kind of sharing."""
+    if sharing.mig_profile is not None:
+        return f"mig-{sharing.mig_profile}"
+    return WHOLE_GPU if sharing.time_slices == 1 else f"time-slices-{sharing.time_slices}"
+
+
+def sharing_labels(sharing: Sharing) -> dict[str, str]:
+    """Node labels that the sharing needs on top of the contract's; none for whole GPUs, the plugin's default."""
+    config = device_plugin_config(sharing)
+    return {} if config == WHOLE_GPU else {DEVICE_PLUGIN_CONFIG_LABEL: config}
+
+
+def devices_per_gpu(sharing: Sharing, gpu: Gpu) -> int:
+    """How many `nvidia.com/gpu` the device plugin makes of one GPU, by time slices or by MIG slices of one size."""
+    if sharing.mig_profile is None:
+        return sharing.time_slices
+    compute, gigabytes = map(int, re.findall(r"\d+", sharing.mig_profile))
+    memory = round(gigabytes * _MEMORY_SLICES * 1024 / gpu.memory_mib)
+    return min(_COMPUTE_SLICES // compute, _MEMORY_SLICES // max(memory, 1))
+
+
+def mig_script(profile: str, *, slices: int) -> str:
+    """Shell script that cuts every GPU of a node into MIG slices, before the kubelet and the device plugin start.
+
+    Whether MIG is on survives a reboot, the slices do not: the script runs at every start of the node, and what is there
+    already is made anew.
+
+    Args:
+        profile: slice, e.g. 1g.10gb.
+        slices: number of them on each GPU.
+    """
+    return "\n".join(
+        (
+            "#!/bin/bash",
+            "set -eu",
+            "nvidia-smi --multi-instance-gpu 1",
+            "nvidia-smi mig --destroy-compute-instance || true",
+            "nvidia-smi mig --destroy-gpu-instance || true",
+            f"nvidia-smi mig --create-gpu-instance {','.join([profile] * slices)} --default-compute-instance",
+            "",
+        )
+    )

@@ -1,0 +1,72 @@
+"""Where a stack's outputs come from: the `pulumi` CLI, or a file with what it printed. `infra.spec.outputs` validates them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.release_rules import ROOT
+
+_NO_STACK = "no stack named"
+"""How the binary says that there is no such stack (pulumi, cmd/stack, `requireStack`)."""
+
+
+class NoStackError(StackError):
+    """The stack was never brought up."""
+
+
+def find_pulumi() -> str:
+    """Path of the binary.
+
+    Raises:
+        RefusedError: there is none on PATH.
+    """
+    found = shutil.which("pulumi")
+    if found is None:
+        raise RefusedError(
+            "no `pulumi` on PATH",
+            remedy="install the Pulumi CLI (https://www.pulumi.com/docs/install); graph, cost and release-check work without it",
+        )
+    return found
+
+
+def outputs_of_stack(environment: str) -> Mapping[str, Any]:
+    """What a stack exports.
+
+    Raises:
+        NoStackError: there is no such stack.
+        StackError: the engine cannot tell; carries its message.
+        SettingsError: what the engine printed is no JSON object.
+    """
+    arguments = [find_pulumi(), "stack", "output", "--json", "--cwd", str(ROOT), "--stack", environment]
+    answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    if answer.returncode != 0:
+        kind = NoStackError if _NO_STACK in answer.stderr else StackError
+        raise kind(f"pulumi stack output: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`")
+    return _parsed(answer.stdout, file=f"outputs of {environment}")
+
+
+def outputs_in_file(file: Path) -> Mapping[str, Any]:
+    """What a stack exported, out of a file with what `pulumi stack output --json` printed.
+
+    Raises:
+        SettingsError: no such file, or no JSON object in it.
+    """
+    if not file.is_file():
+        raise SettingsError(f"{file}: no such file")
+    return _parsed(file.read_text(encoding="utf-8"), file=str(file))
+
+
+def _parsed(text: str, *, file: str) -> Mapping[str, Any]:
+    try:
+        mapping = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{file}: not JSON: {error}") from error
+    if not isinstance(mapping, dict):
+        raise SettingsError(f"{file}: must be a JSON object of outputs by name, got {type(mapping).__name__}")
+    return mapping

@@ -1,0 +1,39 @@
+"""Values of dcgm-exporter: GPU metrics, with counters of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.spec.catalog import Catalog
+from infra.spec.manifest import Manifest
+from infra.spec.settings.nodes import GpuGroup
+from platform_charts.charts.image_names import ImageNames
+from platform_charts.placement import gpu_nodes, tolerations
+
+COUNTERS = Path(__file__).with_name("dcgm-counters.csv")
+"""What the exporter exports, in its own format: field, type, help."""
+
+_PROCESSORS = 4
+"""Threads of the exporter at most. Go takes one per core otherwise, 192 on a p5, each with memory of its own."""
+
+
+def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageNames) -> Manifest:
+    """Values of dcgm-exporter; one daemon set serves all nodes, so its memory is that of the largest.
+
+    SYS_ADMIN stays, as the chart has it: the profiling fields, SM and tensor core activity, need it.
+    """
+    memory = catalog.dcgm_memory_mib(max(catalog.find(group.instance_type).gpus for group in groups))
+    return {
+        "image": images["dcgm-exporter"].in_two(),
+        "customMetrics": COUNTERS.read_text(encoding="utf-8"),
+        "extraEnv": [{"name": "GOMAXPROCS", "value": str(_PROCESSORS)}],
+        "affinity": gpu_nodes(),
+        "tolerations": tolerations(),
+        "resources": {
+            "requests": {"cpu": "100m", "memory": f"{memory}Mi"},
+            "limits": {"memory": f"{memory}Mi"},
+        },
+        # The labels pod and namespace are those of the pod that has the GPU, not the exporter's.
+        "serviceMonitor": {"enabled": True, "interval": "15s", "honorLabels": True},
+    }

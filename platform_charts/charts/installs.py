@@ -1,0 +1,95 @@
+"""Which third-party charts the platform installs, where, and with what values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.spec.catalog import Catalog
+from infra.spec.cluster_names import GPU_NAMESPACE, KUBERAY_NAMESPACE, KUEUE_NAMESPACE, MONITORING_NAMESPACE
+from infra.spec.manifest import Manifest
+from infra.spec.release import ReleaseManifest
+from infra.spec.settings.stack import StackSettings
+from platform_charts.charts.alertmanager import alerting_of
+from platform_charts.charts.cluster_autoscaler import ACCOUNT, autoscaler_values
+from platform_charts.charts.crds import CRD_GROUPS
+from platform_charts.charts.dcgm_exporter import exporter_values
+from platform_charts.charts.device_plugins import device_plugin_values, efa_plugin_values
+from platform_charts.charts.image_names import ImageNames
+from platform_charts.charts.kube_prometheus_stack import prometheus_stack_values
+from platform_charts.charts.kuberay_operator import operator_values
+from platform_charts.charts.kueue import kueue_values
+
+_PATIENCE_S = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartInstall:
+    """One Helm release.
+
+    Attributes:
+        name: name of the release, and of the chart in the release manifest.
+        namespace: where it goes; made by the stack before, never by Helm.
+        values: the chart's values.
+        timeout_s: seconds Helm waits for the release's pods and hooks before it takes the release back.
+    """
+
+    name: str
+    namespace: str
+    values: Manifest
+    timeout_s: int = _PATIENCE_S
+
+    @property
+    def skip_crds(self) -> bool:
+        """Whether the stack applies the chart's definitions itself."""
+        return self.name in CRD_GROUPS
+
+
+def chart_installs(
+    settings: StackSettings,
+    release: ReleaseManifest,
+    catalog: Catalog,
+    *,
+    caches: Mapping[str, str] | None = None,
+    registry: str = "",
+    alert_topic: str = "",
+) -> Mapping[str, ChartInstall]:
+    """Every Helm release of an environment by name. None needs another, only its definitions and its namespace.
+
+    Args:
+        settings: the environment.
+        release: versions and digests.
+        catalog: the instance catalogue.
+        caches: prefix of a pull-through cache by the public registry it caches; see `ImageNames`.
+        registry: host of the stack's ECR and the beginning of its repositories' names; empty before the stack is up.
+        alert_topic: ARN of the topic that mails alerts; empty before the stack is up.
+    """
+    images = ImageNames(release, mirror=settings.mirrors.images, caches=caches)
+    groups = settings.gpu_groups
+    installs = [
+        ChartInstall(
+            name="cluster-autoscaler", namespace=ACCOUNT.namespace, values=autoscaler_values(settings, images)
+        ),
+        ChartInstall(
+            name="kube-prometheus-stack",
+            namespace=MONITORING_NAMESPACE,
+            values=prometheus_stack_values(
+                settings.monitoring,
+                images,
+                alerting_of(settings, release, topic_arn=alert_topic, registry=registry),
+            ),
+            timeout_s=2 * _PATIENCE_S,  # volumes are made, and its hooks run pods one after another
+        ),
+        ChartInstall(name="kuberay-operator", namespace=KUBERAY_NAMESPACE, values=operator_values(images)),
+        ChartInstall(name="kueue", namespace=KUEUE_NAMESPACE, values=kueue_values(images)),
+    ]
+    if groups:
+        plugin, exporter = device_plugin_values(groups, images), exporter_values(groups, catalog, images)
+        installs += [
+            ChartInstall(name="nvidia-device-plugin", namespace=GPU_NAMESPACE, values=plugin),
+            ChartInstall(name="dcgm-exporter", namespace=GPU_NAMESPACE, values=exporter),
+        ]
+    if any(group.efa for group in groups):
+        efa = efa_plugin_values(groups, images)
+        installs.append(ChartInstall(name="aws-efa-k8s-device-plugin", namespace=GPU_NAMESPACE, values=efa))
+    return {install.name: install for install in installs}

@@ -1,0 +1,1 @@
+"""Builders of our own Kubernetes objects, as plain data."""

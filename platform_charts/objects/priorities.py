@@ -1,0 +1,59 @@
+"""Priority classes: the platform before training, and among training jobs the order in which they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.spec.cluster_names import PLATFORM_PRIORITY, PRIORITY_PREFIX, Priority
+from infra.spec.manifest import Manifest, api_object, labels
+from infra.spec.release import ReleaseManifest
+
+TRAINING: Mapping[Priority, int] = {"low": 1000, "normal": 2000, "high": 3000}
+"""Value by priority of a job, the same for Kubernetes and for Kueue."""
+
+_PLATFORM_VALUE = 1_000_000
+
+
+def training_class(priority: Priority) -> str:
+    """Name of the class, of Kubernetes and of Kueue."""
+    return f"{PRIORITY_PREFIX}{priority}"
+
+
+def priority_classes(release: ReleaseManifest) -> tuple[Manifest, ...]:
+    """The classes of pods.
+
+    Training classes never preempt: the scheduler would take single pods out of running jobs, and a data-parallel job
+    that lost one pod has lost all of them. Kueue preempts, whole jobs and by quota. The platform's own pods do preempt:
+    they share their nodes with Ray heads, and without MLflow or the operator no job goes on.
+    """
+    training = (
+        _priority_class(
+            release,
+            training_class(priority),
+            value,
+            policy="Never",
+            description=f"Training jobs of {priority} priority. Kueue preempts whole jobs; the scheduler takes no pods.",
+        )
+        for priority, value in TRAINING.items()
+    )
+    platform = _priority_class(
+        release,
+        PLATFORM_PRIORITY,
+        _PLATFORM_VALUE,
+        policy="PreemptLowerPriority",
+        description="What every job depends on: operators, monitoring, MLflow.",
+    )
+    return (platform, *training)
+
+
+def _priority_class(release: ReleaseManifest, name: str, value: int, *, policy: str, description: str) -> Manifest:
+    return api_object(
+        "scheduling.k8s.io/v1",
+        "PriorityClass",
+        name,
+        labels=labels("priorities", version=release.platform),
+        value=value,
+        globalDefault=False,
+        preemptionPolicy=policy,
+        description=description,
+    )

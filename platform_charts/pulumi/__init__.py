@@ -1,1 +1,0 @@
-"""The half of the platform that speaks to Pulumi's engine; everything else is plain data."""

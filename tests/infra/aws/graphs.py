@@ -1,0 +1,156 @@
+"""Recorded graphs of the shipped environments and of variations, and a small vocabulary to speak of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import yaml
+
+from infra.preview.recording import Recording, Resource, record
+from infra.spec.settings import StackSettings, from_mapping, load, render_test_environment
+from infra.spec.settings.loading import sections_of
+from tests.infra.spec.samples import SHIPPED, changed, dev_sections
+
+ENVIRONMENTS = (*SHIPPED, "test")
+"""The shipped environments, and a disposable one made from the template."""
+
+ACCOUNT = "111122223333"
+RESERVED = "cr-00000000000000001"
+RESERVED_EFA = "cr-00000000000000002"
+RESERVED_PLACED = "cr-00000000000000003"
+BLOCK = "cr-00000000000000004"
+BLOCK_EFA = "cr-00000000000000005"
+ADMIN = "arn:aws:iam::111122223333:role/admin"
+RESEARCHER = "arn:aws:iam::111122223333:role/teams/researcher"
+
+
+@cache
+def settings_of(environment: str) -> StackSettings:
+    """Settings of one of `ENVIRONMENTS`."""
+    if environment != "test":
+        return load(environment)
+    text = render_test_environment(
+        name="test-4711",
+        owner="ops@example.com",
+        account=ACCOUNT,
+        expires=datetime(2030, 1, 31, tzinfo=UTC),
+        budget_usd=50,
+    )
+    return from_mapping(sections_of(yaml.safe_load(text), file="rendered"), file="rendered")
+
+
+@cache
+def graph(environment: str) -> Recording:
+    """The graph of one of `ENVIRONMENTS`."""
+    return record(settings_of(environment))
+
+
+@cache
+def preview(environment: str) -> Recording:
+    """The graph of one of `ENVIRONMENTS` while nothing exists."""
+    return record(settings_of(environment), is_preview=True)
+
+
+@cache
+def sample() -> Recording:
+    """The graph of the sample environment."""
+    return varied({})
+
+
+def varied(changes: dict[str, Any]) -> Recording:
+    """The graph of the sample environment with values at dotted paths replaced."""
+    return record(from_mapping(changed(dev_sections(), changes), file="sample"))
+
+
+@cache
+def unusual() -> Recording:
+    """An environment in which everything differs from its default, with a group for every way to get machines."""
+    return varied(
+        {
+            "environment.name": "a" * 20,
+            "network.pods_per_node": 40,
+            "network.interface_endpoints": ["sts"],
+            "cluster.support": "extended",
+            "storage": {"efs_uid": 1234, "infrequent_access_days": None},
+            "database": {"engine_version": "16"},
+            "registry": {"pull_through": ["quay.io", "registry.k8s.io", "public.ecr.aws"]},
+            "teams.0.roles": [RESEARCHER, ADMIN],
+            "teams.0.gpus": {},
+            "gpu_groups": [
+                _group("on-demand", {"kind": "on_demand"}),
+                _group("on-demand-efa", {"kind": "on_demand"}, efa=True),
+                _group("on-demand-placed", {"kind": "on_demand"}, placement="cluster"),
+                _group("no-nvme", {"kind": "on_demand"}, local_nvme=False),
+                _group("spot", {"kind": "spot"}),
+                _group("spot-efa", {"kind": "spot", "allow_efa": True}, efa=True),
+                _group("reservation", _reserved(RESERVED)),
+                _group("reservation-efa", _reserved(RESERVED_EFA), efa=True),
+                _group("reservation-placed", _reserved(RESERVED_PLACED, placement_group="theirs"), placement="cluster"),
+                _group("block", _block(BLOCK)),
+                _group("block-efa", _block(BLOCK_EFA), efa=True),
+            ],
+        }
+    )
+
+
+@cache
+def with_group(capacity: str) -> Recording:
+    """The sample environment whose only group, h100, has this kind of capacity."""
+    kinds = {"reservation": _reserved(RESERVED), "capacity_block": _block(BLOCK)}
+    return varied({"gpu_groups": [_group("h100", kinds.get(capacity, {"kind": capacity}))], "teams.0.gpus": {}})
+
+
+def _group(name: str, capacity: dict[str, Any], **options: object) -> dict[str, Any]:
+    zone = {"instance_type": "p5.48xlarge", "max_size": 2, "availability_zones": ["us-east-1a"]}
+    return {"name": name, "capacity": capacity, **zone, **options}
+
+
+def _reserved(id_: str, **options: str) -> dict[str, Any]:
+    return {"kind": "reservation", "id": id_, "availability_zone": "us-east-1a", **options}
+
+
+def _block(id_: str) -> dict[str, Any]:
+    ends = "2030-01-31T11:30:00Z"
+    return {"kind": "capacity_block", "id": id_, "availability_zone": "us-east-1a", "ends": ends}
+
+
+def tags_of(recording: Recording) -> dict[str, str]:
+    """The provider's default tags."""
+    provider = recording.find("pulumi:providers:aws", "aws").properties
+    tags: dict[str, str] = json.loads(provider["defaultTags"])["tags"]
+    return tags
+
+
+def aws_resources(recording: Recording) -> Iterator[Resource]:
+    """Everything that AWS makes."""
+    return (one for one in recording.resources if one.type.startswith("aws:"))
+
+
+def ancestors(recording: Recording, resource: Resource) -> list[str]:
+    """Types of everything the resource lies in, the nearest first."""
+    by_urn = {one.urn: one for one in recording.resources}
+    found, parent = [], resource.parent
+    while parent is not None:
+        found.append(by_urn[parent].type)
+        parent = by_urn[parent].parent
+    return found
+
+
+def waits_for(recording: Recording, later: Resource, earlier: Resource) -> bool:
+    """Whether `later` is made after `earlier`, and so is deleted before it, directly or through others.
+
+    A resource also waits for its parent, and so for everything the component around it waits for.
+    """
+    by_urn = {one.urn: one for one in recording.resources}
+    seen, open_ = set[str](), [later.urn]
+    while open_:
+        one = by_urn[open_.pop()]
+        for urn in (*one.dependencies, one.parent):
+            if urn is not None and urn not in seen:
+                seen.add(urn)
+                open_.append(urn)
+    return earlier.urn in seen

@@ -1,0 +1,138 @@
+"""The control plane, who may do what in it, and its add-ons."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from infra.aws.cluster import access_of
+from infra.policy import tokens
+from infra.spec.protection import protection_of
+from infra.spec.release import load_release
+from infra.spec.settings import from_mapping
+from tests.infra.aws.graphs import ADMIN, ENVIRONMENTS, graph, sample, settings_of, unusual
+from tests.infra.spec.samples import changed, dev_sections
+
+every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+
+
+@every_environment
+def test_the_api_server_is_private_unless_ranges_are_named(environment: str) -> None:
+    vpc = graph(environment).find(tokens.CLUSTER, "cluster").properties["vpcConfig"]
+    cidrs = [str(cidr) for cidr in settings_of(environment).cluster.public_cidrs]
+    assert vpc["endpointPrivateAccess"] is True
+    assert vpc["endpointPublicAccess"] is bool(cidrs)
+    assert vpc.get("publicAccessCidrs", []) == cidrs
+
+
+def test_prod_has_no_public_endpoint_and_dev_has_one() -> None:
+    def is_public(environment: str) -> object:
+        return graph(environment).find(tokens.CLUSTER, "cluster").properties["vpcConfig"]["endpointPublicAccess"]
+
+    assert (is_public("prod"), is_public("dev")) == (False, True)
+
+
+@every_environment
+def test_secrets_are_encrypted_with_the_clusters_key(environment: str) -> None:
+    recording = graph(environment)
+    cluster = recording.find(tokens.CLUSTER, "cluster")
+    assert cluster.properties["encryptionConfig"]["resources"] == ["secrets"]
+    assert recording.find(tokens.KEY, "cluster").urn in cluster.property_dependencies["encryptionConfig"]
+
+
+@every_environment
+def test_deletion_protection_is_the_environments(environment: str) -> None:
+    wanted = protection_of(settings_of(environment).environment.kind).deletion_protection
+    assert graph(environment).find(tokens.CLUSTER, "cluster").properties["deletionProtection"] is wanted
+
+
+@every_environment
+def test_the_log_group_exists_before_the_cluster_writes_into_it(environment: str) -> None:
+    recording = graph(environment)
+    cluster, group = recording.find(tokens.CLUSTER, "cluster"), recording.find(tokens.LOG_GROUP, "cluster")
+    assert group.urn in cluster.dependencies
+    assert group.properties["name"] == f"/aws/eks/{cluster.properties['name']}/cluster"
+    assert group.properties["retentionInDays"] == settings_of(environment).cluster.log_days
+
+
+def test_the_minor_is_the_releases() -> None:
+    assert graph("prod").find(tokens.CLUSTER, "cluster").properties["version"] == load_release().kubernetes.version
+
+
+def test_support_is_as_the_settings_say() -> None:
+    assert sample().find(tokens.CLUSTER, "cluster").properties["upgradePolicy"] == {"supportType": "STANDARD"}
+    assert unusual().find(tokens.CLUSTER, "cluster").properties["upgradePolicy"] == {"supportType": "EXTENDED"}
+
+
+def test_only_access_entries_let_anybody_in() -> None:
+    cluster = graph("prod").find(tokens.CLUSTER, "cluster").properties
+    assert cluster["accessConfig"] == {
+        "authenticationMode": "API",
+        "bootstrapClusterCreatorAdminPermissions": False,
+    }
+
+
+def test_an_administrator_has_one_entry_and_the_cluster_wide_policy() -> None:
+    recording = sample()
+    entry = recording.find("aws:eks/accessEntry:AccessEntry", "admin")
+    policy = recording.find("aws:eks/accessPolicyAssociation:AccessPolicyAssociation", "admin")
+    assert (entry.properties["principalArn"], policy.properties["principalArn"]) == (ADMIN, ADMIN)
+    assert policy.properties["accessScope"] == {"type": "cluster"}
+
+
+def test_who_submits_for_a_team_is_in_its_group_and_no_administrator() -> None:
+    entry = unusual().find("aws:eks/accessEntry:AccessEntry", "teams/researcher")
+    assert entry.properties["kubernetesGroups"] == ["ray-train-platform:team:research"]
+    policies = unusual().of_type("aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
+    assert [policy.name for policy in policies] == ["admin"]
+
+
+def test_a_role_named_in_two_places_has_one_entry_with_both_rights() -> None:
+    settings = from_mapping(changed(dev_sections(), {"teams.0.roles": [ADMIN]}), file="sample")
+    (access,) = access_of(settings)
+    assert access.is_admin
+    assert access.groups == ["ray-train-platform:team:research"]
+
+
+@every_environment
+def test_every_add_on_of_the_release_is_installed_at_its_version(environment: str) -> None:
+    installed = {one.name: one.properties.get("addonVersion") for one in graph(environment).of_type(tokens.ADDON)}
+    assert installed == {name: addon.version for name, addon in load_release().addons.items()}
+
+
+def test_the_cni_gives_addresses_as_the_subnets_are_sized_and_enforces_network_policies() -> None:
+    values = json.loads(graph("prod").find(tokens.ADDON, "vpc-cni").properties["configurationValues"])
+    assert values["env"]["ENABLE_PREFIX_DELEGATION"] == "true"
+    assert values["enableNetworkPolicy"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("addon", "role", "accounts"),
+    [
+        ("vpc-cni", "vpc-cni", {"aws-node"}),
+        ("aws-ebs-csi-driver", "ebs-csi", {"ebs-csi-controller-sa"}),
+        ("aws-efs-csi-driver", "efs-csi", {"efs-csi-controller-sa", "efs-csi-node-sa"}),
+    ],
+)
+def test_an_add_on_that_acts_in_the_account_has_its_own_role(addon: str, role: str, accounts: set[str]) -> None:
+    recording = graph("prod")
+    installed = recording.find(tokens.ADDON, addon)
+    associations = installed.properties["podIdentityAssociations"]
+    assert {one["serviceAccount"] for one in associations} == accounts
+    assert installed.property_dependencies["podIdentityAssociations"] == (recording.find(tokens.ROLE, role).urn,)
+
+
+def test_no_service_account_has_two_associations() -> None:
+    recording = graph("prod")
+    by_addon = [
+        ("kube-system", one["serviceAccount"])
+        for addon in recording.of_type(tokens.ADDON)
+        for one in addon.properties.get("podIdentityAssociations", [])
+    ]
+    direct = [
+        (one.properties["namespace"], one.properties["serviceAccount"])
+        for one in recording.of_type("aws:eks/podIdentityAssociation:PodIdentityAssociation")
+    ]
+    assert len({*by_addon, *direct}) == len(by_addon) + len(direct)
+    assert ("research", "trainer") in direct

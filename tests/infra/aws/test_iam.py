@@ -1,0 +1,244 @@
+"""Every statement of every policy that the stack writes, and who may take which role."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import boto3
+import botocore.session
+import pytest
+from moto import mock_aws
+
+from infra.aws.iam import AWS_MANAGED_POLICIES
+from infra.policy import tokens
+from infra.policy.rules.iam import WITHOUT_RESOURCE
+from tests.infra.aws.graphs import ACCOUNT, ENVIRONMENTS, graph, sample, settings_of
+
+every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+
+
+class Written(NamedTuple):
+    """One statement and where it stands."""
+
+    place: str
+    body: dict[str, Any]
+
+
+def statements(environment: str, type_: str, prop: str = "policy") -> Iterator[Written]:
+    for one in graph(environment).of_type(type_):
+        for body in json.loads(one.properties[prop])["Statement"]:
+            yield Written(f"{one.name}/{body['Sid']}", body)
+
+
+def permissions(role: str, environment: str = "prod") -> dict[str, dict[str, Any]]:
+    document = graph(environment).find(tokens.ROLE_POLICY, role).properties["policy"]
+    return {body["Sid"]: body for body in json.loads(document)["Statement"]}
+
+
+@every_environment
+def test_no_role_may_do_anything_by_a_pattern(environment: str) -> None:
+    patterns = [
+        (place, action)
+        for place, body in statements(environment, tokens.ROLE_POLICY)
+        for action in body["Action"]
+        if "*" in action
+    ]
+    assert patterns == []
+
+
+@every_environment
+def test_every_resource_means_only_what_has_no_resource(environment: str) -> None:
+    unbound = {
+        place: sorted(set(body["Action"]) - WITHOUT_RESOURCE)
+        for place, body in statements(environment, tokens.ROLE_POLICY)
+        if "*" in body["Resource"] and not set(body["Action"]) <= WITHOUT_RESOURCE
+    }
+    assert unbound == {}
+
+
+@every_environment
+def test_a_pattern_of_resources_begins_with_something_of_the_stacks_own(environment: str) -> None:
+    cluster = graph(environment).outputs["cluster"]["name"]
+    for place, body in statements(environment, tokens.ROLE_POLICY):
+        for arn in set(body["Resource"]) - {"*"}:
+            head, star, _ = arn.replace("${aws:PrincipalTag/kubernetes-namespace}", "*").partition("*")
+            bound = cluster in head or cluster in json.dumps(body.get("Condition", {}))
+            assert bound or not star, f"{place}: {arn}"
+
+
+def test_every_pattern_in_prod_is_one_of_these() -> None:
+    found = {
+        place
+        for place, body in statements("prod", tokens.ROLE_POLICY)
+        if any(sign in arn for arn in body["Resource"] for sign in "*?") and "*" not in body["Resource"]
+    }
+    assert found == {
+        "flow-logs/WriteFlowLogs",  # streams of its own group
+        "node/MirrorAtFirstPull",  # mirrors below the cluster's own prefix
+        "trainer/CheckpointsOfTheTeam",  # objects below the team's own prefix
+        "mlflow/Artifacts",  # objects of its own bucket
+        "autoscaler/LookAtNodeGroups",  # node groups of its own cluster
+        "autoscaler/MoveOwnGroups",  # autoscaling groups tagged with its own cluster
+        "monitoring/AlertWebhook",  # six characters that Secrets Manager appends
+    }
+
+
+@every_environment
+def test_nobody_passes_roles_or_administers_identities(environment: str) -> None:
+    actions = {action for _, body in statements(environment, tokens.ROLE_POLICY) for action in body["Action"]}
+    assert not any(action.startswith(("iam:", "sts:", "organizations:")) for action in actions)
+
+
+@every_environment
+def test_every_trust_is_in_a_service_and_in_nothing_wider(environment: str) -> None:
+    for place, body in statements(environment, tokens.ROLE, "assumeRolePolicy"):
+        assert list(body["Principal"]) == ["Service"], place
+        if body["Principal"]["Service"] != "ec2.amazonaws.com":
+            (narrowed,) = body["Condition"].values()
+            assert set(narrowed) & {"aws:SourceAccount", "aws:RequestTag/eks-cluster-arn"}, place
+
+
+@every_environment
+def test_pods_take_their_role_in_their_own_cluster_namespace_and_service_account_only(environment: str) -> None:
+    recording = graph(environment)
+    trusts = {place.partition("/")[0]: body for place, body in statements(environment, tokens.ROLE, "assumeRolePolicy")}
+    for association in recording.of_type(ASSOCIATION):
+        (urn,) = association.property_dependencies["roleArn"]
+        trust = trusts[urn.rpartition("::")[2]]["Condition"]["StringEquals"]
+        assert trust["aws:RequestTag/eks-cluster-arn"].endswith(f":cluster/{recording.outputs['cluster']['name']}")
+        assert association.properties["namespace"] in trust["aws:RequestTag/kubernetes-namespace"]
+        assert association.properties["serviceAccount"] in trust["aws:RequestTag/kubernetes-service-account"]
+
+
+@every_environment
+def test_every_policy_of_awss_own_is_on_the_list_with_its_reason(environment: str) -> None:
+    attached = [one.properties["policyArn"] for one in graph(environment).of_type(tokens.ROLE_ATTACHMENT)]
+    assert {arn.removeprefix("arn:aws:iam::aws:policy/") for arn in attached} == set(AWS_MANAGED_POLICIES)
+
+
+@every_environment
+def test_every_statement_has_a_name_of_its_own(environment: str) -> None:
+    for type_, prop in (
+        (tokens.ROLE_POLICY, "policy"),
+        (tokens.ROLE, "assumeRolePolicy"),
+        (tokens.KEY, "policy"),
+        (tokens.BUCKET_POLICY, "policy"),
+        (tokens.FILE_SYSTEM_POLICY, "policy"),
+    ):
+        places = [place for place, _ in statements(environment, type_, prop)]
+        assert len(places) == len(set(places)) > 0
+
+
+@every_environment
+def test_everybody_is_allowed_something_only_where_a_condition_names_the_caller(environment: str) -> None:
+    for type_ in (tokens.KEY, tokens.BUCKET_POLICY, tokens.FILE_SYSTEM_POLICY):
+        for place, body in statements(environment, type_):
+            if body["Effect"] == "Allow" and body["Principal"] == "*":
+                assert "aws:PrincipalArn" in body["Condition"]["ArnEquals"], place
+
+
+@every_environment
+def test_the_account_administers_every_key_and_only_that_is_by_a_pattern(environment: str) -> None:
+    keys = graph(environment).of_type(tokens.KEY)
+    by_pattern = [
+        place for place, body in statements(environment, tokens.KEY) if any("*" in action for action in body["Action"])
+    ]
+    assert sorted(by_pattern) == sorted(f"{key.name}/AccountByIam" for key in keys)
+
+
+def test_the_autoscaling_service_may_encrypt_volumes_before_its_role_exists() -> None:
+    allowed = dict(statements("prod", tokens.KEY))
+    for place in ("volumes/AutoScalingUses", "volumes/AutoScalingLendsToEbs"):
+        assert allowed[place]["Principal"] == "*"
+        role = allowed[place]["Condition"]["ArnEquals"]["aws:PrincipalArn"]
+        assert role.endswith(":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling")
+    assert allowed["volumes/AutoScalingLendsToEbs"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+
+
+def test_a_teams_jobs_reach_the_checkpoints_of_their_own_namespace_only() -> None:
+    allowed = permissions("trainer")
+    (arn,) = allowed["CheckpointsOfTheTeam"]["Resource"]
+    assert arn == "arn:aws:s3:::rtp-prod-checkpoints-777788889999/${aws:PrincipalTag/kubernetes-namespace}/*"
+    assert allowed["ListOfTheTeam"]["Condition"] == {
+        "StringLike": {"s3:prefix": ["${aws:PrincipalTag/kubernetes-namespace}/*"]}
+    }
+    assert {"CheckpointsOfTheTeam", "ListOfTheTeam", "KeyOfTheBucket"} == set(allowed)
+
+
+def test_mlflow_reaches_its_artifacts_and_its_password_and_no_checkpoint() -> None:
+    reached = {arn for body in permissions("mlflow").values() for arn in body["Resource"]}
+    assert not any("checkpoints" in arn for arn in reached)
+    assert any(arn.startswith("arn:aws:secretsmanager:us-east-1:777788889999:secret:rds!db-") for arn in reached)
+
+
+@pytest.mark.parametrize(("role", "service"), [("trainer", "s3"), ("mlflow", "s3")])
+def test_a_key_is_used_through_its_service_only(role: str, service: str) -> None:
+    statement = permissions(role)["KeyOfTheBucket"]
+    assert statement["Condition"] == {"StringEquals": {"kms:ViaService": f"{service}.us-east-1.amazonaws.com"}}
+
+
+def test_the_autoscaler_moves_groups_of_its_own_cluster_only() -> None:
+    statement = permissions("autoscaler")["MoveOwnGroups"]
+    assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/k8s.io/cluster-autoscaler/rtp-prod": "owned"}}
+
+
+def test_the_file_system_is_mounted_through_its_access_points_and_never_as_root() -> None:
+    statement = permissions("efs-csi")["MountByAccessPoint"]
+    assert "elasticfilesystem:ClientRootAccess" not in statement["Action"]
+    points = graph("prod").of_type("aws:efs/accessPoint:AccessPoint")
+    allowed = statement["Condition"]["StringEquals"]["elasticfilesystem:AccessPointArn"]
+    assert len(allowed) == len(set(allowed)) == len(points) == 1 + len(settings_of("prod").teams)
+    assert allowed[0].endswith(f":access-point/{graph('prod').outputs['storage']['efs_access_point']}")
+    assert set(allowed) < set(permissions("efs-csi")["FindAccessPoints"]["Resource"])
+
+
+def test_monitoring_mails_and_reads_the_webhook_where_there_are_these_and_may_nothing_else() -> None:
+    assert set(permissions("monitoring")) == {"MailAlerts", "AlertWebhook"}
+    assert "monitoring" not in {one.name for one in graph("dev").of_type(tokens.ROLE_POLICY)}
+
+
+def test_a_node_makes_repositories_for_mirrors_only() -> None:
+    assert permissions("node") == {
+        "MirrorAtFirstPull": {
+            "Sid": "MirrorAtFirstPull",
+            "Effect": "Allow",
+            "Action": ["ecr:CreateRepository"],
+            "Resource": [
+                f"arn:aws:ecr:us-east-1:777788889999:repository/rtp-prod/{mirror}/*" for mirror in ("quay", "k8s")
+            ],
+        }
+    }
+    assert "node" not in {one.name for one in sample().of_type(tokens.ROLE_POLICY)}
+
+
+@cache
+def operations(service: str) -> frozenset[str]:
+    return frozenset(botocore.session.get_session().get_service_model(service).operation_names)
+
+
+@every_environment
+def test_every_action_is_one_that_the_service_has(environment: str) -> None:
+    """Of those services whose actions are called as their operations are; S3 and KMS have actions of other names."""
+    checked = {"autoscaling", "ec2", "ecr", "eks", "logs", "secretsmanager", "sns"}
+    actions = {action for _, body in statements(environment, tokens.ROLE_POLICY) for action in body["Action"]}
+    pairs = [action.split(":") for action in actions]
+    unknown = [f"{one}:{name}" for one, name in pairs if one in checked and name not in operations(one)]
+    assert unknown == []
+    assert {one for one, _ in pairs} - checked == {"s3", "kms", "elasticfilesystem"}
+
+
+def test_iam_takes_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCOUNT)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCOUNT)
+    roles, policies = graph("prod").of_type(tokens.ROLE), graph("prod").of_type(tokens.ROLE_POLICY)
+    with mock_aws():
+        iam = boto3.client("iam", region_name="us-east-1")
+        for role in roles:
+            iam.create_role(RoleName=role.name, AssumeRolePolicyDocument=role.properties["assumeRolePolicy"])
+        for policy in policies:
+            iam.create_policy(PolicyName=policy.name, PolicyDocument=policy.properties["policy"])
+        assert len(iam.list_policies(Scope="Local")["Policies"]) == len(policies)

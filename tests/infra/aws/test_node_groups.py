@@ -1,0 +1,314 @@
+"""Node groups: every kind of capacity, placement and EFA, what a node is told, and what the autoscaler is told."""
+
+from __future__ import annotations
+
+import base64
+import email
+from base64 import b64decode
+from email.message import Message
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.aws.user_data import TEMPLATE_TAG, node_config
+from infra.policy import tokens
+from infra.preview.recording import Recording
+from infra.spec.catalog import load_catalog
+from infra.spec.names import START_UP_TAINT
+from infra.spec.outputs import gpu_group_output
+from infra.spec.release import load_release
+from infra.spec.sharing import mig_script, sharing_labels
+from tests.infra.aws.graphs import BLOCK, ENVIRONMENTS, RESERVED, RESERVED_EFA, graph, settings_of, unusual, varied
+
+every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
+EFFECTS = {"NO_SCHEDULE": "NoSchedule"}
+
+
+def template(recording: Recording, name: str) -> dict[str, Any]:
+    return recording.find(tokens.LAUNCH_TEMPLATE, name).properties
+
+
+def group(recording: Recording, name: str) -> dict[str, Any]:
+    return recording.find(tokens.NODE_GROUP, name).properties
+
+
+@every_environment
+def test_there_is_a_system_group_and_one_for_each_gpu_group_each_with_its_own_template(environment: str) -> None:
+    recording = graph(environment)
+    names = {"system", *(one.name for one in settings_of(environment).gpu_groups)}
+    assert {one.name for one in recording.of_type(tokens.NODE_GROUP)} == names
+    for name in names:
+        found = recording.find(tokens.NODE_GROUP, name)
+        assert found.property_dependencies["launchTemplate"] == (recording.find(tokens.LAUNCH_TEMPLATE, name).urn,)
+        assert found.properties["launchTemplate"]["version"] == "1"
+
+
+@every_environment
+def test_sizes_updates_and_repair_are_those_of_the_settings(environment: str) -> None:
+    for wanted in settings_of(environment).gpu_groups:
+        found = group(graph(environment), wanted.name)
+        assert found["scalingConfig"] == {
+            "minSize": wanted.min_size,
+            "desiredSize": wanted.desired_size,
+            "maxSize": wanted.max_size,
+        }
+        assert found["updateConfig"] == {"maxUnavailablePercentage": wanted.update_percent}
+        assert found["nodeRepairConfig"] == {"enabled": wanted.repair}
+
+
+@every_environment
+def test_the_size_that_the_autoscaler_moves_is_left_alone(environment: str) -> None:
+    groups = graph(environment).of_type(tokens.NODE_GROUP)
+    assert {one.ignore_changes for one in groups} == {("scalingConfig.desiredSize",)}
+
+
+@every_environment
+def test_labels_and_lasting_taints_are_those_the_outputs_promise(environment: str) -> None:
+    settings = settings_of(environment)
+    for wanted in settings.gpu_groups:
+        promised = gpu_group_output(wanted, catalog=load_catalog(), network_zones=settings.network.availability_zones)
+        found = group(graph(environment), wanted.name)
+        lasting = [
+            (taint["key"], taint["value"], EFFECTS[taint["effect"]])
+            for taint in found["taints"]
+            if taint["key"] != START_UP_TAINT.key
+        ]
+        assert found["labels"] == promised.labels | sharing_labels(wanted.sharing)
+        assert lasting == [(taint.key, taint.value, taint.effect) for taint in promised.taints]
+
+
+@every_environment
+def test_a_gpu_node_starts_behind_a_taint_that_no_job_tolerates(environment: str) -> None:
+    for wanted in settings_of(environment).gpu_groups:
+        found = group(graph(environment), wanted.name)
+        assert START_UP_TAINT.key in {taint["key"] for taint in found["taints"]}
+    outputs = graph(environment).outputs["gpu_groups"]
+    assert START_UP_TAINT.key not in {taint["key"] for one in outputs for taint in one["taints"]}
+
+
+@every_environment
+def test_the_system_group_has_no_taint(environment: str) -> None:
+    assert group(graph(environment), "system").get("taints", []) == []
+
+
+@every_environment
+def test_metadata_answers_to_tokens_only_and_not_to_pods(environment: str) -> None:
+    for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
+        assert one.properties["metadataOptions"] == {
+            "httpEndpoint": "enabled",
+            "httpTokens": "required",
+            "httpPutResponseHopLimit": 1,
+        }
+
+
+@every_environment
+def test_the_root_volume_is_an_encrypted_gp3_of_the_size_asked_for(environment: str) -> None:
+    settings = settings_of(environment)
+    sizes = {one.name: one.disk_gib for one in settings.gpu_groups} | {"system": settings.system_nodes.disk_gib}
+    key = graph(environment).find(tokens.KEY, "volumes")
+    for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
+        (mapping,) = one.properties["blockDeviceMappings"]
+        ebs = mapping["ebs"]
+        assert (ebs["volumeType"], ebs["encrypted"], ebs["volumeSize"]) == ("gp3", "true", sizes[one.name])
+        assert key.urn in one.property_dependencies["blockDeviceMappings"]
+
+
+@every_environment
+def test_what_nodes_are_made_of_says_whose_it_is(environment: str) -> None:
+    name = settings_of(environment).environment.name
+    for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
+        tags = {spec["resourceType"]: spec["tags"] for spec in one.properties["tagSpecifications"]}
+        assert set(tags) == {"instance", "volume", "network-interface"}
+        assert {spec["stack"] for spec in tags.values()} == {f"ray-train-platform/{name}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity_type"),
+    [
+        ("on-demand", "ON_DEMAND"),
+        ("spot", "SPOT"),
+        ("reservation", "ON_DEMAND"),
+        ("block", "CAPACITY_BLOCK"),
+    ],
+)
+def test_every_kind_of_capacity_has_its_type(name: str, capacity_type: str) -> None:
+    assert group(unusual(), name)["capacityType"] == capacity_type
+
+
+@pytest.mark.parametrize(
+    ("name", "id_"), [("reservation", RESERVED), ("reservation-efa", RESERVED_EFA), ("block", BLOCK)]
+)
+def test_reserved_capacity_is_named_as_the_target(name: str, id_: str) -> None:
+    target = template(unusual(), name)["capacityReservationSpecification"]
+    assert target == {"capacityReservationTarget": {"capacityReservationId": id_}}
+
+
+def test_a_group_makes_room_before_it_is_replaced_where_its_machines_exist_once() -> None:
+    waiting = {one.name for one in unusual().of_type(tokens.NODE_GROUP) if one.delete_before_replace}
+    assert waiting == {"reservation", "reservation-efa", "reservation-placed", "block", "block-efa"}
+
+
+@pytest.mark.parametrize("name", ["on-demand", "spot"])
+def test_other_capacity_names_no_reservation(name: str) -> None:
+    assert "capacityReservationSpecification" not in template(unusual(), name)
+
+
+def test_a_capacity_block_has_its_type_and_its_market_in_the_template_and_not_in_the_group() -> None:
+    assert template(unusual(), "block")["instanceType"] == "p5.48xlarge"
+    assert template(unusual(), "block")["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert "instanceTypes" not in group(unusual(), "block")
+
+
+@pytest.mark.parametrize("name", ["on-demand", "spot", "reservation"])
+def test_other_capacity_has_its_type_in_the_group_and_not_in_the_template(name: str) -> None:
+    assert group(unusual(), name)["instanceTypes"] == ["p5.48xlarge"]
+    assert {"instanceType", "instanceMarketOptions"} & template(unusual(), name).keys() == set()
+
+
+@pytest.mark.parametrize("name", ["on-demand-efa", "spot-efa", "reservation-efa", "block-efa"])
+def test_efa_does_not_depend_on_the_kind_of_capacity(name: str) -> None:
+    interfaces = template(unusual(), name)["networkInterfaces"]
+    assert len(interfaces) == 32
+    assert interfaces[0]["interfaceType"] == "efa"
+    assert (interfaces[0]["networkCardIndex"], interfaces[0]["deviceIndex"]) == (0, 0)
+    assert {one["interfaceType"] for one in interfaces[1:]} == {"efa-only"}
+    assert [one["networkCardIndex"] for one in interfaces] == list(range(32))
+
+
+def test_efa_interfaces_are_in_the_clusters_group_and_in_efas_own() -> None:
+    efa = unusual().find(tokens.SECURITY_GROUP, "efa")
+    found = unusual().find(tokens.LAUNCH_TEMPLATE, "on-demand-efa")
+    assert efa.urn in found.property_dependencies["networkInterfaces"]
+    assert {len(one["securityGroups"]) for one in found.properties["networkInterfaces"]} == {2}
+    assert "vpcSecurityGroupIds" not in found.properties
+
+
+def test_efa_interfaces_leave_subnet_and_public_address_to_the_group() -> None:
+    keys = {key for one in template(unusual(), "on-demand-efa")["networkInterfaces"] for key in one}
+    assert keys & {"subnetId", "associatePublicIpAddress"} == set()
+
+
+@pytest.mark.parametrize("name", ["on-demand", "spot", "reservation", "block"])
+def test_without_efa_the_node_has_ec2s_own_interface_in_the_clusters_group(name: str) -> None:
+    assert "networkInterfaces" not in template(unusual(), name)
+    assert len(template(unusual(), name)["vpcSecurityGroupIds"]) == 1
+
+
+def test_a_placement_group_is_made_where_it_is_asked_for_and_nowhere_else() -> None:
+    (made,) = unusual().of_type(PLACEMENT_GROUP)
+    assert (made.name, made.properties["strategy"]) == ("on-demand-placed", "cluster")
+    placed = unusual().find(tokens.LAUNCH_TEMPLATE, "on-demand-placed")
+    assert placed.property_dependencies["placement"] == (made.urn,)
+    placements = {one.name for one in unusual().of_type(tokens.LAUNCH_TEMPLATE) if "placement" in one.properties}
+    assert placements == {"on-demand-placed", "reservation-placed"}
+
+
+def test_a_reservations_own_placement_group_is_used() -> None:
+    assert template(unusual(), "reservation-placed")["placement"] == {"groupName": "theirs"}
+
+
+def test_a_group_has_the_subnets_of_its_zones_only() -> None:
+    subnet = unusual().find(tokens.SUBNET, "private-us-east-1a")
+    assert unusual().find(tokens.NODE_GROUP, "block").property_dependencies["subnetIds"] == (subnet.urn,)
+    assert len(unusual().find(tokens.NODE_GROUP, "system").property_dependencies["subnetIds"]) == 3
+
+
+def parts_of(user_data: str) -> list[Message]:
+    message = email.message_from_bytes(b64decode(user_data))
+    assert message.is_multipart()
+    return [part for part in message.walk() if not part.is_multipart()]
+
+
+def spec_of(user_data: str) -> Any:  # noqa: ANN401  # YAML
+    (part,) = parts_of(user_data)
+    assert part.get_content_type() == "application/node.eks.aws"
+    document = yaml.safe_load(str(part.get_payload()))
+    assert (document["apiVersion"], document["kind"]) == ("node.eks.aws/v1alpha1", "NodeConfig")
+    return document["spec"]
+
+
+@pytest.mark.parametrize("has_raid0", [True, False])
+def test_user_data_is_one_node_config_in_a_mime_document(*, has_raid0: bool) -> None:
+    spec = spec_of(node_config(max_pods=64, has_raid0=has_raid0))
+    assert spec["kubelet"] == {"config": {"maxPods": 64}}
+    assert spec.get("instance") == ({"localStorage": {"strategy": "RAID0"}} if has_raid0 else None)
+
+
+def test_nvme_disks_are_joined_where_there_are_any_and_it_is_wanted() -> None:
+    assert "instance" in spec_of(template(unusual(), "on-demand")["userData"])
+    assert "instance" not in spec_of(template(unusual(), "no-nvme")["userData"])
+    assert "instance" not in spec_of(template(unusual(), "system")["userData"])
+
+
+def test_a_node_holds_the_pods_its_subnet_is_sized_for() -> None:
+    specs = [spec_of(one.properties["userData"]) for one in unusual().of_type(tokens.LAUNCH_TEMPLATE)]
+    assert {spec["kubelet"]["config"]["maxPods"] for spec in specs} == {40}
+
+
+def autoscaler_tags(recording: Recording, name: str) -> dict[str, str]:
+    urn = recording.find(tokens.NODE_GROUP, name).urn
+    tags = [
+        one for one in recording.of_type(tokens.ASG_TAG) if urn in one.property_dependencies["autoscalingGroupName"]
+    ]
+    assert not any(one.properties["tag"]["propagateAtLaunch"] for one in tags)
+    return {one.properties["tag"]["key"]: one.properties["tag"]["value"] for one in tags}
+
+
+def test_the_autoscaler_is_told_everything_a_pod_may_ask_of_an_empty_group() -> None:
+    tags = autoscaler_tags(graph("prod"), "h100")
+    assert tags == {
+        f"{TEMPLATE_TAG}/label/ray-train-platform/group": "h100",
+        f"{TEMPLATE_TAG}/label/ray-train-platform/gpu": "h100",
+        f"{TEMPLATE_TAG}/label/k8s.amazonaws.com/accelerator": "nvidia-h100",
+        f"{TEMPLATE_TAG}/label/ray-train-platform/capacity": "on_demand",
+        f"{TEMPLATE_TAG}/taint/nvidia.com/gpu": "present:NoSchedule",
+        f"{TEMPLATE_TAG}/resources/nvidia.com/gpu": "8",
+        f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa": "32",
+        f"{TEMPLATE_TAG}/resources/hugepages-2Mi": str(5128 * 2 * 2**20),
+        f"{TEMPLATE_TAG}/resources/ephemeral-storage": str(8 * 3800 * 10**9 * 85 // 100),
+    }
+
+
+def test_the_autoscaler_imagines_a_node_that_has_started() -> None:
+    assert not any(START_UP_TAINT.key in key for key in autoscaler_tags(graph("prod"), "l4"))
+
+
+def test_an_empty_group_promises_the_root_volume_where_pods_do_not_write_to_nvme() -> None:
+    tags = autoscaler_tags(unusual(), "no-nvme")
+    assert tags[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
+
+
+def test_an_empty_group_promises_the_slices_of_its_gpus() -> None:
+    assert autoscaler_tags(graph("dev"), "t4")[f"{TEMPLATE_TAG}/resources/nvidia.com/gpu"] == "4"
+
+
+def test_a_node_cuts_its_gpus_before_anything_looks_at_them() -> None:
+    assert mig_script("1g.10gb", slices=7).splitlines()[-1] == (
+        "nvidia-smi mig --create-gpu-instance 1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb "
+        "--default-compute-instance"
+    )
+    parts = base64.b64decode(node_config(max_pods=64, has_raid0=False, script=mig_script("1g.10gb", slices=7))).decode()
+    assert parts.count("--==NODECONFIG==\n") == 2
+    assert "Content-Type: text/x-shellscript\n\n#!/bin/bash\n" in parts
+
+
+def test_no_efa_is_promised_where_there_is_none() -> None:
+    assert f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa" not in autoscaler_tags(graph("prod"), "l4")
+
+
+def test_a_pinned_ami_release_is_used_for_its_own_minor_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    minor = load_release().kubernetes.version
+    image = load_release().node_image.model_copy(
+        update={
+            "releases": {"AL2023_x86_64_NVIDIA": f"{minor}.2-20260101", "AL2023_x86_64_STANDARD": "1.20.2-20200101"}
+        }
+    )
+    pinned = load_release().model_copy(update={"node_image": image})
+    monkeypatch.setattr("infra.aws.program.load_release", lambda: pinned)
+    recording = varied({})
+    assert group(recording, "h100")["releaseVersion"] == f"{minor}.2-20260101"
+    assert "releaseVersion" not in group(recording, "system")
+    assert group(recording, "h100")["amiType"] == "AL2023_x86_64_NVIDIA"
+    assert group(recording, "system")["amiType"] == "AL2023_x86_64_STANDARD"

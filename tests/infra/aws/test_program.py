@@ -1,0 +1,216 @@
+"""The whole graph: who makes what, in which order, under which guards, and what comes out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra.policy.rules.protection import STATEFUL
+from infra.preview.recording import UNKNOWN, Recording, Resource
+from infra.spec.catalog import load_catalog
+from infra.spec.outputs import StackOutputs, check, read_outputs
+from infra.spec.protection import protection_of
+from infra.spec.release import load_release
+from infra.spec.settings.stack import StackSettings
+from tests.infra.aws.graphs import (
+    ENVIRONMENTS,
+    ancestors,
+    aws_resources,
+    graph,
+    preview,
+    sample,
+    settings_of,
+    tags_of,
+    varied,
+    waits_for,
+)
+
+GOLDEN = Path(__file__).with_name("logical_names.txt")
+every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+
+
+@every_environment
+def test_everything_is_made_by_the_one_provider(environment: str) -> None:
+    recording = graph(environment)
+    provider = recording.find("pulumi:providers:aws", "aws")
+    assert {one.provider for one in aws_resources(recording)} == {provider.urn}
+    assert recording.of_type("pulumi:providers:aws") == (provider,)
+
+
+@every_environment
+def test_the_provider_refuses_every_account_but_the_allowed(environment: str) -> None:
+    provider = graph(environment).find("pulumi:providers:aws", "aws").properties
+    assert json.loads(provider["allowedAccountIds"]) == list(settings_of(environment).aws.allowed_accounts)
+    assert provider["region"] == settings_of(environment).aws.region
+
+
+@every_environment
+def test_everything_says_whose_it_is(environment: str) -> None:
+    settings, tags = settings_of(environment), tags_of(graph(environment))
+    name = settings.environment.name
+    assert tags["stack"] == f"ray-train-platform/{name}"
+    assert (tags["environment"], tags["kind"]) == (name, settings.environment.kind)
+    assert (tags["owner"], tags["version"]) == (settings.environment.owner, load_release().platform)
+
+
+def test_only_what_expires_says_when() -> None:
+    assert tags_of(graph("test"))["expires"] == "2030-01-31T00:00:00+00:00"
+    assert "expires" not in tags_of(graph("prod"))
+
+
+@every_environment
+def test_every_resource_belongs_to_a_component(environment: str) -> None:
+    recording = graph(environment)
+    stray = [one.urn for one in aws_resources(recording) if not ancestors(recording, one)]
+    assert stray == []
+
+
+@every_environment
+def test_a_preview_has_the_same_resources_under_the_same_guards(environment: str) -> None:
+    def guards(one: Resource) -> tuple[object, ...]:
+        return one.urn, one.protect, one.retain_on_delete, one.ignore_changes, one.dependencies
+
+    assert list(map(guards, preview(environment).resources)) == list(map(guards, graph(environment).resources))
+
+
+@every_environment
+def test_what_a_preview_knows_is_what_will_be(environment: str) -> None:
+    def agrees(known: object, final: object) -> bool:
+        if known is UNKNOWN:
+            return True
+        if isinstance(known, dict) and isinstance(final, dict):
+            return known.keys() == final.keys() and all(agrees(known[key], final[key]) for key in known)
+        if isinstance(known, list) and isinstance(final, list):
+            return len(known) == len(final) and all(map(agrees, known, final))
+        return known == final
+
+    pairs = zip(preview(environment).resources, graph(environment).resources, strict=True)
+    assert [one.urn for one, final in pairs if not agrees(one.properties, final.properties)] == []
+
+
+@every_environment
+def test_what_holds_state_is_guarded_as_its_environment_demands(environment: str) -> None:
+    wanted = protection_of(settings_of(environment).environment.kind)
+    stores = [one for one in graph(environment).resources if one.type in STATEFUL]
+    assert {one.type for one in stores} == set(STATEFUL)
+    assert {(one.protect, one.retain_on_delete) for one in stores} == {(wanted.protect, wanted.retain_on_delete)}
+
+
+def test_a_bucket_that_is_kept_keeps_its_policy_its_versions_and_its_key() -> None:
+    parts = [one for one in graph("prod").resources if one.type.startswith("aws:s3/")]
+    assert len(parts) == 3 * 7 + 2  # the log bucket has no access log of its own
+    assert all(one.protect and one.retain_on_delete for one in parts)
+
+
+def test_what_holds_no_state_can_be_replaced_everywhere() -> None:
+    guarded = {one.type for one in graph("prod").resources if one.protect}
+    assert (
+        guarded & {"aws:eks/nodeGroup:NodeGroup", "aws:ec2/launchTemplate:LaunchTemplate", "aws:iam/role:Role"} == set()
+    )
+
+
+@every_environment
+def test_nodes_join_after_and_leave_before_their_network(environment: str) -> None:
+    recording = graph(environment)
+    needed = [
+        *(one for one in recording.resources if one.type in {"aws:ec2/route:Route", "aws:ec2/natGateway:NatGateway"}),
+        *(recording.find("aws:eks/addon:Addon", name) for name in ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")),
+        *(one for one in recording.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment") if "node-" in one.name),
+    ]
+    for group in recording.of_type("aws:eks/nodeGroup:NodeGroup"):
+        missing = [one.name for one in needed if not waits_for(recording, group, one)]
+        assert missing == []
+
+
+def test_add_ons_that_run_pods_wait_for_a_node() -> None:
+    recording = graph("prod")
+    system = recording.find("aws:eks/nodeGroup:NodeGroup", "system")
+    for name in ("coredns", "metrics-server", "aws-ebs-csi-driver", "aws-efs-csi-driver"):
+        assert waits_for(recording, recording.find("aws:eks/addon:Addon", name), system)
+
+
+def test_a_database_does_not_wait_for_nodes() -> None:
+    recording = graph("prod")
+    database = recording.find("aws:rds/instance:Instance", "mlflow")
+    groups = recording.of_type("aws:eks/nodeGroup:NodeGroup")
+    assert not any(waits_for(recording, database, group) for group in groups)
+
+
+@every_environment
+def test_the_outputs_are_the_contract(environment: str) -> None:
+    outputs = read_outputs(graph(environment).outputs, file="recording")
+    assert set(graph(environment).outputs) == set(StackOutputs.model_fields)
+    check(outputs, load_release(), catalog=load_catalog())
+    assert outputs.environment == settings_of(environment).environment.name
+
+
+@every_environment
+def test_no_output_is_secret(environment: str) -> None:
+    assert graph(environment).secret_outputs == frozenset()
+
+
+def test_a_preview_has_every_output_though_it_knows_none() -> None:
+    assert preview("prod").outputs == dict.fromkeys(StackOutputs.model_fields, UNKNOWN)
+
+
+def logical_names(recording: Recording) -> list[str]:
+    return [f"{one.type} {one.name}" for one in sorted(recording.resources, key=lambda one: (one.type, one.name))]
+
+
+def test_no_logical_name_of_prod_has_changed_unnoticed() -> None:
+    """A changed name is a replaced resource: give it an alias, then correct the list."""
+    assert logical_names(graph("prod")) == GOLDEN.read_text(encoding="utf-8").splitlines()
+
+
+def test_logical_names_hold_neither_environment_nor_account() -> None:
+    elsewhere = {
+        "environment.name": "other",
+        "aws.allowed_accounts": ["999988887777"],
+        "cluster.admin_roles": ["arn:aws:iam::999988887777:role/admin"],
+    }
+    assert logical_names(varied(elsewhere)) == logical_names(sample())
+
+
+def test_a_release_changes_no_launch_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sample()
+    newer = load_release().model_copy(update={"platform": "9.9.9"})
+    monkeypatch.setattr("infra.aws.program.load_release", lambda: newer)
+    after = varied({})
+    kind = "aws:ec2/launchTemplate:LaunchTemplate"
+    assert tags_of(after)["version"] == "9.9.9"
+    assert [one.properties for one in after.of_type(kind)] == [one.properties for one in before.of_type(kind)]
+
+
+def test_another_team_has_a_trainer_and_a_directory_of_its_own_and_changes_nothing_else() -> None:
+    two = varied({"teams": [{"name": "research", "gpus": {"t4": 4, "h100": 16}}, {"name": "vision"}]})
+    before = {resource.urn: resource.properties for resource in aws_resources(sample())}
+    after = {resource.urn: resource.properties for resource in aws_resources(two)}
+    assert {urn.rpartition("::")[2] for urn in after.keys() - before.keys()} == {"vision-trainer", "team-vision"}
+    changed = [urn for urn in before if before[urn] != after[urn]]
+    assert {urn.rpartition("::")[2] for urn in changed} == {"trainer", "efs-csi"}
+
+
+def test_without_a_team_there_is_no_trainer() -> None:
+    recording = varied({"teams": []})
+    assert "trainer" not in recording.outputs["roles"]
+
+
+@every_environment
+def test_a_budget_watches_exactly_this_stack(environment: str) -> None:
+    settings: StackSettings = settings_of(environment)
+    assert settings.budget is not None
+    (budget,) = graph(environment).of_type("aws:budgets/budget:Budget")
+    stack = tags_of(graph(environment))["stack"]
+    assert budget.properties["costFilters"] == [{"name": "TagKeyValue", "values": [f"user:stack${stack}"]}]
+    assert float(budget.properties["limitAmount"]) == settings.budget.monthly_usd
+    thresholds = [one["threshold"] for one in budget.properties["notifications"] if one["notificationType"] == "ACTUAL"]
+    assert thresholds == list(settings.budget.alert_percent)
+    assert {mail for one in budget.properties["notifications"] for mail in one["subscriberEmailAddresses"]} == {
+        settings.budget.email
+    }
+
+
+def test_a_stack_without_a_budget_makes_none() -> None:
+    assert sample().of_type("aws:budgets/budget:Budget") == ()

@@ -1,0 +1,51 @@
+"""A release with everything resolved that an image is built of, and small checkouts to build."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from infra.lifecycle.image.plan import RECIPES, ImageName
+from infra.spec.release import RELEASE_FILE, ReleaseManifest
+from infra.spec.section import build
+
+EFA_SHA256 = "e" * 64
+RDS_SHA256 = "a" * 64
+BASE_DIGEST = f"sha256:{'b' * 64}"
+
+
+def release(*, efa_sha256: str | None = EFA_SHA256, rds_sha256: str | None = RDS_SHA256) -> ReleaseManifest:
+    """The release, with the hashes of the images' parts as a lock would have written them."""
+    document = yaml.safe_load(RELEASE_FILE.read_text(encoding="utf-8"))
+    document["downloads"]["efa-installer"]["sha256"] = efa_sha256
+    document["downloads"]["rds-certificates"]["sha256"] = rds_sha256
+    document["images"]["python-base"]["digest"] = BASE_DIGEST
+    return build(ReleaseManifest, document, file="release.yaml")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    """Run git as somebody."""
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def checkout(folder: Path, image: ImageName) -> Path:
+    """A committed checkout with the files of an image, all small."""
+    recipe = RECIPES[image]
+    for name in (recipe.dockerfile, recipe.lock, *recipe.context):
+        path = folder / name
+        if (
+            not path.suffix
+            and not path.name.startswith(".")
+            and name != ".make/environment"
+            and path != folder / recipe.dockerfile
+        ):
+            path = path / "module.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"numpy==1 \\\n    --hash=sha256:{'0' * 64}\n" if path.suffix == ".lock" else f"{name}\n")
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "first")
+    return folder

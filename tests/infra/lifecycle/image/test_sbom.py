@@ -1,0 +1,77 @@
+"""Bill of materials: complete, valid, and the same for the same build."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from infra.lifecycle.image import sbom
+from infra.lifecycle.image.plan import IMAGES, RECIPES, Build, ImageName, Source, Torch, Variant, plan
+from infra.spec.release_rules import ROOT
+from tests.infra.lifecycle.image.samples import EFA_SHA256, release
+
+CPU = Torch("2.15.0+cpu", "")
+
+
+def build(image: ImageName, variant: Variant = "cuda", torch: Torch | None = None) -> Build:
+    """A build of this repository's own locks."""
+    return plan(image, release(), Source(ROOT, "a" * 40, 1_790_000_000, ()), variant=variant, torch=torch)
+
+
+def components(build: Build) -> dict[str, dict[str, Any]]:
+    """What a bill lists, by name."""
+    return {one["name"]: one for one in json.loads(sbom.document(build))["components"]}
+
+
+@pytest.mark.parametrize(
+    "one", [build("trainer"), build("trainer", "cpu", CPU), build("mlflow")], ids=["cuda", "cpu", "mlflow"]
+)
+def test_a_bill_is_valid_cyclonedx(one: Build) -> None:
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom.document(one)) is None
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_every_package_of_the_lock_is_listed_with_its_hashes(image: ImageName) -> None:
+    text = (ROOT / RECIPES[image].lock).read_text(encoding="utf-8")
+    listed = components(build(image))
+    pinned = re.findall(r"^(\S+)==(\S+) ", text, flags=re.MULTILINE)
+    assert {(name, listed[name]["version"]) for name, _ in pinned} == set(pinned)
+    hashes = {one["content"] for component in listed.values() for one in component.get("hashes", [])}
+    assert hashes - {EFA_SHA256} == set(re.findall(r"sha256:(\S+)", text))
+
+
+def test_the_cpu_variant_has_its_own_torch_and_nothing_of_nvidias() -> None:
+    listed = components(build("trainer", "cpu", CPU))
+    assert listed["torch"]["version"] == "2.15.0+cpu"
+    assert not [name for name in listed if name.startswith("nvidia-cu") or name == "triton"]
+
+
+def test_what_is_left_out_for_another_torch_is_what_the_environments_script_leaves_out() -> None:
+    script = (ROOT / ".make/environment").read_text(encoding="utf-8")
+    assert "keep = !/^(torch|triton)==|^(nvidia|cuda)-/" in script
+    names = {"torch", "triton", "nvidia-nccl-cu13", "cuda-toolkit", "torchmetrics", "tritonclient"}
+    assert {name for name in names if sbom._REPLACED.match(name)} == names - {"torchmetrics", "tritonclient"}
+
+
+def test_the_bill_of_the_cuda_variant_names_base_and_installer() -> None:
+    listed = components(build("trainer"))
+    assert build("trainer").arguments["PYTHON_IMAGE"] in listed
+    [installer] = [one for name, one in listed.items() if name.startswith("aws-efa-installer-")]
+    assert [one["content"] for one in installer["hashes"]] == [EFA_SHA256]
+
+
+def test_the_same_build_has_the_same_bill_and_another_one_another_number() -> None:
+    assert sbom.document(build("mlflow")) == sbom.document(build("mlflow"))
+    numbers = {json.loads(sbom.document(one))["serialNumber"] for one in (build("mlflow"), build("trainer"))}
+    assert len(numbers) == 2
+
+
+def test_an_empty_lock_has_no_packages(tmp_path: Path) -> None:
+    (tmp_path / "empty.lock").write_text("")
+    assert list(sbom.read_lock(tmp_path / "empty.lock")) == []

@@ -1,0 +1,143 @@
+"""Building the control plane's programs, with a compiler that only notes what it was asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.sandbox.build import build
+from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, KUEUE, MODULES, OPERATORS
+from infra.lifecycle.sandbox.programs import find
+from infra.spec.errors import RefusedError, StackError
+
+_PACKAGES = [package for module in MODULES for package in module.packages.values()]
+
+_GO = """#!/bin/sh
+if [ "$1" = list ]; then echo {sources}; exit; fi
+echo "$PWD $@" >>{notes}
+while [ "$1" != -o ]; do shift; done
+{does}
+"""
+
+
+class Compiler:
+    """A `go` of PATH, and what it was asked."""
+
+    def __init__(self, folder: Path, *, does: str = 'echo program >"$2"; chmod +x "$2"') -> None:
+        folder.mkdir()
+        self._notes = folder / "notes"
+        self._notes.touch()
+        sources = folder / "sources"
+        for module in OPERATORS:
+            definitions = sources / str(module.definitions)
+            definitions.mkdir(parents=True)
+            (definitions / f"{module.name}.yaml").touch(mode=0o444)
+        go = folder / "go"
+        go.write_text(_GO.format(notes=self._notes, does=does, sources=sources))
+        go.chmod(0o755)
+        self.environment = {"PATH": f"{folder}:{os.environ['PATH']}", "RTP_ENGINES": str(folder.parent / "cache")}
+
+    @property
+    def calls(self) -> list[str]:
+        """Folder and arguments of each call."""
+        return self._notes.read_text().splitlines()
+
+
+def silent(_line: str) -> None:
+    """Show no progress."""
+
+
+def test_every_program_is_built_from_its_own_module_into_the_modules_own_folder(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    expected = [(module, program) for module in MODULES for program in module.packages]
+    for call, (module, program) in zip(compiler.calls, expected, strict=True):
+        assert call.split()[0].endswith(f"engines/{module.name}")
+        assert call.endswith(f" {module.packages[program]}")
+        assert (module.cache_folder(compiler.environment) / program).is_file()
+
+
+def test_an_operators_definitions_lie_beside_it(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    folders = {module: module.cache_folder(compiler.environment) / DEFINITIONS for module in MODULES}
+    assert {module for module, folder in folders.items() if folder.is_dir()} == set(OPERATORS)
+    assert [file.name for file in folders[KUEUE].iterdir()] == ["kueue.yaml"]
+
+
+def test_kubernetes_is_stamped_with_the_version_that_clients_read(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    calls = [call for call in compiler.calls if " k8s.io/kubernetes/" in call]
+    assert len(calls) == 3
+    assert all(f"version.gitVersion=v{KUBERNETES.version} " in call for call in calls)
+
+
+def test_what_was_built_is_found(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    root = build(compiler.environment, say=silent)
+    environment = {**compiler.environment, "PATH": ""}
+    assert all(path.is_relative_to(root) for path in find(environment).values())
+
+
+def test_a_second_build_does_nothing_and_needs_no_go(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    build({**compiler.environment, "PATH": ""}, say=silent)
+    assert len(compiler.calls) == len(_PACKAGES)
+
+
+def test_a_module_that_has_changed_is_built_without_the_others(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    shutil.rmtree(KUEUE.cache_folder(compiler.environment))
+    build(compiler.environment, say=silent)
+    assert [call.split()[-1] for call in compiler.calls] == [*_PACKAGES, *KUEUE.packages.values()]
+
+
+def test_of_two_builders_one_builds(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin", does='sleep 0.05; echo program >"$2"')
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: build(compiler.environment, say=silent), range(2)))
+    assert len(compiler.calls) == len(_PACKAGES)
+
+
+def test_a_failed_build_says_what_go_said_and_leaves_no_folder_that_looks_built(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin", does="echo 'no such host: proxy' >&2; exit 1")
+    with pytest.raises(StackError, match="no such host: proxy"):
+        build(compiler.environment, say=silent)
+    with pytest.raises(RefusedError):
+        find({**compiler.environment, "PATH": ""})
+
+
+def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_path: Path) -> None:
+    does = 'case "$PWD" in */kuberay) exit 1; esac; echo program >"$2"; chmod +x "$2"'
+    compiler = Compiler(tmp_path / "bin", does=does)
+    with pytest.raises(StackError, match="KubeRay's operator"):
+        build(compiler.environment, say=silent)
+    assert find({**compiler.environment, "PATH": ""})
+
+
+def test_a_build_goes_on_after_one_that_was_interrupted(tmp_path: Path) -> None:
+    broken = Compiler(tmp_path / "broken", does='echo half >"$2"; exit 1')
+    with pytest.raises(StackError):
+        build(broken.environment, say=silent)
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    assert len(compiler.calls) == len(_PACKAGES)
+
+
+def test_without_go_the_message_names_the_version_to_install(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match=r"no `go` on PATH\n  remedy: install Go 1\.\d+"):
+        build({"PATH": "", "RTP_ENGINES": str(tmp_path)}, say=silent)
+
+
+def test_progress_names_each_program_and_each_version(tmp_path: Path) -> None:
+    lines: list[str] = []
+    build(Compiler(tmp_path / "bin").environment, say=lines.append)
+    assert f"Kubernetes {KUBERNETES.version}: building etcd" in lines
+    assert len(lines) == len(_PACKAGES) + len(MODULES)

@@ -1,0 +1,75 @@
+"""Programs that serve for a while."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.sandbox.processes import Process
+from infra.spec.errors import StackError
+
+_STARTER = """
+import sys, time
+from pathlib import Path
+from infra.lifecycle.sandbox.processes import Process
+Process(["sh", "-c", "echo $$; exec sleep 1000"], log=Path(sys.argv[1]))
+time.sleep(1000)
+"""
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    status = Path(f"/proc/{process}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def await_number(log: Path) -> int:
+    """The first number a program prints."""
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return int(log.read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells a process that its starter ended")
+def test_a_program_ends_with_a_starter_that_was_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    starter = subprocess.Popen([sys.executable, "-c", _STARTER, str(log)])
+    program = await_number(log)
+    assert is_alive(program)
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.wait()
+    deadline = time.monotonic() + 60
+    while is_alive(program):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_program_that_ends_before_it_is_ready_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    process = Process(["sh", "-c", "echo address in use; exit 3"], log=tmp_path / "log")
+    with pytest.raises(StackError, match=r"sh ended with status 3 before it was ready:\n  address in use"):
+        process.await_(lambda: False, seconds=10)
+
+
+def test_a_program_that_is_not_ready_in_time_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = Process(["sh", "-c", "echo still waiting; exec sleep 1000"], log=log)
+    process.await_(lambda: log.read_text() != "", seconds=10)
+    with pytest.raises(StackError, match=r"not ready after 0 s:\n  still waiting"):
+        process.await_(lambda: False, seconds=0.1)
+    process.stop()
+
+
+def test_a_stopped_program_is_gone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = Process(["sh", "-c", "echo $$; exec sleep 1000"], log=log)
+    number = await_number(log)
+    process.stop()
+    assert not is_alive(number)

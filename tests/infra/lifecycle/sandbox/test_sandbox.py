@@ -1,0 +1,106 @@
+"""The sandbox as a person starts and ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import config
+
+from infra.lifecycle.cli import main
+from infra.lifecycle.sandbox import detached
+from infra.lifecycle.sandbox.api import Api
+from infra.lifecycle.sandbox.keeper import lock_of
+from infra.lifecycle.sandbox.layout import kubeconfig_in
+from infra.lifecycle.sandbox.modules import OPERATORS
+from infra.lifecycle.sandbox.programs import find_operator
+from infra.spec.errors import StackError
+from infra.spec.outputs import read_outputs
+from tests.distribution import KUBERNETES
+from tests.engines.kubernetes import engine_environment, engine_programs
+from tests.infra.aws.graphs import settings_of
+from training.cluster.connection import connect
+
+pytestmark = pytest.mark.xdist_group(KUBERNETES)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a sandbox is started from an empty folder; whatever a test leaves running is ended."""
+    engine_programs()
+    for name, value in engine_environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    monkeypatch.chdir(tmp_path)
+    found = tmp_path / ".local" / "sandbox"
+    yield found
+    detached.stop(found)
+
+
+def test_a_sandbox_has_the_nodes_of_its_environment_and_ends_without_a_trace(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sandbox", "--env", "dev"]) == 0
+    said = capsys.readouterr().out
+    assert f"export KUBECONFIG={kubeconfig_in(folder)}" in said
+    processes = _processes_of(folder)
+    operators = [module for module in OPERATORS if find_operator(module, os.environ)]
+    assert len(processes) == 6 + len(operators)
+    for module in OPERATORS:
+        doing = "runs" if module in operators else "is not there: make engines"
+        assert f"sandbox: {module.title} {module.version} {doing}" in said
+    nodes = Api(config.new_client_from_config(str(kubeconfig_in(folder)))).items("v1", "Node")
+    expected = settings_of("dev").system_nodes.max_size + sum(group.max_size for group in settings_of("dev").gpu_groups)
+    assert len(nodes) == expected
+    outputs = read_outputs(json.loads((folder / "outputs.json").read_text()), file="outputs.json")
+    connect(outputs, kubeconfig=kubeconfig_in(folder), environment={})
+    assert main(["sandbox", "--env", "dev"]) == 3
+    assert "make sandbox-down" in capsys.readouterr().err
+    assert main(["sandbox-down"]) == 0
+    assert _processes_of(folder) == set()
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_a_killed_keeper_takes_its_programs_along_and_what_it_left_is_removed(folder: Path) -> None:
+    detached.start(folder)
+    os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while _processes_of(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert not detached.is_running(folder)
+    assert detached.stop(folder)
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_without_programs_the_message_says_what_builds_them_and_nothing_is_left(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RTP_ENGINES", str(folder))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(StackError, match=r"(?s)did not start: etcd, .* make engines"):
+        detached.start(folder)
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_where_there_is_none_nothing_is_ended(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sandbox-down"]) == 0
+    assert "there is none" in capsys.readouterr().out
+    assert not folder.exists()
+
+
+def _processes_of(folder: Path) -> set[int]:
+    """Processes whose command line names the folder."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder) in (entry / "cmdline").read_text():
+                found.add(int(entry.name))
+        except OSError:  # it ended meanwhile
+            continue
+    return found

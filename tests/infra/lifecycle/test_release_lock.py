@@ -1,0 +1,169 @@
+"""Resolving the release manifest: the shipped one, against a repository and a registry on this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.lifecycle.registries import Answer, ChartAnswer, Registries
+from infra.lifecycle.release_lock import Open, Resolution, Resolved, Sources, resolve, write
+from infra.spec.errors import NotFoundError, SettingsError
+from infra.spec.release import RELEASE_FILE, AmiType, ReleaseManifest, load_release
+from tests.infra.lifecycle.servers import IMAGE_INDEX, Site, served
+
+TODAY = date(2030, 1, 2)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """A copy of the shipped manifest."""
+    copy = tmp_path / "release.yaml"
+    copy.write_text(RELEASE_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A site that has every chart and image of the shipped manifest."""
+    with served() as one:
+        release = load_release()
+        charts = {
+            name: [{"version": chart.version or "1.0.0", "digest": f"{index:064x}"}]
+            for index, (name, chart) in enumerate(release.charts.items())
+        }
+        one.add_index(yaml.safe_dump({"entries": charts}))
+        for index, (name, chart) in enumerate(release.charts.items()):
+            if chart.repository.startswith("oci://"):
+                path = chart.repository.removeprefix("oci://").partition("/")[2]
+                one.add_chart(f"{path}/{name}", str(chart.version), f"sha256:{index:064x}")
+        for image in release.images.values():
+            manifest = {"mediaType": IMAGE_INDEX, "manifests": [], "annotations": {"of": image.repository}}
+            one.add_manifest(image.repository.partition("/")[2], image.tag, manifest)
+        yield one
+
+
+class Mirror:
+    """Asks the site for what the manifest keeps at other hosts."""
+
+    def __init__(self, site: Site) -> None:
+        self._registries = Registries(plain_hosts=[site.host], timeout_s=5)
+        self._host = site.host
+
+    def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
+        """The chart, from the site."""
+        scheme, _, rest = repository.partition("://")
+        path = rest.partition("/")[2]
+        there = f"oci://{self._host}/{path}" if scheme == "oci" else f"http://{self._host}/charts"
+        return self._registries.chart(there, name, version)
+
+    def digest(self, repository: str, tag: str) -> Answer:
+        """The image, from the site."""
+        return self._registries.digest(f"{self._host}/{repository.partition('/')[2]}", tag)
+
+
+class Aws:
+    """AMI releases and add-on versions; `coredns` is not to be had."""
+
+    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
+        """A release of the minor."""
+        return Answer(f"{kubernetes}.2-20300101", f"SSM {ami_type}")
+
+    def version(self, name: str, kubernetes: str) -> Answer:
+        """A version of the minor."""
+        if name == "coredns":
+            raise NotFoundError("no add-on coredns")
+        return Answer(f"v{kubernetes}.0-eksbuild.1", "EKS")
+
+
+def sources(site: Site) -> Sources:
+    """All sources."""
+    return Sources(charts=Mirror(site), images=Mirror(site), node_images=Aws(), addons=Aws())
+
+
+def open_names(release: ReleaseManifest) -> set[str]:
+    """Dotted names of what is unresolved."""
+    return set(release.unresolved())
+
+
+def test_everything_that_can_be_found_is_written_and_reads_back(manifest: Path, site: Site) -> None:
+    write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
+    by_hand = {"images.trainer.digest", "images.mlflow.digest", "downloads.efa-installer.sha256"}
+    by_hand |= {"downloads.rds-certificates.sha256"}
+    expected = {"addons.coredns.version", *by_hand}
+    assert open_names(load_release(manifest)) == expected
+
+
+def test_a_version_that_is_known_is_neither_resolved_nor_open(site: Site) -> None:
+    release = load_release()
+    resolution = resolve(release, sources(site))
+    paths = [one.path for one in resolution.resolved] + [one.path for one in resolution.open]
+    assert sorted(map(".".join, paths)) == sorted(release.unresolved())
+
+
+def test_what_was_not_found_is_reported_with_the_reason(site: Site) -> None:
+    resolution = resolve(load_release(), sources(site))
+    assert {".".join(one.path): one.reason.partition(":")[0] for one in resolution.open} == {
+        "addons.coredns.version": "no add-on coredns",
+        "images.trainer.digest": "ours",
+        "images.mlflow.digest": "ours",
+        "downloads.efa-installer.sha256": "by hand",
+        "downloads.rds-certificates.sha256": "by hand",
+    }
+
+
+def known_values(node: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Everything in a manifest that has a value, apart from dates and sources."""
+    if isinstance(node, dict):
+        for key, member in node.items():
+            yield from known_values(member, f"{path}.{key}")
+    elif node is not None and not path.endswith((".as_of", ".source")):
+        yield path, node
+
+
+def test_comments_and_everything_that_was_known_stay(manifest: Path, site: Site) -> None:
+    before = manifest.read_text(encoding="utf-8")
+    write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
+    after = manifest.read_text(encoding="utf-8")
+    assert re.findall("# .*", after) == re.findall("# .*", before)
+    assert dict(known_values(yaml.safe_load(before))).items() <= dict(known_values(yaml.safe_load(after))).items()
+
+
+def test_an_entry_carries_the_day_and_keeps_its_first_source(manifest: Path, site: Site) -> None:
+    write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
+    chart = load_release(manifest).charts["kuberay-operator"]
+    assert chart.as_of == TODAY
+    assert chart.source == f"ray-project/kuberay releases; http://{site.host}/charts/index.yaml"
+
+
+def test_both_amis_leave_their_source_on_the_node_image(manifest: Path, site: Site) -> None:
+    write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
+    image = load_release(manifest).node_image
+    assert image.as_of == TODAY
+    assert image.source is not None
+    assert image.source.endswith("SSM AL2023_x86_64_STANDARD; SSM AL2023_x86_64_NVIDIA")
+
+
+def test_a_second_round_asks_for_nothing_that_is_resolved(manifest: Path, site: Site) -> None:
+    write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
+    asked = len(site.requests)
+    again = resolve(load_release(manifest), sources(site))
+    assert (again.resolved, len(again.open), len(site.requests)) == ((), 5, asked)
+
+
+def test_an_answer_of_the_wrong_form_is_refused_and_the_file_stays(manifest: Path) -> None:
+    before = manifest.read_text(encoding="utf-8")
+    wrong = Resolved(("charts", "kueue", "sha256"), "not-a-hash", "nobody")
+    with pytest.raises(SettingsError, match=r"charts\.kueue\.sha256"):
+        write(Resolution((wrong,), ()), manifest, today=TODAY)
+    assert manifest.read_text(encoding="utf-8") == before
+
+
+def test_nothing_found_changes_nothing(manifest: Path) -> None:
+    before = manifest.read_text(encoding="utf-8")
+    write(Resolution((), (Open(("charts", "kueue", "sha256"), "away"),)), manifest, today=TODAY)
+    assert manifest.read_text(encoding="utf-8") == before

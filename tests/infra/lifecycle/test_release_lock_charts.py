@@ -1,0 +1,183 @@
+"""From an open release to a cluster's charts: locked, fetched, verified and rendered, from servers of the test's own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from moto import mock_aws
+
+from infra.lifecycle.registries import Answer, ChartAnswer, Registries, ecr_login
+from infra.lifecycle.release_lock import Sources, resolve, write
+from infra.spec.errors import NotFoundError, RefusedError
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import RELEASE_FILE, AmiType, ReleaseManifest, load_release
+from platform_charts.charts.archives import Download, fetch_all
+from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
+from platform_charts.charts.installs import ChartInstall
+from tests.engines.helm import find_helm, template
+from tests.infra.aws.graphs import settings_of
+from tests.infra.lifecycle.servers import IMAGE_INDEX, Site, served
+from tests.platform_charts.charts.archives import charts
+from tests.platform_charts.charts.releases import installs_of, named_images
+
+PROD = EnvironmentKind.PROD
+LOGIN = base64.b64encode(b"AWS:password").decode()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """Every chart and every image of the shipped release, where each would be if all hosts were one."""
+    release = load_release()
+    with served() as one:
+        index: dict[str, list[dict[str, Any]]] = {}
+        for name, content in charts(release).items():
+            chart, digest = release.charts[name], hashlib.sha256(content).hexdigest()
+            file = f"/charts/{name}.tgz"
+            one.pages[file] = (content, "application/gzip")
+            index[name] = [{"version": chart.version, "digest": digest, "urls": [f"{name}.tgz"]}]
+            path = f"{chart.repository.removeprefix('oci://').partition('/')[2]}/{name}"
+            one.add_chart(path, str(chart.version), f"sha256:{digest}")
+            one.pages[f"/v2/{path}/blobs/sha256:{digest}"] = (content, "application/octet-stream")
+        one.add_index(yaml.safe_dump({"entries": index}))
+        for image in release.images.values():
+            manifest = {"mediaType": IMAGE_INDEX, "manifests": [], "annotations": {"of": image.repository}}
+            one.add_manifest(image.repository.partition("/")[2], image.tag, manifest)
+        yield one
+
+
+class Everywhere:
+    """Asks the site for what the release keeps at other hosts."""
+
+    def __init__(self, site: Site) -> None:
+        self._registries = Registries(plain_hosts=[site.host], timeout_s=5)
+        self._host = site.host
+
+    def _here(self, repository: str) -> str:
+        scheme, _, rest = repository.partition("://")
+        return f"oci://{self._host}/{rest.partition('/')[2]}" if scheme == "oci" else f"http://{self._host}/charts"
+
+    def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
+        """The chart, from the site."""
+        return self._registries.chart(self._here(repository), name, version)
+
+    def archive(self, repository: str, name: str, version: str) -> Download:
+        """The archive, from the site."""
+        return self._registries.archive(self._here(repository), name, version)
+
+    def digest(self, repository: str, tag: str) -> Answer:
+        """The image, from the site."""
+        return self._registries.digest(f"{self._host}/{repository.partition('/')[2]}", tag)
+
+    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
+        """No AMI."""
+        raise NotFoundError(f"no AMI {ami_type} {kubernetes}")
+
+    def version(self, name: str, kubernetes: str) -> Answer:
+        """No add-on."""
+        raise NotFoundError(f"no add-on {name} {kubernetes}")
+
+
+@pytest.fixture(scope="module")
+def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> ReleaseManifest:
+    """The shipped release after `release-lock`."""
+    file = tmp_path_factory.mktemp("release") / "release.yaml"
+    file.write_text(RELEASE_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    here = Everywhere(site)
+    sources = Sources(charts=here, images=here, node_images=here, addons=here)
+    write(resolve(load_release(file), sources), file, today=date(2030, 1, 2))
+    return load_release(file)
+
+
+@pytest.fixture(scope="module")
+def folder(site: Site, locked: ReleaseManifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every chart of the locked release, fetched as prod does it."""
+    found = tmp_path_factory.mktemp("charts")
+    fetch_all(locked, locked.charts, source=Everywhere(site), kind=PROD, folder=found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def installs(locked: ReleaseManifest) -> Mapping[str, ChartInstall]:
+    """What prod installs of the locked release."""
+    return installs_of(settings_of("prod"), locked)
+
+
+def test_every_chart_and_every_foreign_image_can_be_locked(locked: ReleaseManifest) -> None:
+    still_open = [name for name in locked.unresolved() if name.startswith(("charts.", "images."))]
+    assert still_open == ["images.trainer.digest", "images.mlflow.digest"]
+
+
+def test_prod_has_every_chart_as_it_was_locked(locked: ReleaseManifest, folder: Path) -> None:
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    assert found == {f"{name}-{chart.version}.tgz": chart.sha256 for name, chart in locked.charts.items()}
+
+
+def test_definitions_come_out_of_the_locked_charts(locked: ReleaseManifest, folder: Path) -> None:
+    source = PinnedCharts(locked, folder=folder)
+    assert all(source.crds(group) for group in CRD_GROUPS.values())
+
+
+def test_a_chart_that_changed_after_the_lock_is_refused(site: Site, locked: ReleaseManifest, tmp_path: Path) -> None:
+    chart = locked.charts["kuberay-operator"].model_copy(update={"sha256": "0" * 64})
+    changed = locked.model_copy(update={"charts": {"kuberay-operator": chart}})
+    with pytest.raises(RefusedError, match=r"chart kuberay-operator 1\.7\.0 has sha256"):
+        fetch_all(changed, changed.charts, source=Everywhere(site), kind=PROD, folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", list(load_release().charts))
+def test_once_locked_every_image_of_the_values_has_its_digest(
+    name: str, installs: Mapping[str, ChartInstall], locked: ReleaseManifest
+) -> None:
+    digests = {image.digest for image in locked.images.values()}
+    images = list(named_images(installs[name].values))
+    assert images != []
+    assert all(f"sha256:{image.rpartition(':')[2]}" in digests for image in images)
+
+
+@pytest.mark.parametrize("name", list(load_release().charts))
+def test_a_locked_chart_renders_with_our_values(
+    name: str, installs: Mapping[str, ChartInstall], locked: ReleaseManifest, folder: Path, tmp_path: Path
+) -> None:
+    install = installs[name]
+    archive = folder / f"{name}-{locked.charts[name].version}.tgz"
+    (shown,) = template(find_helm(), archive, install.values, name=name, namespace=install.namespace, home=tmp_path)
+    images = sorted(named_images(yaml.safe_load(shown["data"]["values"])))
+    assert images == sorted(named_images(install.values))
+    assert [image for image in images if "@sha256:" not in image] == []
+
+
+def test_a_registry_that_wants_a_login_gets_it(site: Site) -> None:
+    site.login = LOGIN
+    try:
+        tag = load_release().images["kueue"].tag
+        with pytest.raises(NotFoundError, match="asks for Basic authentication"):
+            Registries(plain_hosts=[site.host]).digest(f"{site.host}/kueue/kueue", tag)
+        knowing = Registries(plain_hosts=[site.host], login={site.host: LOGIN}.get)
+        assert knowing.digest(f"{site.host}/kueue/kueue", tag).value.startswith("sha256:")
+    finally:
+        site.login = ""
+
+
+def test_aws_is_asked_for_the_login_of_its_registries_and_of_no_other() -> None:
+    asked: list[str] = []
+
+    def client(region: str) -> Any:  # noqa: ANN401  # boto3's clients have no types
+        asked.append(region)
+        return boto3.client("ecr", region_name=region, aws_access_key_id="a", aws_secret_access_key="b")
+
+    login = ecr_login(client)
+    assert login("quay.io") is None
+    assert asked == []
+    with mock_aws():
+        token = login("602401143452.dkr.ecr.us-west-2.amazonaws.com")
+    assert token is not None
+    assert base64.b64decode(token).startswith(b"AWS:")
+    assert asked == ["us-west-2"]

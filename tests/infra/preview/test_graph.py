@@ -1,0 +1,159 @@
+"""The graph of an environment as table, JSON and picture."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+from rich.console import Console
+
+from infra.lifecycle.cli import main
+from infra.preview.graph import document, picture, table
+from infra.preview.graph.architecture import Architecture, Group, architecture_of
+from infra.preview.recording import UNKNOWN, Recording
+from infra.spec.catalog import load_catalog
+from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of, unusual, varied
+
+
+def printed(recording: Recording) -> list[list[str]]:
+    """Cells of the table's rows."""
+    shown = table.of(recording)
+    return [list(cells) for cells in zip(*(column.cells for column in shown.columns), strict=True)]
+
+
+def architecture(recording: Recording) -> Architecture:
+    """The facts of the picture."""
+    return architecture_of(recording, load_catalog())
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_table_has_a_row_for_every_resource(environment: str) -> None:
+    recording = graph(environment)
+    rows = printed(recording)
+    assert sorted(name for _, _, name, _ in rows) == sorted(
+        one.name for one in recording.resources if not one.is_component
+    )
+
+
+def test_a_row_says_where_a_resource_belongs_and_what_guards_it() -> None:
+    rows = {(kind, name): (path, options) for path, kind, name, options in printed(graph("prod"))}
+    assert rows["aws.rds.Instance", "mlflow"][1].startswith("protect; retain on delete")
+    assert rows["aws.s3.Bucket", "checkpoints"] == ("storage/checkpoints", "protect; retain on delete")
+    assert rows["aws.eks.NodeGroup", "h100"][1] == "ignore scalingConfig.desiredSize"
+
+
+def test_options_name_what_a_resource_waits_for_but_not_what_it_takes_values_from() -> None:
+    cluster = graph("prod").find("aws:eks/cluster:Cluster", "cluster")
+    assert "after LogGroup cluster, RolePolicy cluster, RolePolicyAttachment" in "; ".join(table.options_of(cluster))
+
+
+def test_the_caption_counts() -> None:
+    recording = graph("dev")
+    components = sum(one.is_component for one in recording.resources)
+    caption = f"{len(recording.resources) - components} resources in {components} components"
+    assert table.of(recording).caption == caption
+
+
+def test_the_table_prints_in_eighty_columns() -> None:
+    screen = io.StringIO()
+    Console(width=80, file=screen).print(table.of(graph("dev")))
+    assert max(map(len, screen.getvalue().splitlines())) <= 80
+
+
+def test_the_document_holds_every_property_of_every_resource() -> None:
+    recording = graph("prod")
+    written = json.loads(document.render(recording))
+    assert set(written["resources"]) == {one.urn for one in recording.resources}
+    vpc = recording.find("aws:ec2/vpc:Vpc", "vpc")
+    assert written["resources"][vpc.urn]["properties"]["cidrBlock"] == "10.48.0.0/16"
+    assert written["outputs"]["cluster"]["name"] == "rtp-prod"
+
+
+def test_the_document_shows_no_secret_and_no_made_up_value() -> None:
+    recording = graph("dev")
+    vpc = recording.find("aws:ec2/vpc:Vpc", "vpc")
+    spoiled = replace(
+        vpc,
+        properties={"a": {"password": "hunter2"}, "list": ["x", "hunter2"], "later": UNKNOWN},
+        secrets=frozenset({"a.password", "list.1"}),
+    )
+    text = document.render(Recording((spoiled,), {"token": "hunter2"}, frozenset({"token"})))
+    assert "hunter2" not in text
+    assert json.loads(text)["resources"][vpc.urn]["properties"]["later"] is None
+
+
+def test_the_document_is_the_same_each_time() -> None:
+    assert document.render(graph("dev")) == document.render(graph("dev"))
+
+
+def test_the_picture_shows_zones_with_their_gateways() -> None:
+    assert [zone.has_nat for zone in architecture(graph("dev")).zones] == [True, False, False]
+    assert [zone.has_nat for zone in architecture(graph("prod")).zones] == [True, True, True]
+
+
+def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() -> None:
+    groups = {group.name: group for group in architecture(graph("prod")).groups}
+    assert groups["h100"] == Group(
+        name="h100",
+        zones=(1,),
+        instance="p5.48xlarge, 8 x H100",
+        machines="0 to 8 nodes, on demand",
+        fabric="EFA x 32, cluster placement group",
+        has_gpus=True,
+    )
+    assert (groups["system"].zones, groups["system"].has_gpus) == ((0, 1, 2), False)
+
+
+def test_the_picture_shows_a_capacity_block_whose_type_stands_in_the_template() -> None:
+    groups = {group.name: group for group in architecture(unusual()).groups}
+    assert groups["block"].instance == "p5.48xlarge, 8 x H100"
+    assert groups["block"].machines == "0 to 2 nodes, capacity block"
+
+
+def test_the_picture_shows_what_is_protected() -> None:
+    assert {store.is_protected for store in architecture(graph("prod")).stores} == {True}
+    assert {store.is_protected for store in architecture(graph("dev")).stores} == {False}
+
+
+def test_the_picture_shows_every_identity_with_its_service_accounts() -> None:
+    workloads = {one.role: one.accounts for one in architecture(graph("prod")).workloads}
+    assert workloads["trainer"] == ("production/trainer", "research/trainer")
+    assert workloads["efs-csi"] == ("kube-system/efs-csi-controller-sa", "kube-system/efs-csi-node-sa")
+
+
+@pytest.mark.parametrize("environment", ["prod", "test"])
+def test_the_picture_is_drawn(environment: str, tmp_path: Path) -> None:
+    file = tmp_path / "architecture.png"
+    picture.draw(settings_of(environment), graph(environment), file)
+    pixels = imread(file)
+    assert pixels.shape[:2] == (1500, 2400)
+    assert 0.05 < (pixels[..., :3].min(axis=2) < 0.97).mean() < 0.95
+
+
+def test_a_picture_as_svg_is_the_same_each_time(tmp_path: Path) -> None:
+    files = [tmp_path / "a.svg", tmp_path / "b.svg"]
+    for file in files:
+        picture.draw(settings_of("dev"), graph("dev"), file)
+    assert files[0].read_text() == files[1].read_text()
+
+
+def test_a_picture_without_gpu_groups_is_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    picture.draw(settings_of("dev"), varied({"gpu_groups": [], "teams": []}), file)
+    assert file.stat().st_size > 10_000
+
+
+def test_the_command_prints_prod_and_its_own_time_and_writes_its_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "prod.json"
+    assert main(["graph", "--env", "prod", "--json", str(file)]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert any("aws.eks.NodeGroup" in line for line in lines)
+    assert re.fullmatch(r"evaluated in \d+\.\d s of processor time", last)
+    assert json.loads(file.read_text())["outputs"]["environment"] == "prod"

@@ -1,0 +1,179 @@
+"""Capacity x placement x EFA: what is possible, what it leads to, and what is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.spec.capacity import LaunchRequest, impossible, launch_plan, vcpus_by_quota
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import SettingsError
+
+CATALOG = load_catalog()
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+RESERVATION = "cr-0123456789abcdef0"
+CAPACITIES: dict[str, dict[str, Any]] = {
+    "on_demand": {"kind": "on_demand"},
+    "spot": {"kind": "spot"},
+    "spot, EFA forced": {"kind": "spot", "allow_efa": True},
+    "reservation": {"kind": "reservation", "id": RESERVATION, "availability_zone": "us-east-1b"},
+    "reservation in a placement group": {
+        "kind": "reservation",
+        "id": RESERVATION,
+        "availability_zone": "us-east-1b",
+        "placement_group": "training",
+    },
+    "capacity_block": {
+        "kind": "capacity_block",
+        "id": RESERVATION,
+        "availability_zone": "us-east-1b",
+        "ends": "2030-01-08T11:30:00Z",
+    },
+}
+
+
+def request(instance_type: str = "p5.48xlarge", capacity: str = "on_demand", **fields: Any) -> LaunchRequest:  # noqa: ANN401
+    """A request of one group, in us-east-1b unless told otherwise."""
+    data = {
+        "name": "group",
+        "instance_type": instance_type,
+        "max_size": 2,
+        "capacity": CAPACITIES[capacity],
+        "availability_zones": ["us-east-1b"],
+    }
+    return LaunchRequest.model_validate({**data, **fields})
+
+
+requests = st.builds(
+    request,
+    st.sampled_from(sorted(CATALOG.instances)),
+    st.sampled_from(sorted(CAPACITIES)),
+    efa=st.booleans(),
+    placement=st.sampled_from(["none", "cluster"]),
+    local_nvme=st.booleans(),
+    availability_zones=st.sampled_from([(), *((zone,) for zone in ZONES), ZONES]),
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "key", "message"),
+    [
+        (request(capacity="spot", efa=True), "efa", "spot capacity refuses EFA"),
+        (request("g5.xlarge", efa=True), "efa", "take a type that has: g5.12xlarge, g5.48xlarge"),
+        (request("m7i.large", efa=True), "efa", "m7i.large has no EFA interface"),
+        (request(efa=True, availability_zones=ZONES[:2]), "availability_zones", "EFA traffic does not cross zones"),
+        (request(efa=True, availability_zones=()), "availability_zones", "us-east-1a, us-east-1b, us-east-1c"),
+        (request(placement="cluster", availability_zones=ZONES), "availability_zones", "lies in exactly one zone"),
+        (
+            request(capacity="reservation", availability_zones=["us-east-1a"]),
+            "availability_zones",
+            f"reservation {RESERVATION} lies in us-east-1b",
+        ),
+        (
+            request(capacity="capacity_block", availability_zones=["us-east-1c"]),
+            "availability_zones",
+            f"capacity_block {RESERVATION} lies in us-east-1b",
+        ),
+        (request(capacity="capacity_block", placement="cluster"), "placement", "one UltraCluster already"),
+        (request(capacity="reservation", placement="cluster"), "placement", "made outside a placement group"),
+        (request(capacity="reservation in a placement group"), "placement", "made in placement group training"),
+        (request("g6.12xlarge", "capacity_block"), "capacity.kind", "not sold for g6.12xlarge"),
+    ],
+)
+def test_an_impossible_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
+    (violation,) = impossible(case, catalog=CATALOG, network_zones=ZONES)
+    assert violation.key == key
+    assert message in str(violation)
+
+
+def test_a_plan_of_an_impossible_combination_names_the_group_and_every_rule() -> None:
+    case = request("g5.xlarge", "spot", efa=True, placement="cluster", availability_zones=())
+    with pytest.raises(SettingsError) as caught:
+        launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+    assert str(caught.value).count("node group group: ") == 4
+
+
+@pytest.mark.parametrize(
+    ("capacity", "capacity_type", "market_type", "reservation"),
+    [
+        ("on_demand", "ON_DEMAND", None, None),
+        ("spot", "SPOT", None, None),
+        ("reservation", "ON_DEMAND", None, RESERVATION),
+        ("capacity_block", "CAPACITY_BLOCK", "capacity-block", RESERVATION),
+    ],
+)
+def test_each_kind_of_capacity_leads_to_ekss_and_ec2s_own_terms(
+    capacity: str, capacity_type: str, market_type: str | None, reservation: str | None
+) -> None:
+    plan = launch_plan(request(capacity=capacity), catalog=CATALOG, network_zones=ZONES)
+    assert (plan.capacity_type, plan.market_type, plan.reservation_id) == (capacity_type, market_type, reservation)
+
+
+def test_a_capacity_block_is_drained_half_an_hour_before_it_ends() -> None:
+    plan = launch_plan(request(capacity="capacity_block"), catalog=CATALOG, network_zones=ZONES)
+    assert plan.drain_before is not None
+    assert plan.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
+
+
+def test_reserved_capacity_puts_a_group_without_zones_into_its_own() -> None:
+    case = request(capacity="reservation", availability_zones=(), efa=True)
+    assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).availability_zones == ("us-east-1b",)
+
+
+def test_a_reservation_in_a_placement_group_is_launched_into_that_group() -> None:
+    case = request(capacity="reservation in a placement group", placement="cluster")
+    assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).placement_group == "training"
+
+
+def test_efa_takes_one_interface_a_card_and_only_the_primary_carries_ip() -> None:
+    interfaces = launch_plan(request(efa=True), catalog=CATALOG, network_zones=ZONES).network_interfaces
+    assert [one.network_card_index for one in interfaces] == list(range(32))
+    assert [one.interface_type for one in interfaces] == ["efa", *["efa-only"] * 31]
+    assert [one.device_index for one in interfaces] == [0, *[1] * 31]
+
+
+@given(case=requests)
+def test_placement_follows_from_nothing_but_placement(case: LaunchRequest) -> None:
+    if not list(impossible(case, catalog=CATALOG, network_zones=ZONES)):
+        plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+        assert (plan.placement_group is not None) == (case.placement == "cluster")
+
+
+@given(case=requests)
+def test_every_possible_plan_is_consistent_with_the_catalogue(case: LaunchRequest) -> None:
+    if list(impossible(case, catalog=CATALOG, network_zones=ZONES)):
+        return
+    plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+    assert plan.efa_count == (plan.instance.efa_interfaces if case.efa else 0)
+    assert plan.efa_count <= plan.instance.network_cards
+    assert len(plan.availability_zones) == 1 or not (case.efa or plan.placement_group or plan.reservation_id)
+    assert plan.nvme_raid0 == (case.local_nvme and plan.instance.nvme is not None)
+
+
+@given(case=requests)
+def test_a_plan_is_made_exactly_where_no_rule_is_broken(case: LaunchRequest) -> None:
+    broken = list(impossible(case, catalog=CATALOG, network_zones=ZONES))
+    if not broken:
+        launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+        return
+    with pytest.raises(SettingsError) as caught:
+        launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+    assert all(violation.rule in str(caught.value) for violation in broken)
+
+
+def test_vcpus_are_counted_by_quota_and_blocks_are_left_out() -> None:
+    groups = [
+        request("p5.48xlarge"),
+        request("p4d.24xlarge", "reservation"),
+        request("g5.xlarge", "spot"),
+        request("m7i.large"),
+        request("p5.48xlarge", "capacity_block"),
+    ]
+    assert vcpus_by_quota(groups, catalog=CATALOG) == {
+        "L-417A185B": 2 * 192 + 2 * 96,
+        "L-3819A6DF": 2 * 4,
+        "L-1216C47A": 2 * 2,
+    }

@@ -1,0 +1,118 @@
+"""The instance catalogue against EC2's own descriptions, and its refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra.spec.catalog import CATALOG_FILE, Catalog, InstanceType, load_catalog
+from infra.spec.errors import SettingsError
+from infra.spec.section import build, read_document
+
+CATALOG = load_catalog()
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    """What EC2 says of every catalogued type, by name: moto serves a recording of the real DescribeInstanceTypes."""
+    with mock_aws():
+        client = boto3.client("ec2", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+        pages = client.get_paginator("describe_instance_types").paginate(InstanceTypes=sorted(CATALOG.instances))
+        return {one["InstanceType"]: one for page in pages for one in page["InstanceTypes"]}
+
+
+def figures(instance: InstanceType) -> dict[str, object]:
+    """The catalogue's figures that EC2 describes too."""
+    return {
+        "architecture": instance.architecture,
+        "vcpus": instance.vcpus,
+        "memory_gib": instance.memory_gib,
+        "network_cards": instance.network_cards,
+        "efa_interfaces": instance.efa_interfaces,
+        "gpu": (instance.gpu.model, instance.gpu.count, instance.gpu.memory_mib) if instance.gpu else None,
+        "nvme": (instance.nvme.disks, instance.nvme.disk_gb) if instance.nvme else None,
+    }
+
+
+def figures_of_ec2(one: dict[str, Any]) -> dict[str, object]:
+    """The same figures out of EC2's description."""
+    gpus = one.get("GpuInfo", {}).get("Gpus", [])
+    disks = one.get("InstanceStorageInfo", {}).get("Disks", [])
+    return {
+        "architecture": one["ProcessorInfo"]["SupportedArchitectures"][0],
+        "vcpus": one["VCpuInfo"]["DefaultVCpus"],
+        "memory_gib": one["MemoryInfo"]["SizeInMiB"] // 1024,
+        "network_cards": one["NetworkInfo"]["MaximumNetworkCards"],
+        "efa_interfaces": one["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "gpu": (gpus[0]["Name"], gpus[0]["Count"], gpus[0]["MemoryInfo"]["SizeInMiB"]) if gpus else None,
+        "nvme": (disks[0]["Count"], disks[0]["SizeInGB"]) if disks else None,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.instances))
+def test_every_figure_of_a_type_is_ec2s(name: str, described: dict[str, Any]) -> None:
+    assert figures(CATALOG.find(name)) == figures_of_ec2(described[name])
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.instances))
+def test_capacity_blocks_are_sold_where_ec2_says_so(name: str, described: dict[str, Any]) -> None:
+    assert CATALOG.family_of(name).capacity_blocks == ("capacity-block" in described[name]["SupportedUsageClasses"])
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", "ap-southeast-1"])
+def test_a_region_offers_exactly_the_catalogued_families(region: str) -> None:
+    with mock_aws():
+        client = boto3.client("ec2", region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
+        pages = client.get_paginator("describe_instance_type_offerings").paginate(LocationType="region")
+        offered = {one["InstanceType"] for page in pages for one in page["InstanceTypeOfferings"]}
+    ours = {name for name in CATALOG.instances if region in CATALOG.family_of(name).regions}
+    assert ours == offered & set(CATALOG.instances)
+
+
+def test_every_family_of_the_requirements_is_there() -> None:
+    assert {"g4dn", "g5", "g6", "g6e", "p4d", "p4de", "p5", "p5en", "p6-b200", "m6i", "m7i"} <= set(CATALOG.families)
+
+
+def test_every_type_is_offered_where_the_prices_hold() -> None:
+    assert all(CATALOG.prices.region in family.regions for family in CATALOG.families.values())
+
+
+def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(SettingsError, match=r"'p5\.48large' is not in the catalogue \(did you mean p5\.48xlarge\?\)"):
+        CATALOG.find("p5.48large")
+
+
+@pytest.mark.parametrize(("gpus", "mib"), [(1, 512), (2, 768), (4, 768), (8, 1024)])
+def test_dcgm_memory_is_that_of_the_next_larger_node(gpus: int, mib: int) -> None:
+    assert CATALOG.dcgm_memory_mib(gpus) == mib
+
+
+def test_a_price_without_a_source_is_refused_by_name() -> None:
+    document = read_document(CATALOG_FILE)
+    document["instances"] = {}
+    document["prices"]["services"]["nat_gateway_hour"] = {"usd": 0.045}
+    with pytest.raises(SettingsError, match=r"prices\.services\.nat_gateway_hour: a price needs as_of and source"):
+        build(Catalog, document, file="catalog.yaml")
+
+
+def test_an_instance_of_a_family_that_is_not_listed_is_refused(tmp_path: Path) -> None:
+    text = CATALOG_FILE.read_text(encoding="utf-8").replace("  p5.48xlarge:", "  p9.48xlarge:")
+    path = tmp_path / "catalog.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match="families lacks p9"):
+        load_catalog(path)
+
+
+def test_a_catalogue_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none\.yaml: no such file"):
+        load_catalog(tmp_path / "none.yaml")
+
+
+def test_a_catalogue_whose_instances_are_no_mapping_is_refused_by_key(tmp_path: Path) -> None:
+    (tmp_path / "catalog.yaml").write_text("instances: [p5.48xlarge]", encoding="utf-8")
+    with pytest.raises(SettingsError, match="instances: must be a mapping"):
+        load_catalog(tmp_path / "catalog.yaml")

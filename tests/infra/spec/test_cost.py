@@ -1,0 +1,99 @@
+"""Cost by the hour, against sums done by hand from the price table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.spec.catalog import load_catalog
+from infra.spec.cost import CostEstimate, CostItem, estimate
+from infra.spec.settings import from_mapping, load
+from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
+
+CATALOG = load_catalog()
+RESERVED = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+BLOCK = {**RESERVED, "kind": "capacity_block", "ends": "2030-01-01T00:00:00Z"}
+
+
+def estimate_of(changes: dict[str, Any]) -> CostEstimate:
+    """The estimate of the dev sample with changes."""
+    return estimate(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=CATALOG)
+
+
+def item(cost: CostEstimate, prefix: str) -> CostItem:
+    """The one line whose name begins so."""
+    (found,) = [line for line in cost.items if line.name.startswith(prefix)]
+    return found
+
+
+def test_an_idle_environment_without_gpus_costs_what_the_table_says() -> None:
+    cost = estimate_of({"gpu_groups": [], "teams": []})
+    month = 730
+    by_hand = (
+        0.10  # control plane
+        + 2 * 0.2016  # two m7i.xlarge
+        + (2 * 100 * 0.08 + 50 * 0.08) / month  # their volumes and Prometheus's
+        + 0.065
+        + 20 * 0.115 / month  # database and its storage
+        + 0.045
+        + 0.005  # NAT gateway and its address
+        + 7 * 3 * 0.01  # seven endpoints in three zones
+    )
+    assert cost.idle_usd_per_hour == pytest.approx(by_hand)
+
+
+def test_gpu_groups_from_zero_cost_nothing_idle_and_their_list_price_full() -> None:
+    h100 = item(estimate_of({}), "nodes h100")
+    assert (h100.idle, h100.full, h100.usd_per_unit_hour) == (0, 2, 55.04)
+
+
+def test_a_reservation_is_billed_while_idle() -> None:
+    cost = estimate_of({"gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"})
+    h100 = item(cost, "nodes h100")
+    assert (h100.idle, h100.full, h100.note) == (2, 2, "billed whether used or not")
+
+
+def test_spot_is_priced_as_a_ceiling() -> None:
+    assert item(estimate_of({}), "nodes t4").note.startswith("at most")
+
+
+def test_a_capacity_block_has_no_hourly_line() -> None:
+    cost = estimate_of({"gpu_groups.1.capacity": BLOCK, "gpu_groups.1.placement": "none"})
+    assert not [line for line in cost.items if line.name.startswith("nodes h100")]
+
+
+def test_extended_support_is_priced_as_a_ceiling() -> None:
+    line = item(estimate_of({"cluster.support": "extended"}), "EKS control plane")
+    assert (line.usd_per_unit_hour, line.note[:7]) == (0.60, "at most")
+
+
+def test_prod_pays_for_a_standby_and_three_gateways() -> None:
+    cost = estimate(from_mapping(prod_sections(), file="sample"), catalog=CATALOG)
+    assert item(cost, "database, ").idle == 2
+    assert item(cost, "database storage").idle == 40
+    assert item(cost, "NAT gateways").idle == 3
+
+
+def test_a_price_nobody_looked_up_is_listed_and_not_guessed() -> None:
+    cost = estimate_of({"database": {"instance_class": "db.m7g.large"}})
+    assert cost.unresolved == ("database, db.m7g.large",)
+    assert cost.idle_usd_per_hour == pytest.approx(estimate_of({}).idle_usd_per_hour - 0.065)
+
+
+def test_in_another_region_every_price_is_unresolved() -> None:
+    zones = ["us-west-2a", "us-west-2b", "us-west-2c"]
+    region = {"aws.region": "us-west-2", "network.availability_zones": zones}
+    cost = estimate_of({**region, "gpu_groups.1.availability_zones": zones[:1]})
+    assert len(cost.unresolved) == len(cost.items)
+    assert cost.full_usd_per_hour == 0
+
+
+def test_every_price_has_its_date() -> None:
+    assert all(line.as_of is not None for line in estimate_of({}).items)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_full_environment_costs_more_than_an_idle_one(name: str) -> None:
+    cost = estimate(load(name), catalog=CATALOG)
+    assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour

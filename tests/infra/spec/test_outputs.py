@@ -1,0 +1,119 @@
+"""The contract between the stack and what submits jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.outputs import GPU_TAINT, SPOT_TAINT, StackOutputs, check, gpu_group_output, read_outputs
+from infra.spec.release import load_release
+from infra.spec.settings import from_mapping, load
+from tests.infra.spec.samples import SHIPPED, Tree, changed, dev_sections
+
+CATALOG, RELEASE = load_catalog(), load_release()
+ROLE = "arn:aws:iam::111122223333:role/trainer"
+
+
+def sample_outputs() -> Tree:
+    """What the sample environment's stack would export."""
+    settings = from_mapping(dev_sections(), file="sample")
+    zones = settings.network.availability_zones
+    groups = [gpu_group_output(group, catalog=CATALOG, network_zones=zones) for group in settings.gpu_groups]
+    return {
+        "schema_version": 1,
+        "platform": RELEASE.platform,
+        "environment": "dev",
+        "kind": "dev",
+        "region": "us-east-1",
+        "account": "111122223333",
+        "cluster": {
+            "name": "dev",
+            "endpoint": "https://x.eks.amazonaws.com",
+            "certificate_authority": "TFM=",
+            "kubernetes": RELEASE.kubernetes.version,
+        },
+        "registries": {"trainer": "ecr/trainer", "mlflow": "ecr/mlflow"},
+        "storage": {
+            "checkpoint_bucket": "checkpoints",
+            "artifact_bucket": "artifacts",
+            "efs_id": "fs-0123456789abcdef0",
+            "efs_access_point": "fsap-0123456789abcdef0",
+        },
+        "mlflow_uri": "http://mlflow.mlflow.svc:5000",
+        "roles": {"trainer": ROLE},
+        "teams": [{"name": "research", "namespace": "research", "queue": "research"}],
+        "gpu_groups": [group.model_dump(mode="json") for group in groups],
+    }
+
+
+def test_outputs_survive_the_way_through_json() -> None:
+    outputs = read_outputs(sample_outputs(), file="sample")
+    assert StackOutputs.model_validate(json.loads(outputs.model_dump_json())) == outputs
+
+
+def test_the_outputs_of_a_stack_of_this_release_are_taken() -> None:
+    check(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"mlflow_uri": ...}, "mlflow_uri: is required: Tracking URI inside the cluster."),
+        ({"schema_version": 2}, "schema_version = 2: must be one of 1"),
+        (
+            {"gpu_groups.0.gpu_per_node": 1},
+            "gpu_groups.0.gpu_per_node: no such setting\n    remedy: did you mean gpus_per_node?",
+        ),
+        ({"roles.train": ROLE}, "roles.train"),
+    ],
+)
+def test_an_output_that_breaks_the_contract_is_refused_by_name(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_outputs(changed(sample_outputs(), changes), file="pulumi stack output")
+    assert str(caught.value).startswith("pulumi stack output: ")
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"platform": "0.0.9"}, "platform: the stack is 0.0.9, this checkout is 0.1.0"),
+        ({"cluster.kubernetes": "1.34"}, "cluster.kubernetes: the stack runs 1.34, supported: 1.35"),
+        ({"registries": {"trainer": "x"}}, "registries.mlflow: the release has this image"),
+        ({"gpu_groups.1.efa_per_node": 4}, "gpu_groups.h100: 8 GPUs and 4 EFA interfaces; p5.48xlarge has 8 and 32"),
+        ({"gpu_groups.1.instance_type": "p9.48xlarge"}, "gpu_groups.h100: p9.48xlarge is not in the catalogue"),
+    ],
+)
+def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str, Any], expected: str) -> None:
+    outputs = read_outputs(changed(sample_outputs(), changes), file="sample")
+    with pytest.raises(RefusedError) as caught:
+        check(outputs, RELEASE, catalog=CATALOG)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_gpu_group_of_a_shipped_environment_can_be_told_apart_by_its_labels(name: str) -> None:
+    settings = load(name)
+    zones = settings.network.availability_zones
+    groups = [gpu_group_output(group, catalog=CATALOG, network_zones=zones) for group in settings.gpu_groups]
+    assert len({tuple(sorted(group.labels.items())) for group in groups}) == len(groups)
+    assert all(GPU_TAINT in group.taints for group in groups)
+
+
+def test_only_spot_nodes_have_the_spot_taint() -> None:
+    spot, on_demand = read_outputs(sample_outputs(), file="sample").gpu_groups
+    assert SPOT_TAINT in spot.taints
+    assert SPOT_TAINT not in on_demand.taints
+
+
+def test_a_label_of_the_settings_cannot_take_the_place_of_the_groups_own() -> None:
+    labels = {"ray-train-platform/group": "other", "tier": "gold"}
+    settings = from_mapping(changed(dev_sections(), {"gpu_groups.0.labels": labels}), file="sample")
+    zones = settings.network.availability_zones
+    output = gpu_group_output(settings.gpu_groups[0], catalog=CATALOG, network_zones=zones)
+    assert output.labels["ray-train-platform/group"] == "t4"
+    assert output.labels["tier"] == "gold"

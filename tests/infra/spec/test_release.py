@@ -1,0 +1,168 @@
+"""The release manifest: the shipped one fits together, and every broken pair is refused by the rule it breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.protection import EnvironmentKind
+from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release, staleness
+from infra.spec.release_rules import RULES, check, findings, read_project
+from infra.spec.section import build, read_document
+from tests.infra.spec.samples import changed
+
+PROJECT = read_project()
+DIGEST = "sha256:" + "0" * 64
+
+
+BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
+    ("the_platform_version_is_the_projects", {"platform": "9.9.9"}),
+    ("the_platform_version_is_the_projects", {"images.trainer.tag": "0.0.1"}),
+    ("the_lock_has_the_stacks_versions", {"stack.ray": "2.59.0", "images.trainer.contains.ray": "2.59.0"}),
+    ("the_lock_has_the_stacks_versions", {"stack.torch": "2.14.0", "images.trainer.contains.torch": "2.14.0"}),
+    ("the_lock_has_the_stacks_versions", {"stack.mlflow": "3.1.0", "images.mlflow.contains.mlflow": "3.1.0"}),
+    ("the_lock_has_the_stacks_versions", {"stack.cuda": "13.0", "images.trainer.contains.cuda": "13.0"}),
+    ("images_contain_the_stacks_versions", {"images.trainer.contains.ray": "2.59.0"}),
+    ("images_contain_the_stacks_versions", {"images.mlflow.contains.mlflow": "3.16.0"}),
+    ("the_project_supports_the_images_python", {"stack.python": "3.14", "images.trainer.contains.python": "3.14"}),
+    ("the_driver_serves_cuda", {"node_image.nvidia_driver": "575"}),
+    ("the_driver_serves_cuda", {"compatibility.driver_for_cuda": {"12": "525"}}),
+    ("kuberay_crds_are_the_operators", {"crds.kuberay": "1.6.2"}),
+    ("kuberay_runs_this_ray", {"compatibility.ray_for_kuberay": ">=2.61"}),
+    ("the_minor_is_supported", {"kubernetes.supported": ["1.34"]}),
+    ("node_images_are_of_the_minor", {"node_image.releases.AL2023_x86_64_NVIDIA": "1.34.1-20260101"}),
+    ("addons_serve_the_minor", {"addons.kube-proxy.version": "v1.34.0-eksbuild.2"}),
+    ("addons_serve_the_minor", {"addons.eks-node-monitoring-agent.version": "v1.6.6-eksbuild.1"}),
+    ("addons_serve_the_minor", {"addons.aws-ebs-csi-driver.kubernetes": ">=1.36"}),
+    ("charts_serve_the_minor", {"charts.kueue.kubernetes": ">=1.36"}),
+    (
+        "charts_serve_the_minor",
+        {"charts.cluster-autoscaler.app_version": "1.34.0", "images.cluster-autoscaler.chart": None},
+    ),
+    ("images_are_those_of_their_charts", {"images.kuberay-operator.tag": "v1.6.2"}),
+    ("images_are_those_of_their_charts", {"images.kueue.chart": "queue"}),
+]
+
+
+def release_with(changes: dict[str, Any]) -> ReleaseManifest:
+    """The shipped release with values at dotted paths replaced."""
+    return build(ReleaseManifest, changed(read_document(RELEASE_FILE), changes), file="release.yaml")
+
+
+def resolved_release() -> ReleaseManifest:
+    """The shipped release with something in every place that is unresolved; the values are of the test's making."""
+    release = load_release()
+    document = read_document(RELEASE_FILE)
+    for name in release.unresolved():
+        group, key, field = name.split(".")
+        node = document[group][key]
+        match group, field:
+            case "node_image", _:
+                node[field] = "1.35.2-20260101"
+            case "addons", _:
+                node[field] = "v1.35.0-eksbuild.1"
+            case "charts", "version":
+                node[field] = "1.0.0"
+            case ("charts", _) | ("downloads", _):
+                node[field] = "0" * 64
+            case _:
+                node[field] = DIGEST
+    return build(ReleaseManifest, document, file="release.yaml")
+
+
+def test_the_shipped_release_fits_together() -> None:
+    assert findings(load_release(), project=PROJECT) == ()
+
+
+@pytest.mark.parametrize(("rule", "changes"), BROKEN_PAIRS)
+def test_a_broken_pair_is_refused_by_exactly_its_rule(rule: str, changes: dict[str, Any]) -> None:
+    broken = findings(release_with(changes), project=PROJECT)
+    assert {finding.rule for finding in broken} == {rule}
+
+
+def test_every_rule_has_a_broken_pair() -> None:
+    assert {rule for rule, _ in BROKEN_PAIRS} == {rule.__name__ for rule in RULES}
+
+
+@pytest.mark.parametrize("kind", EnvironmentKind)
+def test_no_environment_takes_a_release_that_does_not_fit(kind: EnvironmentKind) -> None:
+    release = release_with({"crds.kuberay": "1.6.2"})
+    with pytest.raises(RefusedError, match=r"crds\.kuberay is 1\.6\.2, the operator's chart is 1\.7\.0"):
+        check(release, kind=kind, project=PROJECT)
+
+
+def test_prod_refuses_what_is_unresolved_by_name_and_a_test_cluster_takes_it() -> None:
+    release = load_release()
+    check(release, kind=EnvironmentKind.TEST, project=PROJECT)
+    with pytest.raises(RefusedError) as caught:
+        check(release, kind=EnvironmentKind.PROD, project=PROJECT)
+    assert all(f"\n  {name}" in str(caught.value) for name in release.unresolved())
+    assert "make release-lock" in caught.value.remedy
+
+
+def test_prod_takes_a_release_with_everything_resolved() -> None:
+    release = resolved_release()
+    assert release.unresolved() == ()
+    check(release, kind=EnvironmentKind.PROD, project=PROJECT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"images.trainer.digest": "latest"}, "images.trainer.digest = 'latest'"),
+        ({"charts.kueue.sha256": "abc"}, "charts.kueue.sha256 = 'abc'"),
+        ({"addons.coredns.version": "latest"}, "addons.coredns.version = 'latest'"),
+        ({"charts.kueue.kubernetes": "newish"}, "charts.kueue.kubernetes = 'newish': 'newish' is no version range"),
+        ({"charts.kueue.sha": None}, "charts.kueue.sha: no such setting"),
+    ],
+)
+def test_what_is_no_digest_hash_or_version_is_refused_by_name(changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        release_with(changes)
+    assert name in str(caught.value)
+
+
+def test_an_image_is_pulled_by_digest_and_ours_from_the_stacks_registry() -> None:
+    release = resolved_release()
+    host = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
+    assert release.images["trainer"].reference(host) == f"{host}/trainer@{DIGEST}"
+    assert release.images["kueue"].reference(host) == f"registry.k8s.io/kueue/kueue@{DIGEST}"
+
+
+def test_an_image_without_a_digest_is_pulled_by_its_tag() -> None:
+    assert load_release().images["kueue"].reference() == "registry.k8s.io/kueue/kueue:v0.19.2"
+
+
+def test_the_staleness_report_has_what_was_never_looked_up_first_and_then_the_oldest() -> None:
+    changes = {
+        "kubernetes.as_of": "2026-01-01",
+        "node_image.as_of": "2026-02-01",
+        "charts.kueue.as_of": None,
+        "images.kueue.as_of": "2026-05-31",
+    }
+    report = staleness(release_with(changes), today=date(2026, 6, 1), limit_days=90)
+    never = [stale.entry for stale in report if stale.days is None]
+    assert "charts.kueue" in never
+    assert [tuple(stale) for stale in report[len(never) :]] == [("kubernetes", 151), ("node_image", 120)]
+
+
+def test_our_own_images_never_go_stale() -> None:
+    report = staleness(load_release(), today=date(2040, 1, 1))
+    assert not {"images.trainer", "images.mlflow"} & {stale.entry for stale in report}
+
+
+def test_a_project_without_a_lock_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"requirements\.lock: no such file"):
+        read_project(tmp_path)
+
+
+def test_a_lock_without_ray_is_a_finding() -> None:
+    without = replace(PROJECT, locked={name: version for name, version in PROJECT.locked.items() if name != "ray"})
+    (finding,) = findings(load_release(), project=without)
+    assert finding.message == "stack.ray is 2.60.0, requirements.lock has None"

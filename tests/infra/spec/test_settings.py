@@ -1,0 +1,330 @@
+"""Settings: shipped files load, wrong ones are refused by file, key, value and rule."""
+
+from __future__ import annotations
+
+import textwrap
+from datetime import UTC, datetime
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # its stubs are not among the dev dependencies
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.settings import (
+    StackSettings,
+    check_account,
+    environment_names,
+    from_mapping,
+    load,
+    render_test_environment,
+)
+from infra.spec.settings.loading import ENVIRONMENTS, NAMESPACE, sections_of
+from infra.spec.settings.network import NetworkSettings, addresses_per_node, subnets_of
+from infra.spec.settings.schema import SCHEMA_FILE, render, stack_file_schema
+from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
+
+BLOCK = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+RESERVED = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+
+
+def message_of(sections: dict[str, Any]) -> str:
+    """The message these sections are refused with."""
+    with pytest.raises(SettingsError) as caught:
+        from_mapping(sections, file="Pulumi.sample.yaml")
+    message = str(caught.value)
+    assert message.startswith("Pulumi.sample.yaml: ")
+    return message
+
+
+def test_the_shipped_environments_are_known_by_name() -> None:
+    assert set(SHIPPED) <= set(environment_names())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_environment_loads_and_is_called_as_its_file(name: str) -> None:
+    assert load(name).environment.name == name
+
+
+@pytest.mark.parametrize("sections", [dev_sections(), prod_sections()], ids=["dev", "prod"])
+def test_the_samples_that_the_tables_spoil_are_valid(sections: dict[str, Any]) -> None:
+    from_mapping(sections, file="sample")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"network.cird": 1}, "network.cird: no such setting\n    remedy: did you mean cidr?"),
+        ({"gpu_group": []}, "gpu_group: no such setting\n    remedy: did you mean gpu_groups?"),
+        ({"gpu_groups.0.capacity.id": "x"}, "gpu_groups.0.capacity.id: no such setting"),
+        ({"environment.owner": ...}, "environment.owner: is required: Mail address of who answers for it"),
+        ({"environment.owner": "me"}, "environment.owner = 'me': String should match pattern"),
+        (
+            {"environment.kind": "production"},
+            "environment.kind = 'production': must be one of dev, staging, prod, test",
+        ),
+        (
+            {"gpu_groups.0.capacity.kind": "spots"},
+            "gpu_groups.0.capacity.kind = 'spots': must be one of on_demand, spot",
+        ),
+        ({"gpu_groups.1.capacity": BLOCK}, "gpu_groups.1.capacity.ends: is required: When the block ends"),
+        (
+            {"cluster.kubernetes": 1.35},
+            'cluster.kubernetes = 1.35: must be text\n    remedy: write it in quotes: "1.35"',
+        ),
+        ({"network": 3}, "network = 3: must be a mapping of settings"),
+        ({"network.flow_log_days": 31}, "network.flow_log_days = 31: must be one of 1, 3, 5, 7, 14, 30, 60"),
+        ({"cluster.log_days": 100}, "cluster.log_days = 100: must be one of 1, 3, 5, 7, 14, 30, 60"),
+        ({"network.cidr": "10.0.0.1/16"}, "network.cidr = '10.0.0.1/16': Input is not a valid IPv4 network"),
+        ({"gpu_groups.0.min_size": 5}, "gpu_groups.0: min_size=5, desired_size=0, max_size=4"),
+        (
+            {"database": {"max_allocated_gib": 20, "allocated_gib": 30}},
+            "max_allocated_gib=20 is below allocated_gib=30",
+        ),
+        (
+            {"gpu_groups.0.sharing": {"time_slices": 2, "mig_profile": "1g.10gb"}},
+            "gpu_groups.0.sharing: time_slices=2 and mig_profile=1g.10gb exclude each other",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_by_key_value_and_rule(changes: dict[str, Any], expected: str) -> None:
+    assert expected in message_of(changed(dev_sections(), changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"aws.region": "us-east-9"}, "aws.region = us-east-9: no region of the catalogue"),
+        (
+            {"network.availability_zones": ["us-east-1a", "us-west-2b"]},
+            "network.availability_zones = us-west-2b: is no zone of aws.region = us-east-1",
+        ),
+        ({"network.availability_zones": ["us-east-1a", "us-east-1a"]}, "must name every zone once"),
+        ({"network.cidr": "10.0.0.0/8"}, "network.cidr = 10.0.0.0/8: must be /16 to /22"),
+        ({"network.service_cidr": "172.20.0.0/28"}, "network.service_cidr = 172.20.0.0/28: must be /12 to /24"),
+        ({"network.service_cidr": "100.64.0.0/16"}, "must lie in 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16"),
+        ({"network.service_cidr": "10.16.128.0/20"}, "overlaps network.cidr = 10.16.0.0/16"),
+        ({"network.peered_cidrs": ["10.16.4.0/24"]}, "network.peered_cidrs.0 = 10.16.4.0/24: overlaps network.cidr"),
+        ({"network.cidr": "10.16.0.0/22"}, "too small: subnet 10.16.0.0/24 of us-east-1a has 256 addresses"),
+        ({"cluster.kubernetes": "1.27"}, "cluster.kubernetes = 1.27: this release supports 1.35"),
+        ({"cluster.public_cidrs": ["0.0.0.0/0"]}, "opens the API server to the internet"),
+        ({"gpu_groups.1.name": "t4"}, "gpu_groups.0.name = t4: must be unique"),
+        ({"gpu_groups.1.name": "system"}, "gpu_groups.1.name = system: must be unique, and not system"),
+        ({"gpu_groups.0.instance_type": "g4dn.xxlarge"}, "remedy: did you mean g4dn.xlarge?"),
+        ({"gpu_groups.0.instance_type": "m7i.large"}, "is no type with GPUs of the instance catalogue"),
+        (
+            {"system_nodes": {"instance_type": "g5.xlarge"}},
+            "system_nodes.instance_type = g5.xlarge: is no type without",
+        ),
+        ({"gpu_groups.1.availability_zones": ["us-east-1f"]}, "us-east-1f: the network has us-east-1a"),
+        ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity refuses EFA"),
+        (
+            {
+                "gpu_groups.1.capacity": {**RESERVED, "availability_zone": "us-east-1b"},
+                "gpu_groups.1.placement": "none",
+            },
+            "gpu_groups.1.availability_zones = us-east-1a: reservation cr-0123456789abcdef0 lies in us-east-1b",
+        ),
+        (
+            {"gpu_groups.0.capacity": RESERVED, "gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"},
+            "gpu_groups.1.capacity.id = cr-0123456789abcdef0: is already the capacity of group t4",
+        ),
+        ({"gpu_groups.0.sharing": {"mig_profile": "1g.10gb"}}, "mig_profile = 1g.10gb: T4 has no MIG"),
+        ({"gpu_groups.1.sharing": {"time_slices": 2}}, "gpu_groups.1.sharing: a shared GPU is for development"),
+        ({"teams.0.gpus": {"h10": 1}}, "teams.0.gpus.h10 = 1: no such GPU group\n    remedy: did you mean h100?"),
+        (
+            {"gpu_groups.1.sharing": {"mig_profile": "3g.40gb"}, "teams.0.gpus.h100": 33},
+            "teams.0.gpus.h100 = 33: the teams are promised 33 GPUs, h100 has 32",
+        ),
+        ({"teams.0.gpus.h100": 17}, "teams.0.gpus.h100 = 17: the teams are promised 17 GPUs, h100 has 16"),
+        ({"teams.0.name": "kube-system"}, "teams.0.name = kube-system: must be unique"),
+        ({"environment.expires": "2030-01-01T00:00:00Z"}, "only kind test expires"),
+        ({"environment.kind": "test"}, "environment.expires: is required for kind test"),
+        ({"environment.kind": "test"}, "budget: is required for kind test"),
+    ],
+)
+def test_a_broken_rule_across_settings_is_refused_by_key_value_and_rule(changes: dict[str, Any], expected: str) -> None:
+    assert expected in message_of(changed(dev_sections(), changes))
+
+
+def test_a_type_that_the_region_does_not_offer_is_refused_with_the_regions_that_do() -> None:
+    zones = ["us-west-1a", "us-west-1b"]
+    sections = changed(
+        dev_sections(),
+        {"aws.region": "us-west-1", "network.availability_zones": zones, "gpu_groups.0.instance_type": "g5.xlarge"},
+    )
+    assert "gpu_groups.0.instance_type = g5.xlarge: is not offered in us-west-1" in message_of(sections)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"cluster.public_cidrs": ["198.51.100.0/24"]}, "cluster.public_cidrs = 198.51.100.0/24: prod has no public"),
+        ({"network.nat": "single"}, "network.nat = single: prod has a NAT gateway per zone"),
+        ({"network.availability_zones": ["us-east-1a", "us-east-1b"]}, "prod spans three zones"),
+        ({"database.multi_az": False}, "database.multi_az = false: prod's database has a standby"),
+        ({"monitoring": {}}, "monitoring: prod's alerts reach somebody"),
+        ({"budget": ...}, "budget: is required in prod"),
+    ],
+)
+def test_prod_refuses_what_dev_allows(changes: dict[str, Any], expected: str) -> None:
+    assert expected in message_of(changed(prod_sections(), changes))
+
+
+def test_everything_wrong_is_listed_at_once() -> None:
+    message = message_of(changed(dev_sections(), {"network.nat": "two", "environment.kind": "qa"}))
+    assert message.startswith("Pulumi.sample.yaml: 2 wrong settings")
+
+
+def test_an_unknown_environment_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(SettingsError, match=r"'stagin' does not exist \(did you mean staging\?\)"):
+        load("stagin")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("config: {aws:region: us-east-1}", "config.aws:region: nothing reads it"),
+        ("conifg: {}", "conifg: no key of a Pulumi stack file"),
+        ("environment: [a]", "config must be a mapping"),
+        ("- a", "the top level must be a mapping, got list"),
+        ("config: [", "not YAML"),
+    ],
+)
+def test_a_malformed_stack_file_is_refused_by_name(text: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.mine.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError) as caught:
+        load("mine", directory=tmp_path)
+    assert "Pulumi.mine.yaml: " in str(caught.value)
+    assert expected in str(caught.value)
+
+
+def test_keys_of_pulumi_itself_are_left_to_pulumi() -> None:
+    document = {"encryptionsalt": "v1:x", "config": {"pulumi:tags": {}, f"{NAMESPACE}:aws": {"region": "x"}}}
+    assert sections_of(document, file="sample") == {"aws": {"region": "x"}}
+
+
+def test_an_account_that_is_not_allowed_is_refused_by_number() -> None:
+    settings = from_mapping(dev_sections(), file="sample")
+    check_account(settings, "111122223333")
+    with pytest.raises(RefusedError, match="AWS account 999999999999 may not hold environment dev"):
+        check_account(settings, "999999999999")
+
+
+def test_the_template_of_test_clusters_makes_a_valid_environment() -> None:
+    text = render_test_environment(
+        name="test-4711",
+        owner="ops@example.com",
+        account="111122223333",
+        expires=datetime(2030, 1, 31, 18, tzinfo=UTC),
+        budget_usd=50,
+    )
+    settings = from_mapping(sections_of(yaml.safe_load(text), file="test"), file="test")
+    assert settings.environment.expires == datetime(2030, 1, 31, 18, tzinfo=UTC)
+    assert "$schema=schema.json" in text
+
+
+def test_a_test_cluster_cannot_expire_at_an_hour_without_a_zone() -> None:
+    with pytest.raises(ValueError, match="needs a time zone"):
+        render_test_environment(
+            name="t",
+            owner="o@e.com",
+            account="1",
+            expires=datetime.fromisoformat("2030-01-01"),
+            budget_usd=1,
+        )
+
+
+def test_a_value_cannot_smuggle_settings_into_the_template() -> None:
+    smuggled = textwrap.dedent("test\n    kind: prod")
+    with pytest.raises(ValueError, match="letters, digits"):
+        render_test_environment(
+            name=smuggled, owner="o@e.com", account="1", expires=datetime(2030, 1, 1, tzinfo=UTC), budget_usd=1
+        )
+
+
+def test_the_committed_schema_is_the_generated_one() -> None:
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == render()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_editors_accept_a_shipped_environment(name: str) -> None:
+    document = yaml.safe_load((ENVIRONMENTS / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))
+    jsonschema.validate(document, stack_file_schema())
+
+
+def test_editors_refuse_an_unknown_setting() -> None:
+    config = {f"{NAMESPACE}:{name}": section for name, section in dev_sections().items()}
+    config[f"{NAMESPACE}:network"]["cird"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="cird"):
+        jsonschema.validate({"config": config}, stack_file_schema())
+
+
+def test_every_setting_is_described() -> None:
+    definitions = StackSettings.model_json_schema()["$defs"].values()
+    bare = [
+        f"{model['title']}.{name}"
+        for model in definitions
+        for name, field in model.get("properties", {}).items()
+        if not field.get("description")
+    ]
+    assert bare == []
+
+
+networks = st.builds(
+    lambda block, prefix, zones: NetworkSettings(
+        cidr=IPv4Network((block << 16, prefix)), availability_zones=tuple(f"us-east-1{zone}" for zone in "abc"[:zones])
+    ),
+    st.integers(0x0A00, 0x0AFF),
+    st.integers(16, 22),
+    st.integers(2, 3),
+)
+
+
+@given(network=networks)
+def test_subnets_lie_in_the_vpc_and_apart(network: NetworkSettings) -> None:
+    subnets = subnets_of(network)
+    every = [*subnets.private, *subnets.public]
+    assert len(every) == 2 * len(network.availability_zones)
+    assert all(subnet.subnet_of(network.cidr) for subnet in every)
+    assert not any(a.overlaps(b) for i, a in enumerate(every) for b in every[:i])
+
+
+@given(network=networks)
+def test_a_third_zone_moves_no_subnet_of_the_first_two(network: NetworkSettings) -> None:
+    two = network.model_copy(update={"availability_zones": ("us-east-1a", "us-east-1b")})
+    three = network.model_copy(update={"availability_zones": ("us-east-1a", "us-east-1b", "us-east-1c")})
+    assert subnets_of(three).private[:2] == subnets_of(two).private
+    assert subnets_of(three).public[:2] == subnets_of(two).public
+
+
+@given(pods=st.integers(16, 110))
+def test_a_node_has_addresses_for_all_its_pods_and_a_spare_prefix(pods: int) -> None:
+    assert pods + 16 < addresses_per_node(pods) <= pods + 2 * 16
+
+
+@given(nodes=st.integers(1, 400), prefix=st.integers(16, 22), pods=st.integers(16, 110))
+def test_a_group_is_accepted_exactly_as_far_as_its_subnet_has_addresses(nodes: int, prefix: int, pods: int) -> None:
+    sections = changed(
+        dev_sections(),
+        {
+            "network.cidr": f"10.16.0.0/{prefix}",
+            "network.pods_per_node": pods,
+            "gpu_groups.0.max_size": nodes,
+            "gpu_groups.0.availability_zones": ["us-east-1b"],
+            "teams": [],
+        },
+    )
+    system = -(-4 // 3) * addresses_per_node(pods)
+    fits = {
+        "us-east-1a": system + 2 * addresses_per_node(pods) + 37,
+        "us-east-1b": system + nodes * addresses_per_node(pods) + 37,
+    }
+    if max(fits.values()) <= 2 ** (30 - prefix):
+        from_mapping(sections, file="sample")
+    else:
+        assert "too small" in message_of(sections)

@@ -1,0 +1,211 @@
+"""What becomes of an alert: checked by Alertmanager's own program, and sent by a real Alertmanager."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra.spec.release import load_release
+from platform_charts.charts.alertmanager import NOBODY, PEOPLE, Alerting, alerting_of, alertmanager_config, webhook_pod
+from platform_charts.images.alert_webhook.__main__ import main
+from tests.engines.alertmanager import Alertmanager, alertmanager, complaints
+from tests.engines.s3 import REGION, S3Api
+from tests.infra.aws.graphs import graph, settings_of
+
+BOTH = Alerting(
+    environment="rtp-dev",
+    region=REGION,
+    topic_arn="arn:aws:sns:us-east-1:123456789012:rtp-dev-alerts",
+    webhook_secret="alerts/webhook",
+    image="registry.example/mlflow:1",
+)
+WAYS = {
+    "both": BOTH,
+    "mail": replace(BOTH, webhook_secret=None),
+    "webhook": replace(BOTH, topic_arn=None),
+    "nobody": replace(BOTH, topic_arn=None, webhook_secret=None),
+}
+SECONDS = 30.0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_amtool_has_nothing_against_the_configuration(way: str, tmp_path: Path) -> None:
+    assert complaints(alertmanager_config(WAYS[way]), tmp_path) == ""
+
+
+def test_amtool_would_see_a_receiver_that_is_not_there(tmp_path: Path) -> None:
+    config = copy.deepcopy(alertmanager_config(BOTH))
+    config["receivers"] = config["receivers"][:1]
+    assert 'undefined receiver "people"' in complaints(config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("way", "receivers"), [("both", {NOBODY, PEOPLE}), ("mail", {NOBODY, PEOPLE}), ("nobody", {NOBODY})]
+)
+def test_people_are_a_receiver_only_where_somebody_is_named(way: str, receivers: set[str]) -> None:
+    config = alertmanager_config(WAYS[way])
+    assert {one["name"] for one in config["receivers"]} == receivers
+    assert config["route"]["receiver"] in receivers
+
+
+def test_settings_without_a_mail_address_name_no_topic() -> None:
+    alerting = alerting_of(settings_of("dev"), load_release(), topic_arn="arn", registry="r")
+    assert (alerting.topic_arn, alerting.webhook_secret) == (None, None)
+
+
+def test_without_a_webhook_the_pod_has_no_container_more() -> None:
+    assert webhook_pod(WAYS["mail"]) == {}
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Address of a webhook, and what was posted to it."""
+    found: list[dict[str, Any]] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # the name http.server calls
+            found.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/hook", found
+        server.shutdown()
+
+
+@pytest.fixture
+def mailed(s3_api: S3Api) -> Iterator[tuple[str, Callable[[], list[str]]]]:
+    """ARN of a topic at moto, and the messages that a queue has got from it so far."""
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    sns = boto3.client("sns", endpoint_url=s3_api.endpoint, region_name=REGION, **keys)
+    sqs = boto3.client("sqs", endpoint_url=s3_api.endpoint, region_name=REGION, **keys)
+    topic, queue = sns.create_topic(Name="alerts")["TopicArn"], sqs.create_queue(QueueName="alerts")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    messages: list[str] = []
+
+    def received() -> list[str]:
+        got = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        messages.extend(json.loads(one["Body"])["Message"] for one in got)
+        return messages
+
+    yield topic, received
+    sqs.delete_queue(QueueUrl=queue)
+    sns.delete_topic(TopicArn=topic)
+
+
+@pytest.fixture
+def running(
+    posted: tuple[str, list[dict[str, Any]]],
+    mailed: tuple[str, Callable[[], list[str]]],
+    s3_api: S3Api,
+    tmp_path: Path,
+) -> Iterator[Alertmanager]:
+    """Alertmanager with both ways, at these addresses, and without the waiting."""
+    config: Any = copy.deepcopy(alertmanager_config(replace(BOTH, topic_arn=mailed[0])))
+    url = tmp_path / "url"
+    url.write_text(posted[0])
+    (people,) = [one for one in config["receivers"] if one["name"] == PEOPLE]
+    people["webhook_configs"][0]["url_file"] = str(url)
+    people["sns_configs"][0]["api_url"] = s3_api.endpoint
+    for route in (config["route"], *config["route"]["routes"]):
+        route |= {"group_wait": "200ms", "group_interval": "1s"}
+    with alertmanager(config, tmp_path) as server:
+        yield server
+
+
+def names(posted: list[dict[str, Any]]) -> set[str]:
+    """Names of the alerts of all notifications."""
+    return {alert["labels"]["alertname"] for one in posted for alert in one["alerts"]}
+
+
+def test_alerts_for_people_come_by_webhook_and_by_mail_and_the_others_do_not(
+    running: Alertmanager,
+    posted: tuple[str, list[dict[str, Any]]],
+    mailed: tuple[str, Callable[[], list[str]]],
+) -> None:
+    running.fire(alertname="Watchdog", severity="none")
+    running.fire(alertname="InfoInhibitor", severity="none", namespace="a")
+    running.fire(alertname="Curious", severity="info", namespace="a")
+    running.fire(alertname="DiskFull", severity="critical", namespace="a")
+    running.fire(alertname="DiskFull", severity="warning", namespace="a")
+    running.fire(alertname="Slow", severity="warning", namespace="b")
+    deadline = time.monotonic() + SECONDS
+    while names(posted[1]) < {"DiskFull", "Slow"} or len(mailed[1]()) < 2:
+        assert time.monotonic() < deadline, (posted[1], mailed[1]())
+        time.sleep(0.2)
+    assert names(posted[1]) == {"DiskFull", "Slow"}
+    severities = {(a["labels"]["alertname"], a["labels"]["severity"]) for one in posted[1] for a in one["alerts"]}
+    assert severities == {("DiskFull", "critical"), ("Slow", "warning")}
+    text = "\n".join(mailed[1]())
+    assert "DiskFull" in text
+    assert "Slow" in text
+    assert "Watchdog" not in text
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Secrets Manager, as moto plays it."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        yield boto3.client("secretsmanager", region_name=REGION)
+
+
+def read_by_the_pod(file: Path) -> int:
+    """Run the init container's program with the arguments that the pod gives it, and a file of our own."""
+    (container,) = webhook_pod(BOTH)["initContainers"]
+    assert container["command"] == ["python", "-m", "alert_webhook"]
+    return main([*container["args"][:-1], f"--file={file}"])
+
+
+def test_the_pod_has_the_url_in_a_file_that_only_it_reads(aws: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    aws.create_secret(Name="alerts/webhook", SecretString="https://hooks.example/T0/B0/secret\n")
+    assert read_by_the_pod(tmp_path / "url") == 0
+    assert (tmp_path / "url").read_text() == "https://hooks.example/T0/B0/secret"
+    assert (tmp_path / "url").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("text", ["http://hooks.example/T0", "T0/B0", '{"url": "https://hooks.example/T0"}'])
+def test_a_secret_without_a_url_is_named_and_not_printed(
+    aws: Any,  # noqa: ANN401
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    aws.create_secret(Name="alerts/webhook", SecretString=text)
+    assert read_by_the_pod(tmp_path / "url") == 2
+    printed = capsys.readouterr().err
+    assert "secret alerts/webhook holds no URL" in printed
+    assert text not in printed
+
+
+def test_alertmanager_may_publish_to_the_topic_that_its_configuration_names() -> None:
+    recording = graph("prod")
+    topic = recording.find("aws:sns/topic:Topic", "alerts").properties
+    chart = recording.find("kubernetes:helm.sh/v3:Release", "kube-prometheus-stack").properties
+    (people,) = [one for one in chart["values"]["alertmanager"]["config"]["receivers"] if one["name"] == PEOPLE]
+    arn = people["sns_configs"][0]["topic_arn"]
+    assert arn.endswith(f":{topic['name']}")
+    policies = [one.properties["policy"] for one in recording.of_type("aws:iam/rolePolicy:RolePolicy")]
+    allowed = [s for text in policies for s in json.loads(text)["Statement"] if s["Action"] == ["sns:Publish"]]
+    assert [one["Resource"] for one in allowed] in ([arn], [[arn]])
+
+
+def test_without_a_mail_address_there_is_no_topic() -> None:
+    assert graph("dev").of_type("aws:sns/topic:Topic") == ()

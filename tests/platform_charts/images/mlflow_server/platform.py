@@ -1,0 +1,154 @@
+"""MLflow as the platform runs it: the image's program against a real PostgreSQL that asks for passwords, S3 and Secrets Manager."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import psycopg2
+
+from platform_charts.images.mlflow_server.database import Database
+from platform_charts.images.mlflow_server.environment import BootstrapSettings, DatabaseSettings
+from platform_charts.images.mlflow_server.names import SERVER_SECRET, TEAM_SECRET
+from tests.engines.mlflow_server import MlflowServer
+from tests.engines.ports import free_port
+from tests.engines.report_table import skipped
+from tests.engines.s3 import REGION, S3Api
+
+SECRET = "rds-master"
+USER = "mlflow"
+TEAMS = ("vision", "speech")
+SERVICE = "mlflow.mlflow.svc.cluster.local"
+
+
+@dataclass
+class MemorySecrets:
+    """Secrets without a cluster; satisfies `Secrets`."""
+
+    found: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+
+    def ensure(self, namespace: str, name: str, wanted: Mapping[str, str]) -> dict[str, str]:
+        """See that a Secret has these keys."""
+        self.found[namespace, name] = {**wanted, **self.found.get((namespace, name), {})}
+        return self.found[namespace, name]
+
+
+class Platform:
+    """The services that the image's program finds on AWS.
+
+    Attributes:
+        database: the database server as the program knows it.
+        secrets: the cluster's Secrets.
+    """
+
+    def __init__(self, superuser_url: str, s3_api: S3Api) -> None:
+        self._superuser_url = superuser_url
+        self._s3_api = s3_api
+        self.secrets = MemorySecrets()
+        address = urlsplit(superuser_url)
+        assert address.hostname is not None
+        assert address.port is not None
+        self.database_settings = DatabaseSettings(
+            host=address.hostname, port=address.port, secret=SECRET, region=REGION
+        )
+        self.database = Database(self.database_settings, self._client("secretsmanager"))
+        self.bootstrap_settings = BootstrapSettings(teams=TEAMS, namespace="mlflow")
+
+    def administer(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the database's superuser; the rows of the last one."""
+        connection = psycopg2.connect(self._superuser_url.replace("+psycopg2", ""))
+        connection.autocommit = True
+        with closing(connection), connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def set_up(self) -> None:
+        """Make the master user, who has to give a password, and its secret."""
+        [(hba,)] = self.administer(f"CREATE ROLE {USER} LOGIN CREATEDB", "SHOW hba_file")
+        rules = Path(hba).read_text(encoding="utf-8")
+        Path(hba).write_text(f"host all {USER} 127.0.0.1/32 scram-sha-256\n{rules}", encoding="utf-8")
+        self.administer("SELECT pg_reload_conf()")
+        self._client("secretsmanager").create_secret(Name=SECRET, SecretString="{}")
+        self.rotate("first: with \\ and :")
+
+    def rotate(self, password: str) -> None:
+        """Give the master user a new password, as RDS does: first in the database, then in the secret."""
+        self.administer(f"ALTER ROLE {USER} PASSWORD '{password}'")
+        login = json.dumps({"username": USER, "password": password})
+        self._client("secretsmanager").put_secret_value(SecretId=SECRET, SecretString=login)
+
+    def cut_connections(self) -> None:
+        """End every connection of the master user's."""
+        self.administer("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mlflow'")
+
+    def remove(self) -> None:
+        """Leave the database server to others as it was."""
+        self.administer(
+            "DROP DATABASE IF EXISTS mlflow WITH (FORCE)",
+            "DROP DATABASE IF EXISTS mlflow_auth WITH (FORCE)",
+            f"DROP ROLE {USER}",
+        )
+        self._client("secretsmanager").delete_secret(SecretId=SECRET, ForceDeleteWithoutRecovery=True)
+
+    def credentials(self, team: str) -> dict[str, str]:
+        """The environment that a team's jobs have from their Secret."""
+        return self.secrets.found[team, TEAM_SECRET]
+
+    @property
+    def server_secret(self) -> dict[str, str]:
+        """What the server's own Secret holds."""
+        return self.secrets.found["mlflow", SERVER_SECRET]
+
+    def server(self, folder: Path) -> MlflowServer:
+        """The image's `serve`, not yet started."""
+        port, settings = free_port(), self.database_settings
+        environment = {
+            **self._s3_api.environment(),
+            "MLFLOW_DB_HOST": settings.host,
+            "MLFLOW_DB_PORT": str(settings.port),
+            "MLFLOW_DB_SECRET_ARN": settings.secret,
+            "AWS_REGION": settings.region,
+            "MLFLOW_ARTIFACT_BUCKET": self._s3_api.bucket,
+            "MLFLOW_ALLOWED_HOSTS": f"{SERVICE},127.0.0.1",
+            "MLFLOW_WORKERS": "1",
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": self.server_secret["flask-secret-key"],
+            "MLFLOW_PORT": "tcp://10.100.0.7:5000",  # as Kubernetes sets it for the Service
+            "LISTEN_HOST": "127.0.0.1",
+            "LISTEN_PORT": str(port),
+            "LOGIN_REFRESH_SECONDS": "1",
+        }
+        return MlflowServer(
+            [sys.executable, "-m", "platform_charts.images.mlflow_server", "serve"],
+            port=port,
+            environment=environment,
+            log=folder / "server.log",
+        )
+
+    def object_names(self) -> list[str]:
+        """Keys of all objects of the artifact bucket."""
+        return self._s3_api.object_names()
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        return boto3.client(service, endpoint_url=self._s3_api.endpoint, region_name=REGION, **keys)
+
+
+@contextmanager
+def platform(postgres_url: str | None, s3_api: S3Api) -> Iterator[Platform]:
+    """The services, empty; skips where there is no PostgreSQL."""
+    if postgres_url is None:
+        skipped("PostgreSQL", "no initdb on PATH or under /usr/lib/postgresql", "apt-get install postgresql")
+    services = Platform(postgres_url, s3_api)
+    services.set_up()
+    try:
+        yield services
+    finally:
+        services.remove()

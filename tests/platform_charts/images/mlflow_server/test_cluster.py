@@ -1,0 +1,71 @@
+"""The Secrets in a real cluster, with the rights that the Job has and no others."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+from kubernetes.client import ApiException, CoreV1Api
+
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.spec.manifest import Manifest
+from infra.spec.names import PLATFORM_ACCOUNTS
+from infra.spec.release import load_release
+from infra.spec.settings import load
+from platform_charts.images.mlflow_server.cluster import KubernetesSecrets, random_password
+from platform_charts.images.mlflow_server.names import SERVER_SECRET, TEAM_SECRET
+from platform_charts.objects import mlflow as objects
+from tests.engines.kubernetes import Cluster
+
+SETTINGS = load("dev")
+NAMESPACE, ACCOUNT = PLATFORM_ACCOUNTS["mlflow"][0]
+HOME, TEAM = f"secrets-of-{NAMESPACE}", f"secrets-of-{SETTINGS.teams[0].name}"
+"""Namespaces of these tests' own, with the rights of those they are called after."""
+
+
+def _moved(manifest: Manifest) -> Manifest:
+    metadata = manifest["metadata"]
+    return {**manifest, "metadata": {**metadata, "namespace": f"secrets-of-{metadata['namespace']}"}}
+
+
+@pytest.fixture(scope="module")
+def job(control_plane: ControlPlane, kubernetes_api: Cluster) -> Iterator[KubernetesSecrets]:
+    """The Secrets as the Job's service account may see them."""
+    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, TEAM)]
+    rights = [_moved(one) for one in objects._bootstrap_rights(SETTINGS, load_release())]
+    rights = [one for one in rights if one["metadata"]["namespace"] in {HOME, TEAM}]
+    with kubernetes_api.applied(*made, *rights):
+        yield KubernetesSecrets(control_plane.client(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"))
+
+
+def test_a_secret_is_made_once_and_keeps_its_values(job: KubernetesSecrets) -> None:
+    made = job.ensure(TEAM, TEAM_SECRET, {"password": "first"})
+    assert made == {"password": "first"}
+    assert job.ensure(TEAM, TEAM_SECRET, {"password": "second"}) == {"password": "first"}
+
+
+def test_a_key_that_is_not_there_is_added(job: KubernetesSecrets, kubernetes_api: Cluster) -> None:
+    job.ensure(HOME, SERVER_SECRET, {"flask-secret-key": "a"})
+    assert job.ensure(HOME, SERVER_SECRET, {"flask-secret-key": "b", "admin-password": "c"}) == {
+        "flask-secret-key": "a",
+        "admin-password": "c",
+    }
+    found = CoreV1Api(kubernetes_api.client).read_namespaced_secret(SERVER_SECRET, HOME)
+    assert base64.b64decode(found.data["admin-password"]) == b"c"
+
+
+def test_the_job_may_not_read_any_other_secret(job: KubernetesSecrets) -> None:
+    with pytest.raises(ApiException, match="403"):
+        job.ensure(TEAM, "a-teams-own", {"password": "x"})
+
+
+def test_a_team_without_a_namespace_is_an_error(job: KubernetesSecrets) -> None:
+    with pytest.raises(ApiException, match=r"40[34]"):
+        job.ensure("no-such-team", TEAM_SECRET, {"password": "x"})
+
+
+def test_passwords_are_long_and_never_the_same() -> None:
+    found = {random_password() for _ in range(100)}
+    assert len(found) == 100
+    assert {len(password) for password in found} == {43}

@@ -1,0 +1,198 @@
+"""The server with accounts on: what teams can do, what they cannot, and what it lives through."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import urllib3
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from platform_charts.images.mlflow_server.migrate import migrate
+from platform_charts.images.mlflow_server.names import ADMINISTRATOR
+from tests.engines.mlflow_server import MlflowServer
+from tests.engines.report_table import ran
+from tests.engines.s3 import S3Api
+from tests.platform_charts.images.mlflow_server.platform import SERVICE, Platform, platform
+from tests.training.tracking.recorded import RecordedRun, history, settings
+from training.tracking.delivery import Delivery, last_start
+from training.tracking.state import TrackingState
+
+VISION, SPEECH = "vision", "speech"
+
+
+@pytest.fixture(scope="module")
+def services(postgres_url: str | None, s3_api: S3Api) -> Iterator[Platform]:
+    """The services of one deployment, migrated."""
+    with platform(postgres_url, s3_api) as found:
+        migrate(found.bootstrap_settings, found.database, found.secrets)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(services: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    """The server of this deployment."""
+    found = services.server(tmp_path_factory.mktemp("server"))
+    found.start()
+    ran("MLflow server")
+    yield found
+    found.kill()
+
+
+def become(team: str, services: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have MLflow's client log in as a team's jobs do, by the environment that their Secret gives them."""
+    for name, value in services.credentials(team).items():
+        monkeypatch.setenv(name, value)
+
+
+def deliver(uri: str, folder: Path) -> tuple[RecordedRun, TrackingState]:
+    """A run from start to end, delivered as the trainer's follower does."""
+    run = RecordedRun(settings(folder, uri))
+    run.start()
+    run.train(1, 20)
+    run.end()
+    started = last_start(run.directory)
+    assert started is not None
+    delivery = Delivery(run.directory, started)
+    delivery.advance(is_over=True)
+    return run, delivery.state
+
+
+def status(server: MlflowServer, user: str, password: str, *, host: str = SERVICE, workspace: str = VISION) -> int:
+    """Status of a request for experiments."""
+    token = base64.b64encode(f"{user}:{password}".encode()).decode()
+    headers = {"Authorization": f"Basic {token}", "Host": host, "X-MLFLOW-WORKSPACE": workspace}
+    url = f"{server.uri}/api/2.0/mlflow/experiments/search?max_results=1"
+    return urllib3.request("GET", url, headers=headers, retries=False).status
+
+
+def password_of(team: str, services: Platform) -> str:
+    """A team's password."""
+    return services.credentials(team)["MLFLOW_TRACKING_PASSWORD"]
+
+
+def test_a_run_is_delivered_with_its_teams_credentials(
+    server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    become(VISION, services, monkeypatch)
+    run, state = deliver(server.uri, tmp_path)
+    assert history(server.uri, state.run_id) == run.expected()
+    stored = [name for name in services.object_names() if f"/{state.run_id}/" in name]
+    assert any(name.endswith("report.html") for name in stored)
+    assert all(name.startswith(f"mlflow/workspaces/{VISION}/") for name in stored)
+
+
+def test_two_teams_have_an_experiment_of_one_name_each(
+    server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifiers = []
+    for team in (VISION, SPEECH):
+        become(team, services, monkeypatch)
+        identifiers.append(MlflowClient(server.uri).create_experiment("the-same-name"))
+    assert identifiers[0] != identifiers[1]
+
+
+@pytest.mark.parametrize("workspace", [SPEECH, VISION])
+def test_a_team_cannot_delete_another_teams_experiment(
+    workspace: str, server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become(VISION, services, monkeypatch)
+    experiment = MlflowClient(server.uri).create_experiment(f"kept-from-{workspace}")
+    become(SPEECH, services, monkeypatch)
+    monkeypatch.setenv("MLFLOW_WORKSPACE", workspace)
+    with pytest.raises(MlflowException):
+        MlflowClient(server.uri).delete_experiment(experiment)
+    become(VISION, services, monkeypatch)
+    assert MlflowClient(server.uri).get_experiment(experiment).lifecycle_stage == "active"
+
+
+def test_a_team_sees_no_experiment_of_another_one(
+    server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become(VISION, services, monkeypatch)
+    experiment = MlflowClient(server.uri).create_experiment("unseen")
+    become(SPEECH, services, monkeypatch)
+    with pytest.raises(MlflowException):
+        MlflowClient(server.uri).get_experiment(experiment)
+    assert "unseen" not in {found.name for found in MlflowClient(server.uri).search_experiments()}
+    monkeypatch.setenv("MLFLOW_WORKSPACE", VISION)
+    assert MlflowClient(server.uri).search_experiments() == []
+
+
+def test_a_team_is_not_shown_the_workspace_that_mlflow_makes_by_itself(
+    server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become(VISION, services, monkeypatch)
+    assert [found.name for found in MlflowClient(server.uri).list_workspaces()] == [VISION]
+
+
+def test_a_wrong_password_is_refused(server: MlflowServer, services: Platform) -> None:
+    assert status(server, VISION, password_of(VISION, services)) == 200
+    assert status(server, VISION, password_of(SPEECH, services)) == 401
+
+
+@pytest.mark.parametrize("password", ["password1234", "password"])
+def test_the_administrator_of_mlflows_documentation_does_not_exist(password: str, server: MlflowServer) -> None:
+    assert status(server, "admin", password) == 401
+
+
+def test_the_administrator_logs_in_with_the_password_of_the_servers_secret(
+    server: MlflowServer, services: Platform
+) -> None:
+    assert status(server, ADMINISTRATOR, services.server_secret["admin-password"]) == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [(SERVICE, 200), (f"{SERVICE}:5000", 200), ("evil.example", 403), (f"{SERVICE}.evil.example", 403)],
+)
+def test_only_hosts_that_are_allowed_are_answered(
+    host: str, expected: int, server: MlflowServer, services: Platform
+) -> None:
+    assert status(server, VISION, password_of(VISION, services), host=host) == expected
+
+
+def test_the_probe_is_answered_without_an_account_at_any_host(server: MlflowServer) -> None:
+    answer = urllib3.request("GET", f"{server.uri}/health", headers={"Host": "10.0.3.7:5000"}, retries=False)
+    assert answer.status == 200
+
+
+def test_no_process_has_a_password_in_its_command_line_or_environment(server: MlflowServer, services: Platform) -> None:
+    processes = server.processes()
+    assert any("uvicorn" in text for text in processes)
+    assert not [text for text in processes if "first:" in text or services.server_secret["admin-password"] in text]
+
+
+def test_a_rotated_database_password_takes_effect_without_a_restart(server: MlflowServer, services: Platform) -> None:
+    before = server.processes()
+    services.rotate("second")
+    services.cut_connections()
+    deadline = time.monotonic() + 60
+    while status(server, ADMINISTRATOR, services.server_secret["admin-password"], workspace=SPEECH) != 200:
+        assert time.monotonic() < deadline, server.log()
+        time.sleep(0.5)
+    assert server.processes() == before
+
+
+def test_a_migration_of_what_is_up_to_date_changes_nothing(server: MlflowServer, services: Platform) -> None:
+    secrets = {key: dict(value) for key, value in services.secrets.found.items()}
+    migrate(services.bootstrap_settings, services.database, services.secrets)
+    assert services.secrets.found == secrets
+    assert status(server, VISION, password_of(VISION, services)) == 200
+
+
+def test_an_account_gets_the_password_of_its_secret(server: MlflowServer, services: Platform) -> None:
+    services.credentials(SPEECH)["MLFLOW_TRACKING_PASSWORD"] = "made-anew-for-the-team"
+    migrate(services.bootstrap_settings, services.database, services.secrets)
+    assert status(server, SPEECH, "made-anew-for-the-team", workspace=SPEECH) == 200
+
+
+def test_the_server_ends_with_sigterm(services: Platform, tmp_path: Path) -> None:
+    server = services.server(tmp_path)
+    server.start()
+    assert server.stop() == 0
+    assert server.processes() == []
