@@ -130,7 +130,7 @@ def test_a_push_logs_in_with_a_password_by_standard_input(
 
 
 def test_what_is_not_committed_is_not_pushed(calls: Path, manifest: Path) -> None:
-    (manifest.parent / "checkout/platform_charts/mlflow_server/module.py").write_text("changed\n")
+    (manifest.parent / "checkout/platform_charts/images/mlflow_server/module.py").write_text("changed\n")
     with pytest.raises(RefusedError, match="not pushed"):
         run(push=True, env="dev")
     assert not calls.exists()

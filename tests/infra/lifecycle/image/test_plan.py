@@ -21,7 +21,8 @@ from infra.lifecycle.image.plan import (
     write_digest,
 )
 from infra.spec.errors import RefusedError, SettingsError, StackError
-from infra.spec.release import RELEASE_FILE, load_release
+from infra.spec.release import load_release
+from infra.spec.release_rules import ROOT
 from tests.infra.lifecycle.image.samples import BASE_DIGEST, EFA_SHA256, RDS_SHA256, checkout, release
 
 DIGEST = f"sha256:{'d' * 64}"
@@ -111,7 +112,7 @@ def test_a_changed_file_of_the_context_is_not_pushed_and_marks_the_tag(tmp_path:
 @pytest.mark.parametrize("name", ["infra/spec/release.yaml", "README.md", "tests/test_x.py"])
 def test_a_change_that_is_in_no_image_keeps_nobody_from_pushing(name: str, tmp_path: Path) -> None:
     folder = checkout(tmp_path, "trainer")
-    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("changed\n")
     require_committed(read_source(folder, "trainer"), "trainer")
 
@@ -156,5 +157,5 @@ def test_what_is_no_digest_leaves_the_manifest_as_it_was(tmp_path: Path) -> None
 
 
 def test_mlflow_in_its_image_is_the_stacks() -> None:
-    lock = (RELEASE_FILE.parent.parent / RECIPES["mlflow"].lock).read_text(encoding="utf-8")
+    lock = (ROOT / RECIPES["mlflow"].lock).read_text(encoding="utf-8")
     assert f"\nmlflow=={load_release().stack.mlflow} \\\n" in lock
