@@ -21,7 +21,7 @@ from infra.lifecycle.image.plan import (
     write_digest,
 )
 from infra.spec.errors import RefusedError, SettingsError, StackError
-from infra.spec.release import load_release
+from infra.spec.release import RELEASE_FILE, load_release
 from infra.spec.release_rules import ROOT
 from tests.infra.lifecycle.image.samples import BASE_DIGEST, EFA_SHA256, RDS_SHA256, checkout, release
 
