@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 from observability.quantities import duration
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from observability.step_bar import StepBar
 
 Tone = Literal["plain", "dim", "good", "warning", "error"]
 
@@ -75,13 +75,13 @@ class TerminalScreen:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._activity: tuple[str, float] | None = None
-        self._bar: Progress | None = None
+        self._bar: StepBar | None = None
         self._drawn = 0.0
 
     def line(self, text: str, *, tone: Tone = "plain") -> None:
         """Write a line above the live one."""
         if self._bar is not None:
-            self._bar.console.print(text, style=_RICH_STYLES[tone])
+            self._bar.print_line(text, style=_RICH_STYLES[tone])
             return
         self._write(f"{_CLEAR_LINE if self._activity else ''}{_coloured(text, tone)}\n")
         self._draw_activity()
@@ -96,9 +96,9 @@ class TerminalScreen:
         """Update the bar; `refresh` draws it."""
         if self._bar is None:
             self.finish(at=time.time())
-            from observability.step_bar import make_step_bar  # noqa: PLC0415 - imports rich
+            from observability.step_bar import StepBar  # noqa: PLC0415 - imports rich
 
-            self._bar = make_step_bar(self._stream)
+            self._bar = StepBar(self._stream)
             self._bar.add_task("training", total=total, text=text)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, text=text)

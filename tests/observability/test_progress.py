@@ -135,6 +135,7 @@ def test_a_terminal_writes_notices_above_the_bar(terminal: io.StringIO) -> None:
     view.handle(Notice(level="error", message="disk is full"))
     text = visible(terminal.getvalue())
     assert text.index("error: disk is full") < text.rindex("20/230")
+    assert terminal.getvalue().count("\x1b[31m") == 1, "only the notice is red"
 
 
 def test_the_cursor_is_visible_again_after_the_run(terminal: io.StringIO) -> None:
