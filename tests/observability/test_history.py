@@ -45,6 +45,11 @@ def test_evaluations_of_lost_steps_are_removed() -> None:
     assert [evaluation.epoch for evaluation in history.evaluations_of("validation")] == list(range(1, 11))
 
 
+def test_an_evaluation_of_the_restored_step_remains() -> None:
+    history = RunHistory.from_events(SampleRun().start().train(1, 50).train(47, 48).events)
+    assert [evaluation.step for evaluation in history.evaluations] == [23, 46]
+
+
 def test_the_pause_between_a_stop_and_a_resume_is_not_wall_time() -> None:
     events = restarted_run()
     history = RunHistory.from_events(events)
@@ -91,4 +96,5 @@ def test_a_run_without_steps_has_no_results() -> None:
     assert history.last_step == 0
     assert history.samples_per_second() == 0
     assert history.best_validation() is None
+    assert RunHistory().seconds() == 0
     assert history.test_evaluation() is None

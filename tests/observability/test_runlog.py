@@ -1,4 +1,4 @@
-"""The event log: what is written is read back, by readers that may come early, late, or from an older version."""
+"""The event log: writers, readers at any time, and events of other versions."""
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ def test_the_start_of_training_sets_its_size(recorder: PrometheusRecorder, metri
     assert found["rtp_train_planned_steps"] == 230
     assert found["rtp_train_ranks"] == 2
     assert found["rtp_train_parameters"] == 28_938
+    assert found["rtp_train_last_step_timestamp_seconds"] == STARTED.time
 
 
 def test_a_step_sets_the_gauges(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
@@ -134,6 +135,7 @@ def test_evaluations_are_labelled_by_split(recorder: PrometheusRecorder, metrics
     found = values(recorder.url)
     assert found['rtp_train_evaluation_accuracy_ratio{split="validation"}'] == 0.95
     assert found['rtp_train_evaluation_accuracy_ratio{split="test"}'] == 0.8
+    assert found['rtp_train_evaluation_loss{split="test"}'] == 0.1
     assert found['rtp_train_evaluation_seconds{split="test"}'] == 0.2
 
 
@@ -156,7 +158,8 @@ def test_checkpoints_that_fail_verification_are_counted(recorder: PrometheusReco
 
 
 def test_a_first_start_is_not_a_restart(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
-    assert values(recorder.url)["rtp_train_restarts_total"] == 0
+    found = values(recorder.url)
+    assert found["rtp_train_restarts_total"] == found["rtp_train_lost_steps_total"] == 0
 
 
 def test_a_second_start_counts_a_restart_and_the_steps_it_lost(
@@ -186,3 +189,8 @@ def test_gpu_memory_is_labelled_by_rank_and_state(recorder: PrometheusRecorder, 
     found = values(recorder.url)
     assert found['rtp_train_gpu_memory_bytes{rank="1",state="allocated"}'] == 10
     assert found['rtp_train_gpu_memory_bytes{rank="1",state="reserved"}'] == 20
+
+
+def test_the_spool_backlog_is_set(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.spool_backlog(4096)
+    assert values(recorder.url)["rtp_train_spool_backlog_bytes"] == 4096
