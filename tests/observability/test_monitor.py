@@ -104,7 +104,9 @@ def test_ctrl_c_ends_the_monitor_and_does_not_touch_the_run(tmp_path: Path) -> N
     write_run(tmp_path, SampleRun().start().train(1, 40).events)
     before = (tmp_path / FILE_NAME).read_bytes()
     terminal, screen = pty.openpty()
-    program = "import sys, pathlib; from observability.monitor import watch; watch(pathlib.Path(sys.argv[1]))"
+    # A shell starts background jobs, and so perhaps these tests, with SIGINT ignored.
+    program = "import pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program += "; from observability.monitor import watch; watch(pathlib.Path(sys.argv[1]))"
     watching = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=screen, stderr=screen)
     os.close(screen)
     shown = b""

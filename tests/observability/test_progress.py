@@ -98,7 +98,7 @@ def test_a_checkpoint_that_fails_verification_causes_a_warning() -> None:
     events = SampleRun().start().train(51, 51).events
     restored = next(index for index, event in enumerate(events) if event.kind == "restored")
     events[restored] = replace(events[restored], skipped=["step 100: weights.safetensors is truncated"])  # type: ignore[call-arg]
-    assert "warning: checkpoint failed verification: step 100: weights.safetensors is truncated\n" in plain(events)
+    assert "\nwarning: checkpoint failed verification: step 100: weights.safetensors is truncated\n" in plain(events)
 
 
 def test_an_unknown_phase_is_shown_by_its_name() -> None:
@@ -160,6 +160,11 @@ assert "starting Ray" in stream.getvalue()
 assert "rich" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_headline_names_the_device_of_the_workers() -> None:
+    settings = {"scale": {"workers": 1, "gpu": True, "launcher": "ray"}}
+    assert ", 1 GPU worker (ray), " in plain([RunStarted(run="a", settings=settings, environment={})])
 
 
 def test_a_run_without_settings_is_shown() -> None:
