@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from observability.history import RunHistory
-from observability.report.series import MAX_POINTS, Floats, centred_mean, group_size, grouped, startup_spans
+from observability.report.series import (
+    MAX_POINTS,
+    Floats,
+    centred_mean,
+    group_size,
+    grouped,
+    smoothing_window,
+    startup_spans,
+)
 from tests.observability.sample_run import START, SampleRun, finished_run, restarted_run
 
 lengths = st.integers(min_value=1, max_value=3000)
@@ -62,8 +70,13 @@ def test_the_moving_average_of_a_constant_is_that_constant(series: Floats, windo
     assert np.isfinite(found[np.isfinite(constant)]).all()
 
 
-def test_the_moving_average_is_centred() -> None:
-    np.testing.assert_allclose(centred_mean(np.array([0.0, 0.0, 3.0, 0.0, 0.0]), 3), [0, 1, 1, 1, 0])
+@pytest.mark.parametrize(("window", "expected"), [(3, [0, 4, 4, 4, 0]), (4, [0, 4, 3, 3, 4])])
+def test_the_moving_average_is_centred(window: int, expected: list[float]) -> None:
+    np.testing.assert_allclose(centred_mean(np.array([0.0, 0.0, 12.0, 0.0, 0.0]), window), expected)
+
+
+def test_the_window_covers_a_fiftieth_of_the_steps_and_at_least_5() -> None:
+    assert [smoothing_window(count) for count in (10, 299, 1000)] == [5, 5, 20]
 
 
 def test_a_start_up_span_ends_when_the_next_of_its_process_begins() -> None:
@@ -80,12 +93,19 @@ def test_a_start_up_span_ends_when_the_next_of_its_process_begins() -> None:
     assert spans["starting Ray"].end == pytest.approx(2.9)
     assert spans["loading Python packages"].end == pytest.approx(spans["connecting the ranks"].start)
     assert spans["starting workers"].end == pytest.approx(spans["first step"].start)
+    assert spans["first step"].process == "rank 0"
 
 
 def test_start_up_is_that_of_the_newest_command() -> None:
     events = restarted_run()
     assert events[-1].time - START > 70
     assert startup_spans(RunHistory.from_events(events))[-1].end < 10
+
+
+def test_start_up_without_a_first_step_ends_when_training_starts() -> None:
+    assert (
+        startup_spans(RunHistory.from_events(SampleRun().start().train(1, 0).events))[-1].name == "building the model"
+    )
 
 
 def test_start_up_of_a_run_that_never_trained_ends_with_its_last_event() -> None:
