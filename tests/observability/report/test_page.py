@@ -115,18 +115,9 @@ def test_every_css_variable_is_defined_for_light_and_dark_mode(page: Page) -> No
         NAME,
         "done",
         WEIGHTS_SHA256,
-        "c0ffee" + "ab" * 29,
-        "28,938",
-        "1,437",
-        "97.6 %",
         "restarts, 31 steps lost",
-        "step-00000200",
-        "344.8 KiB",
-        "2026-09-21 14:13:20 UTC",
         "optimizer.betas",
-        "0.9, 0.999",
         "packages.torch",
-        "AMD EPYC 7B13",
         "killed by signal 9",
     ],
 )
@@ -159,7 +150,10 @@ def test_ungrouped_steps_are_not_called_grouped(page: Page) -> None:
 
 
 def test_only_the_newest_checkpoints_are_listed(tmp_path: Path) -> None:
-    assert "The newest 8 of 20 committed checkpoints." in page_of(tmp_path, finished_run(1000)).text
+    page = page_of(tmp_path, finished_run(1000))
+    assert "The newest 8 of 20 committed checkpoints." in page.text
+    assert "step-00000650" in page.text
+    assert "step-00000600" not in page.text
 
 
 def test_a_run_that_is_still_going_is_reported(tmp_path: Path) -> None:
