@@ -46,7 +46,9 @@ def drawn(events: Sequence[Event], *, seconds_later: float = 0.0) -> str:
 def test_the_view_of_a_finished_run_shows_its_results(tmp_path: Path) -> None:
     output = once(write_run(tmp_path, restarted_run()))
     assert re.search(rf"^{NAME}  done  21\.0 s$", output, re.MULTILINE)
+    assert "simple_cnn on digits, 2 workers (ray), global batch 64, fp32\n━━" in output
     assert "step 230/230  epoch 10/10" in output
+    assert "0.0405 to 2.25" in output
     assert "loss 0.0405" in output
     assert "test             97.6 %" in output
     assert "4, newest at step 200 (344.8 KiB), longest stall 1.9 ms" in output

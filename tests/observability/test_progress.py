@@ -111,6 +111,18 @@ def test_say_writes_a_line() -> None:
     assert stream.getvalue() == "one worker, since this machine has one CPU\n"
 
 
+def test_each_line_reaches_a_pipe_at_once() -> None:
+    pipe = io.BytesIO()
+    stream = io.TextIOWrapper(pipe)
+    ProgressView(stream, is_terminal=False).say("preparing data")
+    assert pipe.getvalue() == b"preparing data\n"
+
+
+def test_a_terminal_shows_the_current_phase(terminal: io.StringIO) -> None:
+    ProgressView(terminal, is_terminal=True).handle(Phase(name="ray_start"))
+    assert re.fullmatch(r"\r… starting Ray  \d+\.\d s", visible(terminal.getvalue()))
+
+
 def test_a_terminal_keeps_each_finished_phase_with_its_duration(terminal: io.StringIO) -> None:
     view = ProgressView(terminal, is_terminal=True)
     for event in SampleRun().start().train(1, 1).events:
