@@ -1,1 +1,1 @@
-"""What a run says of itself: its log of events, its metrics, its report, the terminal view and the benchmarks."""
+"""What a run reports about itself, and the tools that read it: event log, metrics, progress view, monitor, report, benchmarks."""

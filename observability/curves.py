@@ -1,4 +1,4 @@
-"""Curves drawn in text, two by four dots a character (Unicode's Braille patterns)."""
+"""Line charts in text: Unicode Braille patterns with two by four dots per character."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import pairwise
 
 _BLANK = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""Bit of the dot in the column and row of a cell, rows from the top (Unicode chart U2800)."""
+"""Bit of each dot by column and row of a cell, rows from the top (Unicode chart U2800)."""
 
 
 def grouped_means(values: Sequence[float], groups: int) -> list[float]:
-    """Means of consecutive, nearly equal groups, at most `groups` of them; what is NaN or infinite in a group is left out of its mean.
+    """Means of at most `groups` consecutive groups of nearly equal size.
 
-    A group without a finite value is NaN.
+    A mean covers the finite values of its group; it is NaN if there are none.
     """
     count = min(groups, len(values))
     edges = [round(index * len(values) / count) for index in range(count + 1)] if count else [0]
@@ -26,10 +26,10 @@ def grouped_means(values: Sequence[float], groups: int) -> list[float]:
 
 
 def braille(values: Sequence[float], *, width: int, height: int) -> list[str]:
-    """The values from left to right over `width` x `height` characters, the smallest at the bottom and the largest at the top.
+    """Draw values from left to right on `width` x `height` characters, from the smallest at the bottom to the largest at the top.
 
     Returns:
-        `height` lines of `width` characters; blank where no value is finite.
+        `height` lines of `width` characters; blank if no value is finite.
     """
     means = grouped_means(values, 2 * width)
     finite = [mean for mean in means if math.isfinite(mean)]

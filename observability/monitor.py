@@ -1,6 +1,6 @@
-"""A run in the terminal, as it goes: progress, curves, where the time goes, checkpoints, notices.
+"""A live view of a run in the terminal: progress, curves, step time, checkpoints, notices.
 
-It reads the run's log and nothing else, so it can be started and ended at any time.
+It only reads the run's event log, so it can be started and stopped at any time.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _POLL_SECONDS = 0.5
 _SILENT_SECONDS = 30.0
 _RECENT_STEPS = 100
 _SHOWN_NOTICES = 3
-_SHOWN_SHARE = 0.005
+_MIN_SHOWN_SHARE = 0.005
 _CURVE_ROWS = 5
 _STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red"}
 _PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "yellow", "red", "bright_black"), strict=True))
 
 
 def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = None) -> None:
-    """Show a run until it ends or Ctrl-C; the run never notices.
+    """Show a run until it ends or Ctrl-C is pressed; the run is not affected.
 
     Args:
-        run_directory: the folder that holds the run's `events.jsonl`.
-        once: show it as it is now and return.
-        stream: where to; standard output unless given.
+        run_directory: the run's directory, which contains `events.jsonl`.
+        once: print the current state once and return.
+        stream: output; standard output by default.
 
     Raises:
-        FileNotFoundError: the folder holds no log of a run.
+        FileNotFoundError: the directory contains no event log.
     """
     if not (run_directory / FILE_NAME).exists():
-        raise FileNotFoundError(f"{run_directory} is not the folder of a run: it holds no {FILE_NAME}")
+        raise FileNotFoundError(f"{run_directory} is not a run directory: it contains no {FILE_NAME}")
     console = Console(file=stream or sys.stdout, highlight=False)
     reader = RunLogReader(run_directory)
     history = RunHistory()
@@ -59,7 +59,7 @@ def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = No
         return frame(history, now=time.time(), width=console.width)
 
     if not once:
-        # Ctrl-C says that the person has seen enough; the last picture is left on the ordinary screen either way.
+        # Ctrl-C only stops the view; the last frame is printed below in both cases.
         with suppress(KeyboardInterrupt), Live(read(), console=console, screen=True, auto_refresh=False) as live:
             while history.ended is None:
                 time.sleep(_POLL_SECONDS)
@@ -68,10 +68,10 @@ def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = No
 
 
 def frame(history: RunHistory, *, now: float, width: int) -> RenderableType:
-    """One picture of a run at the Unix time `now`, for a terminal `width` columns wide."""
+    """The view of a run at the Unix time `now`, for a terminal of `width` columns."""
     parts: list[RenderableType] = [_header(history, now=now)]
     if history.training is None:
-        parts.append(_start_up(history, now=now))
+        parts.append(_startup(history, now=now))
     else:
         parts += [_progress(history), _curves(history, width=width)]
         if history.steps:
@@ -87,7 +87,7 @@ def _header(history: RunHistory, *, now: float) -> RenderableType:
     text.append(f"  {duration(history.seconds(now=now))}")
     silent = now - history.last_time
     if history.ended is None and silent > _SILENT_SECONDS:
-        text.append(f"  nothing heard for {duration(silent)}", style="yellow")
+        text.append(f"  no events for {duration(silent)}", style="yellow")
     setting = history.setting
     facts = (
         f"{setting('model.name')} on {setting('data.dataset')}, {setting('scale.workers')} workers "
@@ -96,7 +96,7 @@ def _header(history: RunHistory, *, now: float) -> RenderableType:
     return Group(text, Text(facts, style="dim"))
 
 
-def _start_up(history: RunHistory, *, now: float) -> RenderableType:
+def _startup(history: RunHistory, *, now: float) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     ends = [phase.time for phase in history.phases[1:]] + [now]
     for phase, end in zip(history.phases, ends, strict=True):
@@ -105,7 +105,7 @@ def _start_up(history: RunHistory, *, now: float) -> RenderableType:
 
 
 def _progress(history: RunHistory) -> RenderableType:
-    assert history.training is not None, "called for a run that trains"
+    assert history.training is not None, "frame() calls this only once training has started"
     total, done = history.training.total_steps, history.last_step
     rate = history.samples_per_second(newest=_RECENT_STEPS)
     text = f"step {number(done)}/{number(total)}"
@@ -138,9 +138,9 @@ def _curves(history: RunHistory, *, width: int) -> RenderableType:
 def _curve(values: Sequence[float], *, title: str, columns: int, style: str) -> RenderableType:
     lines = braille(values, width=columns, height=_CURVE_ROWS)
     finite = [value for value in values if isfinite(value)]
-    extent = f"{number(min(finite))} to {number(max(finite))}" if finite else None
+    value_range = f"{number(min(finite))} to {number(max(finite))}" if finite else None
     return Panel(
-        "\n".join(lines), title=title, title_align="left", subtitle=extent, subtitle_align="right", style=style
+        "\n".join(lines), title=title, title_align="left", subtitle=value_range, subtitle_align="right", style=style
     )
 
 
@@ -151,16 +151,16 @@ def _time_split(history: RunHistory, *, width: int) -> RenderableType:
     bar, legend = Text(no_wrap=True), Text()
     for part, seconds in zip(PARTS, sums, strict=True):
         bar.append("█" * round(seconds / total * (width - 4)), style=_PART_STYLE[part])
-        if seconds / total >= _SHOWN_SHARE:
+        if seconds / total >= _MIN_SHOWN_SHARE:
             legend.append("■ ", style=_PART_STYLE[part])
             legend.append(f"{part} {seconds / total:.0%}  ")
-    title = f"a step: {duration(total / len(newest))}, mean of the newest {len(newest)}"
+    title = f"step time: {duration(total / len(newest))}, mean of the last {len(newest)} steps"
     return Panel(Group(bar, legend), title=title, title_align="left")
 
 
 def _results(history: RunHistory) -> RenderableType:
     table = Table.grid(padding=(0, 2))
-    best, test = history.best_validation(), history.test()
+    best, test = history.best_validation(), history.test_evaluation()
     if best is not None:
         table.add_row("best validation", f"{percent(best.accuracy)} in epoch {best.epoch}, loss {best.loss:.4f}")
     if test is not None:
@@ -170,7 +170,7 @@ def _results(history: RunHistory) -> RenderableType:
         stall = max(checkpoint.stall_seconds for checkpoint in history.checkpoints)
         table.add_row(
             "checkpoints",
-            f"{len(history.checkpoints)}, the newest at step {newest.step} ({size(newest.bytes)}); "
+            f"{len(history.checkpoints)}, newest at step {newest.step} ({size(newest.bytes)}), "
             f"longest stall {duration(stall)}",
         )
     if history.restarts:

@@ -1,4 +1,4 @@
-"""The progress of a run as its events come: start-up, steps, evaluations, notices, and what came of it."""
+"""Shows the progress of a run from its events: start-up, steps, evaluations, notices, result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from observability.quantities import clock, duration, number, percent
 from observability.runlog import Evaluated, Event, Notice, Phase, Restored, RunEnded, RunStarted, Step, TrainingStarted
 from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
 
-PHASES = {
+PHASE_TEXTS = {
     "imports": "loading Python packages",
     "ray_start": "starting Ray",
     "workers_start": "starting workers",
@@ -20,36 +20,36 @@ PHASES = {
     "train": "training",
     "finish": "saving the result",
 }
-"""What the phases do, by name, for a person to read."""
+"""The text shown for each phase."""
 
-_DRIVER_PHASES = {"finish": "stopping the workers"}
+_DRIVER_PHASE_TEXTS = {"finish": "stopping the workers"}
 
 _LINE_SECONDS = 2.0
 _WINDOW_STEPS = 50
 
 
 def phase_text(phase: Phase) -> str:
-    """What a phase does, in words; the name itself where it is not a known one."""
-    words = PHASES | _DRIVER_PHASES if phase.process == "driver" else PHASES
-    return words.get(phase.name, phase.name.replace("_", " "))
+    """The text shown for a phase; its name if the phase is unknown."""
+    texts = PHASE_TEXTS | _DRIVER_PHASE_TEXTS if phase.process == "driver" else PHASE_TEXTS
+    return texts.get(phase.name, phase.name.replace("_", " "))
 
 
 class ProgressView:
     """Shows one run from its first event to its last.
 
-    On a terminal the steps are a bar, drawn again by `tick`. Elsewhere they are a line every two seconds, by the clock of the events, so
-    that the same events give the same lines.
+    A terminal shows steps as a bar, which `tick` redraws. A pipe or file gets a line every two seconds of event time, so that
+    the same events always give the same lines.
     """
 
     def __init__(self, stream: TextIO, *, is_terminal: bool) -> None:
         self._screen: Screen = TerminalScreen(stream) if is_terminal else PlainScreen(stream)
-        self._draws_live = is_terminal
+        self._is_terminal = is_terminal
         self._history = RunHistory()
         self._shown_time = float("-inf")
         self._shown_step = 0
 
     def say(self, text: str) -> None:
-        """Show a line that is no event of the run's."""
+        """Show a line that does not come from an event."""
         self._screen.line(text)
 
     def handle(self, event: Event) -> None:
@@ -76,17 +76,17 @@ class ProgressView:
                 self._ended(event)
 
     def tick(self) -> None:
-        """Draw again what changes with time; to be called several times a second."""
-        if self._draws_live:
+        """Redraw what changes with time; call it several times a second."""
+        if self._is_terminal:
             self._show_last_step()
         self._screen.refresh()
 
     def close(self) -> None:
-        """Leave the terminal as it was found."""
-        self._screen.settle(at=self._history.last_time)
+        """Restore the terminal."""
+        self._screen.finish(at=self._history.last_time)
 
     def _training_started(self, event: TrainingStarted) -> None:
-        self._screen.settle(at=event.time)
+        self._screen.finish(at=event.time)
         ranks = f"{event.world} rank{'s' if event.world > 1 else ''}"
         self._screen.line(
             f"training steps {number(event.start_step + 1)} to {number(event.total_steps)} "
@@ -98,17 +98,17 @@ class ProgressView:
         self._shown_step = event.start_step
 
     def _step(self, event: Step) -> None:
-        if not self._draws_live and event.time - self._shown_time >= _LINE_SECONDS:
+        if not self._is_terminal and event.time - self._shown_time >= _LINE_SECONDS:
             self._show(event)
 
     def _show_last_step(self) -> None:
-        """The newest step, if it has not been shown: before something else begins, and at the end."""
+        """Show the newest step unless it has been shown."""
         if self._history.steps and self._history.last_step > self._shown_step:
             self._show(self._history.steps[-1])
 
     def _show(self, step: Step) -> None:
         history = self._history
-        assert history.training is not None, "a step comes from workers that were ready"
+        assert history.training is not None, "steps follow TrainingStarted"
         self._shown_time, self._shown_step = step.time, step.step
         parts = [
             f"epoch {step.epoch}/{history.epochs}",
@@ -122,9 +122,9 @@ class ProgressView:
         self._screen.advance(step.step, history.training.total_steps, "  ".join(parts))
 
     def _seconds_per_step(self) -> float:
-        """Time from step to step over the newest ones, evaluations and checkpoints between them included."""
+        """Mean time between the newest steps, including evaluations and checkpoints between them."""
         history = self._history
-        assert history.training is not None, "a step comes from workers that were ready"
+        assert history.training is not None, "steps follow TrainingStarted"
         since_start = history.last_step - history.training.start_step
         newest = history.steps[-min(_WINDOW_STEPS, since_start) :]
         if len(newest) == 1:
@@ -139,9 +139,9 @@ class ProgressView:
         )
 
     def _restored(self, event: Restored) -> None:
-        for refusal in event.skipped:
-            self._screen.line(f"warning: checkpoint refused: {refusal}", tone="warning")
-        self._screen.line(f"going on from step {event.step}: {event.path}")
+        for reason in event.skipped:
+            self._screen.line(f"warning: checkpoint failed verification: {reason}", tone="warning")
+        self._screen.line(f"resuming from step {event.step}: {event.path}")
 
     def _notice(self, event: Notice) -> None:
         tones: dict[str, Tone] = {"warning": "warning", "error": "error"}
@@ -149,11 +149,11 @@ class ProgressView:
         self._screen.line(f"{label}{event.message}", tone=tones.get(event.level, "plain"))
 
     def _ended(self, event: RunEnded) -> None:
-        self._screen.settle(at=event.time)
+        self._screen.finish(at=event.time)
         history = self._history
         tones: dict[str, Tone] = {"done": "good", "interrupted": "warning"}
         facts = [f"{history.last_step} steps", f"{number(history.samples_per_second())} samples/s"]
-        best, test = history.best_validation(), history.test()
+        best, test = history.best_validation(), history.test_evaluation()
         if best is not None:
             facts.append(f"best validation accuracy {percent(best.accuracy)} in epoch {best.epoch}")
         if test is not None and event.status == "done":
@@ -163,7 +163,7 @@ class ProgressView:
 
 
 def _headline(history: RunHistory) -> str:
-    """The run in one line, as far as its settings are known."""
+    """The run and its main settings in one line."""
     setting = history.setting
     workers = setting("scale.workers")
     device = "GPU" if setting("scale.gpu") else "CPU"

@@ -1,4 +1,4 @@
-"""Quantities as a person reads them."""
+"""Quantities formatted for people to read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def duration(seconds: float) -> str:
-    """A length of time with two figures that matter: `34 ms`, `3.1 s`, `2 min 05 s`, `1 h 12 min`."""
+    """Format a duration with about two significant digits: `34 ms`, `3.1 s`, `2 min 05 s`, `1 h 12 min`."""
     if seconds < 0.9995:
         return f"{seconds * 1e3:.{0 if seconds >= 0.00995 else 1}f} ms"
     if seconds < 59.95:
@@ -18,14 +18,14 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A length of time as a clock shows it, in whole seconds: `0:07`, `12:30`, `1:05:00`."""
+    """Format a duration like a stopwatch, in whole seconds: `0:07`, `12:30`, `1:05:00`."""
     whole = round(seconds)
     minutes = f"{whole // 60 % 60}:{whole % 60:02d}"
     return minutes if whole < 3600 else f"{whole // 3600}:{minutes:0>5}"
 
 
 def size(count: float) -> str:
-    """A number of bytes in binary units: `312 B`, `1.4 MiB`."""
+    """Format a number of bytes in binary units: `312 B`, `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -34,12 +34,12 @@ def size(count: float) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A ratio as a percentage with one decimal: `97.5 %`."""
+    """Format a ratio as a percentage with one decimal: `97.5 %`."""
     return f"{ratio:.1%}".replace("%", " %")
 
 
 def number(value: float) -> str:
-    """A count or rate with separators, three figures at least: `28,938`, `5,120`, `12.3`."""
+    """Format a count or rate with thousands separators and at least three significant digits: `28,938`, `5,120`, `12.3`."""
     if not math.isfinite(value):
         return str(value)
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

@@ -1,8 +1,8 @@
-"""The log of a run: one JSON object a line in `events.jsonl`, appended by the run, read by everything that looks at it.
+"""The event log of a run: `events.jsonl`, one JSON object per line.
 
-Rank 0 and the driver write it; the progress bar, the MLflow follower, the monitor and the report read it. It is also the spool: what a
-reader has not delivered yet is still in the file. A line is written in one `write` call to a file opened for appending, so
-several processes of one machine can share it, and a reader never takes a line without its end.
+The driver and rank 0 append events; the progress view, the MLflow follower, the monitor and the report read them. The file is also the
+follower's spool, because undelivered events stay in it. Events are appended by one `write` call on a file opened with `O_APPEND`, so
+several processes of one machine can share the log. Readers ignore an incomplete last line.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ FILE_NAME = "events.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened in a run.
+    """Base class of the events of a run.
 
     Attributes:
-        time: seconds since the epoch.
+        time: Unix time.
     """
 
     kind: ClassVar[str] = ""
@@ -32,7 +32,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """The driver has accepted the settings. A resumed run has several of these."""
+    """The driver accepted the settings. A resumed run has one per start."""
 
     kind: ClassVar[str] = "run_started"
     run: str
@@ -42,7 +42,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(Event):
-    """A part of start-up or shut-down began, e.g. `imports`, `ray_start`, `workers_start`, `data`, `first_batch`, `train`, `finish`."""
+    """A phase of start-up or shutdown began, e.g. `imports`, `ray_start`, `workers_start`, `data`, `first_batch`, `train`, `finish`."""
 
     kind: ClassVar[str] = "phase"
     name: str
@@ -51,7 +51,7 @@ class Phase(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingStarted(Event):
-    """All ranks are ready. `start_step` is the number of optimizer steps already committed."""
+    """All ranks are ready. `start_step` is the number of optimizer steps already in the weights."""
 
     kind: ClassVar[str] = "training_started"
     world: int
@@ -69,17 +69,17 @@ class Step(Event):
     """One optimizer step.
 
     Attributes:
-        step: 1-based number of the optimizer step in the run.
-        epoch: 1-based epoch.
+        step: number of the optimizer step in the run, from 1.
+        epoch: epoch of the step, from 1.
         loss: mean loss over the global batch.
-        accuracy: share of the global batch classified rightly, 0 to 1.
+        accuracy: accuracy over the global batch, 0 to 1.
         gradient_norm: global norm before clipping.
         samples: samples in the global batch.
-        time: when it was done; it is reported a little later, together with its neighbours.
-        seconds: wall time on rank 0 since the step before it was done, with what came between them: reports, a checkpoint.
-        rank_seconds: per rank, seconds it spent on data and forward pass, before it waits for its peers.
-        data_seconds, forward_seconds, backward_seconds, optimizer_seconds, checkpoint_seconds: its parts on rank 0; backward holds the
-            all-reduce that overlaps it.
+        time: Unix time at which the step ended; steps are written a little later, in batches.
+        seconds: wall time on rank 0 since the previous step ended, including reporting and checkpoints between them.
+        rank_seconds: seconds that each rank spent on data loading and the forward pass, which do not wait for other ranks.
+        data_seconds, forward_seconds, backward_seconds, optimizer_seconds, checkpoint_seconds: parts of `seconds` on rank 0; backward
+            includes the overlapping all-reduce.
     """
 
     kind: ClassVar[str] = "step"
@@ -101,7 +101,7 @@ class Step(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated(Event):
-    """An exact evaluation of a split (`validation` or `test`) after `step` steps."""
+    """The result of an exact evaluation of a split (`validation` or `test`) after `step` steps."""
 
     kind: ClassVar[str] = "evaluated"
     split: str
@@ -115,7 +115,7 @@ class Evaluated(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointCommitted(Event):
-    """A checkpoint is on storage, manifest included. `stall_seconds` is what the loop waited, `write_seconds` what the writer took."""
+    """A checkpoint with its manifest is on storage. The loop was blocked for `stall_seconds`; the writer took `write_seconds`."""
 
     kind: ClassVar[str] = "checkpoint_committed"
     step: int
@@ -127,7 +127,7 @@ class CheckpointCommitted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Restored(Event):
-    """The run goes on from a checkpoint; `skipped` names newer ones that failed verification, with the reason."""
+    """The run resumes from a checkpoint; `skipped` lists newer ones that failed verification, with the reason."""
 
     kind: ClassVar[str] = "restored"
     step: int
@@ -137,7 +137,7 @@ class Restored(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Notice(Event):
-    """Something the person should know. `level` is `info`, `warning` or `error`."""
+    """A message to the user. `level` is `info`, `warning` or `error`."""
 
     kind: ClassVar[str] = "notice"
     level: str
@@ -146,13 +146,13 @@ class Notice(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnded(Event):
-    """The driver is done with the run.
+    """The driver ended the run.
 
     Attributes:
         status: `done`, `interrupted` or `failed`.
         step: last committed step.
-        weights_sha256: hash of the final weights, empty unless done.
-        message: the error, empty where there is none.
+        weights_sha256: hash of the final weights; empty unless done.
+        message: why the run failed or was interrupted; empty if done.
     """
 
     kind: ClassVar[str] = "run_ended"
@@ -163,37 +163,37 @@ class RunEnded(Event):
 
 
 E = TypeVar("E", bound=Event)
-_KINDS: dict[str, type[Event]] = {
+_CLASSES: dict[str, type[Event]] = {
     cls.kind: cls
     for cls in (RunStarted, Phase, TrainingStarted, Step, Evaluated, CheckpointCommitted, Restored, Notice, RunEnded)
 }
-_FIELDS: dict[str, frozenset[str]] = {kind: frozenset(f.name for f in fields(cls)) for kind, cls in _KINDS.items()}
+_FIELDS: dict[str, frozenset[str]] = {kind: frozenset(f.name for f in fields(cls)) for kind, cls in _CLASSES.items()}
 
 
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Emit(Protocol):
-    """Takes events, oldest first; several at a time cost less than one by one."""
+    """Accepts events, oldest first; passing several at once costs less than one at a time."""
 
     def __call__(self, *events: Event) -> None:
-        """Take them."""
+        """Accept the events."""
         ...
 
 
 def encode(event: Event) -> str:
-    """The event as one line of JSON without its line end. NaN and infinity are written as JSON's extensions `NaN` and `Infinity`."""
+    """Encode an event as one line of JSON without a newline. NaN and infinity become `NaN` and `Infinity`, Python's extension of JSON."""
     return _to_json({"kind": event.kind, **vars(event)})
 
 
 def decode(line: str) -> Event | None:
-    """The event of a line; None for a kind of a later version, whose unknown fields are dropped likewise.
+    """Decode a line. Returns None for an unknown kind and drops unknown fields, both of which newer versions may write.
 
     Raises:
-        ValueError: the line is not a JSON object, or lacks a field.
+        ValueError: the line is not a JSON object or lacks a field.
     """
     record = json.loads(line)
-    cls = _KINDS.get(record.pop("kind", ""))
+    cls = _CLASSES.get(record.pop("kind", ""))
     if cls is None:
         return None
     known = _FIELDS[cls.kind]
@@ -204,18 +204,18 @@ def decode(line: str) -> Event | None:
 
 
 class RunLogWriter:
-    """Appends events to a run's log. Not safe for use by several threads at once."""
+    """Appends events to a run's event log. Not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(directory / FILE_NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def write(self, *events: Event) -> None:
-        """Append events, all by one call of the operating system."""
+        """Append events in one system call."""
         os.write(self._fd, "".join(f"{encode(event)}\n" for event in events).encode())
 
     def close(self) -> None:
-        """Close the log; further calls of `close` do nothing."""
+        """Close the log; further calls do nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -228,15 +228,15 @@ class RunLogWriter:
 
 
 class RunLogReader:
-    """Reads a run's log from a byte offset on, line by line, as it grows."""
+    """Follows a run's event log as it grows, from a byte offset."""
 
     def __init__(self, directory: Path, *, offset: int = 0) -> None:
         self._path = directory / FILE_NAME
         self.offset = offset
-        """Bytes read so far; a reader made with it goes on from there."""
+        """Bytes read so far; a new reader with this offset continues here."""
 
     def read_new(self) -> Iterator[Event]:
-        """The events that complete lines now hold behind the offset. A line that is not an event is passed over."""
+        """Yield the events of all complete lines after the offset; skip lines that are not events."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self.offset)
@@ -255,10 +255,10 @@ class RunLogReader:
 
 
 def read_all(directory: Path) -> list[Event]:
-    """All events of a run's log, oldest first."""
+    """All events of a run's event log, oldest first."""
     return list(RunLogReader(directory).read_new())
 
 
 def select(events: Iterable[Event], kind: type[E]) -> list[E]:
-    """The events of one class."""
+    """The events of class `kind`."""
     return [event for event in events if isinstance(event, kind)]

@@ -1,6 +1,6 @@
-"""Where a run's progress is shown: plain lines for a pipe or file, one live bar or line for a terminal.
+"""Screens that show progress: plain lines in a pipe or file, one live line or bar on a terminal.
 
-A terminal's first lines are written without rich, which takes a while to import; it is loaded when the bar is first drawn.
+`TerminalScreen` writes its first lines without rich, which takes a while to import, and imports it to draw the bar.
 """
 
 from __future__ import annotations
@@ -11,110 +11,110 @@ from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 from observability.quantities import duration
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from observability.step_bar import StepBar
 
 Tone = Literal["plain", "dim", "good", "warning", "error"]
 
 _REFRESH_SECONDS = 0.2
 _CLEAR_LINE = "\r\x1b[2K"
-_ANSI = {"plain": "", "dim": "\x1b[2m", "good": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m"}
-_RICH = {"plain": "", "dim": "dim", "good": "green", "warning": "yellow", "error": "red"}
+_ANSI_CODES = {"plain": "", "dim": "\x1b[2m", "good": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m"}
+_RICH_STYLES = {"plain": "", "dim": "dim", "good": "green", "warning": "yellow", "error": "red"}
 
 
 class Screen(Protocol):
-    """What the progress view draws on."""
+    """The output of a progress view."""
 
     def line(self, text: str, *, tone: Tone = "plain") -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
 
     def begin(self, text: str, *, at: float) -> None:
-        """Say what begins at the Unix time `at`; what was begun before has ended then."""
+        """Show an activity that begins at the Unix time `at` and ends the previous one."""
 
     def advance(self, done: int, total: int, text: str) -> None:
-        """Show how far the steps are and what is measured of them."""
+        """Show that `done` of `total` steps are complete, with their figures in `text`."""
 
-    def settle(self, *, at: float) -> None:
-        """What was begun, or the steps, ended at the Unix time `at`."""
+    def finish(self, *, at: float) -> None:
+        """End the current activity or the bar at the Unix time `at`."""
 
     def refresh(self) -> None:
-        """Draw again what changes with time."""
+        """Redraw what changes with time."""
 
 
 class PlainScreen:
-    """Lines only, each written at once, so that a pipe shows what is going on."""
+    """Writes lines only and flushes each one, so that the reader of a pipe sees progress."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._first: float | None = None
 
     def line(self, text: str, *, tone: Tone = "plain") -> None:
-        """Write a line, without colour whatever its tone."""
+        """Write a line without colour."""
         del tone
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def begin(self, text: str, *, at: float) -> None:
-        """Write what begins, with the seconds since the first thing began."""
+        """Write the activity with the seconds since the first one began."""
         self._first = at if self._first is None else self._first
         self.line(f"[{at - self._first:6.1f} s] {text}")
 
     def advance(self, done: int, total: int, text: str) -> None:
-        """Write the steps as a line."""
+        """Write the steps and their figures as a line."""
         self.line(f"step {done:>{len(str(total))}}/{total}  {text}")
 
-    def settle(self, *, at: float) -> None:
-        """Nothing is open in plain lines."""
+    def finish(self, *, at: float) -> None:
+        """Do nothing: no line is left open."""
 
     def refresh(self) -> None:
-        """Nothing in plain lines changes with time."""
+        """Do nothing: plain lines do not change."""
 
 
 class TerminalScreen:
-    """One live line at the bottom, permanent lines above it."""
+    """Shows one live line or bar at the bottom and permanent lines above it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._begun: tuple[str, float] | None = None
-        self._bar: Progress | None = None
+        self._activity: tuple[str, float] | None = None
+        self._bar: StepBar | None = None
         self._drawn = 0.0
 
     def line(self, text: str, *, tone: Tone = "plain") -> None:
         """Write a line above the live one."""
         if self._bar is not None:
-            from rich.text import Text  # noqa: PLC0415
-
-            self._bar.console.print(Text(text, style=_RICH[tone]))
+            self._bar.print_line(text, style=_RICH_STYLES[tone])
             return
-        self._write(f"{_CLEAR_LINE if self._begun else ''}{_coloured(text, tone)}\n")
-        self._draw_begun()
+        self._write(f"{_CLEAR_LINE if self._activity else ''}{_coloured(text, tone)}\n")
+        self._draw_activity()
 
     def begin(self, text: str, *, at: float) -> None:
-        """Show a live line with the seconds it has taken so far."""
-        self.settle(at=at)
-        self._begun = (text, at)
-        self._draw_begun()
+        """Show the activity as a live line with its duration so far."""
+        self.finish(at=at)
+        self._activity = (text, at)
+        self._draw_activity()
 
     def advance(self, done: int, total: int, text: str) -> None:
-        """Move the bar; drawing is left to `refresh`."""
+        """Update the bar; `refresh` draws it."""
         if self._bar is None:
-            self.settle(at=time.time())
-            self._bar = _make_bar(self._stream)
+            self.finish(at=time.time())
+            from observability.step_bar import StepBar  # noqa: PLC0415 - imports rich
+
+            self._bar = StepBar(self._stream)
             self._bar.add_task("training", total=total, text=text)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, text=text)
 
-    def settle(self, *, at: float) -> None:
-        """Leave the live line or the bar standing as it is now."""
+    def finish(self, *, at: float) -> None:
+        """Leave the live line or the bar on the screen as it is."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-        if self._begun is not None:
-            text, since = self._begun
-            self._begun = None
+        if self._activity is not None:
+            text, since = self._activity
+            self._activity = None
             self._write(f"{_CLEAR_LINE}{_coloured('✓', 'good')} {text}  {_coloured(duration(at - since), 'dim')}\n")
 
     def refresh(self) -> None:
-        """Draw the live line or the bar again, a few times a second at most."""
+        """Redraw the live line or the bar, at most a few times a second."""
         now = time.monotonic()
         if now - self._drawn < _REFRESH_SECONDS:
             return
@@ -122,11 +122,11 @@ class TerminalScreen:
         if self._bar is not None:
             self._bar.refresh()
         else:
-            self._draw_begun()
+            self._draw_activity()
 
-    def _draw_begun(self) -> None:
-        if self._begun is not None:
-            text, since = self._begun
+    def _draw_activity(self) -> None:
+        if self._activity is not None:
+            text, since = self._activity
             self._write(f"{_CLEAR_LINE}… {text}  {_coloured(f'{max(0.0, time.time() - since):.1f} s', 'dim')}")
 
     def _write(self, text: str) -> None:
@@ -135,19 +135,4 @@ class TerminalScreen:
 
 
 def _coloured(text: str, tone: Tone) -> str:
-    return f"{_ANSI[tone]}{text}\x1b[0m" if _ANSI[tone] else text
-
-
-def _make_bar(stream: TextIO) -> Progress:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
-    from rich.table import Column  # noqa: PLC0415
-
-    return Progress(
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),  # a narrow terminal shortens the bar, not the count
-        TextColumn("{task.fields[text]}"),
-        console=Console(file=stream, force_terminal=True, highlight=False),
-        auto_refresh=False,
-        expand=True,
-    )
+    return f"{_ANSI_CODES[tone]}{text}\x1b[0m" if _ANSI_CODES[tone] else text

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from observability import runlog
-from observability.metrics.recorder import MetricsAddressError, open_recorder
+from observability.metrics.exporters import open_recorder
+from observability.metrics.recorder import MetricsAddressError
 from observability.metrics.training_metrics import TrainingMetrics
 from observability.runlog import Event, RunLogWriter, Step, TrainingStarted, read_all
 from training.config.schema import MetricsSettings

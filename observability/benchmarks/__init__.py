@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured side by side in one run. `python -m observability.benchmarks` (make bench) runs them all."""
+"""Benchmarks of the platform against baselines. `python -m observability.benchmarks` (`make bench`) runs them all."""

@@ -1,4 +1,4 @@
-"""`python -m observability.benchmarks`: every comparison, side by side, with a table and a JSON file for later comparison."""
+"""Compare the platform with its baselines, print a table and write a JSON file."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from observability.benchmarks import checkpoint_stall, overhead, whole_run
-from observability.benchmarks.measure import Comparison, machine
+from observability.benchmarks.measure import Comparison, describe_machine
 from training.config.schema import TrainingSettings
 
-_HEADINGS = ["comparison", "ours", "theirs", "ratio (spread)", "goal"]
+_HEADER = ["comparison", "ours", "theirs", "ratio (spread)", "goal"]
 
 
 def main() -> int:
-    """Run the comparisons and print them; the exit status says only whether they could be run."""
+    """Run the comparisons and print them; a missed goal does not change the exit status."""
     parser = argparse.ArgumentParser(prog="python -m observability.benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each comparison (default 5)")
-    parser.add_argument("--only", choices=["overhead", "whole-run", "checkpoint"], help="one comparison alone")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
+    parser.add_argument("--only", choices=["overhead", "whole-run", "checkpoint"], help="run only one comparison")
     parser.add_argument(
-        "--json", type=Path, default=Path(".local/bench"), help="folder of the JSON files (default .local/bench)"
+        "--json", type=Path, default=Path(".local/bench"), help="directory of the JSON file (default .local/bench)"
     )
     arguments = parser.parse_args()
     file = arguments.json / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    record = _Record(file)
+    results = _Results(file)
     with tempfile.TemporaryDirectory(prefix="rtp-bench-") as folder:
         scratch = Path(folder)
         if arguments.only in {None, "checkpoint"}:
-            _say("checkpoint stall")
-            record.add(checkpoint_stall.compare(rounds=10 * arguments.rounds, scratch=scratch))
+            _print_status("checkpoint stall")
+            results.add(checkpoint_stall.compare(rounds=10 * arguments.rounds, scratch=scratch))
         if arguments.only in {None, "overhead"}:
             for name, settings in _overhead_jobs().items():
-                _say(f"step time, {name}")
-                record.add(*overhead.compare(name, settings, rounds=arguments.rounds, scratch=scratch))
+                _print_status(f"step time, {name}")
+                results.add(*overhead.compare(name, settings, rounds=arguments.rounds, scratch=scratch))
         if arguments.only in {None, "whole-run"}:
-            _say("whole run, first step")
-            found, parts = whole_run.compare(_default_job(), rounds=arguments.rounds, scratch=scratch)
-            record.add(*found, parts=parts)
-    print(f"\n{machine()}\nwritten to {file}")
+            _print_status("whole run, first step")
+            comparisons, parts = whole_run.compare(TrainingSettings(), rounds=arguments.rounds, scratch=scratch)
+            results.add(*comparisons, parts=parts)
+    print(f"\n{describe_machine()}\nwritten to {file}")
     return 0
 
 
-class _Record:
-    """What has been measured so far: each comparison is printed and written when it is done, for it may take minutes."""
+class _Results:
+    """Results so far; each comparison is printed and written as soon as it ends, because one may take minutes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._comparisons: list[Comparison] = []
         file.parent.mkdir(parents=True, exist_ok=True)
-        _print_row(_HEADINGS)
-        _print_row(["---"] * len(_HEADINGS))
+        _print_row(_HEADER)
+        _print_row(["---"] * len(_HEADER))
 
     def add(self, *comparisons: Comparison, parts: Mapping[str, float] | None = None) -> None:
-        """Take comparisons, and the parts of the first step in seconds where they were measured."""
+        """Add comparisons, and the seconds of each part of the time to the first step if they were measured."""
         parts = parts or {}
         self._comparisons += comparisons
         for comparison in comparisons:
@@ -64,7 +64,7 @@ class _Record:
         for name, seconds in parts.items():
             print(f"  {seconds:7.3f} s  {name}")
         record = {
-            "machine": machine(),
+            "machine": describe_machine(),
             "comparisons": [one.dump() for one in self._comparisons],
             "first_step_parts": parts,
         }
@@ -72,7 +72,7 @@ class _Record:
 
 
 def _overhead_jobs() -> dict[str, TrainingSettings]:
-    """A small network, where every microsecond shows, and one of ordinary weight."""
+    """A small network, where overhead is most visible, and a larger one."""
     common = {"scale": {"launcher": "torchrun", "workers": 2}, "tracking": {"enabled": False}}
     small = {"data": {"augment": False}, "loop": {"epochs": 1000, "max_steps": 400, "evaluate_every": 1000}}
     resnet = {
@@ -90,11 +90,7 @@ def _overhead_jobs() -> dict[str, TrainingSettings]:
     }
 
 
-def _default_job() -> TrainingSettings:
-    return TrainingSettings()
-
-
-def _say(what: str) -> None:
+def _print_status(what: str) -> None:
     print(f"measuring: {what} ...", file=sys.stderr, flush=True)
 
 

@@ -1,6 +1,6 @@
-"""The yardstick of the per-step overhead: a plain PyTorch DDP loop, no more than its tutorial has. Started by torchrun.
+"""The baseline for per-step overhead: a plain PyTorch DDP loop, as in its tutorial.
 
-Usage: `torchrun --nproc-per-node N -m observability.benchmarks.bare_ddp SETTINGS.json`. The model holds the stopwatch (`metered.py`).
+Usage: `torchrun --nproc-per-node N -m observability.benchmarks.bare_ddp SETTINGS.json`. The model measures the time (`timed_model.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from training.data import registry as datasets
 from training.models import registry as models
 
 
-def tensors(settings: TrainingSettings) -> TensorDataset:
-    """The training split in memory, so that the loader of the tutorial can serve it."""
+def training_tensors(settings: TrainingSettings) -> TensorDataset:
+    """The training split in memory, as the tutorial's `DataLoader` needs it."""
     split = datasets.build(settings.data).train
     return TensorDataset(*split.read(np.arange(len(split))))
 
@@ -32,7 +32,7 @@ def main(settings_file: str) -> None:
     torch.set_num_threads(settings.scale.cpus_per_worker)
     dist.init_process_group("gloo")
     torch.manual_seed(settings.run.seed)
-    data = tensors(settings)
+    data = training_tensors(settings)
     model = DistributedDataParallel(models.build(settings.model, datasets.build(settings.data).spec))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.optimizer.learning_rate, fused=True)
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(data, drop_last=True)
@@ -50,7 +50,7 @@ def main(settings_file: str) -> None:
             step += 1
             if step == settings.loop.max_steps:
                 break
-    dist.barrier()  # a rank that leaves while its peer still talks has been seen to abort in gloo
+    dist.barrier()  # gloo may abort if a rank exits while another still communicates
     dist.destroy_process_group()
 
 

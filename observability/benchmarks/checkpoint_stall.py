@@ -1,4 +1,4 @@
-"""What the loop waits for a checkpoint, against the plain copy of its tensors."""
+"""How long a checkpoint blocks the training loop, compared with a plain copy of its tensors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from training.checkpoint.store import local_store
 from training.checkpoint.writer import AsyncCheckpointer
 
 GOAL = 1.3
-_WIDTH = 2944  # a square weight of 34.7 MB, thrice with AdamW's two moments: 104 MB
+_WIDTH = 2944  # a square weight of 34.7 MB; with AdamW's two moments 104 MB
 
 
 def compare(*, rounds: int, scratch: Path) -> Comparison:
-    """Stall of `AsyncCheckpointer.save` for 100 MB of state, against `copy_` of the same tensors into warm memory."""
+    """Compare the stall of `AsyncCheckpointer.save` for 100 MB of state with `copy_` of the same tensors to allocated memory."""
     torch.set_num_threads(1)
     model = nn.Linear(_WIDTH, _WIDTH, bias=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     model(torch.ones(1, _WIDTH)).sum().backward()
     optimizer.step()
     live = [model.weight.detach(), *(v for v in optimizer.state[model.weight].values() if v.ndim)]
-    warm = [torch.zeros_like(tensor) for tensor in live]
+    copied = [torch.zeros_like(tensor) for tensor in live]
     folder = scratch / "stall"
     shutil.rmtree(folder, ignore_errors=True)
     identity = Identity(
@@ -44,10 +44,10 @@ def compare(*, rounds: int, scratch: Path) -> Comparison:
         writer.reserve(model, optimizer)
         _wait_for_reserve(writer)
         for step in range(1, rounds + 1):
-            began = time.perf_counter()
-            for target, tensor in zip(warm, live, strict=True):
+            start = time.perf_counter()
+            for target, tensor in zip(copied, live, strict=True):
                 target.copy_(tensor)
-            copies.append(time.perf_counter() - began)
+            copies.append(time.perf_counter() - start)
             progress = TrainProgress(step=step, epoch=1, step_in_epoch=step, samples=step)
             stalls.append(
                 writer.save(progress, model=model, optimizer=optimizer, precision_state={}, extra={}, metric=None)
@@ -58,6 +58,6 @@ def compare(*, rounds: int, scratch: Path) -> Comparison:
 
 
 def _wait_for_reserve(writer: AsyncCheckpointer) -> None:
-    """A run has many steps between its first one, which reserves, and its first save."""
+    """Wait as a run does, which takes many steps between `reserve` in its first step and its first save."""
     time.sleep(1.0)
     writer.poll()

@@ -1,4 +1,4 @@
-"""Running the sides of a comparison in turns, and what is said of the results."""
+"""Runs both sides of a comparison alternately and summarizes the results."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-PROJECT = Path(__file__).resolve().parents[2]
+_REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A ratio of two sides that ran in turns.
+    """Measurements of the platform and of a baseline, taken alternately.
 
     Attributes:
         name: what was compared.
         unit: unit of both sides.
-        ours, theirs: one figure a round.
-        goal: largest ratio ours / theirs that was aimed at.
+        ours, theirs: measurement of the platform and of the baseline in each round.
+        goal: largest acceptable ratio ours / theirs.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Comparison:
 
     @property
     def ratios(self) -> list[float]:
-        """The ratio of each round: both sides of a round met the same state of the machine."""
+        """The ratio of each round, whose sides ran under similar load."""
         return [mine / other for mine, other in zip(self.ours, self.theirs, strict=True)]
 
     @property
@@ -45,7 +45,7 @@ class Comparison:
         return statistics.median(self.ratios)
 
     def row(self) -> list[str]:
-        """Cells of a table: name, ours, theirs, ratio with its spread, goal."""
+        """Table cells: name, ours, theirs, ratio with its spread, goal."""
         low, high = min(self.ratios), max(self.ratios)
         return [
             self.name,
@@ -56,12 +56,14 @@ class Comparison:
         ]
 
     def dump(self) -> dict[str, Any]:
-        """As JSON types, the ratio included."""
+        """The comparison and its ratios as JSON types."""
         return {**asdict(self), "ratio": self.ratio, "ratios": self.ratios}
 
 
-def in_turns(rounds: int, ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[list[float], list[float]]:
-    """Measure both sides once a round; which goes first alternates, so that a drift of the machine favours neither."""
+def measure_alternately(
+    rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
+) -> tuple[list[float], list[float]]:
+    """Measure both sides once per round; the side that goes first alternates, so that load drift favours neither."""
     mine: list[float] = []
     others: list[float] = []
     for number in range(rounds):
@@ -73,37 +75,43 @@ def in_turns(rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
 
 
 def run_module(module: str, *arguments: str, **environment: str) -> tuple[float, float, str]:
-    """Run `python -m module`; when it began (seconds since the epoch), its wall time in seconds and what it printed.
+    """Run `python -m module`; returns its start as Unix time, its wall time in seconds and its standard output.
 
     Raises:
-        RuntimeError: it failed; with the end of what it printed.
+        RuntimeError: it failed; the message has the end of its output.
     """
-    began = time.time()
-    done = subprocess.run(
+    start = time.time()
+    result = subprocess.run(
         [sys.executable, "-m", module, *arguments],
-        cwd=PROJECT,
+        cwd=_REPOSITORY,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
-    seconds = time.time() - began
-    if done.returncode != 0:
-        raise RuntimeError(f"{module} ended with status {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
-    return began, seconds, done.stdout
+    seconds = time.time() - start
+    if result.returncode != 0:
+        raise RuntimeError(
+            f"{module} exited with status {result.returncode}:\n{(result.stdout + result.stderr)[-3000:]}"
+        )
+    return start, seconds, result.stdout
 
 
-def last_json(printed: str) -> dict[str, Any]:
-    """The last line that is a JSON object."""
-    for line in reversed(printed.splitlines()):
+def parse_last_json(output: str) -> dict[str, Any]:
+    """Parse the last line that is a JSON object.
+
+    Raises:
+        RuntimeError: no line is one.
+    """
+    for line in reversed(output.splitlines()):
         if line.startswith("{"):
             record: dict[str, Any] = json.loads(line)
             return record
-    raise RuntimeError(f"no JSON line in: {printed[-2000:]}")
+    raise RuntimeError(f"no JSON object in: {output[-2000:]}")
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+def describe_machine() -> dict[str, Any]:
+    """The hardware and software of this machine, as JSON types."""
     model = next(
         (
             line.partition(":")[2].strip()

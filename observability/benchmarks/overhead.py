@@ -1,4 +1,4 @@
-"""Per-step overhead of the whole platform loop over a bare PyTorch DDP loop: same model, batch, data and processes."""
+"""Per-step overhead of the platform's loop over a bare PyTorch DDP loop with the same model, batch, data and processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from observability.benchmarks.measure import Comparison, in_turns, run_module
-from observability.benchmarks.metered import StepCost, mean_cost
+from observability.benchmarks.measure import Comparison, measure_alternately, run_module
+from observability.benchmarks.timed_model import StepCost, mean_cost
 from training.config.schema import TrainingSettings
 from training.launch.processes import DRIVER_VARIABLE
 from training.launch.rank import TASK_FILE
@@ -19,21 +19,21 @@ GOAL = 1.03
 
 
 def compare(name: str, settings: TrainingSettings, *, rounds: int, scratch: Path) -> list[Comparison]:
-    """Both loops under torchrun for `loop.max_steps` steps, ours with metrics, events and a checkpoint every 50 steps.
+    """Run both loops with torchrun for `loop.max_steps` steps; ours records metrics and events and saves every 50 steps.
 
     Returns:
-        Wall time of a step, and CPU time of a step and rank.
+        Wall time per step, and CPU time per step and rank.
     """
     ours: list[StepCost] = []
     theirs: list[StepCost] = []
 
     def measured(side: Callable[[TrainingSettings, Path], None], costs: list[StepCost]) -> float:
         folder = Path(tempfile.mkdtemp(dir=scratch))
-        side(_metered(settings, folder), folder)
+        side(_with_timed_model(settings, folder), folder)
         costs.append(mean_cost(folder))
         return costs[-1].wall
 
-    wall = in_turns(rounds, lambda: measured(_run_ours, ours), lambda: measured(_run_theirs, theirs))
+    wall = measure_alternately(rounds, lambda: measured(_run_ours, ours), lambda: measured(_run_theirs, theirs))
     return [
         Comparison(name=f"step time, {name}", unit="s", ours=wall[0], theirs=wall[1], goal=GOAL),
         Comparison(
@@ -46,11 +46,11 @@ def compare(name: str, settings: TrainingSettings, *, rounds: int, scratch: Path
     ]
 
 
-def _metered(settings: TrainingSettings, folder: Path) -> TrainingSettings:
-    """The settings with a model that leaves in the folder what a step costs."""
-    assert settings.loop.max_steps is not None, "the last step is when the clocks are read"
+def _with_timed_model(settings: TrainingSettings, folder: Path) -> TrainingSettings:
+    """The settings with a model that writes its step costs to `folder`."""
+    assert settings.loop.max_steps is not None, "the model reads the clocks in the last step"
     model = {
-        "name": "observability.benchmarks.metered:metered",
+        "name": "observability.benchmarks.timed_model:build_timed_model",
         "options": {
             **settings.model.options,
             "network": settings.model.name,

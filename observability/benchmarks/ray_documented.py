@@ -1,6 +1,6 @@
-"""The yardstick of the wall time: Ray Train's own documented loop on the same job.
+"""The baseline for wall time: the training loop of Ray Train's documentation on the same job.
 
-`prepare_model`, `prepare_data_loader`, `ray.train.report` with a checkpoint each epoch, as the pages of the pinned Ray version show it.
+`prepare_model`, `prepare_data_loader` and `ray.train.report` with a checkpoint per epoch, as documented for the pinned Ray version.
 Usage: `python -m observability.benchmarks.ray_documented SETTINGS.json FOLDER`. Prints one JSON line.
 """
 
@@ -21,21 +21,21 @@ from ray.train.torch import TorchTrainer, prepare_data_loader, prepare_model
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from observability.benchmarks.bare_ddp import tensors
+from observability.benchmarks.bare_ddp import training_tensors
 from training.config.schema import TrainingSettings
 from training.data import registry as datasets
 from training.models import registry as models
 
 
 def train_loop(config: dict[str, Any]) -> dict[str, float]:
-    """The documented train function; returns the time of its first step."""
+    """The documented train function; returns the Unix time at which its first step ended."""
     settings = TrainingSettings.model_validate(config["settings"])
     torch.manual_seed(settings.run.seed)
     bundle = datasets.build(settings.data)
     model = prepare_model(models.build(settings.model, bundle.spec))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.optimizer.learning_rate)
     batch = settings.loop.global_batch // settings.scale.workers
-    loader = prepare_data_loader(DataLoader(tensors(settings), batch_size=batch, shuffle=True))
+    loader = prepare_data_loader(DataLoader(training_tensors(settings), batch_size=batch, shuffle=True))
     first = 0.0
     for epoch in range(settings.loop.epochs):
         if ray.train.get_context().get_world_size() > 1:
@@ -53,7 +53,7 @@ def train_loop(config: dict[str, Any]) -> dict[str, float]:
 
 
 def main(settings_file: str, folder: str) -> None:
-    """Run the job and print when its first step was done."""
+    """Run the job and print the time of its first step."""
     settings = TrainingSettings.model_validate_json(Path(settings_file).read_text(encoding="utf-8"))
     trainer = TorchTrainer(
         train_loop,

@@ -1,4 +1,4 @@
-"""Wall time of a whole run, and the time to its first step, against Ray Train's documented loop on the same job."""
+"""Wall time of a whole run and time to its first step, compared with Ray Train's documented loop on the same job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from observability.benchmarks.measure import Comparison, in_turns, last_json, run_module
+from observability.benchmarks.measure import Comparison, measure_alternately, parse_last_json, run_module
 from observability.runlog import Phase, Step, read_all, select
 from training.config.load import render
 from training.config.schema import TrainingSettings
@@ -18,7 +18,7 @@ FIRST_STEP_GOAL = 1.0
 
 @dataclass(kw_only=True)
 class _FirstSteps:
-    """Seconds from the command to the end of the first step, one a round, and the parts of our last one."""
+    """Seconds from the command to the end of the first step in each round, and the parts of our last one."""
 
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
@@ -26,10 +26,10 @@ class _FirstSteps:
 
 
 def compare(settings: TrainingSettings, *, rounds: int, scratch: Path) -> tuple[list[Comparison], dict[str, float]]:
-    """`python -m training train`, with MLflow, checkpoints and report, against the documented loop; both on Ray.
+    """Compare `python -m training train`, with MLflow, checkpoints and report, with the documented loop; both on Ray.
 
     Returns:
-        The two comparisons, and the parts of our start in seconds.
+        The two comparisons, and the parts of our start-up in seconds.
     """
     firsts = _FirstSteps()
     config = scratch / "whole-run.yaml"
@@ -40,33 +40,33 @@ def compare(settings: TrainingSettings, *, rounds: int, scratch: Path) -> tuple[
 
     def ours() -> float:
         shutil.rmtree(root, ignore_errors=True)
-        began, seconds, _ = run_module(
+        start, seconds, _ = run_module(
             "training", "train", "--config", str(config), "--set", f"run.directory={root}", "--name", "bench"
         )
         events = read_all(root / "bench")
         first = select(events, Step)[0].time
-        firsts.ours.append(first - began)
-        firsts.parts = _parts(began, select(events, Phase), first)
+        firsts.ours.append(first - start)
+        firsts.parts = _parts(start, select(events, Phase), first)
         return seconds
 
     def theirs() -> float:
         folder = scratch / "documented"
         shutil.rmtree(folder, ignore_errors=True)
-        began, seconds, printed = run_module(
+        start, seconds, output = run_module(
             "observability.benchmarks.ray_documented", str(job), str(folder), RAY_AUTH_MODE="disabled"
         )
-        firsts.theirs.append(float(last_json(printed)["first_step_time"]) - began)
+        firsts.theirs.append(float(parse_last_json(output)["first_step_time"]) - start)
         return seconds
 
-    mine, others = in_turns(rounds, ours, theirs)
+    mine, others = measure_alternately(rounds, ours, theirs)
     wall = Comparison(name="whole run", unit="s", ours=mine, theirs=others, goal=WALL_GOAL)
     first = Comparison(name="first step", unit="s", ours=firsts.ours, theirs=firsts.theirs, goal=FIRST_STEP_GOAL)
     return [wall, first], firsts.parts
 
 
-def _parts(began: float, phases: list[Phase], first_step: float) -> dict[str, float]:
-    """Seconds of each part of the start: from the command to the first phase, each phase, and the first step."""
-    marks = [("command", began)]
-    marks += [(f"{phase.process}: {phase.name}", phase.time) for phase in phases if phase.time < first_step]
-    marks.append(("end", first_step))
-    return {name: round(after - time, 3) for (name, time), (_, after) in pairwise(marks)}
+def _parts(start: float, phases: list[Phase], first_step: float) -> dict[str, float]:
+    """Seconds of each part of start-up: from the command to the first phase, then each phase, ending with the first step."""
+    times = [("command", start)]
+    times += [(f"{phase.process}: {phase.name}", phase.time) for phase in phases if phase.time < first_step]
+    times.append(("end", first_step))
+    return {name: round(after - time, 3) for (name, time), (_, after) in pairwise(times)}

@@ -1,1 +1,1 @@
-"""The training's own metrics: one inventory, what is recorded from a run's events, and the exporters it goes out by."""
+"""Training metrics: one inventory, the values that a run's events give, and the exporters that publish them."""

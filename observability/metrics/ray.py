@@ -1,7 +1,7 @@
-"""The exporter for Ray: values go to the node's metrics agent, which serves them to Prometheus.
+"""The Ray exporter: the node's metrics agent receives the values and serves them to Prometheus.
 
-The agent puts `ray_` before every name and adds labels of its own (session, node, worker). A histogram's sum there is an approximation from
-its buckets, since the agent keeps no exact one. A gauge that is not set again disappears after two of the agent's report intervals.
+The agent prefixes every name with `ray_` and adds its own labels (session, node, worker). It keeps no exact sum of a histogram but
+estimates it from the buckets. It drops a gauge that has not been set for two of its report intervals.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from observability.metrics.inventory import INVENTORY, MetricSpec
-from observability.metrics.recorder import Record, Recorder
+from observability.metrics.recorder import Recorder, Series
 
 
 class RayRecorder(Recorder):
-    """Hands the inventory's metrics to Ray; only in a process that Ray started or that has connected to it."""
+    """Sends the inventory's metrics to Ray; works only in a Ray worker or a process that has called `ray.init`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._metrics = {spec.name: _make(spec) for spec in INVENTORY}
+        self._metrics = {spec.name: _make_metric(spec) for spec in INVENTORY}
 
     def close(self) -> None:
-        """There is nothing to stop: the agent is Ray's, and sends what it holds when this process ends."""
+        """Do nothing: the agent belongs to Ray, which flushes its metrics when this process ends."""
 
-    def _open(self, spec: MetricSpec, labels: dict[str, str]) -> Record:
+    def _make_series(self, spec: MetricSpec, labels: dict[str, str]) -> Series:
         metric = self._metrics[spec.name]
         if isinstance(metric, Gauge):
             return lambda value: metric.set(value, labels)
         if isinstance(metric, Counter):
-            # Ray refuses to add nothing; Prometheus does not, and the first 0 makes the series known.
+            # Ray rejects an increment of 0; Prometheus accepts it, and the first 0 creates the series there.
             return lambda value: metric.inc(value, labels) if value > 0 else None
         return lambda value: metric.observe(value, labels)
 
 
-def _make(spec: MetricSpec) -> Counter | Gauge | Histogram:
+def _make_metric(spec: MetricSpec) -> Counter | Gauge | Histogram:
     if spec.kind == "gauge":
         return Gauge(spec.name, spec.help, tag_keys=spec.labels)
     if spec.kind == "counter":

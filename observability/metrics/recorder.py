@@ -1,100 +1,71 @@
-"""Recording of metrics, apart from where they go: what an exporter has to be able to do, and the choice of one."""
+"""The interface between recorded values and the exporter that publishes them; `exporters.py` chooses an exporter."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal
 
-from observability.metrics.inventory import Kind, MetricSpec, find
+from observability.metrics.inventory import Kind, MetricSpec, get_spec
 
-Record = Callable[[float], None]
-"""Takes one value of one series: sets a gauge, adds to a counter, is observed by a histogram."""
-
-Exporter = Literal["prometheus", "ray", "none"]
+Series = Callable[[float], None]
+"""One time series of a metric; a call with a value sets a gauge, increments a counter, or adds an observation to a histogram."""
 
 
 class MetricsAddressError(OSError):
-    """The address that metrics were to be served on cannot be had."""
+    """Metrics cannot be served on the configured address."""
 
 
 class Recorder(ABC):
-    """Takes values of the inventory's metrics. A name or label that the inventory lacks is refused with ValueError.
+    """Records values of the inventory's metrics. An unknown name, a wrong kind or a wrong label raises ValueError.
 
     Attributes:
-        url: where the metrics can be fetched; empty where nothing is served.
+        url: where the metrics can be scraped; empty if this process serves none.
     """
 
     url: str = ""
 
     def __init__(self) -> None:
-        self._records: dict[tuple[str, ...], Record] = {}
+        self._series: dict[tuple[str, ...], Series] = {}
 
-    def bind(self, name: str, **labels: str) -> Record:
-        """The series of a metric and its labels, looked up once; calling it costs about a microsecond."""
-        return self._record(name, None, labels)
+    def bind(self, name: str, **labels: str) -> Series:
+        """Look up the series of a metric and its labels once; a call of the result takes about a microsecond."""
+        return self._get_series(name, None, labels)
 
     def set(self, name: str, value: float, **labels: str) -> None:
         """Set a gauge."""
-        self._record(name, "gauge", labels)(value)
+        self._get_series(name, "gauge", labels)(value)
 
     def add(self, name: str, value: float = 1, **labels: str) -> None:
-        """Add to a counter."""
-        self._record(name, "counter", labels)(value)
+        """Increment a counter by `value`."""
+        self._get_series(name, "counter", labels)(value)
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Let a histogram observe a value."""
-        self._record(name, "histogram", labels)(value)
+        """Add an observation to a histogram."""
+        self._get_series(name, "histogram", labels)(value)
 
     @abstractmethod
     def close(self) -> None:
-        """Stop exporting; what was recorded can no longer be fetched."""
+        """Stop exporting; recorded values can no longer be scraped."""
 
     @abstractmethod
-    def _open(self, spec: MetricSpec, labels: dict[str, str]) -> Record:
-        """The exporter's own way to record a series; `labels` are the metric's, checked."""
+    def _make_series(self, spec: MetricSpec, labels: dict[str, str]) -> Series:
+        """Make the exporter's series of a metric; `labels` have been checked against `spec`."""
 
-    def _record(self, name: str, kind: Kind | None, labels: dict[str, str]) -> Record:
-        spec = find(name, labels=tuple(labels), kind=kind)
+    def _get_series(self, name: str, kind: Kind | None, labels: dict[str, str]) -> Series:
+        spec = get_spec(name, labels=tuple(labels), kind=kind)
         key = (name, *(labels[label] for label in spec.labels))
-        record = self._records.get(key)
-        if record is None:
-            record = self._records[key] = self._open(spec, labels)
-        return record
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = self._make_series(spec, labels)
+        return series
 
 
 class NullRecorder(Recorder):
-    """Checks names and labels as every recorder does, and keeps nothing."""
+    """Checks names, kinds and labels like every recorder, and drops the values."""
 
     def close(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: nothing is exported."""
 
-    def _open(self, spec: MetricSpec, labels: dict[str, str]) -> Record:
+    def _make_series(self, spec: MetricSpec, labels: dict[str, str]) -> Series:
         del spec, labels
-        return _drop
-
-
-def _drop(value: float) -> None:
-    del value
-
-
-def open_recorder(exporter: Exporter, *, host: str, port: int) -> Recorder:
-    """The recorder of an exporter's name.
-
-    Args:
-        exporter: `prometheus` serves `/metrics` from this process, `ray` hands the values to Ray's metrics agent, `none` drops them.
-        host: address to serve on; used by `prometheus` only.
-        port: port to serve on, 0 for any free one; used by `prometheus` only.
-
-    Raises:
-        MetricsAddressError: the address cannot be served on.
-    """
-    if exporter == "prometheus":
-        from observability.metrics.prometheus import PrometheusRecorder  # noqa: PLC0415
-
-        return PrometheusRecorder(host=host, port=port)
-    if exporter == "ray":
-        from observability.metrics.ray import RayRecorder  # noqa: PLC0415
-
-        return RayRecorder()
-    return NullRecorder()
+        return lambda value: None  # noqa: ARG005 - the value is dropped

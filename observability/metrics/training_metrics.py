@@ -1,7 +1,7 @@
-"""The metrics of a training run, recorded from its events.
+"""The metrics of a training run, computed from its events.
 
-Whoever writes the run's log hands each event here too: `TrainingMetrics.handle`. Series are looked up once, and steps that come together
-are recorded together, so that a step costs microseconds.
+The process that writes the event log also passes each event to `TrainingMetrics.handle`, which looks up each series once and records steps
+in batches, so that a step costs microseconds.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.metrics.recorder import Record, Recorder
+from observability.metrics.recorder import Recorder, Series
 from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted, select
 
 
 class TrainingMetrics:
-    """Records a run's events as metrics; one per run, beside rank 0."""
+    """Records a run's events as metrics, in the process of rank 0."""
 
     def __init__(self, recorder: Recorder, *, run: str, history: Iterable[Event] = ()) -> None:
         """Bind the series of a run.
 
         Args:
-            recorder: where the values go.
+            recorder: receives the values.
             run: value of the label `run`.
-            history: the events of the run's earlier attempts, so that restarts and lost steps are counted over all of them.
+            history: events of the run's earlier attempts, whose restarts and lost steps the counters include.
         """
         self._recorder = recorder
         self._run = run
@@ -36,35 +36,45 @@ class TrainingMetrics:
         self._parts = [bind("rtp_train_step_part_seconds_total", run=run, part=part) for part in PARTS]
         self._samples = bind("rtp_train_samples_total", run=run)
         self._samples_per_second = bind("rtp_train_samples_per_second", run=run)
-        self._rank_samples_per_second: list[Record] = []
+        self._rank_samples_per_second: list[Series] = []
         self._loss = bind("rtp_train_loss", run=run)
         self._accuracy = bind("rtp_train_accuracy_ratio", run=run)
         self._gradient_norm = bind("rtp_train_gradient_norm", run=run)
         self._learning_rate = bind("rtp_train_learning_rate", run=run)
         self._nonfinite = bind("rtp_train_nonfinite_steps_total", run=run)
-        past = RunHistory.of(history)
+        past = RunHistory.from_events(history)
         self._has_trained = past.training is not None
         self._last_step = past.last_step
         recorder.add("rtp_train_restarts_total", len(past.restarts), run=run)
         recorder.add("rtp_train_lost_steps_total", past.lost_steps, run=run)
 
     def handle(self, *events: Event) -> None:
-        """Record events of any kind, oldest first, steps before all others; those that no metric follows from are passed over."""
+        """Record events, oldest first; steps are recorded before the others, and events without a metric are ignored."""
         if steps := select(events, Step):
-            self.steps(steps)
+            self._record_steps(steps)
         for event in events:
             match event:
                 case Evaluated():
-                    self.evaluated(event)
+                    self._record_evaluation(event)
                 case CheckpointCommitted():
-                    self.checkpoint_committed(event)
+                    self._record_commit(event)
                 case Restored():
-                    self.restored(event)
+                    self._record_restore(event)
                 case TrainingStarted():
-                    self.started(event)
+                    self._record_start(event)
 
-    def started(self, event: TrainingStarted) -> None:
-        """Record that all ranks are ready; where an attempt trained before, also the restart and the steps it lost."""
+    def gpu_memory(self, *, rank: int, allocated_bytes: int, reserved_bytes: int) -> None:
+        """Record a rank's GPU memory (`torch.cuda.memory_allocated` and `memory_reserved`)."""
+        labels = {"run": self._run, "rank": str(rank)}
+        self._recorder.set("rtp_train_gpu_memory_bytes", allocated_bytes, state="allocated", **labels)
+        self._recorder.set("rtp_train_gpu_memory_bytes", reserved_bytes, state="reserved", **labels)
+
+    def spool_backlog(self, backlog_bytes: int) -> None:
+        """Record how many bytes of the event log are not yet delivered to the tracking server."""
+        self._recorder.set("rtp_train_spool_backlog_bytes", backlog_bytes, run=self._run)
+
+    def _record_start(self, event: TrainingStarted) -> None:
+        """Record that all ranks are ready; after an earlier attempt, also count a restart and the steps it lost."""
         recorder, run = self._recorder, self._run
         if self._has_trained:
             recorder.add("rtp_train_restarts_total", run=run)
@@ -79,12 +89,12 @@ class TrainingMetrics:
         self._step(event.start_step)
         self._timestamp(event.time)
 
-    def steps(self, steps: Sequence[Step]) -> None:
-        """Record optimizer steps, at least one: all of them where they are counted, the newest where one value stands."""
+    def _record_steps(self, steps: Sequence[Step]) -> None:
+        """Record one or more optimizer steps: all of them in counters and histograms, the newest in gauges."""
         for step in steps:
             self._step_seconds(step.seconds)
-        for record, part in zip(self._parts, zip(*map(part_seconds, steps), strict=True), strict=True):
-            record(sum(part))
+        for series, part in zip(self._parts, zip(*map(part_seconds, steps), strict=True), strict=True):
+            series(sum(part))
         self._samples(sum(step.samples for step in steps))
         self._nonfinite(sum(not (isfinite(step.loss) and isfinite(step.gradient_norm)) for step in steps))
         newest = steps[-1]
@@ -95,22 +105,22 @@ class TrainingMetrics:
         self._last_step_seconds(newest.seconds)
         self._samples_per_second(newest.samples / newest.seconds)
         share = newest.samples / max(1, len(newest.rank_seconds))
-        for record, seconds in zip(self._rank_samples_per_second, newest.rank_seconds, strict=False):
-            record(share / seconds)
+        for series, seconds in zip(self._rank_samples_per_second, newest.rank_seconds, strict=False):
+            series(share / seconds)
         self._loss(newest.loss)
         self._accuracy(newest.accuracy)
         self._gradient_norm(newest.gradient_norm)
         self._learning_rate(newest.learning_rate)
 
-    def evaluated(self, event: Evaluated) -> None:
+    def _record_evaluation(self, event: Evaluated) -> None:
         """Record an evaluation of a split."""
         labels = {"run": self._run, "split": event.split}
         self._recorder.set("rtp_train_evaluation_loss", event.loss, **labels)
         self._recorder.set("rtp_train_evaluation_accuracy_ratio", event.accuracy, **labels)
         self._recorder.set("rtp_train_evaluation_seconds", event.seconds, **labels)
 
-    def checkpoint_committed(self, event: CheckpointCommitted) -> None:
-        """Record a commit."""
+    def _record_commit(self, event: CheckpointCommitted) -> None:
+        """Record a checkpoint commit."""
         recorder, run = self._recorder, self._run
         recorder.add("rtp_train_checkpoints_total", run=run)
         recorder.observe("rtp_train_checkpoint_stall_seconds", event.stall_seconds, run=run)
@@ -119,16 +129,6 @@ class TrainingMetrics:
         recorder.set("rtp_train_checkpoint_step", event.step, run=run)
         recorder.set("rtp_train_checkpoint_timestamp_seconds", event.time, run=run)
 
-    def restored(self, event: Restored) -> None:
-        """Record a restore: the checkpoints that were refused on the way to it."""
+    def _record_restore(self, event: Restored) -> None:
+        """Count the checkpoints that failed verification during a restore."""
         self._recorder.add("rtp_train_checkpoints_refused_total", len(event.skipped), run=self._run)
-
-    def gpu_memory(self, *, rank: int, allocated_bytes: int, reserved_bytes: int) -> None:
-        """Record a rank's GPU memory (`torch.cuda.memory_allocated` and `memory_reserved`)."""
-        labels = {"run": self._run, "rank": str(rank)}
-        self._recorder.set("rtp_train_gpu_memory_bytes", allocated_bytes, state="allocated", **labels)
-        self._recorder.set("rtp_train_gpu_memory_bytes", reserved_bytes, state="reserved", **labels)
-
-    def spool_backlog(self, backlog_bytes: int) -> None:
-        """Record how much of the run's log the tracking server has not had yet."""
-        self._recorder.set("rtp_train_spool_backlog_bytes", backlog_bytes, run=self._run)

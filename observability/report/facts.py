@@ -1,4 +1,4 @@
-"""The report's figures and tables: what was run, where, and what came of it."""
+"""The report's figures and tables: configuration, environment and results of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN_CHECKPOINTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A part of the time of all steps; `variable` is its colour in the style sheet."""
+    """A part of the total step time; `variable` is the CSS variable of its colour."""
 
     name: str
     seconds: float
@@ -27,8 +27,8 @@ class Share:
 
 
 def headline_figures(history: RunHistory) -> list[Row]:
-    """What one wants to know first, with what it is."""
-    best, test = history.best_validation(), history.test()
+    """Labels and values of the main figures."""
+    best, test = history.best_validation(), history.test_evaluation()
     rows: list[Row] = []
     if test is not None:
         rows.append(("test accuracy", percent(test.accuracy)))
@@ -45,7 +45,7 @@ def headline_figures(history: RunHistory) -> list[Row]:
 
 
 def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
-    """The run: what was trained on what by how many, when, and where its results are."""
+    """Labels and values of the run: model, data, workers, times, and where its results are."""
     setting, training, ended = history.setting, history.training, history.ended
     rows = [
         ("model", str(setting("model.name"))),
@@ -55,43 +55,43 @@ def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
         ("seed", str(setting("run.seed"))),
     ]
     if history.started is not None:
-        rows.append(("started", _moment(history.started.time)))
+        rows.append(("started", _utc_time(history.started.time)))
     if ended is not None:
-        rows.append(("ended", _moment(ended.time)))
+        rows.append(("ended", _utc_time(ended.time)))
     if training is not None:
         rows += [
             ("parameters", number(training.parameters)),
             ("training samples", number(training.train_samples)),
-            ("steps an epoch", number(training.steps_per_epoch)),
+            ("steps per epoch", number(training.steps_per_epoch)),
             ("dataset fingerprint", training.dataset_fingerprint),
         ]
     if history.checkpoints:
         rows.append(("newest checkpoint", history.checkpoints[-1].path))
     if ended is not None and ended.weights_sha256:
-        rows.append(("weights, sha256", ended.weights_sha256))
-    rows.append(("folder", str(run_directory)))
+        rows.append(("weights SHA-256", ended.weights_sha256))
+    rows.append(("run directory", str(run_directory)))
     return rows
 
 
 def evaluation_rows(history: RunHistory) -> list[tuple[str, ...]]:
-    """Split, epoch, step, loss, accuracy, samples and time of the test and of the best validation."""
-    chosen = [found for found in (history.test(), history.best_validation()) if found is not None]
+    """Split, epoch, step, loss, accuracy, samples and duration of the test and of the best validation."""
+    shown = [evaluation for evaluation in (history.test_evaluation(), history.best_validation()) if evaluation]
     return [
         (
-            found.split if found.split == "test" else f"{found.split}, the best",
-            number(found.epoch),
-            number(found.step),
-            f"{found.loss:.4f}",
-            percent(found.accuracy),
-            number(found.samples),
-            duration(found.seconds),
+            "best validation" if evaluation.split == "validation" else evaluation.split,
+            number(evaluation.epoch),
+            number(evaluation.step),
+            f"{evaluation.loss:.4f}",
+            percent(evaluation.accuracy),
+            number(evaluation.samples),
+            duration(evaluation.seconds),
         )
-        for found in chosen
+        for evaluation in shown
     ]
 
 
 def checkpoint_rows(history: RunHistory) -> list[tuple[str, ...]]:
-    """Step, size, time stood still, time to write and name of the newest checkpoints, newest first."""
+    """Step, size, stall, write time and name of the newest checkpoints, newest first."""
     return [
         (
             number(checkpoint.step),
@@ -105,7 +105,7 @@ def checkpoint_rows(history: RunHistory) -> list[tuple[str, ...]]:
 
 
 def time_shares(history: RunHistory) -> list[Share]:
-    """How the time of all steps divides; parts without any are left out."""
+    """How the total step time divides into parts; parts that took no time are omitted."""
     sums = [sum(values) for values in zip(*map(part_seconds, history.steps), strict=True)]
     total = sum(sums)
     return [
@@ -116,7 +116,7 @@ def time_shares(history: RunHistory) -> list[Share]:
 
 
 def flat_rows(tree: dict[str, Any]) -> list[Row]:
-    """A nested mapping as dotted keys and values."""
+    """Dotted keys and values of a nested mapping."""
     return list(_leaves(tree, ""))
 
 
@@ -125,10 +125,10 @@ def _leaves(value: Any, path: str) -> Iterator[Row]:  # noqa: ANN401 - any JSON
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else key)
     else:
-        yield path, _plain(value)
+        yield path, _value_text(value)
 
 
-def _plain(value: Any) -> str:  # noqa: ANN401 - any JSON
+def _value_text(value: Any) -> str:  # noqa: ANN401 - any JSON
     if value is None or value in ({}, []):
         return "none"
     if isinstance(value, list):
@@ -136,5 +136,5 @@ def _plain(value: Any) -> str:  # noqa: ANN401 - any JSON
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _moment(time: float) -> str:
+def _utc_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,4 +1,4 @@
-"""Puts figures, plots and tables together into `report.html`."""
+"""Renders figures, plots and tables into `report.html`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from markupsafe import Markup
 
 from observability.history import RunHistory
 from observability.report import facts
-from observability.report.plots import plots
+from observability.report.plots import draw_plots
 from observability.runlog import FILE_NAME, read_all
 
 REPORT_FILE = "report.html"
 
 
 def write_report(run_directory: Path) -> Path:
-    """Write the report of a run from its log; of a run that is still going, as far as it is.
+    """Write the report of a run from its event log; the run may still be going.
 
     Returns:
-        The page's path, `report.html` in the run's folder. It is exchanged in one piece: a reader never sees half of it.
+        Path of `report.html` in the run directory, which is replaced atomically.
 
     Raises:
-        FileNotFoundError: the folder holds no log of a run.
+        FileNotFoundError: the directory contains no event log.
     """
     if not (run_directory / FILE_NAME).exists():
-        raise FileNotFoundError(f"{run_directory} is not the folder of a run: it holds no {FILE_NAME}")
-    text = render(RunHistory.of(read_all(run_directory)), run_directory)
+        raise FileNotFoundError(f"{run_directory} is not a run directory: it contains no {FILE_NAME}")
+    html = render(RunHistory.from_events(read_all(run_directory)), run_directory)
     path = run_directory / REPORT_FILE
     partial = path.with_suffix(".html.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(html, encoding="utf-8")
     partial.replace(path)
     return path
 
 
 def render(history: RunHistory, run_directory: Path) -> str:
-    """The page's HTML."""
+    """Render the page as HTML."""
     environment = Environment(
         loader=PackageLoader("observability.report", "."),
         autoescape=True,
@@ -43,8 +43,8 @@ def render(history: RunHistory, run_directory: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # The drawings are our own SVG, not text of the run's; everything else is escaped.
-    environment.filters["drawing"] = Markup
+    # Plots are SVG from this package; all other text comes from the run and is escaped.
+    environment.filters["svg"] = Markup
     return environment.get_template("report.html.j2").render(
         name=history.name,
         status=history.status,
@@ -53,7 +53,7 @@ def render(history: RunHistory, run_directory: Path) -> str:
         run=facts.run_rows(history, run_directory),
         evaluations=facts.evaluation_rows(history),
         shares=facts.time_shares(history) if history.steps else [],
-        plots=plots(history),
+        plots=draw_plots(history),
         checkpoints=facts.checkpoint_rows(history),
         checkpoint_count=len(history.checkpoints),
         notices=history.notices,

@@ -1,6 +1,6 @@
-"""Colours of the plots as variables of the page's style sheet, so that one drawing serves light, dark and paper.
+"""Plot colours as CSS variables of the page, so that one SVG works in light mode, dark mode and print.
 
-Matplotlib wants real colours; it is given stand-ins that nobody would draw with, which `themed` exchanges in the SVG's text.
+Matplotlib needs real colours, so it draws with the placeholder colours below, and `with_css_vars` replaces them in the SVG.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TRAIN = "#010207"
 VALIDATION = "#010208"
 TEST = "#010209"
 PART_COLOURS = ("#01020a", "#01020b", "#01020c", "#01020d", "#01020e", "#01020f")
-"""For the parts of a step's time, in the order of `observability.history.PARTS`."""
+"""Colours of the parts of step time, in the order of `observability.history.PARTS`."""
 
 PART_VARIABLES = tuple(f"--part-{index}" for index in range(len(PART_COLOURS)))
 
@@ -29,8 +29,8 @@ _VARIABLES = {
 }
 
 
-def themed(svg: str) -> str:
-    """The drawing with its stand-ins exchanged for the page's variables."""
+def with_css_vars(svg: str) -> str:
+    """Replace the placeholder colours of an SVG with CSS variables."""
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable})")
     return svg

@@ -1,4 +1,4 @@
-"""The report's plots, each a function from a run's history to a drawing."""
+"""The report's plots; one function per plot turns a run's history into an SVG."""
 
 from __future__ import annotations
 
@@ -16,21 +16,15 @@ from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatt
 
 from observability.history import PARTS, RunHistory, part_seconds
 from observability.quantities import duration, number
-from observability.report.palette import CARD, GRID, INK, MUTED, PART_COLOURS, TEST, TRAIN, VALIDATION, themed
-from observability.report.series import (
-    Floats,
-    centred_mean,
-    grouped,
-    smoothing_window,
-    startup_spans,
-    values_of,
-)
+from observability.report.palette import CARD, GRID, INK, MUTED, PART_COLOURS, TEST, TRAIN, VALIDATION, with_css_vars
+from observability.report.series import Floats, centred_mean, grouped, smoothing_window, startup_spans, values_of
+from observability.runlog import Evaluated
 
-HALF = (6.0, 3.3)
-WIDE = (12.4, 3.1)
+_HALF_WIDTH = (6.0, 3.3)
+_FULL_WIDTH = (12.4, 3.1)
 _MARKED_POINTS = 60
-_LOG_RANGE = 30.0
-"""Largest over smallest value from which on a linear axis would hide the small ones."""
+_LOG_SCALE_RATIO = 30.0
+"""Ratio of the largest to the smallest value above which the axis becomes logarithmic."""
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -61,13 +55,13 @@ _STYLE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """A drawing for the page.
+    """A plot of the page.
 
     Attributes:
-        key: what it shows, as one word.
-        svg: an `<svg>` element, its colours variables of the page.
-        note: what a reader must know to read it rightly; empty where there is nothing.
-        is_wide: it takes the whole width of the page.
+        key: identifier, unique in the page.
+        svg: an `<svg>` element whose colours are CSS variables of the page.
+        note: text below the plot; may be empty.
+        is_wide: the plot takes the full width of the page.
     """
 
     key: str
@@ -84,7 +78,7 @@ def _figure(size: tuple[float, float]) -> Iterator[Figure]:
 
 
 def _svg(figure: Figure, name: str) -> str:
-    """The figure as an element that can stand in a page beside others: without prolog, metadata, fixed size and group ids."""
+    """Render a figure as an `<svg>` element for a page: without prolog, metadata, fixed size and group ids."""
     with mpl.rc_context({"svg.hashsalt": name}):
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
@@ -93,11 +87,11 @@ def _svg(figure: Figure, name: str) -> str:
     text = re.sub(r'<g id="[^"]*"', "<g", text)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    return themed(text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1))
+    return with_css_vars(text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1))
 
 
-def plots(history: RunHistory) -> list[Plot]:
-    """All plots that the run's events suffice for, in the order of the page."""
+def draw_plots(history: RunHistory) -> list[Plot]:
+    """The plots for which the run has data, in page order."""
     makers: list[Callable[[RunHistory], Plot]] = []
     if history.steps:
         makers += [_loss, _accuracy, _throughput, _optimization, _step_time]
@@ -110,58 +104,41 @@ def plots(history: RunHistory) -> list[Plot]:
 
 def _loss(history: RunHistory) -> Plot:
     losses = values_of(history.steps, lambda step: step.loss)
-    validation = history.evaluations_of("validation")
-    with _figure(HALF) as figure:
+    with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
-        group = _training_curve(axes, history, losses)
-        axes.plot(
-            [evaluation.step for evaluation in validation],
-            [evaluation.loss for evaluation in validation],
-            color=VALIDATION,
-            marker="o",
-            markersize=3.5,
-            linewidth=1.4,
-            label="validation",
-        )
-        _spread(axes, losses)
-        _finish(axes, history, ylabel="cross-entropy (nats)")
+        group = _plot_training(axes, history, losses)
+        _plot_validation(axes, history, lambda evaluation: evaluation.loss)
+        _choose_scale(axes, losses)
+        _finish_axes(axes, history, ylabel="cross-entropy (nats)")
         return Plot(key="loss", title="Loss", svg=_svg(figure, "loss"), note=_note(group))
 
 
 def _accuracy(history: RunHistory) -> Plot:
     accuracies = values_of(history.steps, lambda step: step.accuracy)
-    validation, test = history.evaluations_of("validation"), history.test()
-    with _figure(HALF) as figure:
+    test = history.test_evaluation()
+    with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
-        group = _training_curve(axes, history, accuracies)
-        axes.plot(
-            [evaluation.step for evaluation in validation],
-            [evaluation.accuracy for evaluation in validation],
-            color=VALIDATION,
-            marker="o",
-            markersize=3.5,
-            linewidth=1.4,
-            label="validation",
-        )
+        group = _plot_training(axes, history, accuracies)
+        _plot_validation(axes, history, lambda evaluation: evaluation.accuracy)
         if test is not None:
             axes.axhline(test.accuracy, color=TEST, linestyle=(0, (5, 3)), linewidth=1.3, label="test, final weights")
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=None))
-        _finish(axes, history, ylabel="accuracy", legend="lower right")
+        _finish_axes(axes, history, ylabel="accuracy", legend="lower right")
         return Plot(key="accuracy", title="Accuracy", svg=_svg(figure, "accuracy"), note=_note(group))
 
 
 def _throughput(history: RunHistory) -> Plot:
     speeds = values_of(history.steps, lambda step: step.samples / step.seconds)
-    # Over an epoch where the run has several, so that its smaller last batch does not make waves.
+    # Longer runs are averaged over an epoch, because the smaller last batch of an epoch causes ripples.
     epoch = history.training.steps_per_epoch if history.training else 0
     window = max(smoothing_window(len(speeds)), min(epoch, len(speeds) // 8))
-    with _figure(HALF) as figure:
+    with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
-        group = _training_curve(axes, history, speeds, window=window)
+        group = _plot_training(axes, history, speeds, window=window)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
-        _finish(axes, history, ylabel="samples per second, all ranks", legend="lower right")
-        note = "By the wall time of steps on rank 0; evaluations are not in it. An epoch's last batch may be smaller. "
+        _finish_axes(axes, history, ylabel="samples per second, all ranks", legend="lower right")
+        note = "Wall time of steps on rank 0, without evaluations. The last batch of an epoch may be smaller. "
         return Plot(key="throughput", title="Throughput", svg=_svg(figure, "throughput"), note=note + _note(group))
 
 
@@ -170,17 +147,17 @@ def _optimization(history: RunHistory) -> Plot:
     rates = grouped(numbers, values_of(history.steps, lambda step: step.learning_rate))
     norms = values_of(history.steps, lambda step: step.gradient_norm)
     clip = history.setting("loop.clip_norm")
-    with _figure(HALF) as figure:
+    with _figure(_HALF_WIDTH) as figure:
         upper, lower = figure.subplots(2, sharex=True)
         upper.plot(rates.step, rates.mean, color=VALIDATION, linewidth=1.5)
         upper.yaxis.set_major_locator(MaxNLocator(3))
         upper.yaxis.set_major_formatter("{x:g}")
-        _finish(upper, history, ylabel="learning rate", xlabel="", legend="")
-        group = _training_curve(lower, history, norms)
+        _finish_axes(upper, history, ylabel="learning rate", xlabel="", legend="")
+        group = _plot_training(lower, history, norms)
         if clip is not None:
-            lower.axhline(clip, color=TEST, linestyle=(0, (5, 3)), linewidth=1.1, label=f"clipped above {clip:g}")
+            lower.axhline(clip, color=TEST, linestyle=(0, (5, 3)), linewidth=1.1, label=f"clip norm {clip:g}")
         lower.yaxis.set_major_locator(MaxNLocator(3))
-        _finish(lower, history, ylabel="gradient norm")
+        _finish_axes(lower, history, ylabel="gradient norm")
         svg = _svg(figure, "learning rate and gradient norm")
         return Plot(key="optimization", title="Learning rate and gradient norm", svg=svg, note=_note(group))
 
@@ -189,7 +166,7 @@ def _step_time(history: RunHistory) -> Plot:
     numbers = values_of(history.steps, lambda step: step.step)
     table = np.array([part_seconds(step) for step in history.steps])
     columns = [grouped(numbers, table[:, index]) for index in range(len(PARTS))]
-    with _figure(WIDE) as figure:
+    with _figure(_FULL_WIDTH) as figure:
         axes = figure.subplots()
         axes.stackplot(
             columns[0].step,
@@ -198,22 +175,22 @@ def _step_time(history: RunHistory) -> Plot:
             labels=PARTS,
             linewidth=0,
         )
-        # One slow step, such as the very first, would press all others flat.
+        # A few slow steps, such as the first, must not flatten all others.
         totals = np.sum([column.mean for column in columns], axis=0) * 1e3
         axes.set_ylim(0, 1.25 * float(np.percentile(totals, 98)))
-        _finish(axes, history, ylabel="milliseconds a step, rank 0", legend="")
+        _finish_axes(axes, history, ylabel="milliseconds per step, rank 0", legend="")
         figure.legend(loc="outside right upper", reverse=True)
         cut = int((totals > axes.get_ylim()[1]).sum())
-        note = f"{cut} of {len(totals)} points reach beyond the upper edge. " if cut else ""
+        note = f"{cut} of {len(totals)} points exceed the y-axis. " if cut else ""
         if columns[0].group > 1:
             note += f"Each point is the mean of {columns[0].group} steps."
-        svg = _svg(figure, "time of a step")
-        return Plot(key="step-time", title="Where the time of a step goes", svg=svg, note=note, is_wide=True)
+        svg = _svg(figure, "step time by part")
+        return Plot(key="step-time", title="Step time by part", svg=svg, note=note, is_wide=True)
 
 
 def _startup(history: RunHistory) -> Plot:
     spans = startup_spans(history)
-    with _figure((WIDE[0], 0.9 + 0.3 * len(spans))) as figure:
+    with _figure((_FULL_WIDTH[0], 0.9 + 0.3 * len(spans))) as figure:
         axes = figure.subplots()
         for row, span in enumerate(spans):
             colour = VALIDATION if span.process == "driver" else TRAIN
@@ -235,7 +212,7 @@ def _startup(history: RunHistory) -> Plot:
         axes.set_xlabel("seconds since the settings were accepted")
         title = f"Start-up: {duration(spans[-1].end)} to the end of the first step"
         if spans[-1].name != "first step":
-            title = f"Start-up: {duration(spans[-1].end)}, no step was taken"
+            title = f"Start-up: {duration(spans[-1].end)}, no step completed"
         return Plot(key="startup", title=title, svg=_svg(figure, "start-up"), is_wide=True)
 
 
@@ -245,41 +222,48 @@ def _checkpoints(history: RunHistory) -> Plot:
     stalls = np.array([checkpoint.stall_seconds for checkpoint in committed]) * 1e3
     writes = np.array([checkpoint.write_seconds for checkpoint in committed]) * 1e3
     marker = "o" if len(committed) <= _MARKED_POINTS else ""
-    with _figure(HALF) as figure:
+    with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
         for label, colour, milliseconds in (
-            ("writing, beside the training", VALIDATION, writes),
-            ("the loop stood still", TRAIN, stalls),
+            ("write, in the background", VALIDATION, writes),
+            ("stall of the training loop", TRAIN, stalls),
         ):
             axes.plot(steps, milliseconds, color=colour, marker=marker, markersize=4, linewidth=1.0, label=label)
         axes.set_ylim(bottom=0)
-        _spread(axes, np.concatenate([stalls, writes]))
-        _finish(axes, history, ylabel="milliseconds", legend="")
+        _choose_scale(axes, np.concatenate([stalls, writes]))
+        _finish_axes(axes, history, ylabel="milliseconds", legend="")
         figure.legend(loc="outside lower center", ncols=3, fontsize=8.5)
-        return Plot(key="checkpoints", title="Time of checkpoints", svg=_svg(figure, "time of checkpoints"))
+        return Plot(key="checkpoints", title="Checkpoint time", svg=_svg(figure, "checkpoint time"))
 
 
-def _spread(axes: Axes, values: Floats) -> None:
-    """Make the axis of values logarithmic where a linear one would hide the small ones; otherwise, it stays as it is."""
+def _choose_scale(axes: Axes, values: Floats) -> None:
+    """Use a logarithmic y-axis if a linear one would hide the small values."""
     positive = values[np.isfinite(values) & (values > 0)]
-    if positive.size and positive.max() / positive.min() > _LOG_RANGE:
+    if positive.size and positive.max() / positive.min() > _LOG_SCALE_RATIO:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if positive.max() / positive.min() < 1e3 else (1,)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _training_curve(axes: Axes, history: RunHistory, values: Floats, *, window: int | None = None) -> int:
-    """Draw a value of the steps: faintly as it is, or its extent where steps are grouped, and boldly smoothed.
+def _plot_validation(axes: Axes, history: RunHistory, value: Callable[[Evaluated], float]) -> None:
+    """Draw a quantity of the validations over their steps."""
+    validation = history.evaluations_of("validation")
+    points = [evaluation.step for evaluation in validation], [value(evaluation) for evaluation in validation]
+    axes.plot(*points, color=VALIDATION, marker="o", markersize=3.5, linewidth=1.4, label="validation")
+
+
+def _plot_training(axes: Axes, history: RunHistory, values: Floats, *, window: int | None = None) -> int:
+    """Draw a bold moving average of a quantity over a faint line of its values, or a band of their range if steps are grouped.
 
     Args:
-        axes: what to draw on.
+        axes: axes to draw on.
         history: the run.
-        values: (n,) by step.
-        window: steps that the smoothed curve averages over; the usual ones unless given.
+        values: (n,) one value per step.
+        window: steps of the moving average; `smoothing_window` by default.
 
     Returns:
-        Steps a group.
+        Steps per group.
     """
     numbers = values_of(history.steps, lambda step: step.step)
     raw = grouped(numbers, values)
@@ -293,8 +277,10 @@ def _training_curve(axes: Axes, history: RunHistory, values: Floats, *, window: 
     return raw.group
 
 
-def _finish(axes: Axes, history: RunHistory, *, ylabel: str, xlabel: str = "step", legend: str = "upper right") -> None:
-    """Label the axes, mark restarts, and keep the axis of steps to whole numbers."""
+def _finish_axes(
+    axes: Axes, history: RunHistory, *, ylabel: str, xlabel: str = "step", legend: str = "upper right"
+) -> None:
+    """Label the axes, mark restarts, and format steps as whole numbers."""
     for index, restart in enumerate(history.restarts):
         label = "restart" if index == 0 else None
         axes.axvline(restart.step + 0.5, color=INK, linestyle=(0, (1, 2)), linewidth=1.0, label=label)
@@ -309,4 +295,4 @@ def _finish(axes: Axes, history: RunHistory, *, ylabel: str, xlabel: str = "step
 def _note(group: int) -> str:
     if group == 1:
         return ""
-    return f"The band reaches from the least to the most of each {group} consecutive steps."
+    return f"The band shows the minimum and maximum of every {group} consecutive steps."

@@ -1,4 +1,4 @@
-"""The numbers behind the report's plots: steps as arrays, smoothed, and grouped where there are more than a plot can show."""
+"""The data of the report's plots: steps as arrays, smoothed, and grouped if a plot cannot show each one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from observability.runlog import Step
 Floats = NDArray[np.float64]
 
 MAX_POINTS = 800
-"""Points of a curve: about one for every pixel of a plot that is half a page wide. More would be drawn on top of each other."""
+"""Largest number of points of a curve: about one per pixel of a plot half a page wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped:
-    """A value of the steps in groups of consecutive ones; with `group` 1 these are the steps themselves.
+    """One quantity over groups of consecutive steps.
 
     Attributes:
-        step: (n,) the middle of each group.
-        mean, low, high: (n,) over the finite values of each group; NaN in a group that has none.
+        group: steps per group.
+        step: (n,) mean step number of each group.
+        mean, low, high: (n,) mean, minimum and maximum of the finite values of each group; NaN if there are none.
     """
 
     group: int
@@ -35,17 +36,17 @@ class Grouped:
 
 
 def group_size(count: int) -> int:
-    """Steps that share a point of a curve when `count` steps are drawn."""
+    """Steps per point of a curve over `count` steps."""
     return max(1, -(-count // MAX_POINTS))
 
 
 def values_of(steps: list[Step], value: Callable[[Step], float]) -> Floats:
-    """(n,) a value of each step."""
+    """(n,) the `value` of each step."""
     return np.fromiter((value(step) for step in steps), dtype=np.float64, count=len(steps))
 
 
 def grouped(steps: Floats, values: Floats) -> Grouped:
-    """Put (n,) values into groups of consecutive steps, the last of which may be smaller."""
+    """Group (n,) values by consecutive steps; the last group may be smaller."""
     group = group_size(len(values))
     padding = -len(values) % group
     shape = (-1, group)
@@ -68,14 +69,14 @@ def grouped(steps: Floats, values: Floats) -> Grouped:
 
 
 def smoothing_window(count: int) -> int:
-    """Steps that the smoothed curve of `count` steps averages over: 2 % of them, 5 at least."""
+    """Window of the moving average over `count` steps: 2 % of them, at least 5."""
     return max(5, count // 50)
 
 
 def centred_mean(values: Floats, window: int) -> Floats:
-    """(n,) mean of the `window` values around each, of fewer at both ends; values that are not finite are left out.
+    """(n,) centred moving average over the finite values of a `window`, which is shorter at both ends.
 
-    Centred, because a mean of earlier values lags behind the evaluations that are drawn beside it.
+    A trailing average would lag behind the evaluations in the same plot.
     """
     known = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
@@ -89,7 +90,7 @@ def centred_mean(values: Floats, window: int) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A phase of start-up; `start` and `end` in seconds since the command's settings were accepted."""
+    """A phase of start-up; `start` and `end` are in seconds since the settings were accepted."""
 
     name: str
     process: str
@@ -98,21 +99,21 @@ class Span:
 
 
 def startup_spans(history: RunHistory) -> list[Span]:
-    """The phases of the newest start by a command, in the order in which they began, the first step as the last of them.
+    """The start-up phases of the newest command, in the order in which they began, followed by the first step.
 
-    A phase ends where the next one of its process begins, or where training does.
+    A phase ends when the next phase of its process begins, or when training starts.
     """
     if history.resumed is None:
         return []
     origin = history.resumed.time
-    begun = next((event.time for event in history.training_begun if event.time >= origin), None)
-    ready = begun if begun is not None else history.last_time
+    training_start = next((event.time for event in history.training_starts if event.time >= origin), None)
+    ready = training_start if training_start is not None else history.last_time
     phases = [phase for phase in history.phases if origin <= phase.time <= ready]
     spans = []
     for index, phase in enumerate(phases):
         end = next((later.time for later in phases[index + 1 :] if later.process == phase.process), ready)
         spans.append(Span(name=phase_text(phase), process=phase.process, start=phase.time - origin, end=end - origin))
-    first_step = next((step.time for step in history.steps if begun is not None and step.time >= begun), None)
-    if first_step is not None:
+    first_step = next((step.time for step in history.steps if step.time >= ready), None)
+    if training_start is not None and first_step is not None:
         spans.append(Span(name="first step", process="rank 0", start=ready - origin, end=first_step - origin))
     return spans

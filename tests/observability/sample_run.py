@@ -1,4 +1,4 @@
-"""Event logs as a run on two ranks would leave them: a network that learns, evaluations, checkpoints, a restart where one is wanted."""
+"""Events of a run on two ranks: a loss that falls, evaluations, checkpoints, and a restart if a test needs one."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ ENVIRONMENT = {
 
 @dataclass
 class SampleRun:
-    """Makes the events of a run, a clock of its own going on with them.
+    """Builds the events of a run, timed by a simulated clock.
 
     Attributes:
         steps: optimizer steps of the whole run.
-        steps_per_epoch: after each of these a validation comes.
+        steps_per_epoch: steps per epoch; a validation follows each epoch.
     """
 
     steps: int = 230
@@ -67,17 +67,14 @@ class SampleRun:
     _random: random.Random = field(default_factory=lambda: random.Random(7))
 
     def start(self) -> SampleRun:
-        """The driver starts, and with it Ray and its workers."""
+        """The driver starts Ray and the workers."""
         self.events.append(RunStarted(time=self._now, run=NAME, settings=SETTINGS, environment=ENVIRONMENT))
-        for name, process, seconds in [
-            ("ray_start", "driver", 2.9),
-            ("workers_start", "driver", 1.1),
-        ]:
-            self._phase(name, process, seconds)
+        self._phase("ray_start", "driver", 2.9)
+        self._phase("workers_start", "driver", 1.1)
         return self
 
     def train(self, first: int, last: int) -> SampleRun:
-        """A group of workers becomes ready and takes the steps from `first` to `last`."""
+        """A worker group becomes ready and trains steps `first` to `last`."""
         for name, seconds in [("imports", 1.6), ("connect", 0.12), ("data", 0.34), ("model", 0.05)]:
             self._phase(name, "rank 0", seconds)
         if first > 1:
@@ -101,27 +98,27 @@ class SampleRun:
         return self
 
     def crash(self) -> SampleRun:
-        """A worker is gone; the driver notices and starts another group."""
+        """A worker dies and the driver starts a new worker group."""
         self._now += 0.9
-        message = "rank 1 failed: killed by signal 9; starting again from the newest checkpoint (restart 1 of 2)"
+        message = "rank 1 failed: killed by signal 9; restarting from the newest checkpoint (restart 1 of 2)"
         self.events.append(Notice(time=self._now, level="warning", message=message))
         self._phase("workers_start", "driver", 1.0)
         return self
 
     def finish(self) -> SampleRun:
-        """The run is done, its weights are tested and saved."""
+        """The run ends after testing and saving its weights."""
         self._phase("finish", "rank 0", 0.05)
         self._evaluated("test", self.steps, samples=180)
         self.events.append(RunEnded(time=self._now, status="done", step=self.steps, weights_sha256=WEIGHTS_SHA256))
         return self
 
     def interrupt(self, step: int) -> SampleRun:
-        """The run is stopped at a step, which is committed."""
+        """The run is interrupted and commits step `step`."""
         self.events.append(RunEnded(time=self._now, status="interrupted", step=step))
         return self
 
     def pause(self, seconds: float) -> SampleRun:
-        """Nothing happens for a while, as between a stop and a resume."""
+        """Let time pass, as between a stop and a resume."""
         self._now += seconds
         return self
 
@@ -190,25 +187,19 @@ class SampleRun:
 
 
 def finished_run(steps: int = 230) -> list[Event]:
-    """A run that went through without trouble."""
-    return (
-        SampleRun(steps=steps, steps_per_epoch=max(STEPS_PER_EPOCH, steps // 20))
-        .start()
-        .train(1, steps)
-        .finish()
-        .events
-    )
+    """The events of a run without failures."""
+    run = SampleRun(steps=steps, steps_per_epoch=max(STEPS_PER_EPOCH, steps // 20))
+    return run.start().train(1, steps).finish().events
 
 
 def restarted_run() -> list[Event]:
-    """A run that lost a worker at step 131, went on from 100, was stopped at 170 and resumed a minute later."""
+    """The events of a run that lost a worker at step 131, restarted from 100, was stopped at 170 and resumed a minute later."""
     run = SampleRun().start().train(1, 131).crash().train(101, 170).interrupt(170).pause(60)
     return run.start().train(171, 230).finish().events
 
 
 def write_run(folder: Path, events: Sequence[Event]) -> Path:
-    """Leave the events as a run's log; returns the run's folder."""
+    """Write events to a run's event log; returns the run directory."""
     with RunLogWriter(folder) as log:
-        for event in events:
-            log.write(event)
+        log.write(*events)
     return folder

@@ -1,4 +1,4 @@
-"""Curves in Braille dots."""
+"""Line charts in Braille patterns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ sizes = st.integers(min_value=1, max_value=40)
 
 
 @given(values, sizes, sizes)
-def test_a_curve_fills_the_rectangle_it_is_given(series: list[float], width: int, height: int) -> None:
+def test_a_curve_fills_its_rectangle(series: list[float], width: int, height: int) -> None:
     lines = braille(series, width=width, height=height)
     assert [len(line) for line in lines] == [width] * height
     assert all(0x2800 <= ord(cell) <= 0x28FF for line in lines for cell in line)
 
 
 @given(values, sizes)
-def test_groups_cover_all_values_and_no_more_are_made_than_asked_for(series: list[float], groups: int) -> None:
+def test_there_are_at_most_as_many_groups_as_requested_and_means_stay_in_range(
+    series: list[float], groups: int
+) -> None:
     means = grouped_means(series, groups)
     assert len(means) == min(groups, len(series))
     finite = [value for value in series if math.isfinite(value)]
@@ -43,5 +45,5 @@ def test_a_value_that_is_not_finite_leaves_a_gap() -> None:
     assert braille([1.0, math.nan, math.nan, 1.0], width=2, height=1) == ["⡀⢀"]
 
 
-def test_nothing_known_is_blank() -> None:
+def test_a_curve_without_finite_values_is_blank() -> None:
     assert braille([math.nan], width=3, height=2) == ["⠀" * 3] * 2

@@ -1,4 +1,4 @@
-"""What the events of a run add up to, restarts included."""
+"""The state of a run with and without restarts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from observability.runlog import RunEnded, RunStarted, Step
 from tests.observability.sample_run import START, SampleRun, finished_run, restarted_run
 
 
-def test_a_finished_run_is_told_by_its_events() -> None:
-    history = RunHistory.of(finished_run())
+def test_a_finished_run_has_the_state_of_its_events() -> None:
+    history = RunHistory.from_events(finished_run())
     assert history.status == "done"
     assert history.last_step == 230
     assert history.epochs == 10
@@ -22,71 +22,79 @@ def test_a_finished_run_is_told_by_its_events() -> None:
     assert history.setting("loop.global_batch") == 64
 
 
-def test_a_setting_that_the_log_does_not_hold_is_none() -> None:
-    assert RunHistory.of(finished_run()).setting("loop.batches.size") is None
+def test_a_missing_setting_is_none() -> None:
+    assert RunHistory.from_events(finished_run()).setting("loop.batches.size") is None
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=6))
-def test_the_steps_that_stand_are_each_there_once_however_often_a_run_fell_back(jumps: list[tuple[int, int]]) -> None:
+def test_after_any_restarts_each_remaining_step_is_there_once(jumps: list[tuple[int, int]]) -> None:
     run, last, taken = SampleRun(steps=400).start(), 0, 0
     for back, forward in jumps:
         first = max(1, last - back + 1)
         last = first + forward - 1
         taken += forward
         run.train(first, last)
-    history = RunHistory.of(run.events)
+    history = RunHistory.from_events(run.events)
     assert [step.step for step in history.steps] == list(range(1, last + 1))
     assert history.lost_steps == taken - last
     assert len(history.restarts) == len(jumps) - 1
 
 
-def test_evaluations_of_lost_steps_are_gone() -> None:
-    history = RunHistory.of(restarted_run())
+def test_evaluations_of_lost_steps_are_removed() -> None:
+    history = RunHistory.from_events(restarted_run())
     assert [evaluation.epoch for evaluation in history.evaluations_of("validation")] == list(range(1, 11))
 
 
-def test_the_pause_between_a_stop_and_a_resume_is_no_wall_time() -> None:
+def test_an_evaluation_of_the_restored_step_remains() -> None:
+    history = RunHistory.from_events(SampleRun().start().train(1, 50).train(47, 48).events)
+    assert [evaluation.step for evaluation in history.evaluations] == [23, 46]
+
+
+def test_the_pause_between_a_stop_and_a_resume_is_not_wall_time() -> None:
     events = restarted_run()
-    history = RunHistory.of(events)
+    history = RunHistory.from_events(events)
     assert history.seconds() == pytest.approx(events[-1].time - START - 60)
 
 
 def test_a_resumed_run_is_running_again() -> None:
     run = SampleRun().start().train(1, 50).interrupt(50)
-    assert RunHistory.of(run.events).status == "interrupted"
-    assert RunHistory.of(run.start().events).status == "running"
+    assert RunHistory.from_events(run.events).status == "interrupted"
+    assert RunHistory.from_events(run.start().events).status == "running"
 
 
-def test_the_time_of_a_run_that_goes_on_reaches_to_now() -> None:
-    history = RunHistory.of(SampleRun().start().train(1, 5).events)
+def test_the_wall_time_of_a_run_that_is_still_going_reaches_to_now() -> None:
+    history = RunHistory.from_events(SampleRun().start().train(1, 5).events)
     assert history.seconds(now=START + 100) == 100
 
 
-def test_the_earliest_of_equally_good_validations_is_the_best() -> None:
+def test_of_equally_good_validations_the_earliest_is_the_best() -> None:
     run = SampleRun().start().train(1, 46)
-    validations = RunHistory.of(run.events).evaluations
-    history = RunHistory.of([replace(validation, accuracy=0.9) for validation in validations])
+    validations = RunHistory.from_events(run.events).evaluations
+    history = RunHistory.from_events([replace(validation, accuracy=0.9) for validation in validations])
     best = history.best_validation()
     assert best is not None
     assert best.epoch == 1
 
 
-def test_throughput_is_samples_over_step_time() -> None:
+def test_throughput_is_samples_per_second_of_step_time() -> None:
     steps = [event for event in finished_run() if isinstance(event, Step)]
     seconds = sum(step.seconds for step in steps[-10:])
     expected = sum(step.samples for step in steps[-10:]) / seconds
-    assert RunHistory.of(steps).samples_per_second(newest=10) == pytest.approx(expected)
+    assert RunHistory.from_events(steps).samples_per_second(newest=10) == pytest.approx(expected)
 
 
-def test_the_parts_of_a_step_make_up_its_time() -> None:
+def test_the_parts_of_a_step_add_up_to_its_time() -> None:
     step = next(event for event in finished_run() if isinstance(event, Step))
     assert sum(part_seconds(step)) == pytest.approx(step.seconds)
     assert len(part_seconds(step)) == len(PARTS)
 
 
-def test_a_run_that_has_only_begun_has_no_figures_yet() -> None:
-    history = RunHistory.of([RunStarted(run="a", settings={}, environment={}), RunEnded(status="failed", step=0)])
+def test_a_run_without_steps_has_no_results() -> None:
+    history = RunHistory.from_events(
+        [RunStarted(run="a", settings={}, environment={}), RunEnded(status="failed", step=0)]
+    )
     assert history.last_step == 0
     assert history.samples_per_second() == 0
     assert history.best_validation() is None
-    assert history.test() is None
+    assert RunHistory().seconds() == 0
+    assert history.test_evaluation() is None

@@ -1,4 +1,4 @@
-"""The monitor of a run, by what it writes."""
+"""The output of the run monitor."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from observability.monitor import watch
-from observability.runlog import FILE_NAME, RunEnded, RunLogWriter
+from observability.history import RunHistory
+from observability.monitor import frame, watch
+from observability.runlog import FILE_NAME, Event, RunEnded, RunLogWriter
 from tests.observability.sample_run import NAME, SampleRun, finished_run, restarted_run, write_run
 
 
@@ -26,49 +29,65 @@ def _a_hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def once(run: Path) -> str:
-    """One picture, as a pipe gets it."""
+    """The output of one frame."""
     stream = io.StringIO()
     watch(run, once=True, stream=stream)
     return stream.getvalue()
 
 
-def test_a_picture_holds_what_matters_of_a_finished_run(tmp_path: Path) -> None:
-    picture = once(write_run(tmp_path, restarted_run()))
-    assert re.search(rf"^{NAME}  done  21\.0 s$", picture, re.MULTILINE)
-    assert "step 230/230  epoch 10/10" in picture
-    assert "loss 0.0405" in picture
-    assert "test             97.6 %" in picture
-    assert "4, the newest at step 200 (344.8 KiB); longest stall 1.9 ms" in picture
-    assert "2, 31 steps lost" in picture
-    assert "killed by signal 9" in picture
+def drawn(events: Sequence[Event], *, seconds_later: float = 0.0) -> str:
+    """The output of one frame, `seconds_later` after the last event."""
+    history = RunHistory.from_events(events)
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(frame(history, now=history.last_time + seconds_later, width=100))
+    return stream.getvalue()
 
 
-def test_the_split_of_a_steps_time_adds_up(tmp_path: Path) -> None:
-    picture = once(write_run(tmp_path, finished_run()))
-    shares = re.findall(r"■ (\w+) (\d+)%", picture)
-    assert [name for name, _ in shares] == ["data", "forward", "backward", "optimizer", "other"], "0 % is left out"
-    assert 97 <= sum(int(share) for _, share in shares) <= 103
+def test_the_view_of_a_finished_run_shows_its_results(tmp_path: Path) -> None:
+    output = once(write_run(tmp_path, restarted_run()))
+    assert re.search(rf"^{NAME}  done  21\.0 s$", output, re.MULTILINE)
+    assert "simple_cnn on digits, 2 workers (ray), global batch 64, fp32\n━━" in output
+    assert "step 230/230  epoch 10/10" in output
+    assert "0.0405 to 2.25" in output
+    assert "loss 0.0405" in output
+    assert "test             97.6 %" in output
+    assert "4, newest at step 200 (344.8 KiB), longest stall 1.9 ms" in output
+    assert "2, 31 steps lost" in output
+    assert "killed by signal 9" in output
 
 
-def test_before_training_the_start_up_is_shown(tmp_path: Path) -> None:
-    picture = once(write_run(tmp_path, SampleRun().start().events))
-    assert re.search(r"starting Ray +2\.9 s", picture)
+def test_the_step_time_is_split_into_parts(tmp_path: Path) -> None:
+    output = once(write_run(tmp_path, finished_run()))
+    assert "■ data 8%  ■ forward 27%  ■ backward 52%  ■ optimizer 8%  ■ other 4%" in output, "checkpoint 0 % is omitted"
+    assert 95 <= output.count("█") <= 97, "the bar fills the panel"
 
 
-def test_a_run_that_is_ready_but_has_no_step_yet_is_shown(tmp_path: Path) -> None:
+def test_start_up_is_shown_before_training(tmp_path: Path) -> None:
+    output = once(write_run(tmp_path, SampleRun().start().events))
+    assert re.search(r"starting Ray +2\.9 s", output)
+
+
+def test_a_ready_run_without_steps_is_shown(tmp_path: Path) -> None:
     assert "step 0/230" in once(write_run(tmp_path, SampleRun().start().train(1, 0).events))
 
 
-def test_a_run_that_has_gone_silent_says_for_how_long(tmp_path: Path) -> None:
-    assert "nothing heard for" in once(write_run(tmp_path, SampleRun().start().train(1, 5).events))
+def test_a_run_without_events_for_half_a_minute_shows_for_how_long() -> None:
+    events = SampleRun().start().train(1, 5).events
+    assert "no events for" not in drawn(events, seconds_later=30)
+    assert "no events for 31.0 s" in drawn(events, seconds_later=31)
 
 
-def test_a_folder_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=rf"{tmp_path} is not the folder of a run: it holds no {FILE_NAME}"):
+def test_the_time_left_is_shown_while_the_run_is_going() -> None:
+    assert "3,744 samples/s  0:02 left" in drawn(SampleRun().start().train(1, 115).events)
+    assert "left" not in drawn(finished_run())
+
+
+def test_a_directory_without_an_event_log_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path} is not a run directory: it contains no {FILE_NAME}"):
         watch(tmp_path)
 
 
-def test_the_watch_ends_when_the_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_monitor_ends_when_the_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("observability.monitor._POLL_SECONDS", 0.02)
     write_run(tmp_path, SampleRun().start().train(1, 40).events)
     stream = io.StringIO()
@@ -83,15 +102,17 @@ def test_the_watch_ends_when_the_run_does(tmp_path: Path, monkeypatch: pytest.Mo
     assert "interrupted" in stream.getvalue()
 
 
-def test_ctrl_c_ends_the_watch_and_leaves_the_run_alone(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_monitor_and_does_not_touch_the_run(tmp_path: Path) -> None:
     write_run(tmp_path, SampleRun().start().train(1, 40).events)
     before = (tmp_path / FILE_NAME).read_bytes()
     terminal, screen = pty.openpty()
-    program = "import sys, pathlib; from observability.monitor import watch; watch(pathlib.Path(sys.argv[1]))"
+    # A shell starts background jobs, and so perhaps these tests, with SIGINT ignored.
+    program = "import pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program += "; from observability.monitor import watch; watch(pathlib.Path(sys.argv[1]))"
     watching = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=screen, stderr=screen)
     os.close(screen)
     shown = b""
-    while b"40" not in shown:  # it draws the newest step, so it is past its imports and inside the watch
+    while b"40" not in shown:  # the newest step is drawn, so the monitor runs
         shown += os.read(terminal, 65536)
     watching.send_signal(signal.SIGINT)
     while chunk := _read(terminal):
@@ -106,5 +127,5 @@ def test_ctrl_c_ends_the_watch_and_leaves_the_run_alone(tmp_path: Path) -> None:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux's way to say that the other side is closed
+    except OSError:  # Linux raises this if the other side is closed
         return b""

@@ -1,4 +1,4 @@
-"""The progress view: the lines a pipe gets, and what a terminal shows."""
+"""The progress view in a pipe and on a terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ done after 7.4 s: 69 steps, 3,524 samples/s, best validation accuracy 97.6 % in 
 
 
 def plain(events: Sequence[Event]) -> str:
-    """What a pipe gets."""
+    """The output in a pipe."""
     stream = io.StringIO()
     view = ProgressView(stream, is_terminal=False)
     for event in events:
@@ -49,34 +49,34 @@ def plain(events: Sequence[Event]) -> str:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """A terminal of 100 columns that keeps what was written to it."""
+    """A terminal of 100 columns that records its output."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr("observability.screens._REFRESH_SECONDS", 0.0)
     return io.StringIO()
 
 
 def visible(text: str) -> str:
-    """The text without colours and cursor movements."""
+    """The text without escape sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-def test_a_pipe_gets_a_line_for_each_thing_that_happens() -> None:
+def test_a_pipe_gets_a_line_for_each_event() -> None:
     assert plain(SampleRun(steps=69).start().train(1, 69).finish().events) == FINISHED
 
 
 def test_steps_on_a_pipe_are_two_seconds_apart() -> None:
-    # 0.017 s a step and 0.013 s an evaluation: 3.95 s of training, so the first step, one in between and the last.
+    # 0.017 s per step and 0.013 s per evaluation make 3.95 s of training: the first step, one in between and the last.
     shown = [line for line in plain(finished_run()).splitlines() if line.startswith("step")]
     assert [re.match(r"step +(\d+)/230", line)[1] for line in shown if line] == ["1", "118", "230"]  # type: ignore[index]
 
 
-def test_a_restart_is_told_with_the_step_it_goes_on_from() -> None:
+def test_a_restart_names_the_step_it_resumes_from() -> None:
     text = plain(restarted_run())
-    assert "warning: rank 1 failed: killed by signal 9; starting again" in text
-    assert "going on from step 100: checkpoints/step-00000100\ntraining steps 101 to 230" in text
+    assert "warning: rank 1 failed: killed by signal 9; restarting" in text
+    assert "resuming from step 100: checkpoints/step-00000100\ntraining steps 101 to 230" in text
 
 
-def test_the_time_left_does_not_count_the_pause_before_a_resume() -> None:
+def test_the_time_left_ignores_the_pause_before_a_resume() -> None:
     lines = plain(restarted_run()).splitlines()
     first_after_resume = next(line for line in lines if line.startswith("step 171/230"))
     assert first_after_resume.endswith("0:06 left")
@@ -88,30 +88,42 @@ def test_the_last_step_before_an_interruption_is_shown() -> None:
     assert lines[-1].startswith("interrupted after 6.9 s: 40 steps")
 
 
-def test_a_run_that_fails_before_training_ends_in_a_line_that_says_so() -> None:
+def test_a_run_that_fails_before_training_ends_with_a_failure_line() -> None:
     events = SampleRun().start().events
     ended = RunEnded(time=events[-1].time + 1, status="failed", step=0, message="no such file")
     assert plain([*events, ended]).splitlines()[-1].startswith("failed after 3.9 s: 0 steps")
 
 
-def test_refused_checkpoints_are_warned_of() -> None:
+def test_a_checkpoint_that_fails_verification_causes_a_warning() -> None:
     events = SampleRun().start().train(51, 51).events
     restored = next(index for index, event in enumerate(events) if event.kind == "restored")
     events[restored] = replace(events[restored], skipped=["step 100: weights.safetensors is truncated"])  # type: ignore[call-arg]
-    assert "warning: checkpoint refused: step 100: weights.safetensors is truncated\n" in plain(events)
+    assert "\nwarning: checkpoint failed verification: step 100: weights.safetensors is truncated\n" in plain(events)
 
 
 def test_an_unknown_phase_is_shown_by_its_name() -> None:
     assert plain([Phase(time=5.0, name="warm_up")]) == "[   0.0 s] warm up\n"
 
 
-def test_what_is_said_beside_the_events_is_shown() -> None:
+def test_say_writes_a_line() -> None:
     stream = io.StringIO()
     ProgressView(stream, is_terminal=False).say("one worker, since this machine has one CPU")
     assert stream.getvalue() == "one worker, since this machine has one CPU\n"
 
 
-def test_a_terminal_keeps_each_phase_with_its_time(terminal: io.StringIO) -> None:
+def test_each_line_reaches_a_pipe_at_once() -> None:
+    pipe = io.BytesIO()
+    stream = io.TextIOWrapper(pipe)
+    ProgressView(stream, is_terminal=False).say("preparing data")
+    assert pipe.getvalue() == b"preparing data\n"
+
+
+def test_a_terminal_shows_the_current_phase(terminal: io.StringIO) -> None:
+    ProgressView(terminal, is_terminal=True).handle(Phase(name="ray_start"))
+    assert re.fullmatch(r"\r… starting Ray  \d+\.\d s", visible(terminal.getvalue()))
+
+
+def test_a_terminal_keeps_each_finished_phase_with_its_duration(terminal: io.StringIO) -> None:
     view = ProgressView(terminal, is_terminal=True)
     for event in SampleRun().start().train(1, 1).events:
         view.handle(event)
@@ -135,9 +147,10 @@ def test_a_terminal_writes_notices_above_the_bar(terminal: io.StringIO) -> None:
     view.handle(Notice(level="error", message="disk is full"))
     text = visible(terminal.getvalue())
     assert text.index("error: disk is full") < text.rindex("20/230")
+    assert terminal.getvalue().count("\x1b[31m") == 1, "only the notice is red"
 
 
-def test_a_terminal_has_its_cursor_back_after_the_run(terminal: io.StringIO) -> None:
+def test_the_cursor_is_visible_again_after_the_run(terminal: io.StringIO) -> None:
     view = ProgressView(terminal, is_terminal=True)
     for event in finished_run():
         view.handle(event)
@@ -148,7 +161,7 @@ def test_a_terminal_has_its_cursor_back_after_the_run(terminal: io.StringIO) -> 
     assert visible(text).splitlines()[-1].startswith("done after")
 
 
-def test_the_first_lines_on_a_terminal_do_not_wait_for_rich() -> None:
+def test_the_first_lines_on_a_terminal_do_not_import_rich() -> None:
     program = """
 import io, sys
 from observability.progress import ProgressView
@@ -161,5 +174,10 @@ assert "rich" not in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_run_with_unknown_settings_is_still_shown() -> None:
+def test_the_headline_names_the_device_of_the_workers() -> None:
+    settings = {"scale": {"workers": 1, "gpu": True, "launcher": "ray"}}
+    assert ", 1 GPU worker (ray), " in plain([RunStarted(run="a", settings=settings, environment={})])
+
+
+def test_a_run_without_settings_is_shown() -> None:
     assert plain([RunStarted(run="a", settings={}, environment={})]).startswith("run a: ")

@@ -1,4 +1,4 @@
-"""Quantities in words."""
+"""Formatting of quantities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from observability.quantities import clock, duration, number, percent, size
         (4350, "1 h 12 min"),
     ],
 )
-def test_a_duration_has_the_figures_that_matter(seconds: float, text: str) -> None:
+def test_a_duration_has_about_two_significant_digits(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -35,7 +35,7 @@ def test_a_clock_counts_whole_seconds(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("count", "text"), [(312, "312 B"), (1434, "1.4 KiB"), (104_857_600, "100.0 MiB"), (3 * 2**41, "6.0 TiB")]
 )
-def test_a_size_is_in_binary_units(count: int, text: str) -> None:
+def test_a_size_uses_binary_units(count: int, text: str) -> None:
     assert size(count) == text
 
 

@@ -66,7 +66,7 @@ class JobView:
 
     def close(self) -> None:
         """Leave the terminal as it was found."""
-        self._screen.settle(at=time.time())
+        self._screen.finish(at=time.time())
 
 
 def describe(state: JobState) -> str:

@@ -1,4 +1,4 @@
-"""What an exporter serves, as plain values."""
+"""Reads what an exporter serves."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ RUN = "digits-1"
 
 
 def page(url: str) -> str:
-    """The text that a scrape gets."""
+    """The body of a scrape."""
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
         body: bytes = answer.read()
     return body.decode()
 
 
 def families(url: str) -> dict[str, Metric]:
-    """Metric families by the name that the inventory has for them."""
+    """Metric families by their name in the inventory."""
     parsed = text_string_to_metric_families(page(url))
     return {f"{family.name}_total" if family.type == "counter" else family.name: family for family in parsed}
 
 
 def values(url: str) -> dict[str, float]:
-    """Values by series, e.g. `rtp_train_evaluation_loss{split="test"}`; the label `run` is left out."""
+    """Values by series, e.g. `rtp_train_evaluation_loss{split="test"}`; the label `run` is omitted."""
     found = {}
     for family in families(url).values():
         for sample in family.samples:
@@ -39,7 +39,7 @@ def values(url: str) -> dict[str, float]:
 
 
 def record_everything(recorder: Recorder) -> TrainingMetrics:
-    """Record a whole run with a restart, such that every metric of the inventory has a value."""
+    """Record a whole run with a restart, so that every metric of the inventory has a value."""
     metrics = TrainingMetrics(recorder, run=RUN)
     for event in restarted_run():
         metrics.handle(event)

@@ -1,6 +1,6 @@
-"""A program for a process of its own: starts Ray, records a run by its exporter, and saves what Ray's metrics agent serves.
+"""Starts Ray, records a run with its exporter, and saves what Ray's metrics agent serves.
 
-python -m tests.observability.metrics.record_into_ray RAY_FOLDER OUTPUT_FILE
+Usage: python -m tests.observability.metrics.record_into_ray RAY_FOLDER OUTPUT_FILE
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ray
 
-from observability.metrics.recorder import open_recorder
+from observability.metrics.exporters import open_recorder
 from tests.engines.ports import free_port
 from tests.observability.metrics.exported import page, record_everything
 
@@ -21,7 +21,7 @@ _LAST_RECORDED = "ray_rtp_train_spool_backlog_bytes"
 
 
 def main(folder: str, output: Path) -> None:
-    """Record, wait for the agent to have it, save its page.
+    """Record a run, wait until the agent serves it, and save the response.
 
     Raises:
         TimeoutError: the agent did not serve the metrics in time.

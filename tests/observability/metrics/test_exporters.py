@@ -1,4 +1,4 @@
-"""The exporters: what they serve is the inventory, a real Prometheus and Ray's real agent take it, and their ports are given back."""
+"""The exporters serve the inventory to a real Prometheus and to Ray's metrics agent, and free their ports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def recorder() -> Iterator[PrometheusRecorder]:
     server.close()
 
 
-def test_what_is_served_is_the_inventory(recorder: PrometheusRecorder) -> None:
+def test_the_exporter_serves_exactly_the_inventory(recorder: PrometheusRecorder) -> None:
     record_everything(recorder)
     served = families(recorder.url)
     assert {name: (family.type, family.documentation) for name, family in served.items()} == {
@@ -48,7 +48,7 @@ def test_every_series_has_the_labels_of_its_metric(recorder: PrometheusRecorder)
     assert served == {spec.name: {frozenset(spec.labels)} for spec in INVENTORY}
 
 
-def test_a_real_prometheus_finds_every_metric_with_its_type(recorder: PrometheusRecorder, tmp_path: Path) -> None:
+def test_prometheus_scrapes_every_metric_with_its_type(recorder: PrometheusRecorder, tmp_path: Path) -> None:
     record_everything(recorder)
     with prometheus.scraping(recorder.url, folder=tmp_path) as server:
         deadline = time.monotonic() + 60
@@ -67,8 +67,8 @@ def test_a_real_prometheus_finds_every_metric_with_its_type(recorder: Prometheus
 
 
 @pytest.mark.xdist_group(RAY)
-def test_rays_agent_exports_the_same_names(tmp_path: Path) -> None:
-    # Sockets under it have paths that must stay short, which the folders of pytest do not.
+def test_rays_metrics_agent_exports_the_same_names(tmp_path: Path) -> None:
+    # Ray creates Unix sockets in this directory, whose paths must be shorter than those of pytest.
     folder = tempfile.mkdtemp(prefix="rtp-ray-")
     output = tmp_path / "page.txt"
     try:
@@ -83,14 +83,14 @@ def test_rays_agent_exports_the_same_names(tmp_path: Path) -> None:
         for family in text_string_to_metric_families(output.read_text())
         if family.name.startswith("ray_rtp_train_")
     }
-    assert parsed == {f"ray_{spec.name}": spec.kind for spec in INVENTORY if spec.name not in RAY_NEVER_SEES}
+    assert parsed == {f"ray_{spec.name}": spec.kind for spec in INVENTORY if spec.name not in _NOT_EXPORTED_BY_RAY}
 
 
-RAY_NEVER_SEES = {"rtp_train_nonfinite_steps_total", "rtp_train_checkpoints_refused_total"}
-"""Counters that nothing was added to: Ray knows a series by its first value above 0."""
+_NOT_EXPORTED_BY_RAY = {"rtp_train_nonfinite_steps_total", "rtp_train_checkpoints_refused_total"}
+"""Counters without an increment: Ray exports a counter only after its first increment."""
 
 
-def test_a_port_in_use_is_refused_by_address() -> None:
+def test_a_port_in_use_is_rejected_with_its_address() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -99,12 +99,12 @@ def test_a_port_in_use_is_refused_by_address() -> None:
             PrometheusRecorder(host="127.0.0.1", port=port)
 
 
-def test_an_address_of_another_machine_is_refused() -> None:
+def test_an_address_of_another_machine_is_rejected() -> None:
     with pytest.raises(MetricsAddressError, match=r"on 198\.51\.100\.1:0: Cannot assign requested address"):
         PrometheusRecorder(host="198.51.100.1", port=0)
 
 
-def test_a_closed_exporter_has_given_back_its_port_and_thread() -> None:
+def test_a_closed_exporter_frees_its_port_and_ends_its_thread() -> None:
     before = threading.active_count()
     first = PrometheusRecorder(host="127.0.0.1", port=0)
     port = int(first.url.rpartition(":")[2].removesuffix("/metrics"))

@@ -1,4 +1,4 @@
-"""What a run's events become as metrics, read back from the exporter's page."""
+"""The metrics of a run's events, as Prometheus scrapes them."""
 
 from __future__ import annotations
 
@@ -56,14 +56,15 @@ def metrics(recorder: PrometheusRecorder) -> TrainingMetrics:
     return metrics
 
 
-def test_the_start_tells_how_much_there_is_to_do(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_the_start_of_training_sets_its_size(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     found = values(recorder.url)
     assert found["rtp_train_planned_steps"] == 230
     assert found["rtp_train_ranks"] == 2
     assert found["rtp_train_parameters"] == 28_938
+    assert found["rtp_train_last_step_timestamp_seconds"] == STARTED.time
 
 
-def test_a_step_sets_what_was_measured_of_it(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_a_step_sets_the_gauges(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(STEP)
     found = values(recorder.url)
     assert found["rtp_train_step"] == 7
@@ -77,7 +78,7 @@ def test_a_step_sets_what_was_measured_of_it(recorder: PrometheusRecorder, metri
     assert found["rtp_train_samples_per_second"] == pytest.approx(3200)
 
 
-def test_samples_and_step_times_add_up_over_steps(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_samples_and_step_times_accumulate_over_steps(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(STEP)
     metrics.handle(replace(STEP, step=8, samples=29))
     found = values(recorder.url)
@@ -88,7 +89,7 @@ def test_samples_and_step_times_add_up_over_steps(recorder: PrometheusRecorder, 
     assert found['rtp_train_step_seconds_bucket{le="0.01"}'] == 0
 
 
-def test_steps_that_come_together_are_counted_each_and_the_newest_is_shown(
+def test_a_batch_of_steps_counts_each_and_sets_gauges_from_the_newest(
     recorder: PrometheusRecorder, metrics: TrainingMetrics
 ) -> None:
     metrics.handle(replace(STEP, loss=math.nan), replace(STEP, step=8, loss=0.25, seconds=0.002))
@@ -101,7 +102,7 @@ def test_steps_that_come_together_are_counted_each_and_the_newest_is_shown(
     assert found['rtp_train_step_seconds_bucket{le="0.01"}'] == 1
 
 
-def test_the_parts_of_a_step_make_up_its_whole_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_the_parts_of_a_step_add_up_to_its_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(STEP)
     parts = {
         sample.labels["part"]: sample.value
@@ -112,7 +113,7 @@ def test_the_parts_of_a_step_make_up_its_whole_time(recorder: PrometheusRecorder
     assert sum(parts.values()) == pytest.approx(STEP.seconds)
 
 
-def test_a_straggler_shows_by_its_own_speed(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_a_straggler_has_a_lower_rank_speed(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(STEP)
     found = values(recorder.url)
     assert found['rtp_train_rank_samples_per_second{rank="0"}'] == pytest.approx(4000)
@@ -128,16 +129,17 @@ def test_a_step_that_is_not_finite_is_counted(
     assert values(recorder.url)["rtp_train_nonfinite_steps_total"] == 1
 
 
-def test_evaluations_are_kept_apart_by_split(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_evaluations_are_labelled_by_split(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     for split, accuracy in (("validation", 0.9), ("test", 0.8), ("validation", 0.95)):
         metrics.handle(Evaluated(split=split, step=7, epoch=2, loss=0.1, accuracy=accuracy, samples=9, seconds=0.2))
     found = values(recorder.url)
     assert found['rtp_train_evaluation_accuracy_ratio{split="validation"}'] == 0.95
     assert found['rtp_train_evaluation_accuracy_ratio{split="test"}'] == 0.8
+    assert found['rtp_train_evaluation_loss{split="test"}'] == 0.1
     assert found['rtp_train_evaluation_seconds{split="test"}'] == 0.2
 
 
-def test_a_commit_tells_its_size_cost_and_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_a_commit_records_size_duration_and_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(
         CheckpointCommitted(time=2000.0, step=50, path="c", bytes=1024, stall_seconds=0.002, write_seconds=0.3)
     )
@@ -155,11 +157,12 @@ def test_checkpoints_that_fail_verification_are_counted(recorder: PrometheusReco
     assert values(recorder.url)["rtp_train_checkpoints_refused_total"] == 2
 
 
-def test_a_first_start_is_no_restart(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
-    assert values(recorder.url)["rtp_train_restarts_total"] == 0
+def test_a_first_start_is_not_a_restart(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    found = values(recorder.url)
+    assert found["rtp_train_restarts_total"] == found["rtp_train_lost_steps_total"] == 0
 
 
-def test_a_second_start_is_a_restart_that_loses_the_steps_after_its_checkpoint(
+def test_a_second_start_counts_a_restart_and_the_steps_it_lost(
     recorder: PrometheusRecorder, metrics: TrainingMetrics
 ) -> None:
     metrics.handle(STEP)
@@ -170,7 +173,7 @@ def test_a_second_start_is_a_restart_that_loses_the_steps_after_its_checkpoint(
     assert found["rtp_train_step"] == 5
 
 
-def test_restarts_are_counted_over_processes_by_the_runs_history(recorder: PrometheusRecorder) -> None:
+def test_restarts_of_earlier_processes_are_counted_from_the_history(recorder: PrometheusRecorder) -> None:
     events = restarted_run()
     last_start = max(index for index, event in enumerate(events) if isinstance(event, TrainingStarted))
     metrics = TrainingMetrics(recorder, run=RUN, history=events[:last_start])
@@ -181,8 +184,13 @@ def test_restarts_are_counted_over_processes_by_the_runs_history(recorder: Prome
     assert found["rtp_train_lost_steps_total"] == 31
 
 
-def test_gpu_memory_is_told_by_rank_and_state(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+def test_gpu_memory_is_labelled_by_rank_and_state(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.gpu_memory(rank=1, allocated_bytes=10, reserved_bytes=20)
     found = values(recorder.url)
     assert found['rtp_train_gpu_memory_bytes{rank="1",state="allocated"}'] == 10
     assert found['rtp_train_gpu_memory_bytes{rank="1",state="reserved"}'] == 20
+
+
+def test_the_spool_backlog_is_set(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.spool_backlog(4096)
+    assert values(recorder.url)["rtp_train_spool_backlog_bytes"] == 4096

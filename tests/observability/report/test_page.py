@@ -1,4 +1,4 @@
-"""The report: one page that holds the run's facts, draws valid SVG and asks nobody for anything."""
+"""The report: a self-contained page with the run's facts and valid SVG plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL_PLOTS = ["loss", "accuracy", "throughput", "optimization", "step-time", "sta
 
 
 class Page(HTMLParser):
-    """A page's text, and what its elements refer to."""
+    """The text, ids, references and tags of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -52,22 +52,22 @@ class Page(HTMLParser):
 
     @property
     def plots(self) -> list[str]:
-        """Keys of the plots, in their order."""
+        """Keys of the plots in page order."""
         return [key for key in self.ids if key in ALL_PLOTS]
 
 
 def page_of(folder: Path, events: list[Event]) -> Page:
-    """The report on the events."""
+    """The report of a run with these events."""
     return Page(write_report(write_run(folder, events)).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """The report on a run with restarts."""
+    """The report of a run with restarts."""
     return page_of(tmp_path_factory.mktemp("run"), restarted_run())
 
 
-def test_the_page_lies_in_the_runs_folder(tmp_path: Path) -> None:
+def test_the_page_is_written_to_the_run_directory(tmp_path: Path) -> None:
     assert write_report(write_run(tmp_path, finished_run())) == tmp_path / "report.html"
     assert sorted(path.name for path in tmp_path.iterdir()) == [FILE_NAME, "report.html"]
 
@@ -77,32 +77,32 @@ def test_a_finished_run_has_every_plot(page: Page) -> None:
 
 
 def test_every_drawing_is_valid_xml(page: Page) -> None:
-    tags = [ET.fromstring(drawing).tag for drawing in page.drawings]  # noqa: S314 - of our own making
+    tags = [ET.fromstring(drawing).tag for drawing in page.drawings]  # noqa: S314 - our own output
     assert tags == ["{http://www.w3.org/2000/svg}svg"] * len(ALL_PLOTS)
 
 
-def test_the_page_asks_nobody_for_anything(page: Page) -> None:
-    assert page.references, "drawings refer to their own definitions"
+def test_the_page_is_self_contained(page: Page) -> None:
+    assert page.references, "plots refer to their own <defs>"
     assert [reference for reference in page.references if not reference.startswith("#")] == []
     assert re.findall(r"url\((?!#)|@import", page.html) == []
     assert page.tags["script"] == page.tags["link"] == page.tags["img"] == 0
 
 
-def test_no_two_elements_share_an_id(page: Page) -> None:
+def test_ids_are_unique(page: Page) -> None:
     assert [key for key, count in Counter(page.ids).items() if count > 1] == []
 
 
-def test_every_reference_has_its_target(page: Page) -> None:
+def test_every_reference_has_a_target(page: Page) -> None:
     targets = {*page.references, *(f"#{key}" for key in re.findall(r"url\(#([^)]*)\)", page.html))}
     assert targets <= {f"#{key}" for key in page.ids}
 
 
-def test_every_colour_of_a_drawing_is_one_of_the_page(page: Page) -> None:
+def test_plots_contain_no_colours_of_their_own(page: Page) -> None:
     colours = {colour for drawing in page.drawings for colour in re.findall(r"#[0-9a-f]{6}\b(?![0-9a-f])", drawing)}
     assert colours == set()
 
 
-def test_every_variable_used_is_defined_for_light_and_dark(page: Page) -> None:
+def test_every_css_variable_is_defined_for_light_and_dark_mode(page: Page) -> None:
     used = set(re.findall(r"var\((--[\w-]+)\)", page.html))
     assert used
     for variable in used:
@@ -115,22 +115,13 @@ def test_every_variable_used_is_defined_for_light_and_dark(page: Page) -> None:
         NAME,
         "done",
         WEIGHTS_SHA256,
-        "c0ffee" + "ab" * 29,
-        "28,938",
-        "1,437",
-        "97.6 %",
         "restarts, 31 steps lost",
-        "step-00000200",
-        "344.8 KiB",
-        "2026-09-21 14:13:20 UTC",
         "optimizer.betas",
-        "0.9, 0.999",
         "packages.torch",
-        "AMD EPYC 7B13",
         "killed by signal 9",
     ],
 )
-def test_the_page_holds(fact: str, page: Page) -> None:
+def test_the_page_contains(fact: str, page: Page) -> None:
     assert fact in page.text
 
 
@@ -139,30 +130,33 @@ def test_the_page_holds(fact: str, page: Page) -> None:
     [
         "cross-entropy (nats)",
         "samples per second, all ranks",
-        "milliseconds a step, rank 0",
+        "milliseconds per step, rank 0",
         "restart",
-        "clipped above 1",
+        "clip norm 1",
     ],
 )
-def test_the_drawings_say(label: str, page: Page) -> None:
+def test_a_plot_contains_the_label(label: str, page: Page) -> None:
     assert any(label in drawing for drawing in page.drawings)
 
 
-def test_many_steps_are_grouped_and_the_page_says_so(tmp_path: Path) -> None:
+def test_grouped_steps_are_explained(tmp_path: Path) -> None:
     page = page_of(tmp_path, finished_run(2000))
-    assert "The band reaches from the least to the most of each 3 consecutive steps." in page.text
+    assert "The band shows the minimum and maximum of every 3 consecutive steps." in page.text
     assert "Each point is the mean of 3 steps." in page.text
 
 
-def test_few_steps_are_not_said_to_be_grouped(page: Page) -> None:
+def test_ungrouped_steps_are_not_called_grouped(page: Page) -> None:
     assert "The band" not in page.text
 
 
-def test_only_the_newest_checkpoints_are_listed_and_the_page_says_so(tmp_path: Path) -> None:
-    assert "The newest 8 of 20 that were committed." in page_of(tmp_path, finished_run(1000)).text
+def test_only_the_newest_checkpoints_are_listed(tmp_path: Path) -> None:
+    page = page_of(tmp_path, finished_run(1000))
+    assert "The newest 8 of 20 committed checkpoints." in page.text
+    assert "step-00000650" in page.text
+    assert "step-00000600" not in page.text
 
 
-def test_a_run_that_goes_on_is_reported_as_far_as_it_is(tmp_path: Path) -> None:
+def test_a_run_that_is_still_going_is_reported(tmp_path: Path) -> None:
     page = page_of(tmp_path, SampleRun().start().train(1, 40).events)
     assert "running" in page.text
     assert page.plots == [key for key in ALL_PLOTS if key != "checkpoints"]
@@ -178,7 +172,7 @@ def test_a_run_that_failed_before_training_shows_its_error_and_start_up(tmp_path
     ended = RunEnded(time=events[-1].time + 2, status="failed", step=0, message="dataset path is missing")
     page = page_of(tmp_path, [*events, ended])
     assert "dataset path is missing" in page.text
-    assert "no step was taken" in page.text
+    assert "no step completed" in page.text
     assert page.plots == ["startup"]
 
 
@@ -190,7 +184,7 @@ def test_a_run_whose_loss_was_never_finite_is_reported(tmp_path: Path) -> None:
     assert page_of(tmp_path, events).plots == [key for key in ALL_PLOTS if key != "checkpoints"]
 
 
-def test_text_of_the_run_cannot_become_markup(tmp_path: Path) -> None:
+def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>"
     events = [*finished_run(30), Notice(level="warning", message=hostile)]
     page = page_of(tmp_path, events)
@@ -198,7 +192,7 @@ def test_text_of_the_run_cannot_become_markup(tmp_path: Path) -> None:
     assert page.tags["script"] == 0
 
 
-def test_a_log_of_no_more_than_a_start_of_training_is_reported(tmp_path: Path) -> None:
+def test_an_event_log_with_only_training_started_is_reported(tmp_path: Path) -> None:
     started = TrainingStarted(
         world=1,
         start_step=0,
@@ -211,6 +205,6 @@ def test_a_log_of_no_more_than_a_start_of_training_is_reported(tmp_path: Path) -
     assert page_of(tmp_path, [started]).plots == []
 
 
-def test_a_folder_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"it holds no {FILE_NAME}"):
+def test_a_directory_without_an_event_log_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"it contains no {FILE_NAME}"):
         write_report(tmp_path)

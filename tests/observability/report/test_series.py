@@ -1,4 +1,4 @@
-"""The numbers behind the plots."""
+"""The data of the plots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from observability.history import RunHistory
-from observability.report.series import MAX_POINTS, Floats, centred_mean, group_size, grouped, startup_spans
+from observability.report.series import (
+    MAX_POINTS,
+    Floats,
+    centred_mean,
+    group_size,
+    grouped,
+    smoothing_window,
+    startup_spans,
+)
 from tests.observability.sample_run import START, SampleRun, finished_run, restarted_run
 
 lengths = st.integers(min_value=1, max_value=3000)
@@ -21,7 +29,7 @@ values = lengths.flatmap(
 
 
 @given(values)
-def test_groups_are_few_enough_to_draw_and_hold_every_finite_value_between_their_bounds(series: Floats) -> None:
+def test_groups_are_few_and_bound_every_finite_value(series: Floats) -> None:
     found = grouped(np.arange(1.0, len(series) + 1), series)
     assert len(found.mean) == -(-len(series) // found.group) <= MAX_POINTS
     low, high = np.repeat(found.low, found.group), np.repeat(found.high, found.group)
@@ -31,14 +39,14 @@ def test_groups_are_few_enough_to_draw_and_hold_every_finite_value_between_their
 
 
 @given(values)
-def test_a_groups_mean_lies_between_its_bounds(series: Floats) -> None:
+def test_a_groups_mean_is_between_its_bounds(series: Floats) -> None:
     found = grouped(np.arange(1.0, len(series) + 1), series)
     known = np.isfinite(found.mean)
     assert (found.mean[known] >= found.low[known] - 1e-6).all()
     assert (found.mean[known] <= found.high[known] + 1e-6).all()
 
 
-def test_few_steps_are_drawn_as_they_are() -> None:
+def test_few_steps_are_not_grouped() -> None:
     series = np.array([1.0, np.nan, 3.0])
     found = grouped(np.array([5.0, 6.0, 7.0]), series)
     assert found.group == 1
@@ -46,7 +54,7 @@ def test_few_steps_are_drawn_as_they_are() -> None:
     np.testing.assert_array_equal(found.step, [5, 6, 7])
 
 
-def test_a_group_stands_at_its_middle_and_the_last_may_be_smaller() -> None:
+def test_a_group_is_placed_at_its_mean_step_and_the_last_may_be_smaller() -> None:
     count = 2 * MAX_POINTS + 1
     found = grouped(np.arange(1.0, count + 1), np.ones(count))
     assert found.group == group_size(count) == 3
@@ -55,21 +63,24 @@ def test_a_group_stands_at_its_middle_and_the_last_may_be_smaller() -> None:
 
 
 @given(values, st.integers(1, 50), st.floats(-1e3, 1e3))
-def test_the_mean_of_a_constant_is_that_constant_wherever_it_is_known(
-    series: Floats, window: int, level: float
-) -> None:
+def test_the_moving_average_of_a_constant_is_that_constant(series: Floats, window: int, level: float) -> None:
     constant = np.where(np.isfinite(series), level, np.nan)
     found = centred_mean(constant, window)
     np.testing.assert_allclose(found[np.isfinite(found)], level, atol=1e-6)
     assert np.isfinite(found[np.isfinite(constant)]).all()
 
 
-def test_the_mean_is_centred() -> None:
-    np.testing.assert_allclose(centred_mean(np.array([0.0, 0.0, 3.0, 0.0, 0.0]), 3), [0, 1, 1, 1, 0])
+@pytest.mark.parametrize(("window", "expected"), [(3, [0, 4, 4, 4, 0]), (4, [0, 4, 3, 3, 4])])
+def test_the_moving_average_is_centred(window: int, expected: list[float]) -> None:
+    np.testing.assert_allclose(centred_mean(np.array([0.0, 0.0, 12.0, 0.0, 0.0]), window), expected)
 
 
-def test_the_spans_of_start_up_end_where_the_next_of_their_process_begins() -> None:
-    spans = {span.name: span for span in startup_spans(RunHistory.of(finished_run()))}
+def test_the_window_covers_a_fiftieth_of_the_steps_and_at_least_5() -> None:
+    assert [smoothing_window(count) for count in (10, 299, 1000)] == [5, 5, 20]
+
+
+def test_a_start_up_span_ends_when_the_next_of_its_process_begins() -> None:
+    spans = {span.name: span for span in startup_spans(RunHistory.from_events(finished_run()))}
     assert list(spans) == [
         "starting Ray",
         "starting workers",
@@ -82,14 +93,21 @@ def test_the_spans_of_start_up_end_where_the_next_of_their_process_begins() -> N
     assert spans["starting Ray"].end == pytest.approx(2.9)
     assert spans["loading Python packages"].end == pytest.approx(spans["connecting the ranks"].start)
     assert spans["starting workers"].end == pytest.approx(spans["first step"].start)
+    assert spans["first step"].process == "rank 0"
 
 
-def test_the_start_up_shown_is_that_of_the_newest_command() -> None:
+def test_start_up_is_that_of_the_newest_command() -> None:
     events = restarted_run()
     assert events[-1].time - START > 70
-    assert startup_spans(RunHistory.of(events))[-1].end < 10
+    assert startup_spans(RunHistory.from_events(events))[-1].end < 10
 
 
-def test_a_run_that_never_trained_has_start_up_up_to_its_last_event() -> None:
-    spans = startup_spans(RunHistory.of(SampleRun().start().events))
+def test_start_up_without_a_first_step_ends_when_training_starts() -> None:
+    assert (
+        startup_spans(RunHistory.from_events(SampleRun().start().train(1, 0).events))[-1].name == "building the model"
+    )
+
+
+def test_start_up_of_a_run_that_never_trained_ends_with_its_last_event() -> None:
+    spans = startup_spans(RunHistory.from_events(SampleRun().start().events))
     assert [span.name for span in spans] == ["starting Ray", "starting workers"]

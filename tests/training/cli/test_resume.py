@@ -77,7 +77,7 @@ def test_a_run_does_not_go_on_as_another_one_nor_forgets_what_it_was(
 def test_a_damaged_newest_checkpoint_is_passed_over_and_said_so(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     cut_short(newest(root))
     assert resume(root, "loop.max_steps=15") == 0
-    assert "checkpoint refused: step-00000012: model.safetensors has" in capfd.readouterr().out
+    assert "checkpoint failed verification: step-00000012: model.safetensors has" in capfd.readouterr().out
     events = read_all(root / "run")
     assert [event.step for event in select(events, Restored)] == [10, 10]
     expected = run_alone(up_to(15, root), root / "reference").weights_sha256

@@ -59,7 +59,7 @@ def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(
     stopped = select(read_all(run), RunEnded)[-1].step
     shorter = ["--set", f"loop.max_steps={stopped + 30}"]
     assert main(["resume", "run", "--root", str(run.parent), *shorter]) == 0
-    assert f"going on from step {stopped}" in capfd.readouterr().out
+    assert f"resuming from step {stopped}" in capfd.readouterr().out
     events = read_all(run)
     assert select(events, Restored)[-1].step == stopped
     whole = LONG.model_copy(update={"loop": LONG.loop.model_copy(update={"max_steps": stopped + 30})})

@@ -1,4 +1,4 @@
-"""The stopwatch of the per-step overhead, the same for both sides: a model that reads the clocks at two of its forward passes."""
+"""Measures the time of a step in the same way on both sides: a model that reads the clocks in two of its forward passes."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.models import registry as models
 
-WARMUP = 20
-"""Steps that are not measured."""
+_WARMUP_STEPS = 20
+"""Steps before the measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:
-    """Seconds of a step: on the clock, and of all threads of a rank on the CPUs.
+    """Wall and CPU seconds of a step; CPU time covers all threads of a rank.
 
-    The latter hardly depend on what else the machine does; a checkpoint's thread and gloo's are in them, waiting is not.
+    CPU time hardly depends on other load. It includes the threads of gloo and of checkpoints, but no waiting.
     """
 
     wall: float
     cpu: float
 
 
-def metered(
+def build_timed_model(
     spec: SampleSpec, *, network: str, folder: str, steps: int, **options: bool | float | str | None
 ) -> nn.Module:
-    """The model `network` with its `options`; each rank leaves in `folder` what a step cost it, once it begins step `steps`.
+    """Build the model `network` with its `options`; each rank writes its `StepCost` to `folder` when step `steps` begins.
 
-    What is measured begins with the forward pass of step `WARMUP` and ends with that of step `steps`.
+    The measurement begins with the forward pass of step `_WARMUP_STEPS` and ends with that of step `steps`.
     """
     module = models.build(ModelSettings.model_validate({"name": network, "options": options}), spec)
     step, wall, cpu = 0, 0.0, 0.0
@@ -42,12 +42,12 @@ def metered(
     def read_clocks(module: nn.Module, _: object) -> None:
         nonlocal step, wall, cpu
         step += module.training
-        if step == WARMUP:
+        if step == _WARMUP_STEPS:
             wall, cpu = time.perf_counter(), time.process_time()
         elif step == steps and module.training:
             cost = StepCost(
-                wall=(time.perf_counter() - wall) / (steps - WARMUP),
-                cpu=(time.process_time() - cpu) / (steps - WARMUP),
+                wall=(time.perf_counter() - wall) / (steps - _WARMUP_STEPS),
+                cpu=(time.process_time() - cpu) / (steps - _WARMUP_STEPS),
             )
             (Path(folder) / f"rank-{dist.get_rank()}.json").write_text(json.dumps(asdict(cost)), encoding="utf-8")
 
@@ -56,7 +56,7 @@ def metered(
 
 
 def mean_cost(folder: Path) -> StepCost:
-    """The mean over the ranks that left theirs in the folder."""
+    """The mean of the step costs that the ranks wrote to `folder`."""
     costs = [StepCost(**json.loads(path.read_text(encoding="utf-8"))) for path in folder.glob("rank-*.json")]
     return StepCost(
         wall=sum(cost.wall for cost in costs) / len(costs), cpu=sum(cost.cpu for cost in costs) / len(costs)

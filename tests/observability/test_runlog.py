@@ -1,0 +1,108 @@
+"""The event log: writers, readers at any time, and events of other versions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import (
+    FILE_NAME,
+    Event,
+    Notice,
+    RunLogReader,
+    RunLogWriter,
+    Step,
+    decode,
+    encode,
+    read_all,
+    select,
+)
+from tests.observability.sample_run import restarted_run, write_run
+
+
+def test_every_event_is_read_back_as_written(tmp_path: Path) -> None:
+    events = restarted_run()
+    assert read_all(write_run(tmp_path, events)) == events
+
+
+def test_the_kinds_are_those_of_existing_logs() -> None:
+    assert {event.kind for event in restarted_run()} == {
+        *("run_started", "phase", "training_started", "step", "evaluated"),
+        *("checkpoint_committed", "restored", "notice", "run_ended"),
+    }
+
+
+def test_an_event_is_one_line_of_json_with_its_kind() -> None:
+    assert encode(Notice(time=2.5, level="info", message="a\nb")) == (
+        '{"kind":"notice","time":2.5,"level":"info","message":"a\\nb"}'
+    )
+
+
+def test_values_that_are_not_finite_are_read_back() -> None:
+    step = next(event for event in restarted_run() if isinstance(event, Step))
+    decoded = decode(encode(replace(step, loss=math.nan, gradient_norm=math.inf)))
+    assert isinstance(decoded, Step)
+    assert math.isnan(decoded.loss)
+    assert decoded.gradient_norm == math.inf
+
+
+def test_an_unknown_kind_is_ignored() -> None:
+    assert decode('{"kind":"profiled","time":1.0}') is None
+
+
+def test_an_unknown_field_is_dropped() -> None:
+    assert decode('{"kind":"notice","time":1.0,"level":"info","message":"a","host":"b"}') == Notice(
+        time=1.0, level="info", message="a"
+    )
+
+
+def test_a_missing_field_is_an_error_that_names_the_kind_and_the_field() -> None:
+    with pytest.raises(ValueError, match=r"event of kind notice: .*'message'"):
+        decode('{"kind":"notice","time":1.0,"level":"info"}')
+
+
+def test_a_damaged_line_is_skipped(tmp_path: Path) -> None:
+    first, second = Notice(level="info", message="first"), Notice(level="info", message="second")
+    (tmp_path / FILE_NAME).write_bytes(
+        f"{encode(first)}\n{{broken\n".encode() + b"\xff\n" + f"{encode(second)}\n".encode()
+    )
+    assert read_all(tmp_path) == [first, second]
+
+
+def test_an_incomplete_last_line_is_read_once_it_is_complete(tmp_path: Path) -> None:
+    line = encode(Notice(time=1.0, level="info", message="a"))
+    file = tmp_path / FILE_NAME
+    file.write_text(line[:20])
+    reader = RunLogReader(tmp_path)
+    assert list(reader.read_new()) == []
+    file.write_text(f"{line}\n")
+    assert list(reader.read_new()) == [decode(line)]
+    assert list(reader.read_new()) == []
+
+
+def test_a_reader_continues_at_the_offset_of_another(tmp_path: Path) -> None:
+    first, second = Notice(level="info", message="first"), Notice(level="info", message="second")
+    write_run(tmp_path, [first])
+    reader = RunLogReader(tmp_path)
+    assert list(reader.read_new()) == [first]
+    write_run(tmp_path, [second])
+    assert list(RunLogReader(tmp_path, offset=reader.offset).read_new()) == [second]
+
+
+def test_a_log_that_does_not_exist_yet_has_no_events(tmp_path: Path) -> None:
+    assert read_all(tmp_path) == []
+
+
+def test_a_writer_can_be_closed_twice(tmp_path: Path) -> None:
+    with RunLogWriter(tmp_path / "run") as log:
+        log.write(Notice(level="info", message="a"))
+        log.close()
+    assert len((tmp_path / "run" / FILE_NAME).read_text().splitlines()) == 1
+
+
+def test_select_keeps_the_events_of_a_class_in_order() -> None:
+    events: list[Event] = [Notice(level="info", message="a"), *restarted_run()[:2], Notice(level="info", message="b")]
+    assert [notice.message for notice in select(events, Notice)] == ["a", "b"]
