@@ -1,8 +1,9 @@
-"""A model's weights as one number, and as a file."""
+"""A model's weights as one number, as a file, and as a folder that a model can be built from."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from training.config.schema import ModelSettings
+from training.data.types import SampleSpec
 from training.errors import CheckpointError
 
 
@@ -48,3 +51,22 @@ def save_safetensors(module: nn.Module, path: Path, metadata: Mapping[str, str])
             f"the weights could not be written to {path}: {error}",
             remedy="make room on the disk or the folder writable; the newest checkpoint holds the weights too",
         ) from error
+
+
+def export_model(module: nn.Module, folder: Path, settings: ModelSettings, spec: SampleSpec) -> str:
+    """Writes the final weights and what is needed to build the model around them; returns their hash.
+
+    Raises:
+        CheckpointError: the weights could not be written.
+    """
+    folder.mkdir(exist_ok=True)
+    digest = weights_sha256(module)
+    save_safetensors(module, folder / "model.safetensors", {"sha256": digest})
+    description = {
+        "model": settings.model_dump(mode="json"),
+        "shape": list(spec.shape),
+        "classes": spec.classes,
+        "weights_sha256": digest,
+    }
+    (folder / "model.json").write_text(json.dumps(description, indent=2), encoding="utf-8")
+    return digest

@@ -75,11 +75,11 @@ class Precision:
             )
         return after >= before
 
-    def state(self) -> dict[str, float | int]:
-        """Returns the scaler's state, for a checkpoint; empty where nothing is scaled."""
+    def state_dict(self) -> dict[str, float | int]:
+        """Returns the scaler's state; empty if nothing is scaled."""
         return {} if self._scaler is None else self._scaler.state_dict()
 
-    def load(self, state: dict[str, float | int]) -> None:
-        """Restores what `state` returned. State of another mode leaves fp16's scale at its initial value."""
-        if self._scaler is not None and state:
-            self._scaler.load_state_dict(state)
+    def load_state_dict(self, state_dict: dict[str, float | int], /) -> None:
+        """Restores the scaler. State of another mode leaves fp16's scale at its initial value."""
+        if self._scaler is not None and state_dict:
+            self._scaler.load_state_dict(state_dict)

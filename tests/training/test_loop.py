@@ -22,7 +22,7 @@ def test_a_run_has_all_steps_of_its_epochs_unless_fewer_are_allowed(
 ) -> None:
     settings = small_settings(loop={"epochs": epochs, "max_steps": max_steps})
     plan = BatchPlan(size=1293, global_batch=64, world=1, accumulation=1)
-    assert planned_steps(settings, plan) == expected
+    assert planned_steps(settings.loop, plan) == expected
 
 
 def test_the_model_is_evaluated_as_often_as_asked_and_always_at_the_end(tmp_path: Path) -> None:

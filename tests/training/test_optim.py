@@ -70,7 +70,7 @@ def behind_warmup(optimizer: Optimizer, warmup: int, scheduler: LRScheduler) -> 
 def test_weights_of_matrices_and_convolutions_decay_and_biases_and_norms_do_not() -> None:
     model = network()
     named = {id(parameter): name for name, parameter in model.named_parameters()}
-    optimizer = build_optimizer(model, OptimizerSettings(weight_decay=0.3), global_batch=64)
+    optimizer = build_optimizer(model, OptimizerSettings(weight_decay=0.3), learning_rate=0.1)
     decays = {named[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     assert decays == {
         "0.weight": 0.3,
@@ -86,7 +86,9 @@ def test_frozen_parameters_are_left_out() -> None:
     model = network()
     model[0].requires_grad_(requires_grad=False)
     grouped = [
-        p for group in build_optimizer(model, OptimizerSettings(), global_batch=1).param_groups for p in group["params"]
+        p
+        for group in build_optimizer(model, OptimizerSettings(), learning_rate=0.1).param_groups
+        for p in group["params"]
     ]
     assert {id(p) for p in grouped} == {id(p) for p in [*model[1].parameters(), *model[4].parameters()]}
 
@@ -119,7 +121,7 @@ def test_fused_updates_equal_the_plain_ones(
     ours, theirs = network(), network()
     theirs.load_state_dict(ours.state_dict())
     pairs = [
-        (ours, build_optimizer(ours, settings, global_batch=1)),
+        (ours, build_optimizer(ours, settings, learning_rate=0.1)),
         (theirs, plain(parameter_groups(theirs, weight_decay=settings.weight_decay))),
     ]
     for _ in range(3):
@@ -138,13 +140,13 @@ def test_the_peak_scales_with_the_global_batch_only_where_a_base_batch_is_set() 
     assert peak_learning_rate(OptimizerSettings(learning_rate=0.1, base_batch=256), 64) == pytest.approx(0.025)
 
 
-def test_the_optimizer_begins_at_its_peak() -> None:
-    optimizer = build_optimizer(network(), OptimizerSettings(learning_rate=0.1, base_batch=32), global_batch=64)
+def test_every_group_has_the_learning_rate() -> None:
+    optimizer = build_optimizer(network(), OptimizerSettings(), learning_rate=0.2)
     assert [group["lr"] for group in optimizer.param_groups] == [0.2, 0.2]
 
 
 def test_a_new_learning_rate_reaches_every_group() -> None:
-    optimizer = build_optimizer(network(), OptimizerSettings(), global_batch=64)
+    optimizer = build_optimizer(network(), OptimizerSettings(), learning_rate=0.1)
     set_learning_rate(optimizer, 0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 

@@ -17,7 +17,8 @@ from observability.runlog import (
     select,
 )
 from tests.training.runs import run_alone, small_settings, steps_of
-from training import failures, ledger
+from training import failures
+from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import committed_steps
 from training.errors import NonFiniteLossError, ResumeMismatchError
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -18,8 +19,12 @@ FORMAT = 1
 
 MANIFEST_FILE = "manifest.json"
 LOOP_STATE_FILE = "state.json"
+TENSOR_SUFFIX = ".safetensors"
 MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+
+_BARE = {"optimizer": "class", "best_metrics": "metrics"}
+"""States whose only JSON value format 1 writes bare, without the key given here: so it was before states had names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +137,13 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopState:
-    """The state of a run that is no tensor.
+    """The content of `state.json`: all state that is not tensors.
 
     Attributes:
         progress: how far the run has come.
-        optimizer: class name of the optimizer whose state was saved.
-        precision: state of the loss scaler, empty where there is none.
-        extra: what the loop wants back on resume, e.g. the MLflow run id; JSON values only.
+        optimizer: class name of the optimizer; empty where none was saved.
+        precision: state of the loss scaler; empty where there is none.
+        extra: JSON values of every other state, by registered name.
     """
 
     progress: TrainProgress
@@ -146,12 +151,40 @@ class LoopState:
     precision: dict[str, float | int]
     extra: dict[str, Any]
 
+    @classmethod
+    def of(cls, progress: TrainProgress, values: Mapping[str, Mapping[str, Any]]) -> LoopState:
+        """The state of a run from its progress and the JSON values of its states, by registered name."""
+        written: dict[str, Any] = {
+            name: state[_BARE[name]] if name in _BARE else state for name, state in values.items()
+        }
+        return cls(
+            progress=progress,
+            optimizer=written.pop("optimizer", ""),
+            precision=written.pop("precision", {}),
+            extra=written,
+        )
+
+    @property
+    def values(self) -> dict[str, dict[str, Any]]:
+        """The JSON values by registered name, as they were given to `of`."""
+        written: dict[str, Any] = dict(self.extra)
+        if self.optimizer:
+            written["optimizer"] = self.optimizer
+        if self.precision:
+            written["precision"] = self.precision
+        return {name: {_BARE[name]: value} if name in _BARE else value for name, value in written.items()}
+
     def encode(self) -> bytes:
         """The state as JSON; floats come back bit for bit.
 
         Raises:
-            TypeError: `extra` holds something that JSON does not know.
+            TypeError: a state holds a value that is neither a tensor nor JSON.
         """
+        for name, value in self.extra.items():
+            try:
+                json.dumps(value)
+            except TypeError as error:
+                raise TypeError(f"state {name}: {error}; a state holds tensors and JSON values only") from error
         return _canonical(asdict(self)) + b"\n"
 
     @classmethod

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from training.checkpoint.manifest import (
     LOOP_STATE_FILE,
@@ -37,10 +36,8 @@ _FOLDER_NAME = re.compile(r"step-(\d{8,})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restored:
-    """A checkpoint that verified and belongs to the run.
-
-    `training.checkpoint.state.load_into` puts it into a model and an optimizer.
+class VerifiedCheckpoint:
+    """A checkpoint that verified and belongs to the run; `training.checkpoint.stateful` restores it.
 
     Attributes:
         path: folder with its files, on this machine.
@@ -60,11 +57,6 @@ class Restored:
     def progress(self) -> TrainProgress:
         """How far the run had come."""
         return self.state.progress
-
-    @property
-    def extra(self) -> dict[str, Any]:
-        """What the loop had asked to get back."""
-        return self.state.extra
 
 
 class CheckpointStore:
@@ -102,7 +94,7 @@ class CheckpointStore:
         """What is wrong with the checkpoint of a step; empty where all sizes and hashes are as its manifest says."""
         return self._problems(step, None)
 
-    def newest_good(self, identity: Identity) -> Restored | None:
+    def newest_good(self, identity: Identity) -> VerifiedCheckpoint | None:
         """The newest checkpoint that verifies, None where the run has none.
 
         Folders without a manifest are passed over: nobody was promised them.
@@ -116,7 +108,7 @@ class CheckpointStore:
         for step in reversed(folders):
             problems = self._problems(step, identity)
             if not problems:
-                return self._restored(step, identity, skipped)
+                return self._verified(step, identity, skipped)
             skipped.append(f"{folder_name(step)}: {'; '.join(problems)}")
         committed = len(folders) - len(self._unfinished())
         if committed:
@@ -126,7 +118,7 @@ class CheckpointStore:
             )
         return None
 
-    def open(self, step: int, identity: Identity) -> Restored:
+    def open(self, step: int, identity: Identity) -> VerifiedCheckpoint:
         """The checkpoint of a given step, e.g. the one rank 0 chose or one of the best.
 
         Raises:
@@ -139,7 +131,7 @@ class CheckpointStore:
                 f"the checkpoint {self.path(step)} is not good: {'; '.join(problems)}",
                 remedy=f"choose one of the steps {', '.join(others)}" if others else "the run has no other checkpoint",
             )
-        return self._restored(step, identity, [])
+        return self._verified(step, identity, [])
 
     def commit(
         self,
@@ -254,9 +246,9 @@ class CheckpointStore:
                 "or start a new run under another run.name",
             )
 
-    def _restored(self, step: int, identity: Identity, skipped: list[str]) -> Restored:
+    def _verified(self, step: int, identity: Identity, skipped: list[str]) -> VerifiedCheckpoint:
         manifest = self._manifest(step)
-        return Restored(
+        return VerifiedCheckpoint(
             path=self.path(step),
             manifest=manifest,
             state=LoopState.decode((self.path(step) / LOOP_STATE_FILE).read_bytes()),

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
-from torch import nn
-from torch.optim import Optimizer
-
+from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.manifest import LOOP_STATE_FILE, Identity, LoopState, TrainProgress
 from training.checkpoint.retention import Retention
-from training.checkpoint.state import HostCopy, NamedTensors, tensors_of
+from training.checkpoint.stateful import CollectedState, StateRegistry
 from training.checkpoint.store import CheckpointStore, bytes_writer
 
 
@@ -96,7 +93,7 @@ class AsyncCheckpointer:
         self._warnings: list[str] = []
         self._futures.append(self._thread.submit(self._remove_unfinished))
 
-    def reserve(self, model: nn.Module, optimizer: Optimizer) -> None:
+    def reserve(self, states: StateRegistry) -> None:
         """Allocate host memory in the writing thread, so that the first `save` does not pay for it.
 
         To be called after the first optimizer step, when the optimizer has its state. After a `save` it does nothing.
@@ -104,16 +101,13 @@ class AsyncCheckpointer:
         if self._reserved:
             return
         self._reserved = True
-        self._futures.append(self._thread.submit(self._allocate, self._take_free(), tensors_of(model, optimizer)))
+        self._futures.append(self._thread.submit(self._allocate, self._take_free(), states.collect()))
 
     def save(
         self,
         progress: TrainProgress,
+        states: StateRegistry,
         *,
-        model: nn.Module,
-        optimizer: Optimizer,
-        precision_state: dict[str, float | int],
-        extra: Mapping[str, Any],
         metric: float | None,
         final: bool = False,
     ) -> float:
@@ -125,22 +119,16 @@ class AsyncCheckpointer:
 
         Args:
             progress: how far the run has come.
-            model: the model, bare or in DistributedDataParallel.
-            optimizer: its optimizer.
-            precision_state: state of the loss scaler, empty where there is none.
-            extra: what the loop wants back on resume; JSON values only.
+            states: what is saved; it may change once this returns.
             metric: the metric that ranks checkpoints, None where it was not measured at this step.
             final: return only when the checkpoint is committed or has failed; never dropped.
 
         Raises:
-            ValueError: the model or the optimizer has state that a checkpoint cannot hold.
-            TypeError: `extra` holds something that JSON does not know.
+            TypeError: a state holds a value that is neither a tensor nor JSON.
         """
         began = time.perf_counter()
-        tensors = tensors_of(model, optimizer)
-        loop_state = LoopState(
-            progress=progress, optimizer=type(optimizer).__name__, precision=precision_state, extra=dict(extra)
-        ).encode()
+        state = states.collect()
+        loop_state = LoopState.of(progress, state.values).encode()
         waiting = self._take_waiting()
         if waiting is not None and waiting.metric is not None and metric is None:
             if not final:
@@ -160,7 +148,7 @@ class AsyncCheckpointer:
             # An interruption saves a step anew that may be waiting already.
             superseded=tuple(step for step in gave_way if step != progress.step),
         )
-        snapshot.tensors.fill(tensors)
+        snapshot.tensors.fill(state.tensors)
         snapshot.stall_seconds = time.perf_counter() - began
         self._submit(snapshot)
         if final:
@@ -216,8 +204,8 @@ class AsyncCheckpointer:
     def _remove_unfinished(self) -> None:
         self._warnings += _not_removed(self._store.remove_unfinished)
 
-    def _allocate(self, copy: HostCopy, tensors: Mapping[str, NamedTensors]) -> None:
-        copy.allocate(tensors)
+    def _allocate(self, copy: HostCopy, state: CollectedState) -> None:
+        copy.allocate(state.tensors)
         with self._lock:
             self._free.append(copy)
 

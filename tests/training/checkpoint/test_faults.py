@@ -20,14 +20,12 @@ from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
 from tests.training.checkpoint.parts import (
     IDENTITY,
-    NoScaler,
     SmallRun,
     assert_same,
     checkpointer,
     saved_run,
 )
 from training.checkpoint.retention import Retention
-from training.checkpoint.state import load_into
 from training.checkpoint.store import CheckpointStore, local_store
 from training.errors import CheckpointError
 
@@ -44,8 +42,7 @@ def resume(store: CheckpointStore) -> SmallRun:
     """The run from its newest good checkpoint on, or from its start."""
     run = SmallRun()
     if restored := store.newest_good(IDENTITY):
-        load_into(restored, model=run.model, optimizer=run.optimizer, precision=NoScaler())
-        run.step = restored.progress.step
+        run.load(restored)
     return run
 
 

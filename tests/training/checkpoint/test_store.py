@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.checkpoint.parts import IDENTITY, NoScaler, SmallRun, assert_same, saved_run
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, saved_run
 from training.checkpoint.manifest import Identity
-from training.checkpoint.state import load_into
 from training.checkpoint.store import CheckpointStore, committed_steps, local_store, verify_run
 from training.errors import CheckpointError, ExitStatus, PreflightError, ResumeMismatchError
 
@@ -83,7 +82,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
     assert len(restored.skipped) == 1
     assert restored.skipped[0].startswith(f"step-00000020: {file}")
     run = SmallRun(seed=1)
-    load_into(restored, model=run.model, optimizer=run.optimizer, precision=NoScaler())
+    run.load(restored)
     assert_same(run.tensors(), pristine[1].tensors())
 
 

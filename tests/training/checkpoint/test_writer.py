@@ -14,14 +14,13 @@ import torch
 from tests.training.checkpoint.parts import (
     IDENTITY,
     KEEP_ALL,
-    NoScaler,
     SmallRun,
+    Values,
     assert_same,
     checkpointer,
     saved_run,
 )
 from training.checkpoint.retention import Retention
-from training.checkpoint.state import load_into
 from training.checkpoint.storage import LocalStorage
 from training.checkpoint.store import CheckpointStore, local_store
 
@@ -57,7 +56,7 @@ class GatedStorage(LocalStorage):
 def load(store: CheckpointStore, step: int) -> SmallRun:
     """The run as it was saved at a step."""
     run = SmallRun(seed=1)
-    load_into(store.open(step, IDENTITY), model=run.model, optimizer=run.optimizer, precision=NoScaler())
+    run.load(store.open(step, IDENTITY))
     return run
 
 
@@ -182,10 +181,10 @@ def test_a_step_that_is_committed_already_is_not_written_again(tmp_path: Path) -
     store, run = local_store(tmp_path), SmallRun()
     run.train(5)
     with checkpointer(store) as writer:
-        run.save(writer, final=True, tag="first")
-        run.save(writer, final=True, tag="second")
+        run.save(writer, final=True, tag=Values(text="first"))
+        run.save(writer, final=True, tag=Values(text="second"))
         assert [c.step for c in writer.poll()] == [5]
-    assert store.open(5, IDENTITY).extra == {"tag": "first"}
+    assert store.open(5, IDENTITY).state.extra == {"tag": {"text": "first"}}
 
 
 def test_the_checkpoint_that_a_run_resumed_from_is_not_written_again(tmp_path: Path) -> None:
@@ -201,9 +200,9 @@ def test_reserved_memory_is_used_by_the_first_save(tmp_path: Path) -> None:
     run = SmallRun()
     run.train()
     with checkpointer(local_store(tmp_path)) as writer:
-        writer.reserve(run.model, run.optimizer)
+        writer.reserve(run.states())
         run.save(writer, final=True)
-        writer.reserve(run.model, run.optimizer)
+        writer.reserve(run.states())
         assert [c.step for c in writer.poll()] == [1]
     assert_same(load(local_store(tmp_path), 1).tensors(), run.tensors())
 
@@ -250,7 +249,6 @@ def test_a_bad_newer_checkpoint_goes_once_a_new_one_is_committed_and_never_count
     restored = store.newest_good(IDENTITY)
     assert restored is not None
     run = load(store, restored.progress.step)
-    run.step = restored.progress.step
     rule = Retention(keep_last=1, keep_best=0, higher_is_better=True)
     with checkpointer(store, retention=rule, start_step=run.step) as writer:
         assert store.folder_steps() == [1, 2, 9]
@@ -264,7 +262,6 @@ def test_a_step_that_was_bad_is_written_anew(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 1, 2)
     (store.path(2) / "optimizer.safetensors").unlink()
     run = load(store, 1)
-    run.step = 1
     with checkpointer(store, retention=KEEP_ALL, start_step=1) as writer:
         run.train()
         run.save(writer, final=True)

@@ -14,7 +14,8 @@ from tests.engines.ray_cluster import RayCluster, ray_cluster
 from tests.training.launch.driver import arguments_for
 from tests.training.launch.ranks import run_world
 from tests.training.runs import small_settings
-from training import ledger, supervisor
+from training import supervisor
+from training.callbacks import sample_ledger as ledger
 from training.cli import main
 from training.config.schema import TrainingSettings
 from training.errors import TrainingFailedError

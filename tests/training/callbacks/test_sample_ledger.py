@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import torch
 
-from training import ledger
+from training.callbacks import sample_ledger as ledger
+from training.checkpoint.manifest import TrainProgress
 from training.data.types import Batch
+from training.loop import Loop
+from training.step import StepResult
 
 
 def write(folder: Path, *, rank: int = 0, attempt: int = 0, **ids_of_steps: list[int]) -> None:
     """Record steps of epoch 1, named `step1=[ids]`."""
-    with ledger.LedgerWriter(folder, rank=rank, attempt=attempt) as writer:
-        for name, ids in ids_of_steps.items():
-            batch = Batch(
-                inputs=torch.zeros(len(ids), 1),
-                labels=torch.zeros(len(ids), dtype=torch.int64),
-                ids=np.array(ids, dtype=np.int64),
-                count=len(ids),
-            )
-            writer.record(step=int(name.removeprefix("step")), epoch=1, micro_batches=[batch])
+    loop = cast("Loop", SimpleNamespace())
+    writer = ledger.SampleLedger(folder, rank=rank, attempt=attempt)
+    writer.on_run_start(loop)
+    for name, ids in ids_of_steps.items():
+        batch = Batch(
+            inputs=torch.zeros(len(ids), 1),
+            labels=torch.zeros(len(ids), dtype=torch.int64),
+            ids=np.array(ids, dtype=np.int64),
+            count=len(ids),
+        )
+        loop.progress = TrainProgress(step=int(name.removeprefix("step")), epoch=1, step_in_epoch=1, samples=1)
+        writer.on_step_end(loop, [batch], cast("StepResult", None))
+    writer.on_close(loop)
 
 
 def test_the_ids_of_all_ranks_are_put_together(tmp_path: Path) -> None:
