@@ -1,6 +1,6 @@
 """Optimizers and learning rates.
 
-A learning rate is a pure function of the optimizer step: nothing to save or restore, and the same whatever the world.
+A learning rate is a pure function of the optimizer step: there is nothing to save or restore, and the world size does not matter.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def build_optimizer(model: nn.Module, settings: OptimizerSettings, *, learning_r
 
 
 def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, object]]:
-    """Returns the trained parameters in a group with weight decay and one without; an empty group is left out.
+    """Returns the trained parameters in two groups, with and without weight decay; an empty group is left out.
 
-    Biases and the scales and shifts of norm layers, told by having one dimension, get none: decay does not regularise
+    Biases and the scales and shifts of norm layers, recognised by their single dimension, get none: decay does not regularise
     what a following norm layer or the loss rescales (He et al., arXiv:1812.01187, section 3.1).
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -68,13 +68,13 @@ def learning_rate_at(
     """Returns the learning rate of one optimizer step.
 
     Warm-up rises on the line through 0 just before the first step and the peak at step `warmup_steps`, so that no step
-    is spent at rate 0. Where torch.optim.lr_scheduler has an equal, the rates are equal: LinearLR (warm-up), StepLR,
-    CosineAnnealingLR (Loshchilov and Hutter, arXiv:1608.03983) over the steps behind the warm-up, OneCycleLR with two
-    cosine phases (Smith, arXiv:1708.07120), which leaves the momentum alone here.
+    is spent at rate 0. Where torch.optim.lr_scheduler has a counterpart, the rates are equal: LinearLR (warm-up), StepLR,
+    CosineAnnealingLR (Loshchilov and Hutter, arXiv:1608.03983) over the steps after the warm-up, OneCycleLR with two
+    cosine phases (Smith, arXiv:1708.07120), which leaves the momentum as it is here.
 
     Args:
         step: optimizer steps already done, 0 <= step < total_steps.
-        settings: see there.
+        settings: the schedule.
         peak: see `peak_learning_rate`.
         total_steps: optimizer steps of the whole run.
         steps_per_epoch: optimizer steps of one epoch; the unit of `step_epochs`.
@@ -102,7 +102,7 @@ def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
 
 
 def _one_cycle(step: int, *, settings: ScheduleSettings, peak: float, total_steps: int) -> float:
-    top = settings.rise_fraction * total_steps - 1  # where the rate peaks; seldom a whole step
+    top = settings.rise_fraction * total_steps - 1  # where the rate peaks; rarely a whole step
     if top > 0 and step <= top:
         return _cosine(peak * _ONE_CYCLE_START, peak, step / top)
     return _cosine(peak, peak * settings.final_fraction, (step - top) / (total_steps - 1 - top))

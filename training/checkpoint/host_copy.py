@@ -1,4 +1,4 @@
-"""Copies of tensors in host memory, and what writes them as safetensors."""
+"""Copies of tensors in host memory, written to files as safetensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HostCopy:
         return sum(buffer.nbytes for file in self._buffers.values() for buffer in file.values())
 
     def allocate(self, tensors: Mapping[str, NamedTensors]) -> None:
-        """Make buffers for tensors like these and touch every page, which the first copy would otherwise pay for."""
+        """Make buffers for tensors like these and touch every page, so that the first copy need not."""
         self._buffers = {
             file: {
                 # The memory format is kept: a copy that also transposes would be many times slower.
@@ -41,19 +41,19 @@ class HostCopy:
         self._layout = _layout(tensors)
 
     def fill(self, tensors: Mapping[str, NamedTensors]) -> None:
-        """Copy the tensors; when this returns they may change. Allocates where the buffers do not fit them."""
+        """Copy the tensors; when this returns they may change. Allocates if the buffers do not fit."""
         if _layout(tensors) != self._layout:
             self.allocate(tensors)
         sources = [tensor for named in tensors.values() for tensor in named.values()]
         buffers = [self._buffers[file][name] for file, named in tensors.items() for name in named]
         with torch.no_grad():
-            # One call, not one a tensor: each call gives the GIL away, and a writer at work keeps it for up to 5 ms.
+            # One call, not one per tensor: each call releases the GIL, which a busy writer may hold for up to 5 ms.
             torch._foreach_copy_(buffers, sources, non_blocking=True)
         for device in {tensor.device for tensor in sources if tensor.is_cuda}:
             torch.cuda.current_stream(device).synchronize()
 
     def writers(self) -> dict[str, FileWriter]:
-        """What writes each file. The copies must stay as they are until it has run."""
+        """The writer of each file. The copies must not change until it has run."""
         return {file: _safetensors_writer(named) for file, named in self._buffers.items()}
 
 
@@ -64,8 +64,8 @@ def _layout(tensors: Mapping[str, NamedTensors]) -> list[tuple[str, str, torch.S
 def _safetensors_writer(named: NamedTensors) -> FileWriter:
     def write(path: Path) -> None:
         packed = {name: tensor.contiguous() for name, tensor in named.items()}
-        # safetensors.torch.save_file takes 30 microseconds of Python a tensor, in which the loop cannot run, to wrap it in NumPy
-        # and to find tensors that share memory. These share none, and live until the file is written.
+        # safetensors.torch.save_file takes 30 microseconds of Python per tensor, in which the loop cannot run, to wrap it in NumPy
+        # and to find shared memory. These tensors share none and live until the file is written.
         specs = {
             name: TensorSpec(
                 dtype=str(tensor.dtype).removeprefix("torch."),

@@ -1,7 +1,7 @@
-"""What a checkpoint says about itself: the manifest that commits it, and the small state that is no tensor.
+"""The JSON files of a checkpoint: the manifest that commits it, and the state that is not tensors. Read without torch.
 
-Both are JSON and both are read without torch. The manifest is written last and carries its own sha256, so a manifest
-that decodes is whole, and a folder that has none is no checkpoint.
+The manifest is written last and contains its own sha256, so a manifest that decodes is complete, and a folder without one
+is not a checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 
 _BARE = {"optimizer": "class", "best_metrics": "metrics"}
-"""States whose only JSON value format 1 writes bare, without the key given here: so it was before states had names."""
+"""States whose only JSON value format 1 writes bare, without this key: the layout from before states had names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class TrainProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Which run a checkpoint belongs to. Fields marked recorded may differ on resume; the others bind.
+    """Which run a checkpoint belongs to. Fields marked recorded may differ on resume; the others must not.
 
     Attributes:
         model: name of the model.
@@ -71,7 +71,7 @@ class Identity:
         return self._differences(wanted, recorded=False)
 
     def notes(self, wanted: Identity) -> list[str]:
-        """Differences that a resumed run may have but a person should know, in the same words."""
+        """Differences that a resumed run may have and that are reported, in the same form."""
         return self._differences(wanted, recorded=True)
 
     def _differences(self, wanted: Identity, *, recorded: bool) -> list[str]:
@@ -91,14 +91,14 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What commits a checkpoint.
+    """Commits a checkpoint.
 
     Attributes:
         step: optimizer steps done.
         identity: the run it belongs to.
-        metric: the metric that ranks it among the best, None where it was not measured at this step.
+        metric: the metric that ranks it among the best, None if it was not measured at this step.
         created: time of the commit, ISO 8601 in UTC.
-        files: every other file of the folder. Shards of several ranks would be further entries.
+        files: every other file of the folder.
     """
 
     step: int
@@ -122,16 +122,16 @@ class Manifest:
         """The manifest that `encode` wrote.
 
         Raises:
-            ValueError: it is no JSON object, its hash does not match, or it has another format.
+            ValueError: it is not a JSON object, its hash does not match, or it has another format.
         """
         record = json.loads(data)
         if not isinstance(record, dict):
-            raise ValueError(f"it holds a JSON {type(record).__name__}, not an object")
+            raise ValueError(f"it is a JSON {type(record).__name__}, not an object")
         claimed = record.pop("sha256", None)
         if claimed != _digest(record):
-            raise ValueError("its content does not match the sha256 it carries")
+            raise ValueError("its content does not match its sha256")
         if record.pop("format", None) != FORMAT:
-            raise ValueError(f"it is of another format than {FORMAT}, the one this version reads")
+            raise ValueError(f"it has another format than {FORMAT}, which this version reads")
         return _MANIFEST.validate_python(record)
 
 
@@ -175,7 +175,7 @@ class LoopState:
         return {name: {_BARE[name]: value} if name in _BARE else value for name, value in written.items()}
 
     def encode(self) -> bytes:
-        """The state as JSON; floats come back bit for bit.
+        """The state as JSON; floats survive bit for bit.
 
         Raises:
             TypeError: a state holds a value that is neither a tensor nor JSON.

@@ -138,6 +138,7 @@ def test_tied_weights_are_one_parameter_again_after_loading(tmp_path: Path) -> N
     saved, _, model, optimizer = tied()
     model(torch.ones(2, 4)).mean().backward()
     optimizer.step()
+    assert "exp_avg/0.weight" in OptimizerState(optimizer, model).state_dict()
     restored = save_and_open(tmp_path, states(model, optimizer))
     first, second, other, other_optimizer = tied()
     states(other, other_optimizer).restore(restored)
@@ -187,3 +188,13 @@ def test_state_that_is_no_tensor_is_refused_by_name() -> None:
 def test_an_optimizer_of_another_model_is_refused() -> None:
     with pytest.raises(ValueError, match="6 parameters that are not the model's"):
         OptimizerState(SmallRun().optimizer, SmallRun().model).state_dict()
+
+
+def test_optimizer_state_of_another_shape_than_its_parameter_comes_back(tmp_path: Path) -> None:
+    """As of optimizers that keep a row and a column of a matrix."""
+    saved, other = SmallRun(), SmallRun(seed=1)
+    saved.train()
+    weight = saved.model.get_parameter("0.weight")
+    saved.optimizer.state[weight]["row"] = torch.arange(8.0)
+    other.load(save_and_open(tmp_path, saved.states()))
+    assert torch.equal(other.optimizer.state[other.model.get_parameter("0.weight")]["row"], torch.arange(8.0))

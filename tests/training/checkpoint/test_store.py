@@ -107,7 +107,7 @@ def test_the_newest_of_good_checkpoints_is_taken_and_nothing_is_skipped(store: C
 
 def test_a_manifest_copied_from_another_step_is_not_believed(store: CheckpointStore) -> None:
     (store.path(20) / "manifest.json").write_bytes((store.path(10) / "manifest.json").read_bytes())
-    assert store.verify(20) == ["manifest.json is not whole: it is that of step 10"]
+    assert store.verify(20) == ["manifest.json is damaged: it belongs to step 10"]
 
 
 def test_checkpoints_of_which_none_is_good_are_an_error_that_lists_them(store: CheckpointStore) -> None:
@@ -182,7 +182,7 @@ def test_verify_run_lists_every_folder_with_its_problems(tmp_path: Path, store: 
     (store.path(20) / "manifest.json").unlink()
     assert verify_run(tmp_path) == [
         (store.path(10), []),
-        (store.path(20), ["manifest.json is missing, the write never ended"]),
+        (store.path(20), ["manifest.json is missing, the write did not finish"]),
     ]
 
 

@@ -149,3 +149,9 @@ def test_a_step_that_the_epoch_does_not_have_is_refused(step: int) -> None:
     plan = BatchPlan(size=130, global_batch=64, world=2)
     with pytest.raises(ValueError, match=rf"step_in_epoch={step} is not in 0 \.\.\. 2"):
         plan.positions(step, rank=0, micro=0)
+
+
+def test_the_streams_keep_their_numbers() -> None:
+    """They are part of every random number: a resumed run must draw what it would have drawn."""
+    numbers = {name: stream.value for name, stream in Stream.__members__.items()}
+    assert numbers == {"ORDER": 0, "AUGMENTATION": 1, "HOLDOUT": 2, "SYNTHETIC": 3}

@@ -54,7 +54,7 @@ def assert_mended(root: Path, notice: str) -> None:
     run = root / "runs" / "run"
     events = read_all(run)
     restarts = [event.message for event in select(events, Notice) if "restart" in event.message]
-    assert restarts == [f"{notice}; starting again from the newest checkpoint (restart 1 of 2)"]
+    assert restarts == [f"{notice}; restarting from the newest checkpoint (restart 1 of 2)"]
     (restored,) = [event.step for event in select(events, Restored)]
     assert [event.start_step for event in select(events, TrainingStarted)] == [0, restored]
     assert restored in (5, 10)
