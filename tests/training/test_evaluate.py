@@ -1,4 +1,4 @@
-"""Evaluation sharded over ranks equals evaluation of the whole: exact, though the split does not divide."""
+"""Evaluation sharded over ranks is exact, even if the world size does not divide the split."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_ranks_agree_on_the_loss_and_accuracy_of_the_whole_split(world: int)
         assert math.isclose(result.metrics["loss"], float(cross_entropy(logits, labels)), rel_tol=1e-5)
 
 
-def test_the_model_goes_on_in_training_mode_with_the_statistics_it_had() -> None:
+def test_evaluation_leaves_the_model_in_training_mode_with_its_statistics() -> None:
     model = _model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     loader = EvalLoader(registry.build(DataSettings()).validation, batch=64, rank=0, world=1)

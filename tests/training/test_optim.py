@@ -151,7 +151,7 @@ def test_a_new_learning_rate_reaches_every_group() -> None:
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 
 
-def test_warmup_rises_linearly_from_above_zero_to_the_peak_at_its_last_step_plus_one() -> None:
+def test_warmup_rises_linearly_and_reaches_the_peak_one_step_after_its_last() -> None:
     settings = ScheduleSettings(name="constant", warmup_steps=3)
     assert rates(settings, total_steps=5) == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
 
@@ -206,11 +206,11 @@ def test_the_last_rate_is_near_the_final_fraction(name: Literal["cosine", "one_c
     assert rates(settings, total_steps=1000)[-1] == pytest.approx(0.05 * PEAK, rel=1e-3)
 
 
-def test_a_step_outside_the_run_is_a_defect_of_the_caller() -> None:
+def test_a_step_outside_the_run_fails_an_assertion() -> None:
     with pytest.raises(AssertionError, match="step 5 of 5"):
         learning_rate_at(5, settings=ScheduleSettings(), peak=PEAK, total_steps=5, steps_per_epoch=5)
 
 
-def test_a_run_shorter_than_its_warmup_only_rises() -> None:
+def test_the_rate_of_a_run_shorter_than_its_warmup_only_rises() -> None:
     taken = rates(ScheduleSettings(name="cosine", warmup_steps=100), total_steps=10)
     assert all(math.isclose(rate, PEAK * (step + 1) / 101) for step, rate in enumerate(taken))

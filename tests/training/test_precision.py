@@ -1,4 +1,4 @@
-"""Number formats: how near bf16 and fp16 come to fp32, what the scaler does at an overflow, and its exact restoration."""
+"""Number formats: how close bf16 and fp16 are to fp32, what the scaler does at an overflow, and its exact restoration."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_without_a_scaler_there_is_no_state_and_every_step_is_applied(mode: Mode
     assert not trainee.precision.scales_gradients
 
 
-def test_a_restored_scaler_goes_on_bit_for_bit() -> None:
+def test_a_restored_scaler_continues_bit_for_bit() -> None:
     factors = [1.0, math.inf, 1.0, 1.0, math.inf, 1.0]
     whole, first, second = (Trainee("fp16") for _ in range(3))
     for factor in factors:

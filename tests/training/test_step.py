@@ -221,7 +221,7 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_batch_norm_statis
         assert torch.equal(tensor, start.state_dict()[name]), name
 
 
-def test_without_keeping_them_the_statistics_take_up_what_is_not_finite() -> None:
+def test_without_keeps_buffers_a_bad_step_spoils_the_statistics() -> None:
     model = with_batch_norm()
     runner_of(Recording(model)).run(1, [bad_batch()], global_count=8)
     assert not all(torch.isfinite(buffer).all() for buffer in model.buffers())
@@ -235,7 +235,7 @@ def test_a_good_step_moves_weights_and_batch_norm_statistics() -> None:
     assert not torch.equal(weights(model), weights(start))
 
 
-def test_the_statistics_of_the_step_before_are_the_ones_put_back() -> None:
+def test_a_bad_step_restores_the_statistics_of_the_step_before() -> None:
     model = with_batch_norm()
     runner = runner_of(Recording(model), keeps_buffers=True)
     runner.run(1, [batch(0, 8)], global_count=8)

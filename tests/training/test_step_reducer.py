@@ -73,7 +73,7 @@ def test_the_vote_of_one_rank_reaches_all_at_the_same_step() -> None:
         assert [window.stop_votes for window in windows] == [0, 1]
 
 
-def test_short_steps_go_together_and_long_ones_alone() -> None:
+def test_short_steps_share_a_window_and_a_long_one_has_its_own() -> None:
     seconds = [WINDOW_SECONDS / part for part in (10, 10, 0.5, 4)]
     assert _steps_until_due(ALONE, step_seconds=seconds) == [1, 10, 10, 1]
 

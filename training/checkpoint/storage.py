@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -42,10 +41,6 @@ class Storage(Protocol):
 
     def free_bytes(self) -> int:
         """Bytes that can still be written."""
-        ...
-
-    def probe(self) -> None:
-        """Write, sync and remove a small file."""
         ...
 
 
@@ -105,14 +100,6 @@ class LocalStorage:
     def free_bytes(self) -> int:
         """Free space of the file system for an unprivileged process."""
         return shutil.disk_usage(self._directory).free
-
-    def probe(self) -> None:
-        """Write, sync and remove a small file, creating the directory if needed."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".probe-") as file:
-            file.write(b"probe")
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def sha256_of(path: Path) -> str:

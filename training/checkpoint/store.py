@@ -24,7 +24,7 @@ from training.checkpoint.manifest import (
     TrainProgress,
 )
 from training.checkpoint.storage import LocalStorage, Storage, sha256_of
-from training.errors import CheckpointError, PreflightError, ResumeMismatchError
+from training.errors import CheckpointError, ResumeMismatchError
 
 FOLDER = "checkpoints"
 """Folder of the checkpoints in a run's folder."""
@@ -179,20 +179,6 @@ class CheckpointStore:
     def keep_only(self, steps: Collection[int]) -> list[str]:
         """Remove the folders of all other steps; returns an error message for each that could not be removed."""
         return self._remove(step for step in self.folder_steps() if step not in steps)
-
-    def check_writable(self) -> None:
-        """Check that files can be written, by writing one.
-
-        Raises:
-            PreflightError: they cannot.
-        """
-        try:
-            self._storage.probe()
-        except OSError as error:
-            raise PreflightError(
-                f"checkpoints cannot be written to {self._storage.location}: {error.strerror}",
-                remedy="make the folder writable, or set run.directory to one that is",
-            ) from error
 
     def _remove(self, steps: Iterable[int]) -> list[str]:
         failures = []

@@ -178,7 +178,7 @@ def test_close_is_called_after_an_error_too(tmp_path: Path) -> None:
     assert failing.points[-1][0] == "close"
 
 
-def test_a_skipped_step_is_told_before_its_end(tmp_path: Path) -> None:
+def test_on_bad_step_is_called_before_on_step_end(tmp_path: Path) -> None:
     trace = Trace()
     settings = small_settings(
         optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None, "nonfinite": "skip", "max_steps": 4}

@@ -1,4 +1,4 @@
-"""The ledger of sample ids: what was consumed, through restarts and kills."""
+"""The ledger of sample ids, across restarts and kills."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def write(folder: Path, *, rank: int = 0, attempt: int = 0, **ids_of_steps: list
     writer.on_close(loop)
 
 
-def test_the_ids_of_all_ranks_are_put_together(tmp_path: Path) -> None:
+def test_the_ids_of_all_ranks_are_merged(tmp_path: Path) -> None:
     write(tmp_path, rank=0, step1=[4, 0], step2=[2])
     write(tmp_path, rank=1, step1=[1, 3], step2=[])
     assert ledger.consumed_ids(tmp_path) == {1: [0, 1, 2, 3, 4]}
 
 
-def test_of_a_step_done_again_only_the_last_time_counts(tmp_path: Path) -> None:
+def test_only_the_last_attempt_of_a_repeated_step_counts(tmp_path: Path) -> None:
     write(tmp_path, step1=[0], step2=[9])
     write(tmp_path, attempt=1, step2=[1])
     assert ledger.consumed_ids(tmp_path) == {1: [0, 1]}
 
 
-def test_a_sample_that_was_consumed_twice_shows(tmp_path: Path) -> None:
+def test_a_sample_that_was_consumed_twice_is_listed_twice(tmp_path: Path) -> None:
     write(tmp_path, step1=[0, 1], step2=[1])
     assert ledger.consumed_ids(tmp_path) == {1: [0, 1, 1]}
 
 
-def test_a_line_that_a_kill_cut_short_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_truncated_line_is_ignored(tmp_path: Path) -> None:
     write(tmp_path, step1=[0], step2=[1])
     path = tmp_path / ledger.FOLDER / "rank-0.jsonl"
     path.write_bytes(path.read_bytes()[:-3])
     assert ledger.consumed_ids(tmp_path) == {1: [0]}
 
 
-def test_a_run_without_a_ledger_consumed_nothing_that_is_known(tmp_path: Path) -> None:
+def test_a_run_without_a_ledger_has_no_consumed_ids(tmp_path: Path) -> None:
     assert ledger.consumed_ids(tmp_path) == {}

@@ -109,7 +109,7 @@ def test_a_full_disk_names_what_is_needed_and_free_and_the_older_checkpoint_stay
     assert_same(resume(store).tensors(), run.tensors())
 
 
-def test_an_error_of_the_file_system_is_told_when_closing_and_leaves_no_half_checkpoint(tmp_path: Path) -> None:
+def test_a_file_system_error_is_raised_by_close_and_leaves_no_partial_checkpoint(tmp_path: Path) -> None:
     store, run = local_store(tmp_path), SmallRun()
     run.train()
     writer = checkpointer(store)
@@ -121,7 +121,7 @@ def test_an_error_of_the_file_system_is_told_when_closing_and_leaves_no_half_che
     assert store.newest_good(IDENTITY) is None
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_error_of_the_save(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_fails_the_save(tmp_path: Path) -> None:
     blocked = tmp_path / "checkpoints"
     blocked.write_text("a file stands where the folder should")
     run = SmallRun()

@@ -1,4 +1,4 @@
-"""Tensors go to the disk and come back bit for bit, or are refused by name."""
+"""Tensors are saved and restored bit for bit, or refused by name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def save_and_open(directory: Path, saved: StateRegistry) -> VerifiedCheckpoint:
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
-def test_a_resumed_run_goes_on_bit_for_bit_like_one_that_was_not_interrupted(tmp_path: Path, optimizer: str) -> None:
+def test_a_resumed_run_continues_bit_for_bit_like_an_uninterrupted_one(tmp_path: Path, optimizer: str) -> None:
     uninterrupted = SmallRun(optimizer)
     uninterrupted.train(5)
     restored = save_and_open(tmp_path, uninterrupted.states())
@@ -55,7 +55,7 @@ def test_a_resumed_run_goes_on_bit_for_bit_like_one_that_was_not_interrupted(tmp
     assert_same(resumed.tensors(), uninterrupted.tensors())
 
 
-def test_the_state_of_a_loss_scaler_comes_back_exactly(tmp_path: Path) -> None:
+def test_the_state_of_a_loss_scaler_is_restored_exactly(tmp_path: Path) -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=3.3e4, growth_interval=7)
     run = SmallRun()
     run.train()
@@ -69,7 +69,7 @@ def test_the_state_of_a_loss_scaler_comes_back_exactly(tmp_path: Path) -> None:
     assert other.state_dict() == scaler.state_dict()
 
 
-def test_the_settings_and_not_the_checkpoint_say_the_hyperparameters(tmp_path: Path) -> None:
+def test_hyperparameters_come_from_the_settings_and_not_from_the_checkpoint(tmp_path: Path) -> None:
     store, run = saved_run(tmp_path, 3)
     other = SmallRun()
     other.optimizer.param_groups[0]["weight_decay"] = 0.5
@@ -78,7 +78,7 @@ def test_the_settings_and_not_the_checkpoint_say_the_hyperparameters(tmp_path: P
     assert_same(other.tensors(), run.tensors())
 
 
-def test_moments_find_their_parameters_in_another_grouping(tmp_path: Path) -> None:
+def test_moments_are_restored_into_another_grouping_of_the_parameters(tmp_path: Path) -> None:
     _, run = saved_run(tmp_path, 3)
     model = SmallRun(seed=1).model
     first, *others = model.parameters()
@@ -101,7 +101,7 @@ def test_a_frozen_parameter_has_no_moments_and_needs_none(tmp_path: Path) -> Non
     assert_same(resumed.tensors(), run.tensors())
 
 
-def test_channels_last_tensors_come_back_in_their_layout(tmp_path: Path) -> None:
+def test_channels_last_tensors_are_restored_in_their_layout(tmp_path: Path) -> None:
     def convolution() -> tuple[nn.Module, Optimizer]:
         model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
         return model, torch.optim.AdamW(model.parameters())
@@ -119,7 +119,7 @@ def test_channels_last_tensors_come_back_in_their_layout(tmp_path: Path) -> None
         assert moment.stride() == wanted.stride()
 
 
-def test_a_loaded_run_does_not_depend_on_the_file_any_more(tmp_path: Path) -> None:
+def test_a_restored_run_does_not_depend_on_the_file(tmp_path: Path) -> None:
     store, run = saved_run(tmp_path, 3)
     resumed = SmallRun(seed=1)
     resumed.load(store.open(3, IDENTITY))
@@ -128,7 +128,7 @@ def test_a_loaded_run_does_not_depend_on_the_file_any_more(tmp_path: Path) -> No
     assert_same(resumed.tensors(), run.tensors())
 
 
-def test_tied_weights_are_one_parameter_again_after_loading(tmp_path: Path) -> None:
+def test_tied_weights_are_still_tied_after_restoring(tmp_path: Path) -> None:
     def tied() -> tuple[nn.Linear, nn.Linear, nn.Sequential, Optimizer]:
         first, second = nn.Linear(4, 4), nn.Linear(4, 4)
         second.weight = first.weight
@@ -164,7 +164,7 @@ def test_a_tensor_that_the_checkpoint_lacks_is_named() -> None:
         ModelState(SmallRun().model.append(nn.Linear(4, 4))).load_state_dict(run.model.state_dict())
 
 
-def test_a_checkpoint_of_another_kind_of_optimizer_is_refused_by_both_names(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_optimizer_class_is_refused_with_both_names(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 3)
     other = SmallRun("SGD")
     with pytest.raises(ResumeMismatchError, match="optimizer state of AdamW, this run uses SGD"):
@@ -179,7 +179,7 @@ class Counting(nn.Module):
         return 3
 
 
-def test_state_that_is_no_tensor_is_refused_by_name() -> None:
+def test_model_state_that_is_not_a_tensor_is_refused_by_name() -> None:
     model = nn.Sequential(nn.Linear(2, 2), Counting())
     with pytest.raises(ValueError, match=r"state 1\._extra_state is a int"):
         ModelState(model).state_dict()
@@ -190,7 +190,7 @@ def test_an_optimizer_of_another_model_is_refused() -> None:
         OptimizerState(SmallRun().optimizer, SmallRun().model).state_dict()
 
 
-def test_optimizer_state_of_another_shape_than_its_parameter_comes_back(tmp_path: Path) -> None:
+def test_optimizer_state_with_another_shape_than_its_parameter_is_restored(tmp_path: Path) -> None:
     """As of optimizers that keep a row and a column of a matrix."""
     saved, other = SmallRun(), SmallRun(seed=1)
     saved.train()

@@ -26,7 +26,7 @@ def save(directory: Path, run: SmallRun, **others: Stateful) -> VerifiedCheckpoi
     return store.open(3, IDENTITY)
 
 
-def test_tensors_and_json_values_of_one_state_come_back_together(tmp_path: Path) -> None:
+def test_tensors_and_json_values_of_one_state_are_restored_together(tmp_path: Path) -> None:
     mixed = {"average": torch.randn(3, dtype=torch.float64), "count": 7, "names": ["a", None], "rate": 0.1}
     back = Values()
     SmallRun(seed=1).load(save(tmp_path, SmallRun(), mixed=Values(**mixed)), mixed=back)
@@ -62,7 +62,7 @@ def test_the_layout_of_the_first_checkpoints_is_kept(tmp_path: Path) -> None:
     assert [value.state for value in restored.values()] == [{"scale": 2.0}, {"metrics": [0.9, 0.8]}, {"count": 1}]
 
 
-def test_an_optimizer_without_tensors_has_a_file_all_the_same(tmp_path: Path) -> None:
+def test_an_optimizer_without_tensors_still_has_a_file(tmp_path: Path) -> None:
     run = SmallRun()
     run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.1)
     checkpoint = save(tmp_path, run)
@@ -87,7 +87,7 @@ def test_state_that_the_checkpoint_lacks_keeps_its_initial_values_and_is_named(t
     assert new.state == {"count": 1}
 
 
-def test_a_state_that_does_not_fit_is_refused_with_the_checkpoint(tmp_path: Path) -> None:
+def test_a_state_that_does_not_fit_is_refused_with_the_path_of_the_checkpoint(tmp_path: Path) -> None:
     class Picky(Values):
         def load_state_dict(self, state_dict: dict[str, object]) -> None:
             del state_dict
@@ -110,7 +110,7 @@ def test_a_value_that_is_neither_tensor_nor_json_is_refused_by_the_name_of_its_s
         run.save(writer, mine=Values(seen={1}))
 
 
-def test_a_name_is_taken_once() -> None:
+def test_a_name_can_be_registered_once() -> None:
     registry = StateRegistry(ema=Values())
     with pytest.raises(ValueError, match="state 'ema' of Linear: Values is already registered under that name"):
         registry.register("ema", nn.Linear(1, 1))

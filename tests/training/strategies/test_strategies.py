@@ -53,7 +53,7 @@ def test_averaged_gradients_times_the_ranks_are_those_of_one_process() -> None:
         assert ranks * norm == pytest.approx(float(alone.gradient_norm()), rel=1e-5)
 
 
-def test_gradients_that_are_held_back_stay_the_rank_s_own() -> None:
+def test_gradients_within_accumulating_stay_local_to_the_rank() -> None:
     (first, *_), (second, *_) = on_ranks(2, _averaged_gradient, held_back=True)
     assert first != second
 
