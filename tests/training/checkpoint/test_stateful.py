@@ -73,8 +73,8 @@ def test_an_optimizer_without_tensors_still_has_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", [Values(count=1), nn.Linear(1, 1)])
 def test_saved_state_that_nothing_restores_is_refused_by_name(tmp_path: Path, state: Stateful) -> None:
-    checkpoint = save(tmp_path, SmallRun(), ema=state)
-    with pytest.raises(ResumeMismatchError, match="state that nothing in this run restores: ema") as caught:
+    checkpoint = save(tmp_path, SmallRun(), ema=state, alpha=Values(count=1))
+    with pytest.raises(ResumeMismatchError, match="state that nothing in this run restores: alpha, ema") as caught:
         SmallRun().load(checkpoint)
     assert str(checkpoint.path) in caught.value.args[0]
     assert "register" in caught.value.remedy
