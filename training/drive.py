@@ -1,6 +1,6 @@
 """From settings to a finished run: the steps of `train` and `resume`, in order.
 
-What can be refused is refused before a folder is made or a process started.
+Everything that can be refused is refused before a folder is created or a process is started.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from training.supervisor import Supervisor
 from training.tracking.process import DeliveryReport
 
 _TRACKING_SECONDS = 120.0
-"""How long the driver waits for MLflow to have everything; a first run makes the database meanwhile."""
+"""How long the driver waits until MLflow has everything; a first run also creates the database."""
 
 
 def drive(settings: TrainingSettings) -> ExitStatus:
-    """Check, train, report. The settings' names are valid already.
+    """Check, train, report. Names in the settings have been validated.
 
     Raises:
         PlatformError: refused, or failed.
@@ -49,9 +49,7 @@ def drive(settings: TrainingSettings) -> ExitStatus:
         try:
             outcome = supervisor.run()
         except Interrupted:
-            has_time = (
-                False  # whoever asked twice waits for neither report nor MLflow, which the follower serves by itself
-            )
+            has_time = False  # after a second Ctrl-C: no report, and the follower delivers to MLflow by itself
             raise
         except OSError as error:
             _explain_full_disk(error, run)
@@ -68,7 +66,7 @@ def drive(settings: TrainingSettings) -> ExitStatus:
 
 
 def _refuse_unnamed(settings: TrainingSettings) -> None:
-    """Machines that each made up a name, after their own clock, would not meet in one folder."""
+    """Refuse a run on several machines without a name: each would choose a folder by its own clock."""
     if settings.scale.nodes > 1 and settings.run.name is None:
         raise SettingsError(
             f"scale.nodes={settings.scale.nodes} needs run.name: the machines share the run's folder",
@@ -82,28 +80,28 @@ def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
     if settings.checkpoint.resume == "never" and steps:
         raise PreflightError(
             f"checkpoint.resume=never, but run {run.name} has a checkpoint of step {steps[-1]}",
-            remedy="choose another --name, or set checkpoint.resume=auto to go on from it",
+            remedy="choose another --name, or set checkpoint.resume=auto to resume from it",
         )
 
 
 def _explain_full_disk(error: OSError, run: RunDirectory) -> None:
-    """Say what to do where there is no room even for the run's log; other errors are not explained."""
+    """Raise an error with a remedy if the disk is too full for the run's log; other errors pass."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         raise TrainingFailedError(
             f"{run.path}: {error.strerror}, not even for the run's log",
-            remedy=f"free some; make resume NAME={run.name} goes on from the newest checkpoint, which is untouched",
+            remedy=f"free some; make resume NAME={run.name} resumes from the newest checkpoint, which is untouched",
         ) from error
 
 
 def _write_report(run: RunDirectory, view: ProgressView) -> None:
-    """Write the report of a run that has trained; a report that fails is a pity, not a failed run."""
+    """Write the report of a run that has trained; an error in the report does not fail the run."""
     if not select(read_all(run.path), TrainingStarted):
         return
     try:
         from observability.report import write_report  # noqa: PLC0415 - brings matplotlib
 
         write_report(run.path)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the weights are saved
+    except Exception as error:  # noqa: BLE001 - the weights are saved
         view.say(f"no report: {type(error).__name__}: {error}")
 
 
@@ -115,7 +113,7 @@ def _finish_tracking(supervisor: Supervisor, view: ProgressView) -> DeliveryRepo
 
 
 def _summarise(outcome: Outcome, run: RunDirectory, delivery: DeliveryReport | None) -> None:
-    """Where everything is, and what to type next."""
+    """Print where everything is and how to continue."""
     lines = [("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}")]
     if outcome.weights_sha256:
         lines.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
@@ -125,8 +123,8 @@ def _summarise(outcome: Outcome, run: RunDirectory, delivery: DeliveryReport | N
         model = f", model {delivery.model}" if delivery.model else ""
         lines.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}  (make ui)"))
     elif delivery is not None:
-        lines.append(("MLflow", f"not complete: {delivery.problem}; make sync NAME={run.name} sends the rest"))
+        lines.append(("MLflow", f"incomplete: {delivery.problem}; make sync NAME={run.name} sends the rest"))
     if outcome.status == "stopped":
-        lines.append(("go on", f"make resume NAME={run.name}"))
+        lines.append(("resume", f"make resume NAME={run.name}"))
     for name, text in lines:
         print(f"  {name:<11}{text}")

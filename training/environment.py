@@ -1,4 +1,4 @@
-"""What a run was started in: interpreter, packages, machine, revision of the code. Nothing heavy is imported, no package is loaded.
+"""The environment of a run: interpreter, packages, machine, revision of the code. Nothing heavy is imported.
 
 The description is written to the run's log and, from there, to MLflow (`environment.json`): it answers "what was different then".
 """
@@ -26,7 +26,7 @@ _PROBE_SECONDS = 5.0
 
 
 def describe() -> dict[str, Any]:
-    """The environment as plain JSON types; what cannot be found out (no git, no GPU) is null or empty."""
+    """The environment as plain JSON types; what is unknown (no git, no GPU) is null or empty."""
     return {
         "platform_version": platform_version(),
         "python": platform.python_version(),
@@ -43,12 +43,12 @@ def describe() -> dict[str, Any]:
 
 
 def platform_version() -> str:
-    """Version of the platform: the checkout's own where the code runs from one, else that of the installed distribution."""
+    """Version of the platform: that of the checkout if the code runs from one, else of the installed distribution."""
     return _project()[0]
 
 
 def revision(folder: Path) -> dict[str, Any] | None:
-    """Commit, branch and whether tracked files differ from the commit; None where there is no git or no commit."""
+    """Commit, branch and whether tracked files differ from the commit; None without git or a commit."""
     command = ["git", "-C", str(folder), "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     lines = _output_of(command).splitlines()
     header = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
@@ -63,7 +63,7 @@ def revision(folder: Path) -> dict[str, Any] | None:
 
 @cache
 def _project() -> tuple[str, tuple[str, ...]]:
-    """Version and requirements of the trainer. A checkout's or image's pyproject.toml is the truth; a wheel has none."""
+    """Version and requirements of the trainer. The pyproject.toml of a checkout or image is authoritative; a wheel has none."""
     file = _ROOT / "pyproject.toml"
     if file.is_file():
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
@@ -73,7 +73,7 @@ def _project() -> tuple[str, tuple[str, ...]]:
 
 
 def _packages() -> dict[str, str | None]:
-    """Installed versions of the packages the trainer requires, by name; None for one that is not installed."""
+    """Installed versions of the trainer's required packages, by name; None for one that is not installed."""
     names = [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in _project()[1]]
     return {name: _version(name) for name in sorted(names)}
 
@@ -89,7 +89,7 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A container may run under a uid that no passwd entry names.
+        # A container may run under a uid without a passwd entry.
         return str(os.getuid())
 
 
@@ -100,10 +100,10 @@ def _cpu_model() -> str:
 
 
 def _gpus() -> list[dict[str, Any]]:
-    """The machine's NVIDIA GPUs as its driver names them, whatever this process may see of them."""
+    """The machine's NVIDIA GPUs as the driver names them, also those hidden from this process."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
     rows = [line.split(", ") for line in _output_of(query).splitlines()]
-    # A GPU that shares the machine's memory has none of its own: `[N/A]`.
+    # A GPU that shares the machine's memory reports `[N/A]`.
     return [
         {"name": name, "memory_bytes": int(mib) * 2**20 if mib.isdigit() else None, "driver": driver}
         for name, mib, driver in rows
@@ -111,7 +111,7 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def _output_of(command: list[str]) -> str:
-    """What a probe prints; empty where the program is absent, fails or does not answer."""
+    """Standard output of a command; empty if the program is missing, fails or does not answer."""
     if shutil.which(command[0]) is None:
         return ""
     try:

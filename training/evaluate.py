@@ -1,47 +1,57 @@
-"""Exact evaluation of a split, sharded over the ranks: every sample counted once, sums reduced in float64."""
+"""Exact evaluation of a split, sharded over the ranks: every sample is counted once, sums are reduced in float64."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from training.data.loader import EvalLoader
+from training.objectives.objective import Objective
 from training.precision import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationResult:
-    """Mean loss and accuracy (0 to 1) over all `samples` of a split."""
+    """The objective's metrics over all `samples` of a split, and the wall time that it took."""
 
-    loss: float
-    accuracy: float
+    metrics: dict[str, float]
     samples: int
+    seconds: float = field(compare=False)
 
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, loader: EvalLoader, *, precision: Precision, device: torch.device, world: int
+    model: nn.Module,
+    loader: EvalLoader,
+    *,
+    objective: Objective,
+    precision: Precision,
+    device: torch.device,
+    world: int,
 ) -> EvaluationResult:
-    """Evaluate `model`, the bare module and not its DDP wrapper, on this rank's share and sum over the ranks.
+    """Evaluate `model`, the bare module, on this rank's share and sum over the ranks.
 
-    Batch norm uses its running statistics, which DDP keeps equal on all ranks. The model is left in training mode.
+    Batch norm uses its running statistics, which are equal on all ranks. The model is left in training mode.
     """
-    sums = torch.zeros(3, dtype=torch.float64, device=device)
+    started = time.perf_counter()
+    sums = torch.zeros(len(objective.sums) + 1, dtype=torch.float64, device=device)
     model.eval()
     for batch in loader:
         inputs = batch.inputs.to(device, non_blocking=True)
         labels = batch.labels[: batch.count].to(device, non_blocking=True)
         with precision.autocast():
-            logits = model(inputs)[: batch.count].float()
-        sums[0] += cross_entropy(logits, labels, reduction="sum")
-        sums[1] += (logits.argmax(dim=1) == labels).sum()
-        sums[2] += batch.count
+            outputs = model(inputs)[: batch.count]
+        for index, value in enumerate(objective.measure(outputs, labels)):
+            sums[index] += value
+        sums[-1] += batch.count
     model.train()
     if world > 1:
         dist.all_reduce(sums)
-    loss, correct, samples = sums.tolist()
-    return EvaluationResult(loss=loss / samples, accuracy=correct / samples, samples=int(samples))
+    *totals, samples = sums.tolist()
+    return EvaluationResult(
+        metrics=objective.metrics(totals, int(samples)), samples=int(samples), seconds=time.perf_counter() - started
+    )

@@ -1,8 +1,9 @@
-"""A model's weights as one number, and as a file."""
+"""A model's weights as one number, as a file, and as a folder that a model can be built from."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,14 +12,16 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from training.config.schema import ModelSettings
+from training.data.types import SampleSpec
 from training.errors import CheckpointError
 
 
 def weights_sha256(module: nn.Module) -> str:
-    """Returns sha256, in hex, over the module's parameters and persistent buffers.
+    """Returns the sha256, in hex, of the module's parameters and persistent buffers.
 
-    Two modules have the same hash just if their state dictionaries have the same names, dtypes, shapes and bytes; the
-    order of the names and the device do not matter. The module is the bare one, not wrapped by DDP.
+    Two modules have the same hash if and only if their state dictionaries have the same names, dtypes, shapes and bytes; the
+    order of the names and the device do not matter. The module is the bare one, not a DDP wrapper.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
@@ -28,15 +31,15 @@ def weights_sha256(module: nn.Module) -> str:
 
 
 def save_safetensors(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
-    """Writes the module's parameters and persistent buffers to a safetensors file, all of it or nothing.
+    """Writes the module's parameters and persistent buffers to a safetensors file, completely or not at all.
 
-    safetensors writes beside the file and renames. Weights that share memory are written once, and
+    safetensors writes a temporary file and renames it. Weights that share memory are written once, and
     `safetensors.torch.load_model` restores both names.
 
     Args:
-        module: the bare module, not wrapped by DDP.
+        module: the bare module, not a DDP wrapper.
         path: file to write or replace, in a folder that exists.
-        metadata: what the file's header is to hold.
+        metadata: metadata of the file's header.
 
     Raises:
         CheckpointError: the file could not be written.
@@ -46,5 +49,24 @@ def save_safetensors(module: nn.Module, path: Path, metadata: Mapping[str, str])
     except SafetensorError as error:
         raise CheckpointError(
             f"the weights could not be written to {path}: {error}",
-            remedy="make room on the disk or the folder writable; the newest checkpoint holds the weights too",
+            remedy="free disk space or make the folder writable; the newest checkpoint has the weights too",
         ) from error
+
+
+def export_model(module: nn.Module, folder: Path, settings: ModelSettings, spec: SampleSpec) -> str:
+    """Writes the final weights and what is needed to build the model around them; returns their hash.
+
+    Raises:
+        CheckpointError: the weights could not be written.
+    """
+    folder.mkdir(exist_ok=True)
+    digest = weights_sha256(module)
+    save_safetensors(module, folder / "model.safetensors", {"sha256": digest})
+    description = {
+        "model": settings.model_dump(mode="json"),
+        "shape": list(spec.shape),
+        "classes": spec.classes,
+        "weights_sha256": digest,
+    }
+    (folder / "model.json").write_text(json.dumps(description, indent=2), encoding="utf-8")
+    return digest

@@ -1,6 +1,6 @@
-"""What a registry does with options, and with a name that is the import path of the user's own factory. Light.
+"""Options and import paths of the registries: those of built-in factories and of the user's own. Light.
 
-Nothing here knows of models: each function is told which setting (`model.name`, `model.options`) its errors name.
+Each function is given the setting (`model.name`, `model.options`) that its errors name.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, set
     """Returns the options as an instance of `kind`.
 
     Args:
-        kind: what `owner` takes.
-        values: options as they stand in the settings.
-        setting: key under which they stand, e.g. "model.options".
+        kind: the model of the options.
+        values: options from the settings.
+        setting: their key, e.g. "model.options".
         owner: what they are options of, e.g. "model mlp".
 
     Raises:
@@ -60,14 +60,14 @@ def describe_options(kind: type[Section], *, owner: str) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Whether a name means a factory of the user's own."""
+    """Whether a name is the import path of a user's own factory."""
     return ":" in path
 
 
 def check_importable(path: str, *, setting: str) -> None:
     """Checks that "package.module:factory" is well-formed and that the module is there.
 
-    The module itself is not imported, the packages around it are.
+    Imports the parent packages, not the module itself.
 
     Raises:
         SettingsError: it is not.
@@ -75,7 +75,8 @@ def check_importable(path: str, *, setting: str) -> None:
     module, _, function = path.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise SettingsError(
-            f"{setting}={path} is no import path", remedy="write package.module:factory, a module and a function in it"
+            f"{setting}={path} is not an import path",
+            remedy="write package.module:factory, a module and a function in it",
         )
     reason = f"there is no module {module}"
     try:
@@ -86,12 +87,12 @@ def check_importable(path: str, *, setting: str) -> None:
     if not is_there:
         raise SettingsError(
             f"{setting}={path} cannot be imported: {reason}",
-            remedy="correct the path, run in the folder that the package lies in, or install the package",
+            remedy="correct the path, run in the folder that contains it, or install the package",
         )
 
 
 def resolve(path: str, *, setting: str) -> Callable[..., object]:
-    """Imports "package.module:factory" and returns the factory. What goes wrong inside the module is raised as it is.
+    """Imports "package.module:factory" and returns the factory. Errors inside the module are raised unchanged.
 
     Raises:
         SettingsError: there is no such module, it has no such attribute, or that cannot be called.
@@ -117,13 +118,13 @@ def resolve(path: str, *, setting: str) -> Callable[..., object]:
 def call(
     factory: Callable[..., object], argument: object, options: Mapping[str, OptionValue], *, setting: str
 ) -> object:
-    """Returns factory(argument, **options). What goes wrong inside the factory is raised as it is.
+    """Returns factory(argument, **options). Errors inside the factory are raised unchanged.
 
     Args:
-        factory: a factory of the user's own.
-        argument: what every factory of its kind takes first.
-        options: options as they stand in the settings.
-        setting: key under which they stand, e.g. "model.options".
+        factory: the user's own factory.
+        argument: the first argument of every factory of its kind.
+        options: options from the settings.
+        setting: their key, e.g. "model.options".
 
     Raises:
         SettingsError: the factory does not take these options.

@@ -1,7 +1,7 @@
-"""What a rank leaves behind when it fails, and what the driver makes of it.
+"""The record that a failing rank leaves, and how the driver finds the cause.
 
-A rank writes its exception to `failures/attempt-<a>-rank-<r>.json` before it ends. The first one in time is the cause; the others are
-usually peers whose connection broke. A rank that was killed leaves nothing: then the launcher's own words are all there is.
+A rank writes its exception to `failures/attempt-<a>-rank-<r>.json` before it ends. The earliest is the cause; the others are
+usually peers whose connection broke. A rank that was killed leaves nothing: then only the launcher's message is left.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from pathlib import Path
 from training.errors import ExitStatus, PlatformError
 
 FOLDER = "failures"
-_SUDDEN = "a process that is killed has often run out of memory, which the kernel's log (dmesg) would say; see the logs of the ranks"
+_SUDDEN = (
+    "a killed process has often run out of memory, which the kernel's log (dmesg) shows; see the logs of the ranks"
+)
 _COMMUNICATION_ERRORS = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError", "DistError"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """An exception of a rank.
+    """An exception on a rank.
 
     Attributes:
         kind: class name of the exception.
         status: exit status the run ends with if this is the cause.
-        is_transient: another attempt may succeed: a broken connection, a killed process, no defect of code or input.
+        is_transient: another attempt may succeed: a broken connection or a killed process, not a defect of code or input.
         trace: the traceback as text; empty for errors whose message is enough.
     """
 
@@ -63,12 +65,12 @@ class Failure:
 
     @classmethod
     def sudden(cls, message: str) -> Failure:
-        """Workers died without leaving a record; all that is known are the launcher's own words."""
+        """Workers died without leaving a record; only the launcher's message is known."""
         return cls(rank=-1, time=time.time(), kind="WorkerDied", message=message, remedy=_SUDDEN, is_transient=True)
 
     @property
     def headline(self) -> str:
-        """Who failed of what, in one line."""
+        """Which rank failed and why, in one line."""
         first = self.message.strip().partition("\n")[0]
         if self.rank < 0:
             return first
@@ -82,7 +84,7 @@ def _is_communication_error(error: BaseException) -> bool:
 
 
 def record(run_directory: Path, failure: Failure, *, attempt: int) -> None:
-    """Write a rank's failure into the run's folder; on a disk that is full it is not there rather than cut short."""
+    """Write a rank's failure into the run's folder; on a full disk it is missing rather than truncated."""
     folder = run_directory / FOLDER
     folder.mkdir(exist_ok=True)
     path = folder / f"attempt-{attempt}-rank-{failure.rank}.json"
@@ -92,13 +94,13 @@ def record(run_directory: Path, failure: Failure, *, attempt: int) -> None:
 
 
 def clear(run_directory: Path) -> None:
-    """Remove what earlier drivers' ranks left, so that their attempts are not mistaken for this one's."""
+    """Remove the records of earlier drivers, whose attempts have the same numbers."""
     for path in (run_directory / FOLDER).glob("attempt-*.json"):
         path.unlink()
 
 
 def cause(run_directory: Path, *, attempt: int, launcher_view: str) -> Failure:
-    """The failure that ended an attempt: the earliest that is not a lost connection, else the launcher's own view of it."""
+    """The failure that ended an attempt: the earliest that is not a lost connection, else what the launcher reports."""
     paths = (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.json")
     found = sorted(
         (Failure(**json.loads(path.read_text(encoding="utf-8"))) for path in paths), key=lambda failure: failure.time

@@ -1,7 +1,7 @@
-"""Logging: JSON lines for machines, one file a process, and short lines for people.
+"""Logging: JSON lines for machines, one file per process, and short lines for people.
 
 A JSON line has `time` (ISO 8601, UTC), `level`, `logger`, `message`, `run`, `rank`, `step` and, after an error, `exception`. Code logs
-through the standard library's `logging` and knows nothing of this; `warnings` come the same way.
+through the standard library's `logging`; `warnings` are captured too.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from pathlib import Path
 from typing import TextIO
 
 OWN_PACKAGES = ("training", "observability", "tune")
-"""Packages whose records count from INFO on; of others only warnings and errors are of interest."""
+"""Packages that log from INFO on; other packages log warnings and errors only."""
 
 POD_LOG_VARIABLE = "RTP_POD_LOG"
-"""Environment variable: a file that JSON lines go to as well. In a pod it is the standard output of the container, which Ray
-keeps from its workers: so the log of the pod, and whatever collects those, has what the ranks in it wrote."""
+"""Environment variable: a file that also receives the JSON lines. In a pod it is the standard output of the container, which Ray
+does not give to its workers: this way the pod's log, and whatever collects it, has the lines of its ranks."""
 
 _step: ContextVar[int | None] = ContextVar("step", default=None)
 _installed: list[logging.Handler] = []
 
 
 def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO | None = None) -> None:
-    """Send this process's log records to a file, and warnings and errors also to the console.
+    """Send this process's log records to a file, and warnings and errors to the console as well.
 
-    A second call replaces what the first one set up: a worker process may serve several attempts of a run.
+    A second call replaces the first: a worker process may serve several attempts of a run.
 
     Args:
-        path: file to append JSON lines to; its folder is made.
+        path: file to append JSON lines to; its folder is created.
         run: name of the run.
-        rank: this process's rank; None for a process that is none, such as the MLflow follower.
+        rank: this process's rank; None for another process, such as the MLflow follower.
         console: stream for people; standard error by default.
     """
     root = logging.getLogger()
@@ -56,7 +56,7 @@ def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO 
 
 
 def _pod_log(formatter: logging.Formatter | None) -> list[logging.Handler]:
-    """The pod's log, where there is one. A run does not fail for want of it."""
+    """The pod's log, if there is one. A missing one does not fail the run."""
     path = os.environ.get(POD_LOG_VARIABLE)
     if not path:
         return []
@@ -70,12 +70,12 @@ def _pod_log(formatter: logging.Formatter | None) -> list[logging.Handler]:
 
 
 def set_step(step: int | None) -> None:
-    """Mark what this thread logs from now on with a step of the run; None ends it. Costs about 0.1 microseconds."""
+    """Mark this thread's log records with a step of the run, until None. Costs about 0.1 microseconds."""
     _step.set(step)
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record, on one line."""
+    """One JSON object per record, on one line."""
 
     def __init__(self, *, run: str, rank: int | None) -> None:
         super().__init__()

@@ -1,72 +1,35 @@
-"""The training loop: epochs of optimizer steps, evaluations, checkpoints, and a stop that every rank takes at the same step.
+"""The training loop: epochs of optimizer steps, and a stop that every rank takes at the same step.
 
-Steps are reported a window at a time (`training.pulse`), and before anything else is: a checkpoint's steps stand in the log before it.
-
-Read `Loop.run` first; it reads top to bottom. The loop knows nothing of launchers, files or servers: it is handed the parts that do.
+Read `Loop.run` first; it reads top to bottom. Evaluation, checkpoints and reports are callbacks (`training.callbacks.callback` lists the
+points at which they are called). Steps are reported a window at a time (`training.step_reducer`), and before anything else is: the log
+has a checkpoint's steps before the checkpoint.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-import torch
 from torch import nn
 
-from observability.runlog import Emit, Evaluated, Notice, Step
+from training.callbacks.callback import Callback, Hooks
 from training.checkpoint.manifest import TrainProgress
-from training.checkpoint.retention import Retention
-from training.config.schema import TrainingSettings
-from training.data.loader import EvalLoader, TrainLoader
+from training.config.schema import LoopSettings
+from training.data.loader import TrainLoader
 from training.data.order import BatchPlan
 from training.data.types import Batch
 from training.errors import NonFiniteLossError
-from training.evaluate import EvaluationResult, evaluate
-from training.ledger import LedgerWriter
 from training.logs import set_step
-from training.optim import learning_rate_at, set_learning_rate
-from training.precision import Precision
-from training.pulse import Pulse, StepSums
+from training.optim import set_learning_rate
 from training.step import StepResult, StepRunner
+from training.step_reducer import StepReducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopParts:
-    """What the loop works with.
-
-    Attributes:
-        module: the bare model, for evaluation.
-        peak_rate: learning rate after scaling, which the schedule is a fraction of.
-        save: called on every rank at a step boundary with the loop and the metric of an evaluation just done (None between
-            evaluations); returns the seconds that the loop was held up.
-        reserve: called once, after the first step, when the optimizer has its state: the time to set memory aside for saving it.
-        emit: takes events, several at a time; does something on rank 0 only.
-        wants_stop: whether this rank was asked to stop; the ranks agree by vote.
-    """
-
-    settings: TrainingSettings
-    runner: StepRunner
-    module: nn.Module
-    optimizer: torch.optim.Optimizer
-    precision: Precision
-    pulse: Pulse
-    plan: BatchPlan
-    train: TrainLoader
-    validation: EvalLoader
-    device: torch.device
-    peak_rate: float
-    save: Callable[[Loop, float | None], float]
-    reserve: Callable[[], None]
-    emit: Emit
-    wants_stop: Callable[[], bool]
-    ledger: LedgerWriter | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _DoneStep:
-    """What this rank alone knows of a step that is yet to be reported."""
+class StepRecord:
+    """What this rank alone knows of a step; `result` has its part of the sums."""
 
     step: int
     epoch: int
@@ -78,143 +41,154 @@ class _DoneStep:
     checkpoint_seconds: float
 
 
-@dataclass(kw_only=True)
 class Loop:
-    """The state of a run in this process: where it stands, and the best evaluations so far, best first."""
+    """A run in this process, from where it stands to its end.
 
-    parts: LoopParts
-    progress: TrainProgress
-    best_metrics: list[float] = field(default_factory=list)
-    _done: list[_DoneStep] = field(default_factory=list, init=False)
-    _stop_agreed: bool = field(default=False, init=False)
-    _is_reserved: bool = field(default=False, init=False)
+    Attributes:
+        progress: how far the run has come.
+        total_steps: optimizer steps of the whole run.
+        plan: how epochs are cut into steps.
+        module: the bare model.
+        hooks: the callbacks' hooks.
+        checkpoint_seconds: what a checkpoint has held up the next step.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: LoopSettings,
+        plan: BatchPlan,
+        train: TrainLoader,
+        runner: StepRunner,
+        reducer: StepReducer,
+        learning_rate: Callable[[int], float],
+        callbacks: Sequence[Callback],
+        progress: TrainProgress,
+        wants_stop: Callable[[], bool],
+    ) -> None:
+        """Args beyond the obvious: `learning_rate` gives a step's rate from the steps done, `wants_stop` is this rank's vote."""
+        self.progress = progress
+        self.total_steps = planned_steps(settings, plan)
+        self.plan = plan
+        self.module: nn.Module = runner.strategy.module
+        self.hooks = Hooks(callbacks)
+        self.checkpoint_seconds = 0.0
+        self._settings = settings
+        self._train = train
+        self._runner = runner
+        self._reducer = reducer
+        self._learning_rate = learning_rate
+        self._wants_stop = wants_stop
+        self._unreported: list[StepRecord] = []
+        self._stop_agreed = False
 
     @property
-    def total_steps(self) -> int:
-        """Optimizer steps of the whole run."""
-        return planned_steps(self.parts.settings, self.parts.plan)
+    def is_done(self) -> bool:
+        """Whether all steps are done."""
+        return self.progress.step >= self.total_steps
 
-    def run(self) -> bool:
-        """Train from `progress` to the end. True when done, False when stopped early at a step boundary.
-
-        The caller commits the final state in both cases: `progress` says where it stands.
+    def run(self) -> None:
+        """Train from `progress` to the end, or to the step at which the ranks agree to stop; `is_done` tells which.
 
         Raises:
             NonFiniteLossError: a step went bad and the setting is to stop.
         """
-        while self.progress.step < self.total_steps and not self._stop_agreed:
+        for run_start in self.hooks.run_start:
+            run_start(self)
+        while not self.is_done and not self._stop_agreed:
             if not self._run_epoch():
-                return False
-            is_due = self._is_save_due()
-            metric = None
-            if self._is_evaluation_due():
-                metric = self._validate()
-                is_due = is_due or self._ranks_among_best(metric)
-            if is_due:
-                self.parts.save(self, metric)
-            if self.progress.step < self.total_steps:
+                break
+            for epoch_end in self.hooks.epoch_end:
+                epoch_end(self)
+            if not self.is_done:
                 self.progress = replace(self.progress, epoch=self.progress.epoch + 1, step_in_epoch=0)
-        return self.progress.step >= self.total_steps
+        for train_end in self.hooks.train_end:
+            train_end(self)
+        for run_end in self.hooks.run_end:
+            run_end(self)
 
     def _run_epoch(self) -> bool:
-        """The rest of the current epoch; False when it was left for a stop. The save at its last step is left to the caller."""
+        """Run the rest of the current epoch; False if the ranks agreed to stop before its last step."""
+        self.checkpoint_seconds = 0.0
         began = asked = time.perf_counter()
-        stall = 0.0
-        for micro_batches in self.parts.train.epoch(self.progress.epoch - 1, self.progress.step_in_epoch):
-            self._step(micro_batches, began=began, data_seconds=time.perf_counter() - asked, checkpoint_seconds=stall)
+        for micro_batches in self._train.epoch(self.progress.epoch - 1, self.progress.step_in_epoch):
+            self._step(micro_batches, began=began, data_seconds=time.perf_counter() - asked)
             began = time.perf_counter()
-            stall = 0.0
-            if self.progress.step >= self.total_steps:
+            self.checkpoint_seconds = 0.0
+            if self.is_done:
                 break
-            if self.progress.step_in_epoch < self.parts.plan.steps_per_epoch:
-                is_save_due = self._is_save_due()
-                if is_save_due or self.parts.pulse.is_due:
+            if self.progress.step_in_epoch < self.plan.steps_per_epoch:
+                due = [act for is_due, act in self.hooks.due if is_due(self)]
+                if due or self._reducer.is_due:
                     self._settle()
                 if self._stop_agreed:
                     return False
-                if is_save_due:
-                    stall = self.parts.save(self, None)
+                for act in due:
+                    act(self)
             asked = time.perf_counter()
         self._settle()
         return True
 
-    def _is_save_due(self) -> bool:
-        return self.progress.step % self.parts.settings.checkpoint.every_steps == 0
-
-    def _is_evaluation_due(self) -> bool:
-        is_last = self.progress.step >= self.total_steps
-        return is_last or self.progress.epoch % self.parts.settings.loop.evaluate_every == 0
-
-    def _ranks_among_best(self, metric: float) -> bool:
-        """Whether an evaluation belongs to the best that are kept; if so it takes its place among them."""
-        settings = self.parts.settings.checkpoint
-        is_higher_better = Retention.of(settings).higher_is_better
-        ranked = sorted([*self.best_metrics, metric], reverse=is_higher_better)[: settings.keep_best]
-        if ranked == self.best_metrics:
-            return False
-        self.best_metrics = ranked
-        return True
-
-    def _step(
-        self, micro_batches: list[Batch], *, began: float, data_seconds: float, checkpoint_seconds: float
-    ) -> None:
-        """Do a step that began, with what kept it, when the one before it ended."""
-        parts, progress = self.parts, self.progress
-        step, epoch = progress.step + 1, progress.epoch
+    def _step(self, micro_batches: list[Batch], *, began: float, data_seconds: float) -> None:
+        """Do the step that began when the previous one ended."""
+        for step_start in self.hooks.step_start:
+            step_start(self)
+        progress = self.progress
+        step = progress.step + 1
         set_step(step)
-        rate = learning_rate_at(
-            progress.step,
-            settings=parts.settings.schedule,
-            peak=parts.peak_rate,
-            total_steps=self.total_steps,
-            steps_per_epoch=parts.plan.steps_per_epoch,
-        )
-        set_learning_rate(parts.optimizer, rate)
-        count = parts.plan.global_count(progress.step_in_epoch)
-        result = parts.runner.run(step, micro_batches, global_count=count)
+        rate = self._learning_rate(progress.step)
+        set_learning_rate(self._runner.strategy.optimizer, rate)
+        count = self.plan.global_count(progress.step_in_epoch)
+        result = self._runner.run(step, micro_batches, global_count=count)
         if not result.applied:
             self._bad_step(step, result)
-        if parts.ledger is not None:
-            parts.ledger.record(step=step, epoch=epoch, micro_batches=micro_batches)
-        done = _DoneStep(
+        self.progress = TrainProgress(
             step=step,
-            epoch=epoch,
-            time=time.time(),
-            learning_rate=rate,
-            result=result,
-            seconds=time.perf_counter() - began,
-            data_seconds=data_seconds,
-            checkpoint_seconds=checkpoint_seconds,
+            epoch=progress.epoch,
+            step_in_epoch=progress.step_in_epoch + 1,
+            samples=progress.samples + count,
         )
-        self._done.append(done)
-        parts.pulse.add(
-            loss_sum=result.loss_sum,
-            correct=result.correct,
+        for step_end in self.hooks.step_end:
+            step_end(self, micro_batches, result)
+        seconds = time.perf_counter() - began
+        self._unreported.append(
+            StepRecord(
+                step=step,
+                epoch=progress.epoch,
+                time=time.time(),
+                learning_rate=rate,
+                result=result,
+                seconds=seconds,
+                data_seconds=data_seconds,
+                checkpoint_seconds=self.checkpoint_seconds,
+            )
+        )
+        self._reducer.add(
+            sums=result.sums,
             samples=result.samples,
             own_seconds=data_seconds + result.forward_seconds,
-            seconds=done.seconds,
+            seconds=seconds,
         )
-        self.progress = TrainProgress(
-            step=step, epoch=epoch, step_in_epoch=progress.step_in_epoch + 1, samples=progress.samples + count
-        )
-        if not self._is_reserved:
-            self._is_reserved = True
-            parts.reserve()
 
     def _settle(self) -> None:
-        """Close the window: agree on whether to stop, and report its steps."""
-        if not self._done:
+        """Close the window: sum its steps over the ranks, agree on whether to stop, and report it."""
+        if not self._unreported:
             return
-        window = self.parts.pulse.exchange(wants_stop=self.parts.wants_stop())
+        window = self._reducer.reduce(wants_stop=self._wants_stop())
         self._stop_agreed = window.stop_votes > 0
-        self.parts.emit(*map(_report, self._done, window.steps))
-        self._done.clear()
+        for report in self.hooks.window:
+            report(self, self._unreported, window.steps)
+        self._unreported.clear()
 
     def _bad_step(self, step: int, result: StepResult) -> None:
-        if self.parts.precision.scales_gradients and not math.isnan(result.loss_sum):
-            return  # an overflow that the gradient scaler found and answers by a lower scale
-        if self.parts.settings.loop.nonfinite == "stop":
-            if not self.parts.precision.scales_gradients:  # else the peers may take it for an overflow, and go on
+        """Stop the run or skip the step, whose gradient is not finite."""
+        scales_gradients = self._runner.precision.scales_gradients
+        if scales_gradients and not math.isnan(result.loss_sum):
+            return  # an overflow: the gradient scaler has lowered its scale
+        if self._settings.nonfinite == "stop":
+            if (
+                not scales_gradients
+            ):  # with a scaler, peers may take this for an overflow and continue: no collective here
                 self._settle()
             raise NonFiniteLossError(
                 f"step {step}: the gradient is not finite (norm {result.gradient_norm}, loss sum "
@@ -222,56 +196,11 @@ class Loop:
                 remedy="lower optimizer.learning_rate, look at this step's samples (loop.log_sample_ids=true), or set "
                 "loop.nonfinite=skip; the newest checkpoint is from before this step",
             )
-        self.parts.emit(Notice(level="warning", message=f"step {step}: gradient not finite, step skipped"))
-
-    def evaluate(self, split: str, loader: EvalLoader) -> EvaluationResult:
-        """Evaluate the model as it stands on a split and report it."""
-        started = time.perf_counter()
-        parts = self.parts
-        result = evaluate(
-            parts.module, loader, precision=parts.precision, device=parts.device, world=parts.settings.scale.workers
-        )
-        parts.emit(
-            Evaluated(
-                split=split,
-                step=self.progress.step,
-                epoch=self.progress.epoch,
-                loss=result.loss,
-                accuracy=result.accuracy,
-                samples=result.samples,
-                seconds=time.perf_counter() - started,
-            )
-        )
-        return result
-
-    def _validate(self) -> float:
-        """Evaluate on the validation split; returns the metric that ranks checkpoints."""
-        result = self.evaluate("validation", self.parts.validation)
-        is_accuracy = self.parts.settings.checkpoint.best_metric == "validation_accuracy"
-        return result.accuracy if is_accuracy else result.loss
+        for bad_step in self.hooks.bad_step:
+            bad_step(self, step, result)
 
 
-def _report(done: _DoneStep, sums: StepSums) -> Step:
-    return Step(
-        time=done.time,
-        step=done.step,
-        epoch=done.epoch,
-        loss=sums.loss_sum / sums.samples,
-        accuracy=sums.correct / sums.samples,
-        gradient_norm=done.result.gradient_norm,
-        learning_rate=done.learning_rate,
-        samples=sums.samples,
-        seconds=done.seconds,
-        data_seconds=done.data_seconds,
-        forward_seconds=done.result.forward_seconds,
-        backward_seconds=done.result.backward_seconds,
-        optimizer_seconds=done.result.optimizer_seconds,
-        checkpoint_seconds=done.checkpoint_seconds,
-        rank_seconds=sums.rank_seconds,
-    )
-
-
-def planned_steps(settings: TrainingSettings, plan: BatchPlan) -> int:
-    """Optimizer steps of a run: all its epochs, or fewer where `loop.max_steps` says so."""
-    steps = settings.loop.epochs * plan.steps_per_epoch
-    return min(steps, settings.loop.max_steps or steps)
+def planned_steps(settings: LoopSettings, plan: BatchPlan) -> int:
+    """Optimizer steps of a run: all its epochs, or fewer if `loop.max_steps` says so."""
+    steps = settings.epochs * plan.steps_per_epoch
+    return min(steps, settings.max_steps or steps)

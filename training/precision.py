@@ -19,11 +19,11 @@ _SMALLEST_SCALE = 1e-4
 
 
 class Precision:
-    """Wraps the parts of a step whose number format is a setting; weights and optimizer state stay float32.
+    """Wraps the parts of a step that depend on the number format; weights and optimizer state stay float32.
 
     Under fp16 the loss is scaled so that small gradients do not vanish, and a step whose gradients overflow is skipped
-    and halves the scale (Micikevicius et al., arXiv:1710.03740). Every rank decides alike without asking the others:
-    all look at the same gradients, and an infinity or NaN of one rank survives the all-reduce's sum.
+    and halves the scale (Micikevicius et al., arXiv:1710.03740). Every rank takes the same
+    decision without communication: all see the same gradients, and an infinity or NaN of one rank survives the all-reduce.
     """
 
     def __init__(self, settings: PrecisionSettings, device: torch.device) -> None:
@@ -37,7 +37,7 @@ class Precision:
         return self._scaler is not None
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
-        """Returns the context that the forward pass runs in; the loss is better computed outside it, in float32."""
+        """Returns the context that the forward pass runs in; compute the loss outside it, in float32."""
         if self._autocast_type is None:
             return contextlib.nullcontext()
         return torch.autocast(self._device_type, dtype=self._autocast_type)
@@ -48,7 +48,7 @@ class Precision:
         scaled.backward()  # type: ignore[no-untyped-call]
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divides the gradients by the scale, as is due before their norm is taken. At most once a step."""
+        """Divides the gradients by the scale, before their norm is taken. At most once per step."""
         if self._scaler is not None:
             self._scaler.unscale_(optimizer)
 
@@ -59,7 +59,7 @@ class Precision:
             True if the weights were updated, False if fp16 skipped the step because of an infinite or NaN gradient.
 
         Raises:
-            NonFiniteLossError: so many steps in a row overflowed that no scale can help.
+            NonFiniteLossError: so many steps in a row overflowed that no scale helps.
         """
         if self._scaler is None:
             optimizer.step()
@@ -75,11 +75,11 @@ class Precision:
             )
         return after >= before
 
-    def state(self) -> dict[str, float | int]:
-        """Returns the scaler's state, for a checkpoint; empty where nothing is scaled."""
+    def state_dict(self) -> dict[str, float | int]:
+        """Returns the scaler's state; empty if nothing is scaled."""
         return {} if self._scaler is None else self._scaler.state_dict()
 
-    def load(self, state: dict[str, float | int]) -> None:
-        """Restores what `state` returned. State of another mode leaves fp16's scale at its initial value."""
-        if self._scaler is not None and state:
-            self._scaler.load_state_dict(state)
+    def load_state_dict(self, state_dict: dict[str, float | int], /) -> None:
+        """Restores the scaler. State of another mode leaves fp16's scale at its initial value."""
+        if self._scaler is not None and state_dict:
+            self._scaler.load_state_dict(state_dict)

@@ -1,4 +1,4 @@
-"""What rank 0 says of the run while it goes on: events to the run's log, the same events to the metrics."""
+"""What rank 0 reports during the run: events, to the run's log and to the metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEASURE_SECONDS = 5.0
 
 
 class Reporter:
-    """Takes events and passes them on; `Reporter()` passes them to nobody, which is what the ranks but 0 have."""
+    """Passes events on; `Reporter()`, which every rank but 0 has, drops them."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Reporter:
                 self._measure(self._metrics)
 
     def _measure(self, metrics: TrainingMetrics) -> None:
-        """Record what no event tells: memory of this rank's GPU, and how far MLflow is behind the log."""
+        """Record what no event has: memory of this rank's GPU, and how far MLflow is behind the log."""
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             metrics.gpu_memory(
@@ -70,10 +70,10 @@ class Reporter:
 
 @contextmanager
 def reporting(run_directory: Path, settings: MetricsSettings) -> Iterator[Reporter]:
-    """The reporter of rank 0, for as long as the block lasts.
+    """The reporter of rank 0, for the length of the block.
 
     Raises:
-        PreflightError: metrics cannot be served on the address that the settings name.
+        PreflightError: metrics cannot be served on the configured address.
     """
     history = read_all(run_directory)
     try:

@@ -1,4 +1,4 @@
-"""Whether a failed group of workers is started again: a pure decision, apart from how it is carried out."""
+"""Whether a failed group of workers is restarted: a pure decision, separate from how it is carried out."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RestartPolicy:
-    """Restarts what another attempt can mend: workers that were killed or lost their peers.
+    """Restarts after failures that another attempt may not repeat: workers that were killed or lost their peers.
 
-    An exception of the code or a refusal of the input would only come again, and costs a start each time.
+    An exception in the code or refused input would only repeat, at the cost of a start each time.
 
     Attributes:
-        max_restarts: restarts of one driver; after that a transient failure ends the run too.
+        max_restarts: restarts by one driver; after that, a transient failure ends the run too.
     """
 
     max_restarts: int

@@ -1,8 +1,8 @@
 """Seeds, determinism and threads.
 
-What is random in a step (dropout, and whatever a model of the user's own draws) is a pure function of (seed, step,
-micro-batch, rank): there is no generator state to save, and a run resumed at any step draws what an uninterrupted one
-would have drawn.
+Random numbers of a step (dropout, and whatever a user's own model draws) are a pure function of (seed, step, micro-batch,
+rank): there is no generator state to save, and a run resumed at any step draws what an uninterrupted one would have
+drawn.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def seed_everything(seed: int, *, deterministic: bool) -> None:
 
     Args:
         seed: 0 <= seed < 2**63. The Mersenne Twisters of numpy and of torch on a CPU take the low 32 bits of it.
-        deterministic: torch raises RuntimeError at an operation that has no deterministic kernel; cuDNN does not choose
-            kernels by timing them.
+        deterministic: torch raises RuntimeError for an operation without a deterministic kernel; cuDNN does not
+            benchmark kernels.
     """
     torch.manual_seed(seed)
     _seed_host_generators(seed)
     torch.use_deterministic_algorithms(deterministic)
-    # Filling fresh memory with NaN helps only who reads what was never written, and costs 4 % of a small CNN's step.
+    # Filling fresh memory with NaN only helps code that reads uninitialised memory, and costs 4 % of a small CNN's step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = not deterministic
     if deterministic:
@@ -47,10 +47,10 @@ def seed_step(seed: int, step: int, micro: int, rank: int) -> None:
         micro: number of the micro-batch in the step.
         rank: this process.
     """
-    # A hash, and not a sum: neighbouring steps and ranks must not get streams that another seed gets too.
+    # A hash and not a sum: neighbouring steps and ranks must not get the streams of another seed.
     digest = hashlib.blake2b(struct.pack("<4Q", seed, step, micro, rank), digest_size=8).digest()
     mixed = int.from_bytes(digest, "little")
-    # torch.manual_seed would take 80 microseconds, for devices that are not there.
+    # torch.manual_seed takes 80 microseconds, for devices that do not exist.
     torch.default_generator.manual_seed(mixed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(mixed)
@@ -58,7 +58,7 @@ def seed_step(seed: int, step: int, micro: int, rank: int) -> None:
 
 
 def configure_threads(count: int) -> None:
-    """Sets the threads that one operation on the CPU is spread over."""
+    """Sets the number of threads of one CPU operation."""
     torch.set_num_threads(count)
 
 

@@ -4,115 +4,197 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from observability.runlog import Emit, Notice, Phase, Restored, TrainingStarted
+from observability.runlog import Emit, Notice, Phase, Restored
+from training.callbacks.callback import Callback
+from training.callbacks.checkpointing import Checkpointing
+from training.callbacks.evaluation import Evaluation
+from training.callbacks.event_log import EventLog
+from training.callbacks.sample_ledger import SampleLedger
 from training.checkpoint.manifest import Identity, TrainProgress
-from training.checkpoint.state import load_into
+from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
-from training.checkpoint.store import Restored as RestoredCheckpoint
 from training.data import registry as datasets
 from training.data.loader import EvalLoader, TrainLoader
 from training.data.order import BatchPlan
 from training.data.types import DataBundle
 from training.environment import platform_version
-from training.export import save_safetensors, weights_sha256
+from training.evaluate import EvaluationResult, evaluate
+from training.export import export_model
 from training.launch.task import Outcome, RankPlace, RankTask
-from training.ledger import LedgerWriter
-from training.loop import Loop, LoopParts, planned_steps
+from training.loop import Loop, planned_steps
 from training.models import registry as models
-from training.optim import build_optimizer, peak_learning_rate
+from training.objectives.classification import Classification
+from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.precision import Precision
-from training.pulse import Pulse
-from training.saving import Saver
+from training.process_group import process_group
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
+from training.step_reducer import StepReducer
+from training.strategies.data_parallel import DataParallel
+from training.strategies.single_process import SingleProcess
+from training.strategies.strategy import Strategy
 
 EVALUATION_BATCH = 512
 """Samples of an evaluation's batch: large enough to be quick, small enough for the memory that training needs anyway."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Built:
-    """What a rank has built before it trains."""
-
-    device: torch.device
-    bundle: DataBundle
-    plan: BatchPlan
-    module: nn.Module
-    optimizer: torch.optim.Optimizer
-    precision: Precision
-
-
 class Session:
-    """One rank of one attempt, its peers met already."""
+    """One rank of one attempt."""
 
-    def __init__(self, task: RankTask, place: RankPlace, *, emit: Emit, wants_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        task: RankTask,
+        place: RankPlace,
+        *,
+        emit: Emit,
+        wants_stop: Callable[[], bool],
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        """Args: `callbacks` are called besides the platform's own; every rank needs the same ones."""
         self._task = task
         self._settings = task.settings
         self._place = place
         self._emit = emit
         self._wants_stop = wants_stop
+        self._callbacks = callbacks
+        local_gpu = torch.device("cuda", place.local_rank)
+        self._device = local_gpu if task.settings.scale.gpu else torch.device("cpu")
 
     def run(self) -> Outcome:
-        """Build, restore, train, evaluate on the test split, and leave weights and a committed checkpoint.
+        """Join the process group, train, and leave a committed checkpoint and, if the run is done, its weights.
 
         Raises:
             PlatformError: data, checkpoint or settings do not allow the run, or it failed in a way that has a remedy.
         """
-        built = self._build()
-        store = local_store(self._task.run_directory / FOLDER)
-        identity = self._identity(built.bundle)
-        restored = self._restore(store, identity, built)
-        with ExitStack() as stack:
-            saver = self._open_saver(
-                stack, store, identity, built, start_step=restored.progress.step if restored else 0
-            )
-            loop = self._make_loop(stack, built, restored, saver)
-            self._announce(built, loop)
-            is_done = loop.run()
-            self._phase("finish")
-            if saver is not None:
-                saver.save(loop, None, final=True)
-            if not is_done:
-                return Outcome(status="stopped", step=loop.progress.step)
-            loop.evaluate("test", self._evaluation(built, "test"))
-            digest = self._export(built) if self._place.rank == 0 else ""
-        return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
+        scale = self._settings.scale
+        self._phase("connect")
+        with process_group(self._place, gpu=scale.gpu, timeout_seconds=scale.collective_timeout):
+            return self._train()
 
-    def _build(self) -> _Built:
+    def _train(self) -> Outcome:
         settings, place = self._settings, self._place
         configure_threads(settings.scale.cpus_per_worker)
         seed_everything(settings.run.seed, deterministic=settings.run.deterministic)
-        device = torch.device("cuda", place.local_rank) if settings.scale.gpu else torch.device("cpu")
         if settings.scale.gpu:
-            torch.cuda.set_device(device)
+            torch.cuda.set_device(self._device)
         self._phase("data")
         bundle = datasets.build(settings.data)
         self._phase("model")
-        # A dataset of the user's own may have drawn from the global generators; the weights must not depend on that.
-        torch.manual_seed(settings.run.seed)
-        module = models.build(settings.model, bundle.spec).to(device)
+        loop = self._build_loop(bundle)
+        with ExitStack() as stack:
+            for close in loop.hooks.close:
+                stack.callback(close, loop)
+            loop.run()
+            if not loop.is_done:
+                return Outcome(status="stopped", step=loop.progress.step)
+            digest = ""
+            if place.rank == 0:
+                digest = export_model(loop.module, self._task.run_directory / "model", settings.model, bundle.spec)
+        return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
+
+    def _build_loop(self, bundle: DataBundle) -> Loop:
+        """Build model, optimizer and callbacks, restore their state, and make the loop over them."""
+        settings, place = self._settings, self._place
+        peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
         plan = BatchPlan(
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
             world=place.world,
             accumulation=settings.loop.accumulation,
         )
-        return _Built(
-            device=device,
-            bundle=bundle,
+        strategy = self._build_strategy(bundle, peak_rate)
+        precision = Precision(settings.precision, self._device)
+        objective = Classification()
+        store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
+        states = StateRegistry(**strategy.states(), precision=precision)
+        score = partial(
+            evaluate,
+            strategy.module,
+            objective=objective,
+            precision=precision,
+            device=self._device,
+            world=place.world,
+        )
+        callbacks = [
+            EventLog(self._emit, objective=objective, bundle=bundle, world=place.world),
+            *self._ledger(),
+            *self._callbacks,
+            self._evaluation(bundle, score),
+            Checkpointing(store, states, identity=identity, settings=settings.checkpoint, writes=place.rank == 0),
+        ]
+        for callback in callbacks:
+            if isinstance(callback, Stateful):
+                states.register(callback.name, callback)
+        return Loop(
+            settings=settings.loop,
             plan=plan,
-            module=module,
-            optimizer=build_optimizer(module, settings.optimizer, global_batch=settings.loop.global_batch),
-            precision=Precision(settings.precision, device),
+            train=TrainLoader(
+                bundle,
+                plan=plan,
+                seed=settings.run.seed,
+                rank=place.rank,
+                loader_workers=settings.data.loader_workers,
+                prefetch=settings.data.prefetch,
+                augment=settings.data.augment,
+            ),
+            runner=StepRunner(
+                strategy=strategy,
+                objective=objective,
+                precision=precision,
+                device=self._device,
+                clip_norm=settings.loop.clip_norm,
+                seed=settings.run.seed,
+                rank=place.rank,
+                keeps_buffers=settings.loop.nonfinite == "skip" or precision.scales_gradients,
+            ),
+            reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
+            learning_rate=partial(
+                learning_rate_at,
+                settings=settings.schedule,
+                peak=peak_rate,
+                total_steps=planned_steps(settings.loop, plan),
+                steps_per_epoch=plan.steps_per_epoch,
+            ),
+            callbacks=callbacks,
+            progress=self._restore(store, states, identity),
+            wants_stop=self._wants_stop,
+        )
+
+    def _build_strategy(self, bundle: DataBundle, peak_rate: float) -> Strategy:
+        # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
+        torch.manual_seed(self._settings.run.seed)
+        module = models.build(self._settings.model, bundle.spec).to(self._device)
+        make_optimizer = partial(build_optimizer, settings=self._settings.optimizer, learning_rate=peak_rate)
+        if self._place.world == 1:
+            return SingleProcess(module, make_optimizer)
+        return DataParallel(module, make_optimizer, device=self._device)
+
+    def _ledger(self) -> list[SampleLedger]:
+        if not self._settings.loop.log_sample_ids:
+            return []
+        return [SampleLedger(self._task.run_directory, rank=self._place.rank, attempt=self._task.attempt)]
+
+    def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
+        loader = partial(
+            EvalLoader,
+            batch=EVALUATION_BATCH,
+            rank=self._place.rank,
+            world=self._place.world,
+            loader_workers=self._settings.data.loader_workers,
+            prefetch=self._settings.data.prefetch,
+        )
+        return Evaluation(
+            score,
+            validation=loader(bundle.validation),
+            test=loader(bundle.test),
+            every_epochs=self._settings.loop.evaluate_every,
         )
 
     def _identity(self, bundle: DataBundle) -> Identity:
@@ -127,146 +209,24 @@ class Session:
             platform_version=platform_version(),
         )
 
-    def _restore(self, store: CheckpointStore, identity: Identity, built: _Built) -> RestoredCheckpoint | None:
-        """Put the newest good checkpoint into model and optimizer. Rank 0 chooses; its peers open the same."""
-        restored = store.newest_good(identity) if self._place.rank == 0 else None
+    def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:
+        """Restore the newest good checkpoint, if any. Rank 0 chooses; its peers open the same one."""
+        checkpoint = store.newest_good(identity) if self._place.rank == 0 else None
         if self._place.world > 1:
-            chosen = torch.tensor([restored.progress.step if restored else -1], device=built.device)
+            chosen = torch.tensor([checkpoint.progress.step if checkpoint else -1], device=self._device)
             dist.broadcast(chosen, src=0)
             if self._place.rank > 0 and int(chosen) >= 0:
-                restored = store.open(int(chosen), identity)
-        if restored is None:
-            return None
-        load_into(restored, model=built.module, optimizer=built.optimizer, precision=built.precision)
-        self._emit(Restored(step=restored.progress.step, path=str(restored.path), skipped=list(restored.skipped)))
-        for note in restored.notes:
+                checkpoint = store.open(int(chosen), identity)
+        if checkpoint is None:
+            return TrainProgress(step=0, epoch=1, step_in_epoch=0, samples=0)
+        initial = states.restore(checkpoint)
+        self._emit(Restored(step=checkpoint.progress.step, path=str(checkpoint.path), skipped=list(checkpoint.skipped)))
+        for note in checkpoint.notes:
             self._emit(Notice(level="info", message=f"resumed with a difference: {note}"))
-        return restored
-
-    def _open_saver(
-        self, stack: ExitStack, store: CheckpointStore, identity: Identity, built: _Built, *, start_step: int
-    ) -> Saver | None:
-        if self._place.rank > 0:
-            return None
-        saver = Saver(
-            store,
-            identity=identity,
-            settings=self._settings.checkpoint,
-            start_step=start_step,
-            model=built.module,
-            optimizer=built.optimizer,
-            precision=built.precision,
-            emit=self._emit,
-        )
-        stack.callback(saver.close)
-        return saver
-
-    def _make_loop(
-        self, stack: ExitStack, built: _Built, restored: RestoredCheckpoint | None, saver: Saver | None
-    ) -> Loop:
-        settings, place = self._settings, self._place
-        model = built.module
-        if place.world > 1:
-            model = DistributedDataParallel(
-                built.module,
-                device_ids=[place.local_rank] if settings.scale.gpu else None,
-                gradient_as_bucket_view=True,
-            )
-        runner = StepRunner(
-            model=model,
-            optimizer=built.optimizer,
-            precision=built.precision,
-            device=built.device,
-            clip_norm=settings.loop.clip_norm,
-            seed=settings.run.seed,
-            rank=place.rank,
-            world=place.world,
-            keeps_buffers=settings.loop.nonfinite == "skip" or built.precision.scales_gradients,
-        )
-        ledger = None
-        if settings.loop.log_sample_ids:
-            ledger = stack.enter_context(
-                LedgerWriter(self._task.run_directory, rank=place.rank, attempt=self._task.attempt)
-            )
-        parts = LoopParts(
-            settings=settings,
-            runner=runner,
-            module=built.module,
-            optimizer=built.optimizer,
-            precision=built.precision,
-            pulse=Pulse(rank=place.rank, world=place.world, device=built.device),
-            plan=built.plan,
-            train=TrainLoader(
-                built.bundle,
-                plan=built.plan,
-                seed=settings.run.seed,
-                rank=place.rank,
-                loader_workers=settings.data.loader_workers,
-                prefetch=settings.data.prefetch,
-                augment=settings.data.augment,
-            ),
-            validation=self._evaluation(built, "validation"),
-            device=built.device,
-            peak_rate=peak_learning_rate(settings.optimizer, settings.loop.global_batch),
-            save=saver.save if saver is not None else _save_nothing,
-            reserve=saver.reserve if saver is not None else _reserve_nothing,
-            emit=self._emit,
-            wants_stop=self._wants_stop,
-            ledger=ledger,
-        )
-        start = TrainProgress(step=0, epoch=1, step_in_epoch=0, samples=0)
-        return Loop(
-            parts=parts,
-            progress=restored.progress if restored else start,
-            best_metrics=list(restored.extra["best_metrics"]) if restored else [],
-        )
-
-    def _evaluation(self, built: _Built, split: str) -> EvalLoader:
-        return EvalLoader(
-            getattr(built.bundle, split),
-            batch=EVALUATION_BATCH,
-            rank=self._place.rank,
-            world=self._place.world,
-            loader_workers=self._settings.data.loader_workers,
-            prefetch=self._settings.data.prefetch,
-        )
-
-    def _announce(self, built: _Built, loop: Loop) -> None:
-        self._emit(
-            TrainingStarted(
-                world=self._place.world,
-                start_step=loop.progress.step,
-                total_steps=planned_steps(self._settings, built.plan),
-                steps_per_epoch=built.plan.steps_per_epoch,
-                parameters=sum(p.numel() for p in built.module.parameters()),
-                train_samples=len(built.bundle.train),
-                dataset_fingerprint=built.bundle.fingerprint,
-            )
-        )
-
-    def _export(self, built: _Built) -> str:
-        """Write the final weights and what is needed to build the model around them; returns their hash."""
-        folder = self._task.run_directory / "model"
-        folder.mkdir(exist_ok=True)
-        digest = weights_sha256(built.module)
-        save_safetensors(built.module, folder / "model.safetensors", {"sha256": digest})
-        description = {
-            "model": self._settings.model.model_dump(mode="json"),
-            "shape": list(built.bundle.spec.shape),
-            "classes": built.bundle.spec.classes,
-            "weights_sha256": digest,
-        }
-        (folder / "model.json").write_text(json.dumps(description, indent=2), encoding="utf-8")
-        return digest
+        for name in initial:
+            message = f"the checkpoint holds no state {name}: it starts from its initial values"
+            self._emit(Notice(level="warning", message=message))
+        return checkpoint.progress
 
     def _phase(self, name: str) -> None:
         self._emit(Phase(name=name, process="rank 0"))
-
-
-def _save_nothing(loop: Loop, metric: float | None) -> float:
-    del loop, metric
-    return 0.0
-
-
-def _reserve_nothing() -> None:
-    """The ranks that save nothing need no memory for it."""

@@ -1,8 +1,8 @@
 """One optimizer step: micro-batches forward and backward, gradients summed over the ranks, clipped, applied.
 
-The gradient is that of the mean loss over the *global* batch, whatever the world, the accumulation or a batch cut short by the end of
-the epoch: each rank sums the losses of its own samples and divides by the global count. DDP divides by the world size when it reduces,
-which the factor `world` takes back.
+The gradient is that of the mean loss over the *global* batch, for any world size and accumulation, and for the short batch at the end of
+an epoch: each rank sums the losses of its own samples and divides by the global count. Where the strategy averages gradients over the
+ranks, the factor `averaged_ranks` turns the average back into a sum.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from training.data.types import Batch
+from training.objectives.objective import Objective
 from training.precision import Precision
 from training.seeding import seed_step
+from training.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +27,15 @@ class StepResult:
     """What this rank knows after a step.
 
     Attributes:
-        loss_sum: sum of the losses of this rank's samples.
-        correct: this rank's samples classified rightly.
+        sums: the objective's sums over this rank's samples, the loss first.
         samples: this rank's samples.
-        gradient_norm: global norm before clipping; NaN or infinite where the step was bad.
+        gradient_norm: global norm before clipping; NaN or infinite if the step was bad.
         applied: the weights were updated.
-        forward_seconds, backward_seconds, optimizer_seconds: wall time. On a GPU kernels run behind the calls, so that only their sum,
-            which ends with the norm's read-back, means something there.
+        forward_seconds, backward_seconds, optimizer_seconds: wall time. On a GPU, kernels run behind the calls: only the total, which
+            ends when the norm is read back, is meaningful there.
     """
 
-    loss_sum: float
-    correct: int
+    sums: list[float]
     samples: int
     gradient_norm: float
     applied: bool
@@ -45,65 +43,65 @@ class StepResult:
     backward_seconds: float
     optimizer_seconds: float
 
+    @property
+    def loss_sum(self) -> float:
+        """Sum of the losses of this rank's samples."""
+        return self.sums[0]
+
 
 class StepRunner:
-    """Runs optimizer steps on a model."""
+    """Runs optimizer steps on the model of a strategy."""
 
     def __init__(
         self,
         *,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        strategy: Strategy,
+        objective: Objective,
         precision: Precision,
         device: torch.device,
         clip_norm: float | None,
         seed: int,
         rank: int,
-        world: int,
         keeps_buffers: bool,
     ) -> None:
-        """Args beyond the obvious: `keeps_buffers` puts batch norm's statistics back after a step that was not applied."""
-        self._model = model
-        self._optimizer = optimizer
-        self._precision = precision
+        """Args beyond the obvious: `keeps_buffers` restores batch norm's statistics after a step that was not applied."""
+        self.strategy = strategy
+        self._objective = objective
+        self.precision = precision
         self._device = device
         self._clip_norm = clip_norm
         self._seed = seed
         self._rank = rank
-        self._world = world
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._buffers = list(model.buffers()) if keeps_buffers else []
+        self._buffers = list(strategy.module.buffers()) if keeps_buffers else []
         self._kept = [torch.empty_like(b) for b in self._buffers]
 
     def run(self, step: int, micro_batches: list[Batch], *, global_count: int) -> StepResult:
-        """Do optimizer step number `step` (1-based) on this rank's `micro_batches` of a global batch of `global_count` samples.
+        """Do optimizer step `step` (1-based) on this rank's `micro_batches` of a global batch of `global_count` samples.
 
-        A step whose gradient is not finite leaves the weights as they are and says so by `applied`.
+        A step whose gradient is not finite leaves weights and buffers as they are and has `applied` False.
         """
-        losses, rights = list[Tensor](), list[Tensor]()
+        measured = list[tuple[Tensor, ...]]()
         forward_seconds = backward_seconds = 0.0
-        self._optimizer.zero_grad(set_to_none=True)
+        self.strategy.optimizer.zero_grad(set_to_none=True)
         _copy_all(self._kept, self._buffers)
         last = len(micro_batches) - 1
         for micro, batch in enumerate(micro_batches):
             seed_step(self._seed, step, micro, self._rank)
-            with self._sync_only_if(is_last=micro == last):
+            with self.strategy.accumulating() if micro < last else contextlib.nullcontext():
                 started = time.perf_counter()
-                loss, right = self._forward(batch)
+                loss, *others = self._forward(batch)
                 forwarded = time.perf_counter()
-                self._precision.backward(loss * (self._world / global_count))
+                self.precision.backward(loss * (self.strategy.averaged_ranks / global_count))
                 backward_seconds += time.perf_counter() - forwarded
             forward_seconds += forwarded - started
-            losses.append(loss.detach())
-            rights.append(right)
+            measured.append((loss.detach(), *others))
         started = time.perf_counter()
         norm, applied = self._apply()
         if not applied:
             _copy_all(self._buffers, self._kept)
         return StepResult(
             # Read here, behind the norm that has waited for the device already, and not micro-batch by micro-batch.
-            loss_sum=sum(map(float, losses)),
-            correct=sum(map(int, rights)),
+            sums=[sum(map(float, column)) for column in zip(*measured, strict=True)],
             samples=sum(batch.count for batch in micro_batches),
             gradient_norm=norm,
             applied=applied,
@@ -112,30 +110,25 @@ class StepRunner:
             optimizer_seconds=time.perf_counter() - started,
         )
 
-    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
         inputs = batch.inputs.to(self._device, non_blocking=True)
         labels = batch.labels[: batch.count].to(self._device, non_blocking=True)
-        with self._precision.autocast():
-            logits = self._model(inputs)[: batch.count]
-        loss = cross_entropy(logits.float(), labels, reduction="sum")
-        return loss, (logits.detach().argmax(dim=1) == labels).sum()
-
-    def _sync_only_if(self, *, is_last: bool) -> contextlib.AbstractContextManager[None]:
-        if isinstance(self._model, DistributedDataParallel) and not is_last:
-            return self._model.no_sync()
-        return contextlib.nullcontext()
+        with self.precision.autocast():
+            outputs = self.strategy.model(inputs)[: batch.count]
+        return self._objective.measure(outputs, labels)
 
     def _apply(self) -> tuple[float, bool]:
-        self._precision.unscale_(self._optimizer)
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm_tensor = nn.utils.get_total_norm(gradients)
+        """Clip and update; returns the norm before clipping and whether the weights were updated."""
+        optimizer = self.strategy.optimizer
+        self.precision.unscale_(optimizer)
+        norm_tensor = self.strategy.gradient_norm()
         norm = float(norm_tensor)
         if not math.isfinite(norm):
-            # Under fp16 the scaler has to see the step to lower its scale; it skips the update itself.
-            return norm, self._precision.step(self._optimizer) if self._precision.scales_gradients else False
+            # Under fp16 the scaler must see the step to lower its scale; it skips the update itself.
+            return norm, self.precision.step(optimizer) if self.precision.scales_gradients else False
         if self._clip_norm is not None and norm > self._clip_norm:
-            nn.utils.clip_grads_with_norm_(self._parameters, self._clip_norm, norm_tensor)
-        return norm, self._precision.step(self._optimizer)
+            self.strategy.clip_gradients(self._clip_norm, norm_tensor)
+        return norm, self.precision.step(optimizer)
 
 
 def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:

@@ -1,7 +1,7 @@
-"""The driver of a run: starts groups of workers until the run is done, shows what happens, answers Ctrl-C.
+"""The driver of a run: starts groups of workers until the run is done, shows progress, handles Ctrl-C.
 
-No torch, Ray or MLflow is imported here: workers, launcher and follower do that in their own time, and neither a refusal nor the first
-line of progress waits for them.
+No torch, Ray or MLflow is imported here, so that neither a refusal nor the first line of progress waits for them; workers, launcher and
+follower import them.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ class Supervisor:
         self._settings = settings
         self._run = run
         self._view = view
-        self._leads = settings.scale.node_rank == 0
+        self._is_first_node = settings.scale.node_rank == 0
         self._log = RunLogWriter(run.path)
         self._policy = RestartPolicy(max_restarts=settings.scale.max_restarts)
         self.follower: FollowerProcess | None = None
-        """Delivers the run to MLflow; None until training has begun, and where tracking is off."""
+        """Delivers the run to MLflow; None before training starts and if tracking is off."""
 
     def run(self) -> Outcome:
-        """Drive the run to its end and return the outcome of its last group of workers, `done` or `stopped`.
+        """Drive the run to its end; returns the outcome of the last group of workers, `done` or `stopped`.
 
         Raises:
-            PlatformError: the run failed; the error of the rank that failed first, in its own words.
-            Interrupted: a second Ctrl-C ended the workers before they had committed.
+            PlatformError: the run failed; with the message of the rank that failed first.
+            Interrupted: a second Ctrl-C ended the workers before they committed.
         """
         offset = self._run.events.stat().st_size if self._run.events.exists() else 0
-        if self._leads:
+        if self._is_first_node:
             failures.clear(self._run.path)
             self._run.clear_stop()
         settings = self._settings.model_dump(mode="json")
         self._emit(RunStarted(run=self._run.name, settings=settings, environment=environment.describe()))
         launcher = make_launcher(self._settings.scale, scratch=self._run.path.resolve().parent.parent / "ray")
-        with closing(self._log), self._showing(offset), self._answering_signals():
+        with closing(self._log), self._showing_progress(offset), self._handling_signals():
             try:
-                with self._stopping(launcher):
+                with self._closing(launcher):
                     outcome = self._attempts(launcher)
             except KeyboardInterrupt:
                 message = "stopped before the current step was committed; the newest checkpoint is from before it"
                 self._emit(RunEnded(status="interrupted", step=self._committed_step(), message=message))
-                raise Interrupted(message, remedy=f"make resume NAME={self._run.name} goes on from there") from None
+                raise Interrupted(message, remedy=f"make resume NAME={self._run.name} resumes from there") from None
             except Exception as error:
                 self._emit(RunEnded(status="failed", step=self._committed_step(), message=str(error)))
                 raise
@@ -71,16 +71,16 @@ class Supervisor:
             return outcome
 
     def _emit(self, event: Event) -> None:
-        """Log an event. Of a run on several machines the driver of the first one speaks for all."""
-        if self._leads:
+        """Log an event. On several machines, the driver of the first one logs for all."""
+        if self._is_first_node:
             self._log.write(event)
 
     def _committed_step(self) -> int:
         return max(committed_steps(self._run.checkpoints), default=0)
 
     @contextmanager
-    def _stopping(self, launcher: Launcher) -> Iterator[None]:
-        """Stop what the launcher has started when the block ends, also where there is no room to log that."""
+    def _closing(self, launcher: Launcher) -> Iterator[None]:
+        """Close the launcher when the block ends, even if the disk is too full to log that."""
         with closing(launcher):
             try:
                 yield
@@ -88,7 +88,7 @@ class Supervisor:
                 self._emit(Phase(name="finish"))
 
     def _attempts(self, launcher: Launcher) -> Outcome:
-        """Start groups of workers until one ends well, or the policy says that another would not help."""
+        """Start groups of workers until one ends without a failure or the policy decides against a restart."""
         attempt = 0
         while True:
             task = RankTask(settings=self._settings, run_directory=self._run.path.resolve(), attempt=attempt)
@@ -102,14 +102,14 @@ class Supervisor:
             self._emit(
                 Notice(
                     level="warning",
-                    message=f"{failure.headline}; starting again from the newest checkpoint "
+                    message=f"{failure.headline}; restarting from the newest checkpoint "
                     f"(restart {attempt} of {self._policy.max_restarts})",
                 )
             )
 
     @contextmanager
-    def _showing(self, offset: int) -> Iterator[None]:
-        """Hand the run's events to the view as they are written, from `offset` on, in a thread of its own."""
+    def _showing_progress(self, offset: int) -> Iterator[None]:
+        """Pass the run's events from `offset` on to the view as they are written, in a thread."""
         reader = RunLogReader(self._run.path, offset=offset)
         is_over = threading.Event()
 
@@ -118,8 +118,8 @@ class Supervisor:
                 last = is_over.wait(_PUMP_SECONDS)
                 for event in reader.read_new():
                     self._view.handle(event)
-                    if isinstance(event, TrainingStarted) and self._leads:
-                        self._begin_to_keep()
+                    if isinstance(event, TrainingStarted) and self._is_first_node:
+                        self._on_training_started()
                 self._view.tick()
                 if last:
                     return
@@ -132,24 +132,24 @@ class Supervisor:
             is_over.set()
             thread.join()
 
-    def _begin_to_keep(self) -> None:
-        """What waits until the ranks have taken the settings and are ready.
+    def _on_training_started(self) -> None:
+        """Keep the settings and start the MLflow follower, once the ranks are ready.
 
-        Settings that they refuse must not replace those that the run can be resumed with. MLflow's follower starts no sooner because
-        until then every second of the CPUs goes to the start.
+        Settings that the ranks refuse must not replace those that the run can be resumed with. The follower waits because it would
+        slow down the start of the ranks.
         """
         try:
             self._run.write_settings(self._settings)
         except (
             OSError
-        ) as error:  # a full disk ends the run elsewhere, with what to do; this thread has to go on showing it
-            self._view.say(f"the settings could not be kept in {self._run.settings_file}: {error.strerror}")
+        ) as error:  # a full disk ends the run elsewhere, with a remedy; this thread must keep showing progress
+            self._view.say(f"the settings could not be written to {self._run.settings_file}: {error.strerror}")
         if self._settings.tracking.enabled and self.follower is None:
             self.follower = FollowerProcess(self._run.path)
 
     @contextmanager
-    def _answering_signals(self) -> Iterator[None]:
-        """The first SIGINT or SIGTERM asks the workers to commit and stop; the second ends them where they are."""
+    def _handling_signals(self) -> Iterator[None]:
+        """The first SIGINT or SIGTERM asks the workers to commit and stop; the second ends them immediately."""
         is_asked = False
 
         def answer(number: int, frame: FrameType | None) -> None:
@@ -161,7 +161,10 @@ class Supervisor:
             self._run.request_stop()
             name = signal.Signals(number).name
             self._emit(
-                Notice(level="warning", message=f"{name}: saving and stopping at the next step; once more ends at once")
+                Notice(
+                    level="warning",
+                    message=f"{name}: saving and stopping at the next step; a second one stops immediately",
+                )
             )
 
         before = {number: signal.signal(number, answer) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -173,9 +176,9 @@ class Supervisor:
 
 
 def _as_error(failure: Failure, run: RunDirectory) -> PlatformError:
-    """The error the command ends with: the rank's own words, its traceback first where there is one."""
+    """The error the command ends with: the rank's message, with its traceback if there is one."""
     text = f"{failure.trace}\n{failure.headline}" if failure.trace else failure.message
-    logs = f"the logs of all ranks are in {run.logs}; make resume NAME={run.name} goes on from the newest checkpoint"
+    logs = f"the logs of all ranks are in {run.logs}; make resume NAME={run.name} resumes from the newest checkpoint"
     error = TrainingFailedError(text, remedy=failure.remedy or logs)
     error.status = type(error.status)(failure.status)
     return error

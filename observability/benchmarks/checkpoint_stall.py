@@ -12,6 +12,8 @@ from torch import nn
 from observability.benchmarks.measure import Comparison
 from training.checkpoint.manifest import Identity, TrainProgress
 from training.checkpoint.retention import Retention
+from training.checkpoint.state import ModelState, OptimizerState
+from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import local_store
 from training.checkpoint.writer import AsyncCheckpointer
 
@@ -33,6 +35,7 @@ def compare(*, rounds: int, scratch: Path) -> Comparison:
     identity = Identity(
         model="linear", dataset_fingerprint="", global_batch=1, seed=0, world=1, settings_sha256="", platform_version=""
     )
+    states = StateRegistry(model=ModelState(model), optimizer=OptimizerState(optimizer, model))
     stalls, copies = [], []
     writer = AsyncCheckpointer(
         local_store(folder),
@@ -41,7 +44,7 @@ def compare(*, rounds: int, scratch: Path) -> Comparison:
         start_step=0,
     )
     with writer:
-        writer.reserve(model, optimizer)
+        writer.reserve(states)
         _wait_for_reserve(writer)
         for step in range(1, rounds + 1):
             start = time.perf_counter()
@@ -49,9 +52,7 @@ def compare(*, rounds: int, scratch: Path) -> Comparison:
                 target.copy_(tensor)
             copies.append(time.perf_counter() - start)
             progress = TrainProgress(step=step, epoch=1, step_in_epoch=step, samples=step)
-            stalls.append(
-                writer.save(progress, model=model, optimizer=optimizer, precision_state={}, extra={}, metric=None)
-            )
+            stalls.append(writer.save(progress, states, metric=None))
             while not writer.poll():
                 time.sleep(0.01)
     return Comparison(name="checkpoint of 100 MB, stall", unit="s", ours=stalls, theirs=copies, goal=GOAL)

@@ -44,7 +44,7 @@ def test_the_description_is_json_and_names_the_installed_torch() -> None:
     assert described["memory_bytes"] > 2**28
 
 
-def test_describing_loads_no_package_it_describes() -> None:
+def test_describing_imports_none_of_the_packages() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
 
@@ -64,7 +64,7 @@ def test_a_changed_file_makes_it_dirty_and_a_new_one_does_not(repository: Path) 
     assert environment.revision(repository) == {**before, "dirty": True}
 
 
-def test_a_folder_that_is_no_repository_has_no_revision(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_repository_has_no_revision(tmp_path: Path) -> None:
     assert environment.revision(tmp_path) is None
 
 

@@ -1,4 +1,4 @@
-"""Evaluation sharded over ranks equals evaluation of the whole: exact, though the split does not divide."""
+"""Evaluation sharded over ranks is exact, even if the world size does not divide the split."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from training.evaluate import EvaluationResult, evaluate
 from training.launch.task import RankPlace
 from training.models.options import SimpleCnnOptions
 from training.models.simple_cnn import SimpleCnn, simple_cnn
+from training.objectives.classification import Classification
 from training.precision import Precision
-from training.worker import joined
+from training.process_group import process_group
 
 CPU = torch.device("cpu")
 
@@ -39,8 +40,15 @@ def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
     torch.set_num_threads(1)
     split = registry.build(DataSettings()).test
     loader = EvalLoader(split, batch=batch, rank=place.rank, world=place.world)
-    with joined(place, gpu=False, timeout_seconds=30):
-        return evaluate(_model(), loader, precision=Precision(PrecisionSettings(), CPU), device=CPU, world=place.world)
+    with process_group(place, gpu=False, timeout_seconds=30):
+        return evaluate(
+            _model(),
+            loader,
+            objective=Classification(),
+            precision=Precision(PrecisionSettings(), CPU),
+            device=CPU,
+            world=place.world,
+        )
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
@@ -54,14 +62,16 @@ def test_the_ranks_agree_on_the_loss_and_accuracy_of_the_whole_split(world: int)
     for result in results:
         assert result == results[0]
         assert result.samples == 359
-        assert result.accuracy == int((logits.argmax(dim=1) == labels).sum()) / 359
-        assert math.isclose(result.loss, float(cross_entropy(logits, labels)), rel_tol=1e-5)
+        assert result.metrics["accuracy"] == int((logits.argmax(dim=1) == labels).sum()) / 359
+        assert math.isclose(result.metrics["loss"], float(cross_entropy(logits, labels)), rel_tol=1e-5)
 
 
-def test_the_model_goes_on_in_training_mode_with_the_statistics_it_had() -> None:
+def test_evaluation_leaves_the_model_in_training_mode_with_its_statistics() -> None:
     model = _model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     loader = EvalLoader(registry.build(DataSettings()).validation, batch=64, rank=0, world=1)
-    evaluate(model, loader, precision=Precision(PrecisionSettings(), CPU), device=CPU, world=1)
+    evaluate(
+        model, loader, objective=Classification(), precision=Precision(PrecisionSettings(), CPU), device=CPU, world=1
+    )
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

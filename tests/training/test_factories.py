@@ -1,4 +1,4 @@
-"""Options that contradict each other or that nobody takes; what the registries share beyond what they show themselves."""
+"""Options that contradict each other or are unknown; rules shared by the registries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_option_of_an_owner_without_options_is_refused_as_such() -> None:
     assert refusal.value.remedy == "options of model empty: none"
 
 
-def test_only_a_near_name_is_offered() -> None:
+def test_only_a_similar_name_is_suggested() -> None:
     assert nearest("resnet5", ["mlp", "resnet50"]) == "did you mean resnet50? "
     assert not nearest("transformer", ["mlp", "resnet50"])
 

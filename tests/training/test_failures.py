@@ -1,4 +1,4 @@
-"""What a failed rank leaves, and what is made of it: the cause first, lost peers only where there is nothing else."""
+"""Failure records and their cause: the first real exception; a lost peer only if there is nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_first_exception_is_the_cause_and_later_ones_follow_from_it(tmp_path
     assert failures.cause(tmp_path, attempt=0, launcher_view="") == first
 
 
-def test_a_lost_peer_is_no_cause_though_it_was_noticed_first(tmp_path: Path) -> None:
+def test_a_lost_peer_is_not_the_cause_even_if_it_was_noticed_first(tmp_path: Path) -> None:
     lost, cause = at(1.0, LOST_PEER, rank=0), at(2.0, NonFiniteLossError("step 7"), rank=1)
     for failure in (lost, cause):
         failures.record(tmp_path, failure, attempt=0)
@@ -44,7 +44,7 @@ def test_a_lost_peer_is_no_cause_though_it_was_noticed_first(tmp_path: Path) -> 
 
 
 @given(st.permutations(range(4)), st.integers(0, 3))
-def test_whatever_the_order_the_one_rank_that_raised_is_the_cause(
+def test_the_one_rank_that_raised_is_the_cause_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], raising: int
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
@@ -54,7 +54,7 @@ def test_whatever_the_order_the_one_rank_that_raised_is_the_cause(
     assert failures.cause(folder, attempt=0, launcher_view="status 1").rank == raising
 
 
-def test_where_all_only_lost_each_other_the_launcher_knows_who_died(tmp_path: Path) -> None:
+def test_the_launcher_names_the_dead_rank_if_all_others_only_lost_their_peers(tmp_path: Path) -> None:
     failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
     cause = failures.cause(tmp_path, attempt=0, launcher_view="rank 1 was killed by SIGKILL")
     assert cause.is_transient
@@ -67,13 +67,13 @@ def test_the_failures_of_other_attempts_do_not_count(tmp_path: Path) -> None:
     assert failures.cause(tmp_path, attempt=1, launcher_view="status 1").message == "status 1"
 
 
-def test_a_new_driver_forgets_what_earlier_ones_left(tmp_path: Path) -> None:
+def test_a_new_driver_removes_the_records_of_earlier_ones(tmp_path: Path) -> None:
     failures.record(tmp_path, Failure.of(ValueError("earlier"), rank=0), attempt=0)
     failures.clear(tmp_path)
     assert failures.cause(tmp_path, attempt=0, launcher_view="status 1").message == "status 1"
 
 
-def test_a_record_for_which_there_is_no_room_is_not_read_as_far_as_it_got(tmp_path: Path) -> None:
+def test_a_record_that_a_full_disk_truncated_is_not_read(tmp_path: Path) -> None:
     failure = Failure.of(ValueError("lost"), rank=0)
     with pytest.raises(OSError, match="File too large"), files_up_to(16):
         failures.record(tmp_path, failure, attempt=0)
@@ -95,7 +95,7 @@ def test_only_broken_connections_are_worth_another_attempt(error: BaseException,
     assert Failure.of(error, rank=0).is_transient is is_transient
 
 
-def test_a_defect_is_told_with_its_traceback_and_in_one_line() -> None:
+def test_a_defect_is_reported_with_its_traceback_and_in_one_line() -> None:
     try:
         raise KeyError("label")
     except KeyError as error:
@@ -105,5 +105,5 @@ def test_a_defect_is_told_with_its_traceback_and_in_one_line() -> None:
     assert failure.headline == "rank 2 failed: KeyError: 'label'"
 
 
-def test_an_exception_without_words_is_named_by_its_class() -> None:
+def test_an_exception_without_a_message_is_named_by_its_class() -> None:
     assert Failure.of(MemoryError(), rank=0).headline == "rank 0 failed: MemoryError"

@@ -63,14 +63,14 @@ def test_an_exception_has_its_traceback_in_both(tmp_path: Path, console: io.Stri
     assert "ZeroDivisionError: a reason" in console.getvalue()
 
 
-def test_people_see_warnings_in_one_line_and_nothing_less(tmp_path: Path, console: io.StringIO) -> None:
+def test_the_console_shows_warnings_in_one_line_and_no_lower_levels(tmp_path: Path, console: io.StringIO) -> None:
     logs.set_step(3)
     logging.getLogger("training.x").info("detail")
     logging.getLogger("training.x").warning("look here")
     assert console.getvalue()[8:] == " WARNING rank 1 step 3: look here\n"
 
 
-def test_warnings_of_python_are_logged(tmp_path: Path, console: io.StringIO) -> None:
+def test_python_warnings_are_logged(tmp_path: Path, console: io.StringIO) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(capture=True)
@@ -79,7 +79,7 @@ def test_warnings_of_python_are_logged(tmp_path: Path, console: io.StringIO) -> 
     assert "DeprecationWarning: old way" in lines(tmp_path)[0]["message"]
 
 
-def test_other_packages_are_heard_from_warning_on(tmp_path: Path, console: io.StringIO) -> None:
+def test_other_packages_log_from_warning_on(tmp_path: Path, console: io.StringIO) -> None:
     logging.getLogger("somebody.else").info("chatter")
     logging.getLogger("somebody.else").warning("trouble")
     assert [record["message"] for record in lines(tmp_path)] == ["trouble"]
@@ -108,13 +108,13 @@ def run_beneath(place: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
 
 
-def test_in_a_pod_the_containers_output_has_what_the_file_has(tmp_path: Path) -> None:
+def test_in_a_pod_the_container_output_has_the_same_lines_as_the_file(tmp_path: Path) -> None:
     container = run_beneath("/proc/$$/fd/1", tmp_path)
     assert container.stdout == (tmp_path / "rank-3.jsonl").read_text()
     assert json.loads(container.stdout)["message"] == "hello"
 
 
-def test_a_rank_whose_pod_has_no_log_goes_on_and_says_so(tmp_path: Path) -> None:
+def test_a_rank_whose_pod_has_no_log_continues_with_a_message(tmp_path: Path) -> None:
     assert run_beneath("/nowhere/log", tmp_path).stdout == ""
     assert json.loads((tmp_path / "rank-3.jsonl").read_text())["message"] == "hello"
     assert "RTP_POD_LOG=/nowhere/log cannot be written: No such file" in (tmp_path / "err").read_text()

@@ -1,4 +1,4 @@
-"""The loop as runs show it: when it saves and evaluates, which checkpoints stay, and where all ranks stop."""
+"""The loop in whole runs: when it saves and evaluates, which checkpoints stay, and where all ranks stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_run_has_all_steps_of_its_epochs_unless_fewer_are_allowed(
 ) -> None:
     settings = small_settings(loop={"epochs": epochs, "max_steps": max_steps})
     plan = BatchPlan(size=1293, global_batch=64, world=1, accumulation=1)
-    assert planned_steps(settings, plan) == expected
+    assert planned_steps(settings.loop, plan) == expected
 
 
 def test_the_model_is_evaluated_as_often_as_asked_and_always_at_the_end(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_the_model_is_evaluated_as_often_as_asked_and_always_at_the_end(tmp_path
     assert evaluated == [("validation", 2), ("validation", 4), ("validation", 5), ("test", 5)]
 
 
-def test_the_best_checkpoint_stays_beside_the_newest(tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_kept_as_well_as_the_newest(tmp_path: Path) -> None:
     settings = small_settings(
         loop={"epochs": 6},
         checkpoint={"every_steps": 1000, "keep_last": 1, "keep_best": 1},
@@ -58,7 +58,7 @@ def test_ranks_that_are_asked_to_stop_agree_on_the_step(tmp_path: Path) -> None:
     assert outcome.step == steps_of(tmp_path)[-1].step == committed_steps(tmp_path / "checkpoints")[-1]
 
 
-def test_the_log_tells_each_ranks_own_time(tmp_path: Path) -> None:
+def test_the_log_has_each_ranks_own_time(tmp_path: Path) -> None:
     run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}, loop={"max_steps": 5}), tmp_path)
     for step in steps_of(tmp_path):
         assert len(step.rank_seconds) == 2

@@ -70,7 +70,7 @@ def behind_warmup(optimizer: Optimizer, warmup: int, scheduler: LRScheduler) -> 
 def test_weights_of_matrices_and_convolutions_decay_and_biases_and_norms_do_not() -> None:
     model = network()
     named = {id(parameter): name for name, parameter in model.named_parameters()}
-    optimizer = build_optimizer(model, OptimizerSettings(weight_decay=0.3), global_batch=64)
+    optimizer = build_optimizer(model, OptimizerSettings(weight_decay=0.3), learning_rate=0.1)
     decays = {named[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     assert decays == {
         "0.weight": 0.3,
@@ -86,7 +86,9 @@ def test_frozen_parameters_are_left_out() -> None:
     model = network()
     model[0].requires_grad_(requires_grad=False)
     grouped = [
-        p for group in build_optimizer(model, OptimizerSettings(), global_batch=1).param_groups for p in group["params"]
+        p
+        for group in build_optimizer(model, OptimizerSettings(), learning_rate=0.1).param_groups
+        for p in group["params"]
     ]
     assert {id(p) for p in grouped} == {id(p) for p in [*model[1].parameters(), *model[4].parameters()]}
 
@@ -119,7 +121,7 @@ def test_fused_updates_equal_the_plain_ones(
     ours, theirs = network(), network()
     theirs.load_state_dict(ours.state_dict())
     pairs = [
-        (ours, build_optimizer(ours, settings, global_batch=1)),
+        (ours, build_optimizer(ours, settings, learning_rate=0.1)),
         (theirs, plain(parameter_groups(theirs, weight_decay=settings.weight_decay))),
     ]
     for _ in range(3):
@@ -138,18 +140,18 @@ def test_the_peak_scales_with_the_global_batch_only_where_a_base_batch_is_set() 
     assert peak_learning_rate(OptimizerSettings(learning_rate=0.1, base_batch=256), 64) == pytest.approx(0.025)
 
 
-def test_the_optimizer_begins_at_its_peak() -> None:
-    optimizer = build_optimizer(network(), OptimizerSettings(learning_rate=0.1, base_batch=32), global_batch=64)
+def test_every_group_has_the_learning_rate() -> None:
+    optimizer = build_optimizer(network(), OptimizerSettings(), learning_rate=0.2)
     assert [group["lr"] for group in optimizer.param_groups] == [0.2, 0.2]
 
 
 def test_a_new_learning_rate_reaches_every_group() -> None:
-    optimizer = build_optimizer(network(), OptimizerSettings(), global_batch=64)
+    optimizer = build_optimizer(network(), OptimizerSettings(), learning_rate=0.1)
     set_learning_rate(optimizer, 0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 
 
-def test_warmup_rises_linearly_from_above_zero_to_the_peak_at_its_last_step_plus_one() -> None:
+def test_warmup_rises_linearly_and_reaches_the_peak_one_step_after_its_last() -> None:
     settings = ScheduleSettings(name="constant", warmup_steps=3)
     assert rates(settings, total_steps=5) == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
 
@@ -204,11 +206,11 @@ def test_the_last_rate_is_near_the_final_fraction(name: Literal["cosine", "one_c
     assert rates(settings, total_steps=1000)[-1] == pytest.approx(0.05 * PEAK, rel=1e-3)
 
 
-def test_a_step_outside_the_run_is_a_defect_of_the_caller() -> None:
+def test_a_step_outside_the_run_fails_an_assertion() -> None:
     with pytest.raises(AssertionError, match="step 5 of 5"):
         learning_rate_at(5, settings=ScheduleSettings(), peak=PEAK, total_steps=5, steps_per_epoch=5)
 
 
-def test_a_run_shorter_than_its_warmup_only_rises() -> None:
+def test_the_rate_of_a_run_shorter_than_its_warmup_only_rises() -> None:
     taken = rates(ScheduleSettings(name="cosine", warmup_steps=100), total_steps=10)
     assert all(math.isclose(rate, PEAK * (step + 1) / 101) for step, rate in enumerate(taken))

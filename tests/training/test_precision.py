@@ -1,4 +1,4 @@
-"""Number formats: how near bf16 and fp16 come to fp32, what the scaler does at an overflow, and its exact restoration."""
+"""Number formats: how close bf16 and fp16 are to fp32, what the scaler does at an overflow, and its exact restoration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Trainee:
         self.inputs = torch.randn(32, 10)
         self.labels = torch.randint(0, 3, (32,))
         self.model: nn.Module = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 3))
-        self.optimizer = build_optimizer(self.model, OptimizerSettings(learning_rate=0.01), global_batch=32)
+        self.optimizer = build_optimizer(self.model, OptimizerSettings(), learning_rate=0.01)
         self.precision = Precision(PrecisionSettings(mode=mode, initial_scale=initial_scale), CPU)
 
     def logits(self) -> Tensor:
@@ -51,7 +51,7 @@ class Trainee:
 
 
 def scale_of(precision: Precision) -> float:
-    return precision.state()["scale"]
+    return precision.state_dict()["scale"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_step_may_leave_unscaling_to_the_update() -> None:
 
 def test_the_scale_grows_after_many_good_steps_and_that_step_counts_as_applied() -> None:
     trainee = Trainee("fp16", initial_scale=1024.0)
-    trainee.precision.load({**trainee.precision.state(), "growth_interval": 2})
+    trainee.precision.load_state_dict({**trainee.precision.state_dict(), "growth_interval": 2})
     assert [trainee.step(), trainee.step()] == [True, True]
     assert scale_of(trainee.precision) == 2048.0
 
@@ -152,11 +152,11 @@ def test_a_gradient_that_overflows_at_every_scale_ends_the_run() -> None:
 def test_without_a_scaler_there_is_no_state_and_every_step_is_applied(mode: Mode) -> None:
     trainee = Trainee(mode)
     assert trainee.step()
-    assert trainee.precision.state() == {}
+    assert trainee.precision.state_dict() == {}
     assert not trainee.precision.scales_gradients
 
 
-def test_a_restored_scaler_goes_on_bit_for_bit() -> None:
+def test_a_restored_scaler_continues_bit_for_bit() -> None:
     factors = [1.0, math.inf, 1.0, 1.0, math.inf, 1.0]
     whole, first, second = (Trainee("fp16") for _ in range(3))
     for factor in factors:
@@ -165,10 +165,10 @@ def test_a_restored_scaler_goes_on_bit_for_bit() -> None:
         first.step(factor=factor)
     second.model.load_state_dict(first.model.state_dict())
     second.optimizer.load_state_dict(first.optimizer.state_dict())
-    second.precision.load(first.precision.state())
+    second.precision.load_state_dict(first.precision.state_dict())
     for factor in factors[3:]:
         second.step(factor=factor)
-    assert second.precision.state() == whole.precision.state()
+    assert second.precision.state_dict() == whole.precision.state_dict()
     assert all(torch.equal(left, right) for left, right in zip(whole.weights(), second.weights(), strict=True))
 
 
@@ -176,13 +176,13 @@ def test_restoring_over_a_scaler_already_used_replaces_its_scale() -> None:
     source, target = Trainee("fp16", initial_scale=8.0), Trainee("fp16")
     source.step()
     target.step()
-    target.precision.load(source.precision.state())
-    assert target.precision.state() == source.precision.state()
+    target.precision.load_state_dict(source.precision.state_dict())
+    assert target.precision.state_dict() == source.precision.state_dict()
 
 
 def test_state_of_another_mode_leaves_fp16_at_its_initial_scale() -> None:
     precision = Trainee("fp16", initial_scale=32.0).precision
-    precision.load(Trainee("bf16").precision.state())
+    precision.load_state_dict(Trainee("bf16").precision.state_dict())
     assert scale_of(precision) == 32.0
 
 

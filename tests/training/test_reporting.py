@@ -1,4 +1,4 @@
-"""What rank 0 says: the same events in the run's log and, as numbers, at its address."""
+"""What rank 0 reports: the same events in the run's log and, as metrics, at its address."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_the_log_names_the_address_at_which_the_metrics_can_be_fetched(tmp_path:
     assert any(line.endswith(" 2.25") for line in page.splitlines())
 
 
-def test_all_is_in_the_log_once_the_run_is_over(tmp_path: Path) -> None:
+def test_the_log_is_complete_when_the_run_ends(tmp_path: Path) -> None:
     with reporting(tmp_path, MetricsSettings(exporter="none")) as reporter:
         reporter.emit(STARTED)
         reporter.emit(STEP)
     assert read_all(tmp_path) == [STARTED, STEP]
 
 
-def test_nothing_is_served_any_more_when_the_block_ends(tmp_path: Path) -> None:
+def test_metrics_are_not_served_after_the_block(tmp_path: Path) -> None:
     with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
         reporter.emit(STARTED)
     url = select(read_all(tmp_path), TrainingStarted)[0].metrics_url
@@ -70,6 +70,6 @@ def test_a_port_that_was_taken_since_the_preflight_is_refused_with_the_free_choi
     assert "metrics.port=0" in caught.value.remedy
 
 
-def test_the_reporter_of_the_other_ranks_says_nothing(tmp_path: Path) -> None:
+def test_the_reporter_of_other_ranks_drops_events(tmp_path: Path) -> None:
     Reporter().emit(Notice(level="warning", message="unheard"))
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The decision after a failure: another attempt where it can help and is allowed."""
+"""The decision after a failure: restart if it can help and is allowed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DEFECT = Failure.of(NonFiniteLossError("step 3"), rank=0)
 
 
 @given(allowed=st.integers(0, 5), used=st.integers(0, 5))
-def test_a_death_is_mended_as_often_as_is_allowed(allowed: int, used: int) -> None:
+def test_a_dead_rank_is_restarted_up_to_the_limit(allowed: int, used: int) -> None:
     decision = RestartPolicy(max_restarts=allowed).decide(DEATH, restarts=used)
     assert (decision is Decision.RESTART) == (used < allowed)
 
 
 @given(allowed=st.integers(0, 5))
-def test_what_would_only_come_again_is_never_tried_again(allowed: int) -> None:
+def test_a_failure_that_would_repeat_is_never_retried(allowed: int) -> None:
     assert RestartPolicy(max_restarts=allowed).decide(DEFECT, restarts=0) is Decision.FAIL

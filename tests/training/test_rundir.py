@@ -1,4 +1,4 @@
-"""The folder of a run: its name, its finding, its lock."""
+"""The folder of a run: naming, lookup, lock."""
 
 from __future__ import annotations
 

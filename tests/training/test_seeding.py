@@ -57,7 +57,7 @@ def test_the_largest_seed_of_the_settings_is_taken() -> None:
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_determinism_is_switched_in_torch_and_cudnn(*, deterministic: bool) -> None:
+def test_determinism_is_set_in_torch_and_cudnn(*, deterministic: bool) -> None:
     seed_everything(0, deterministic=deterministic)
     assert torch.are_deterministic_algorithms_enabled() == deterministic
     assert torch.backends.cudnn.benchmark != deterministic
@@ -68,7 +68,7 @@ def test_cublas_gets_the_workspace_that_determinism_needs() -> None:
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_a_workspace_that_was_set_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_that_is_already_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     seed_everything(0, deterministic=True)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"

@@ -1,4 +1,4 @@
-"""A whole rank in this process: it learns, goes on bit for bit, sees each sample once, and answers trouble."""
+"""A whole rank in this process: it learns, resumes bit for bit, sees each sample once, and handles failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from observability.runlog import (
     select,
 )
 from tests.training.runs import run_alone, small_settings, steps_of
-from training import failures, ledger
+from training import failures
+from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import committed_steps
 from training.errors import NonFiniteLossError, ResumeMismatchError
 
@@ -69,7 +70,7 @@ def test_a_stop_request_ends_the_run_at_a_committed_step(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_each_sample_is_consumed_once_an_epoch_though_the_batch_does_not_divide_them(
+def test_each_sample_is_consumed_once_per_epoch_even_if_the_batch_does_not_divide_them(
     tmp_path: Path, accumulation: int
 ) -> None:
     settings = small_settings(loop={"log_sample_ids": True, "accumulation": accumulation, "global_batch": 50})
@@ -119,7 +120,7 @@ def test_the_log_has_a_checkpoint_s_steps_before_the_checkpoint(tmp_path: Path) 
             assert event.step <= newest
 
 
-def test_bad_steps_are_skipped_where_the_setting_says_so(tmp_path: Path) -> None:
+def test_bad_steps_are_skipped_with_nonfinite_skip(tmp_path: Path) -> None:
     settings = small_settings(
         optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None, "nonfinite": "skip", "max_steps": 6}
     )
@@ -135,7 +136,7 @@ def test_a_run_is_not_resumed_with_another_global_batch(tmp_path: Path) -> None:
         run_alone(small_settings(loop={"max_steps": 10, "global_batch": 32}), tmp_path / "run")
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_and_named(tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_is_skipped_and_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run_alone(small_settings(loop={"max_steps": 15}), run)
     *_, older, _ = committed_steps(run / "checkpoints")  # storage may have been too slow for each of 5, 10 and 15
@@ -147,7 +148,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_and_named(tmp_path: Path) ->
     assert "step-00000015: model.safetensors has" in restored.skipped[0]
 
 
-def test_training_started_tells_what_is_trained_on_what(tmp_path: Path) -> None:
+def test_training_started_has_the_world_the_dataset_and_the_first_step(tmp_path: Path) -> None:
     run_alone(small_settings(loop={"max_steps": 1}), tmp_path / "run")
     started = select(read_all(tmp_path / "run"), TrainingStarted)[0]
     assert (started.world, started.start_step, started.train_samples) == (1, 0, 1293)

@@ -2,117 +2,261 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import count
+
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from training.config.schema import PrecisionSettings
 from training.data.types import Batch
+from training.objectives.classification import Classification
 from training.precision import Precision
+from training.seeding import seed_step
 from training.step import StepResult, StepRunner
+from training.strategies.single_process import SingleProcess
 
 CPU = torch.device("cpu")
 
 
-def batch(start: int, count: int, *, rows: int | None = None) -> Batch:
-    """Rows `start ...` of a fixed made-up dataset, of which `count` count."""
+class Recording(SingleProcess):
+    """The strategy of one process, which averages over as many ranks as asked and counts the micro-batches that are held back."""
+
+    def __init__(self, module: nn.Module, *, learning_rate: float = 1.0, averaged_ranks: int = 1) -> None:
+        super().__init__(module, lambda module: torch.optim.SGD(module.parameters(), lr=learning_rate))
+        self.averaged_ranks = averaged_ranks
+        self.held_back = 0
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        self.held_back += 1
+        return nullcontext()
+
+
+class Spy(nn.Linear):
+    """A linear layer that keeps what it returned, and a random number drawn in each forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.outputs: list[Tensor] = []
+        self.draws: list[float] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.draws.append(torch.rand(()).item())
+        self.outputs.append(super().forward(inputs))
+        return self.outputs[-1]
+
+
+def batch(start: int, samples: int, *, rows: int | None = None) -> Batch:
+    """Rows `start ...` of a fixed made-up dataset, of which `samples` count."""
     generator = torch.Generator().manual_seed(7)
     inputs, labels = torch.randn(64, 6, generator=generator), torch.randint(0, 3, (64,), generator=generator)
-    end = start + (rows or count)
-    return Batch(inputs=inputs[start:end], labels=labels[start:end], ids=np.arange(start, start + count), count=count)
+    end = start + (rows or samples)
+    return Batch(
+        inputs=inputs[start:end], labels=labels[start:end], ids=np.arange(start, start + samples), count=samples
+    )
 
 
-def run_step(
-    batches: list[Batch], *, clip_norm: float | None = None, keeps_buffers: bool = False, step: int = 1
-) -> tuple[StepResult, nn.Module]:
-    """One SGD step of a small network with dropout-free batch norm; the result and the network after it."""
+def linear() -> nn.Module:
     torch.manual_seed(3)
-    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).double()
-    batches = [Batch(inputs=b.inputs.double(), labels=b.labels, ids=b.ids, count=b.count) for b in batches]
-    runner = StepRunner(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        precision=Precision(PrecisionSettings(), CPU),
+    return nn.Linear(6, 3)
+
+
+def with_batch_norm() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def runner_of(
+    strategy: SingleProcess,
+    *,
+    precision: PrecisionSettings | None = None,
+    clip_norm: float | None = None,
+    keeps_buffers: bool = False,
+    seed: int = 0,
+    rank: int = 0,
+) -> StepRunner:
+    return StepRunner(
+        strategy=strategy,
+        objective=Classification(),
+        precision=Precision(precision or PrecisionSettings(), CPU),
         device=CPU,
         clip_norm=clip_norm,
-        seed=0,
-        rank=0,
-        world=1,
+        seed=seed,
+        rank=rank,
         keeps_buffers=keeps_buffers,
     )
-    return runner.run(step, batches, global_count=sum(b.count for b in batches)), model
 
 
-def weights(model: nn.Module) -> torch.Tensor:
+def run_step(model: nn.Module, *batches: Batch, total: int | None = None, clip_norm: float | None = None) -> StepResult:
+    """One step of SGD with learning rate 1: the weights move by the gradient."""
+    global_count = total or sum(b.count for b in batches)
+    return runner_of(Recording(model), clip_norm=clip_norm).run(1, list(batches), global_count=global_count)
+
+
+def weights(model: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
-def test_the_loss_is_summed_over_the_samples_that_count() -> None:
-    whole, _ = run_step([batch(0, 8)])
-    assert whole.samples == 8
-    assert 0 <= int(whole.correct) <= 8
-    assert float(whole.loss_sum) == pytest.approx(8 * np.log(3), rel=0.5)
+def gradient_of_mean(model: nn.Module, samples: Batch, *, divisor: int) -> Tensor:
+    """By autograd, of the sum of the losses over a divisor."""
+    loss = cross_entropy(model(samples.inputs), samples.labels, reduction="sum") / divisor
+    return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(model.parameters()))])
 
 
-def test_padding_rows_do_not_reach_the_gradient_of_the_last_layer() -> None:
-    # Batch norm sees the padding; what follows it sees only the rows that count. With evaluation statistics it would be exact.
-    padded, _ = run_step([batch(0, 4, rows=8)])
-    assert padded.samples == 4
-    alone, _ = run_step([batch(0, 4, rows=4)])
-    assert float(padded.loss_sum) != float(alone.loss_sum)
+def test_the_sums_are_those_over_the_samples_of_all_micro_batches_that_count() -> None:
+    model, whole = linear(), batch(0, 8)
+    logits = model(whole.inputs).detach()
+    result = run_step(model, batch(0, 5, rows=7), batch(5, 3))
+    assert result.samples == 8
+    assert result.loss_sum == pytest.approx(float(cross_entropy(logits, whole.labels, reduction="sum")), rel=1e-6)
+    assert result.sums == [result.loss_sum, int((logits.argmax(dim=1) == whole.labels).sum())]
+
+
+def test_padding_rows_do_not_reach_the_gradient() -> None:
+    padded, alone = linear(), linear()
+    run_step(padded, batch(0, 4, rows=8))
+    run_step(alone, batch(0, 4))
+    torch.testing.assert_close(weights(padded), weights(alone))
+    assert not torch.equal(weights(alone), weights(linear()))
 
 
 def test_accumulated_micro_batches_make_the_gradient_of_the_mean_over_all_samples() -> None:
-    torch.manual_seed(0)
-    model = nn.Linear(6, 3).double()
-    first, second = batch(0, 5), batch(5, 3)
-    expected = torch.autograd.grad(
-        nn.functional.cross_entropy(
-            model(torch.cat([first.inputs, second.inputs]).double()), torch.cat([first.labels, second.labels])
-        ),
-        list(model.parameters()),
-    )
+    model = linear()
+    expected, before = gradient_of_mean(model, batch(0, 8), divisor=8), weights(model)
+    result = run_step(model, batch(0, 5), batch(5, 3))
+    torch.testing.assert_close(before - weights(model), expected)
+    assert result.gradient_norm == pytest.approx(float(expected.norm()), rel=1e-6)
+
+
+def test_the_gradient_is_divided_by_the_global_count_and_multiplied_by_the_ranks_that_average_it() -> None:
+    model = linear()
+    expected, before = 3 * gradient_of_mean(model, batch(0, 8), divisor=24), weights(model)
+    runner_of(Recording(model, averaged_ranks=3)).run(1, [batch(0, 8)], global_count=24)
+    torch.testing.assert_close(before - weights(model), expected)
+
+
+def test_gradients_are_not_carried_over_into_the_next_step() -> None:
+    model = linear()
+    strategy = Recording(model)
+    runner = runner_of(strategy)
+    runner.run(1, [batch(0, 8)], global_count=8)
+    expected, before = gradient_of_mean(model, batch(8, 8), divisor=8), weights(model)
+    runner.run(2, [batch(8, 8)], global_count=8)
+    torch.testing.assert_close(before - weights(model), expected)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2, 4])
+def test_gradients_are_held_back_for_every_micro_batch_but_the_last(micro_batches: int) -> None:
+    strategy = Recording(linear())
+    runner_of(strategy).run(1, [batch(2 * i, 2) for i in range(micro_batches)], global_count=2 * micro_batches)
+    assert strategy.held_back == micro_batches - 1
+
+
+def test_a_rank_without_samples_adds_nothing() -> None:
+    model = linear()
     before = weights(model)
-    runner = StepRunner(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
-        precision=Precision(PrecisionSettings(), CPU),
-        device=CPU,
-        clip_norm=None,
-        seed=0,
-        rank=0,
-        world=1,
-        keeps_buffers=False,
-    )
-    micro = [Batch(inputs=b.inputs.double(), labels=b.labels, ids=b.ids, count=b.count) for b in (first, second)]
-    result = runner.run(1, micro, global_count=8)
-    moved = before - weights(model)
-    assert torch.allclose(moved, torch.cat([g.reshape(-1) for g in expected]), atol=1e-12)
-    assert result.gradient_norm == pytest.approx(float(moved.norm()), rel=1e-9)
+    result = run_step(model, batch(0, 0, rows=2), total=8)
+    assert (result.sums, result.samples, result.gradient_norm) == ([0.0, 0.0], 0, 0.0)
+    assert torch.equal(weights(model), before)
 
 
 def test_a_gradient_longer_than_the_limit_is_scaled_to_it() -> None:
-    free, model_free = run_step([batch(0, 16)])
-    limit = free.gradient_norm / 4
-    clipped, model_clipped = run_step([batch(0, 16)], clip_norm=limit)
-    torch.manual_seed(3)
-    start = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).double()
-    ratio = (weights(model_clipped) - weights(start)).norm() / (weights(model_free) - weights(start)).norm()
-    assert clipped.gradient_norm == free.gradient_norm
-    assert float(ratio) == pytest.approx(0.25, rel=1e-5)
+    free, clipped = linear(), linear()
+    norm = run_step(free, batch(0, 16)).gradient_norm
+    assert run_step(clipped, batch(0, 16), clip_norm=norm / 4).gradient_norm == norm
+    moved, moved_freely = (weights(model) - weights(linear()) for model in (clipped, free))
+    torch.testing.assert_close(moved, moved_freely / 4, rtol=1e-4, atol=1e-7)
 
 
-def test_a_step_with_a_nan_input_changes_neither_weights_nor_batch_norm_statistics() -> None:
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_gradient_up_to_the_limit_is_left_as_it_is(factor: float) -> None:
+    free, limited = linear(), linear()
+    norm = run_step(free, batch(0, 16)).gradient_norm
+    run_step(limited, batch(0, 16), clip_norm=factor * norm)
+    assert torch.equal(weights(limited), weights(free))
+
+
+def test_what_a_forward_pass_draws_is_a_function_of_seed_step_micro_batch_and_rank() -> None:
+    model = Spy()
+    runner_of(Recording(model), seed=5, rank=2).run(9, [batch(0, 2), batch(2, 2)], global_count=4)
+    expected = []
+    for micro in range(2):
+        seed_step(5, 9, micro, 2)
+        expected.append(torch.rand(()).item())
+    assert model.draws == expected
+
+
+def test_the_forward_pass_runs_in_the_format_of_the_precision_and_the_loss_in_float32() -> None:
+    model = Spy()
+    runner = runner_of(Recording(model), precision=PrecisionSettings(mode="bf16"))
+    result = runner.run(1, [batch(0, 8)], global_count=8)
+    assert model.outputs[0].dtype == torch.bfloat16
+    loss = cross_entropy(model.outputs[0].detach().float(), batch(0, 8).labels, reduction="sum")
+    assert result.loss_sum == float(loss)
+
+
+def test_the_parts_of_a_step_are_timed_over_all_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock ticks each time it is read: twice in each forward and backward pass, twice around the update."""
+    monkeypatch.setattr("training.step.time.perf_counter", count(100.0).__next__)
+    result = run_step(linear(), batch(0, 2), batch(2, 2), batch(4, 2))
+    assert (result.forward_seconds, result.backward_seconds, result.optimizer_seconds) == (3.0, 3.0, 1.0)
+
+
+def bad_batch() -> Batch:
     bad = batch(0, 8)
-    bad.inputs[2, 1] = float("nan")
-    result, model = run_step([bad], keeps_buffers=True)
-    _, untouched = run_step([batch(0, 8)])
-    torch.manual_seed(3)
-    start = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).double()
+    return replace(bad, inputs=bad.inputs.index_fill(1, torch.tensor([1]), float("nan")))
+
+
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_batch_norm_statistics() -> None:
+    model, start = with_batch_norm(), with_batch_norm()
+    result = runner_of(Recording(model), keeps_buffers=True).run(1, [bad_batch()], global_count=8)
     assert not result.applied
-    assert not np.isfinite(result.gradient_norm)
-    assert torch.equal(weights(model), weights(start))
-    for name, buffer in model.named_buffers():
-        assert torch.equal(buffer, dict(start.named_buffers())[name]), name
-    assert not torch.equal(weights(untouched), weights(start))
+    assert not math.isfinite(result.gradient_norm)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, start.state_dict()[name]), name
+
+
+def test_without_keeps_buffers_a_bad_step_spoils_the_statistics() -> None:
+    model = with_batch_norm()
+    runner_of(Recording(model)).run(1, [bad_batch()], global_count=8)
+    assert not all(torch.isfinite(buffer).all() for buffer in model.buffers())
+
+
+def test_a_good_step_moves_weights_and_batch_norm_statistics() -> None:
+    model, start = with_batch_norm(), with_batch_norm()
+    result = runner_of(Recording(model), keeps_buffers=True).run(1, [batch(0, 8)], global_count=8)
+    assert result.applied
+    assert not any(torch.equal(a, b) for a, b in zip(model.buffers(), start.buffers(), strict=True))
+    assert not torch.equal(weights(model), weights(start))
+
+
+def test_a_bad_step_restores_the_statistics_of_the_step_before() -> None:
+    model = with_batch_norm()
+    runner = runner_of(Recording(model), keeps_buffers=True)
+    runner.run(1, [batch(0, 8)], global_count=8)
+    before = [buffer.clone() for buffer in model.buffers()]
+    runner.run(2, [bad_batch()], global_count=8)
+    assert all(torch.equal(a, b) for a, b in zip(model.buffers(), before, strict=True))
+
+
+def test_under_fp16_a_step_that_is_not_finite_lowers_the_scale_and_is_not_applied() -> None:
+    model = linear()
+    runner = runner_of(Recording(model), precision=PrecisionSettings(mode="fp16", initial_scale=1024.0))
+    assert not runner.run(1, [bad_batch()], global_count=8).applied
+    assert runner.precision.state_dict()["scale"] == 512.0
+    assert torch.equal(weights(model), weights(linear()))
+
+
+def test_under_fp16_the_norm_and_the_limit_are_those_of_the_unscaled_gradient() -> None:
+    half, full = linear(), linear()
+    limit = run_step(full, batch(0, 8)).gradient_norm / 2
+    runner = runner_of(Recording(half), precision=PrecisionSettings(mode="fp16", initial_scale=1024.0), clip_norm=limit)
+    result = runner.run(1, [batch(0, 8)], global_count=8)
+    assert result.applied
+    assert result.gradient_norm == pytest.approx(2 * limit, rel=1e-2)
+    assert float((weights(half) - weights(linear())).norm()) == pytest.approx(limit, rel=1e-2)

@@ -1,4 +1,4 @@
-"""The driver's part, by a launcher whose ranks end as a script says: what real ones cannot be made to do often and fast.
+"""The driver, with a launcher whose ranks end as scripted: what real ranks cannot be made to do often and fast.
 
 Real launchers and real deaths are in tests/training/faults.
 """
@@ -101,7 +101,9 @@ def test_a_run_that_ends_well_is_logged_from_start_to_end(run: RunDirectory, mon
     assert launcher.is_closed
 
 
-def test_deaths_are_mended_up_to_the_limit_and_each_is_told(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_ranks_are_restarted_up_to_the_limit_with_a_notice_each(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launcher = ScriptedLauncher(die, die, well)
     assert supervise(run, launcher, monkeypatch, max_restarts=2) == DONE
     assert launcher.attempts == [0, 1, 2]
@@ -109,7 +111,7 @@ def test_deaths_are_mended_up_to_the_limit_and_each_is_told(run: RunDirectory, m
     assert [notice.rpartition("(")[2] for notice in notices] == ["restart 1 of 2)", "restart 2 of 2)"]
 
 
-def test_one_death_more_than_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_failure_more_than_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = ScriptedLauncher(die, die, die)
     with pytest.raises(TrainingFailedError, match=r"^rank 1 was killed by SIGKILL") as caught:
         supervise(run, launcher, monkeypatch, max_restarts=2)
@@ -120,7 +122,7 @@ def test_one_death_more_than_the_limit_ends_the_run(run: RunDirectory, monkeypat
 
 
 @pytest.mark.parametrize("begun_anew", [0, 1, 3])
-def test_a_run_whose_driver_begins_anew_is_started_as_often_as_both_limits_allow(
+def test_a_run_whose_driver_is_restarted_is_started_as_often_as_both_limits_allow(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch, begun_anew: int
 ) -> None:
     # As KubeRay begins a job anew `backoffLimit` times: another driver of the same run.
@@ -133,7 +135,7 @@ def test_a_run_whose_driver_begins_anew_is_started_as_often_as_both_limits_allow
     assert len(starts) == (1 + 2) * (1 + begun_anew)
 
 
-def test_a_refusal_keeps_its_exit_status_and_words_and_is_not_tried_again(
+def test_a_refusal_keeps_its_exit_status_and_message_and_is_not_retried(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = ScriptedLauncher(refuse)
@@ -144,7 +146,7 @@ def test_a_refusal_keeps_its_exit_status_and_words_and_is_not_tried_again(
     assert launcher.attempts == [0]
 
 
-def test_a_defect_is_told_by_its_traceback_and_the_rank_s_log(
+def test_a_defect_is_reported_with_its_traceback_and_the_path_of_the_logs(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(TrainingFailedError) as caught:
@@ -155,7 +157,7 @@ def test_a_defect_is_told_by_its_traceback_and_the_rank_s_log(
     assert str(run.logs) in text
 
 
-def test_what_earlier_drivers_ranks_left_is_not_this_one_s(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_records_of_earlier_drivers_are_ignored(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     failures.record(run.path, Failure.of(ValueError("last week's"), rank=0), attempt=0)
     launcher = ScriptedLauncher(die, well)
     assert supervise(run, launcher, monkeypatch) == DONE
@@ -190,15 +192,13 @@ def test_a_second_signal_ends_the_wait_for_the_ranks(run: RunDirectory, monkeypa
     assert launcher.is_closed
 
 
-def test_the_signals_are_answered_as_before_once_the_run_is_over(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_handlers_are_restored_after_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     supervise(run, ScriptedLauncher(well), monkeypatch)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_of_several_machines_the_first_one_s_driver_alone_writes_the_log(
+def test_on_several_machines_only_the_first_driver_writes_the_log(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures.record(run.path, Failure.of(ValueError("of the run that goes on"), rank=0), attempt=9)

@@ -1,4 +1,4 @@
-"""Checkpoints: committed by a manifest written last, verified on load, written off the loop.
+"""Checkpoints: committed by a manifest that is written last, verified on load, written in a thread.
 
-`manifest`, `storage`, `retention` and `store` import nothing heavy; `state` and `writer` import torch.
+`manifest`, `storage`, `retention` and `store` import nothing heavy; `stateful`, `state`, `host_copy` and `writer` import torch.
 """

@@ -1,13 +1,14 @@
-"""What a checkpoint says about itself: the manifest that commits it, and the small state that is no tensor.
+"""The JSON files of a checkpoint: the manifest that commits it, and the state that is not tensors. Read without torch.
 
-Both are JSON and both are read without torch. The manifest is written last and carries its own sha256, so a manifest
-that decodes is whole, and a folder that has none is no checkpoint.
+The manifest is written last and contains its own sha256, so a manifest that decodes is complete, and a folder without one
+is not a checkpoint.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -18,8 +19,12 @@ FORMAT = 1
 
 MANIFEST_FILE = "manifest.json"
 LOOP_STATE_FILE = "state.json"
+TENSOR_SUFFIX = ".safetensors"
 MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+
+_BARE = {"optimizer": "class", "best_metrics": "metrics"}
+"""States whose only JSON value format 1 writes bare, without this key: the layout from before states had names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +46,7 @@ class TrainProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Which run a checkpoint belongs to. Fields marked recorded may differ on resume; the others bind.
+    """Which run a checkpoint belongs to. Fields marked recorded may differ on resume; the others must not.
 
     Attributes:
         model: name of the model.
@@ -66,7 +71,7 @@ class Identity:
         return self._differences(wanted, recorded=False)
 
     def notes(self, wanted: Identity) -> list[str]:
-        """Differences that a resumed run may have but a person should know, in the same words."""
+        """Differences that a resumed run may have and that are reported, in the same form."""
         return self._differences(wanted, recorded=True)
 
     def _differences(self, wanted: Identity, *, recorded: bool) -> list[str]:
@@ -86,14 +91,14 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What commits a checkpoint.
+    """Commits a checkpoint.
 
     Attributes:
         step: optimizer steps done.
         identity: the run it belongs to.
-        metric: the metric that ranks it among the best, None where it was not measured at this step.
+        metric: the metric that ranks it among the best, None if it was not measured at this step.
         created: time of the commit, ISO 8601 in UTC.
-        files: every other file of the folder. Shards of several ranks would be further entries.
+        files: every other file of the folder.
     """
 
     step: int
@@ -117,28 +122,28 @@ class Manifest:
         """The manifest that `encode` wrote.
 
         Raises:
-            ValueError: it is no JSON object, its hash does not match, or it has another format.
+            ValueError: it is not a JSON object, its hash does not match, or it has another format.
         """
         record = json.loads(data)
         if not isinstance(record, dict):
-            raise ValueError(f"it holds a JSON {type(record).__name__}, not an object")
+            raise ValueError(f"it is a JSON {type(record).__name__}, not an object")
         claimed = record.pop("sha256", None)
         if claimed != _digest(record):
-            raise ValueError("its content does not match the sha256 it carries")
+            raise ValueError("its content does not match its sha256")
         if record.pop("format", None) != FORMAT:
-            raise ValueError(f"it is of another format than {FORMAT}, the one this version reads")
+            raise ValueError(f"it has another format than {FORMAT}, which this version reads")
         return _MANIFEST.validate_python(record)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopState:
-    """The state of a run that is no tensor.
+    """The content of `state.json`: all state that is not tensors.
 
     Attributes:
         progress: how far the run has come.
-        optimizer: class name of the optimizer whose state was saved.
-        precision: state of the loss scaler, empty where there is none.
-        extra: what the loop wants back on resume, e.g. the MLflow run id; JSON values only.
+        optimizer: class name of the optimizer; empty where none was saved.
+        precision: state of the loss scaler; empty where there is none.
+        extra: JSON values of every other state, by registered name.
     """
 
     progress: TrainProgress
@@ -146,12 +151,40 @@ class LoopState:
     precision: dict[str, float | int]
     extra: dict[str, Any]
 
+    @classmethod
+    def of(cls, progress: TrainProgress, values: Mapping[str, Mapping[str, Any]]) -> LoopState:
+        """The state of a run from its progress and the JSON values of its states, by registered name."""
+        written: dict[str, Any] = {
+            name: state[_BARE[name]] if name in _BARE else state for name, state in values.items()
+        }
+        return cls(
+            progress=progress,
+            optimizer=written.pop("optimizer", ""),
+            precision=written.pop("precision", {}),
+            extra=written,
+        )
+
+    @property
+    def values(self) -> dict[str, dict[str, Any]]:
+        """The JSON values by registered name, as they were given to `of`."""
+        written: dict[str, Any] = dict(self.extra)
+        if self.optimizer:
+            written["optimizer"] = self.optimizer
+        if self.precision:
+            written["precision"] = self.precision
+        return {name: {_BARE[name]: value} if name in _BARE else value for name, value in written.items()}
+
     def encode(self) -> bytes:
-        """The state as JSON; floats come back bit for bit.
+        """The state as JSON; floats survive bit for bit.
 
         Raises:
-            TypeError: `extra` holds something that JSON does not know.
+            TypeError: a state holds a value that is neither a tensor nor JSON.
         """
+        for name, value in self.extra.items():
+            try:
+                json.dumps(value)
+            except TypeError as error:
+                raise TypeError(f"state {name}: {error}; a state holds tensors and JSON values only") from error
         return _canonical(asdict(self)) + b"\n"
 
     @classmethod

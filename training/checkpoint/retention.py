@@ -13,7 +13,7 @@ _HIGHER_IS_BETTER = {"validation_accuracy": True, "validation_loss": False}
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """Keep the newest and, beside them, the best.
+    """Keep the newest and the best.
 
     Attributes:
         keep_last: newest checkpoints that are kept, at least 1.
@@ -31,7 +31,7 @@ class Retention:
 
     @classmethod
     def of(cls, settings: CheckpointSettings) -> Retention:
-        """The rule that the settings ask for."""
+        """The rule of the settings."""
         return cls(
             keep_last=settings.keep_last,
             keep_best=settings.keep_best,
@@ -39,10 +39,9 @@ class Retention:
         )
 
     def retained(self, metrics: Mapping[int, float | None]) -> frozenset[int]:
-        """Steps to keep out of those given with their metrics.
+        """The steps to keep, from all steps with their metrics.
 
-        A metric that is missing or NaN never makes a checkpoint one of the best; of equal metrics the earlier step
-        wins.
+        A checkpoint whose metric is missing or NaN is never among the best; of equal metrics the earlier step wins.
         """
         newest = sorted(metrics)[-self.keep_last :]
         sign = -1.0 if self.higher_is_better else 1.0

@@ -1,11 +1,10 @@
-"""Where checkpoints lie: a narrow protocol, and the local (or mounted, e.g. EFS) disk."""
+"""Where checkpoints are stored: a narrow protocol, and local disks or mounted file systems, e.g. EFS."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -17,19 +16,19 @@ class Storage(Protocol):
 
     @property
     def location(self) -> str:
-        """The place, in words for a message."""
+        """The place, for messages."""
         ...
 
     def folders(self) -> list[str]:
-        """Names of all folders, sorted; none where the place does not exist yet."""
+        """Names of all folders, sorted; none if the place does not exist yet."""
         ...
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of each file of a folder by name; empty where there is no such folder."""
+        """Bytes of each file of a folder by name; empty if there is no such folder."""
         ...
 
     def local(self, folder: str) -> Path:
-        """A folder on this machine that holds the folder's files."""
+        """A path on this machine with the folder's files."""
         ...
 
     def writing(self, folder: str, name: str) -> AbstractContextManager[Path]:
@@ -42,10 +41,6 @@ class Storage(Protocol):
 
     def free_bytes(self) -> int:
         """Bytes that can still be written."""
-        ...
-
-    def probe(self) -> None:
-        """Write, sync and remove a small file."""
         ...
 
 
@@ -61,14 +56,14 @@ class LocalStorage:
         return str(self._directory)
 
     def folders(self) -> list[str]:
-        """Names of all folders, sorted; none where the directory does not exist yet."""
+        """Names of all folders, sorted; none if the directory does not exist yet."""
         try:
             return sorted(entry.name for entry in os.scandir(self._directory) if entry.is_dir())
         except FileNotFoundError:
             return []
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of each file of a folder by name; empty where there is no such folder."""
+        """Bytes of each file of a folder by name; empty if there is no such folder."""
         try:
             return {entry.name: entry.stat().st_size for entry in os.scandir(self._directory / folder)}
         except FileNotFoundError:
@@ -88,7 +83,7 @@ class LocalStorage:
             _sync(self._directory)
         temporary = target / f"{name}.tmp"
         yield temporary
-        # safetensors makes its files readable by their owner alone; others have to read a checkpoint too.
+        # safetensors makes its files readable by their owner only; others must be able to read a checkpoint.
         temporary.chmod(0o644)
         _sync(temporary)
         temporary.replace(target / name)
@@ -103,16 +98,8 @@ class LocalStorage:
             shutil.rmtree(target)
 
     def free_bytes(self) -> int:
-        """Free space of the file system, for a process without privileges."""
+        """Free space of the file system for an unprivileged process."""
         return shutil.disk_usage(self._directory).free
-
-    def probe(self) -> None:
-        """Write, sync and remove a small file, making the directory where it does not exist."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".probe-") as file:
-            file.write(b"probe")
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def sha256_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """The checkpoints of a run: commit, find the newest good one, verify, prune.
 
-A checkpoint is a folder `step-00000050/` that holds the files its manifest lists. The manifest is written last: a
-folder without one is what a crashed writer left, is never read, and goes when the next writer starts.
+A checkpoint is a folder `step-00000050/` with the files that its manifest lists. The manifest is written last: a folder
+without one is what a crashed writer left; it is never read, and removed when the next writer starts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from training.checkpoint.manifest import (
     LOOP_STATE_FILE,
@@ -25,29 +24,27 @@ from training.checkpoint.manifest import (
     TrainProgress,
 )
 from training.checkpoint.storage import LocalStorage, Storage, sha256_of
-from training.errors import CheckpointError, PreflightError, ResumeMismatchError
+from training.errors import CheckpointError, ResumeMismatchError
 
 FOLDER = "checkpoints"
-"""Folder of a run's checkpoints inside the run's own."""
+"""Folder of the checkpoints in a run's folder."""
 
 FileWriter = Callable[[Path], None]
-"""Writes one file of a checkpoint at the path it is given; raises OSError where storage fails."""
+"""Writes one file of a checkpoint to the given path; raises OSError if storage fails."""
 
 _FOLDER_NAME = re.compile(r"step-(\d{8,})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restored:
-    """A checkpoint that verified and belongs to the run.
-
-    `training.checkpoint.state.load_into` puts it into a model and an optimizer.
+class VerifiedCheckpoint:
+    """A checkpoint that verified and belongs to the run; `training.checkpoint.stateful` restores it.
 
     Attributes:
         path: folder with its files, on this machine.
-        manifest: what it says of itself.
-        state: its state that is no tensor.
-        skipped: newer checkpoints that were passed over, each with the reason.
-        notes: recorded differences to the run that goes on, e.g. another world size.
+        manifest: its manifest.
+        state: its state that is not tensors.
+        skipped: newer checkpoints that were skipped, each with the reason.
+        notes: recorded differences to the resuming run, e.g. another world size.
     """
 
     path: Path
@@ -61,11 +58,6 @@ class Restored:
         """How far the run had come."""
         return self.state.progress
 
-    @property
-    def extra(self) -> dict[str, Any]:
-        """What the loop had asked to get back."""
-        return self.state.extra
-
 
 class CheckpointStore:
     """All checkpoints of one run. One process writes; any number may read at the same time."""
@@ -74,15 +66,15 @@ class CheckpointStore:
         self._storage = storage
 
     def folder_steps(self) -> list[int]:
-        """Steps of all folders, oldest first, also of those that hold no whole checkpoint."""
+        """Steps of all folders, oldest first, including those without a complete checkpoint."""
         matches = (_FOLDER_NAME.fullmatch(name) for name in self._storage.folders())
         return sorted(int(match[1]) for match in matches if match)
 
     def manifests(self) -> list[Manifest]:
-        """The manifest of every checkpoint whose manifest is whole, oldest first; their files are not looked at.
+        """The manifests that are complete, oldest first; the other files are not checked.
 
         Raises:
-            OSError: storage failed, which says nothing about the checkpoints.
+            OSError: storage failed; the checkpoints may be good.
         """
         found = []
         for step in self.folder_steps():
@@ -91,7 +83,7 @@ class CheckpointStore:
         return found
 
     def steps(self) -> list[int]:
-        """Steps of the checkpoints whose manifest is whole, oldest first."""
+        """Steps of the checkpoints whose manifest is complete, oldest first."""
         return [manifest.step for manifest in self.manifests()]
 
     def path(self, step: int) -> Path:
@@ -99,35 +91,35 @@ class CheckpointStore:
         return self._storage.local(folder_name(step))
 
     def verify(self, step: int) -> list[str]:
-        """What is wrong with the checkpoint of a step; empty where all sizes and hashes are as its manifest says."""
+        """The problems of a step's checkpoint; none if all sizes and hashes match its manifest."""
         return self._problems(step, None)
 
-    def newest_good(self, identity: Identity) -> Restored | None:
-        """The newest checkpoint that verifies, None where the run has none.
+    def newest_good(self, identity: Identity) -> VerifiedCheckpoint | None:
+        """The newest checkpoint that verifies, None if the run has none.
 
-        Folders without a manifest are passed over: nobody was promised them.
+        Folders without a manifest are skipped: they were never committed.
 
         Raises:
             ResumeMismatchError: a checkpoint belongs to another model, dataset, global batch or seed.
-            CheckpointError: there are checkpoints, but not one verifies.
+            CheckpointError: there are checkpoints, but none verifies.
         """
         skipped: list[str] = []
         folders = self.folder_steps()
         for step in reversed(folders):
             problems = self._problems(step, identity)
             if not problems:
-                return self._restored(step, identity, skipped)
+                return self._verified(step, identity, skipped)
             skipped.append(f"{folder_name(step)}: {'; '.join(problems)}")
         committed = len(folders) - len(self._unfinished())
         if committed:
             raise CheckpointError(
                 f"none of the {committed} checkpoints in {self._storage.location} is good: {' | '.join(skipped)}",
-                remedy="restore a checkpoint from a backup, or start the run anew under another run.name",
+                remedy="restore a checkpoint from a backup, or start a new run under another run.name",
             )
         return None
 
-    def open(self, step: int, identity: Identity) -> Restored:
-        """The checkpoint of a given step, e.g. the one rank 0 chose or one of the best.
+    def open(self, step: int, identity: Identity) -> VerifiedCheckpoint:
+        """The checkpoint of a given step, e.g. the one that rank 0 chose.
 
         Raises:
             ResumeMismatchError: it belongs to another model, dataset, global batch or seed.
@@ -139,7 +131,7 @@ class CheckpointStore:
                 f"the checkpoint {self.path(step)} is not good: {'; '.join(problems)}",
                 remedy=f"choose one of the steps {', '.join(others)}" if others else "the run has no other checkpoint",
             )
-        return self._restored(step, identity, [])
+        return self._verified(step, identity, [])
 
     def commit(
         self,
@@ -150,17 +142,17 @@ class CheckpointStore:
         files: Mapping[str, FileWriter],
         expected_bytes: int,
     ) -> Manifest:
-        """Write a checkpoint; it exists once this returns. What the step's folder held before is removed first.
+        """Write a checkpoint; it is committed when this returns. Earlier content of the step's folder is removed first.
 
         Args:
             step: optimizer steps done.
             identity: the run.
-            metric: the metric at this step, None where it was not measured.
-            files: what writes each file, by its name.
+            metric: the metric at this step, None if it was not measured.
+            files: the writer of each file, by name.
             expected_bytes: size of all files, for the message when the disk is full.
 
         Raises:
-            CheckpointError: storage failed. The folder is removed again; other checkpoints are as they were.
+            CheckpointError: storage failed. The folder is removed; other checkpoints are unchanged.
         """
         folder = folder_name(step)
         try:
@@ -181,26 +173,12 @@ class CheckpointStore:
         return manifest
 
     def remove_unfinished(self) -> list[str]:
-        """Remove the folders that have no manifest; returns what could not be removed, and why."""
+        """Remove the folders that have no manifest; returns an error message for each that could not be removed."""
         return self._remove(self._unfinished())
 
     def keep_only(self, steps: Collection[int]) -> list[str]:
-        """Remove the folders of all other steps; returns what could not be removed, and why."""
+        """Remove the folders of all other steps; returns an error message for each that could not be removed."""
         return self._remove(step for step in self.folder_steps() if step not in steps)
-
-    def check_writable(self) -> None:
-        """Prove that files can be written, by writing one.
-
-        Raises:
-            PreflightError: they cannot.
-        """
-        try:
-            self._storage.probe()
-        except OSError as error:
-            raise PreflightError(
-                f"checkpoints cannot be written to {self._storage.location}: {error.strerror}",
-                remedy="make the folder writable, or set run.directory to one that is",
-            ) from error
 
     def _remove(self, steps: Iterable[int]) -> list[str]:
         failures = []
@@ -217,18 +195,18 @@ class CheckpointStore:
     def _manifest(self, step: int) -> Manifest:
         manifest = Manifest.decode((self.path(step) / MANIFEST_FILE).read_bytes())
         if manifest.step != step:
-            raise ValueError(f"it is that of step {manifest.step}")
+            raise ValueError(f"it belongs to step {manifest.step}")
         return manifest
 
     def _problems(self, step: int, identity: Identity | None) -> list[str]:
         try:
             manifest = self._manifest(step)
         except FileNotFoundError:
-            return [f"{MANIFEST_FILE} is missing, the write never ended"]
+            return [f"{MANIFEST_FILE} is missing, the write did not finish"]
         except (OSError, ValueError) as error:
-            return [f"{MANIFEST_FILE} is not whole: {error}"]
+            return [f"{MANIFEST_FILE} is damaged: {error}"]
         if identity is not None:
-            # Before the hashes: those of a large checkpoint take minutes, and a refusal should not.
+            # Before the hashes, which take minutes for a large checkpoint.
             self._refuse_another_run(manifest, identity)
         try:
             return list(self._file_problems(manifest))
@@ -254,9 +232,9 @@ class CheckpointStore:
                 "or start a new run under another run.name",
             )
 
-    def _restored(self, step: int, identity: Identity, skipped: list[str]) -> Restored:
+    def _verified(self, step: int, identity: Identity, skipped: list[str]) -> VerifiedCheckpoint:
         manifest = self._manifest(step)
-        return Restored(
+        return VerifiedCheckpoint(
             path=self.path(step),
             manifest=manifest,
             state=LoopState.decode((self.path(step) / LOOP_STATE_FILE).read_bytes()),
@@ -288,7 +266,7 @@ def folder_name(step: int) -> str:
 
 
 def bytes_writer(data: bytes) -> FileWriter:
-    """What writes a file of the given content."""
+    """A writer of a file with the given content."""
 
     def write(path: Path) -> None:
         path.write_bytes(data)
@@ -297,19 +275,19 @@ def bytes_writer(data: bytes) -> FileWriter:
 
 
 def local_store(directory: Path) -> CheckpointStore:
-    """The checkpoints in a directory of this machine, or of a file system mounted on it."""
+    """The checkpoints in a local or mounted directory."""
     return CheckpointStore(LocalStorage(directory))
 
 
 def committed_steps(directory: Path) -> list[int]:
-    """Steps whose checkpoints in the directory have a whole manifest, oldest first."""
+    """Steps of the committed checkpoints in a directory, oldest first."""
     return local_store(directory).steps()
 
 
 def verify_run(run_directory: Path) -> list[tuple[Path, list[str]]]:
-    """Every checkpoint folder of a run, oldest first, with what is wrong with it; good ones have no problems.
+    """Every checkpoint folder of a run, oldest first, with its problems.
 
-    A folder that a crash left without a manifest is listed with that as its problem.
+    A folder that a crash left without a manifest is included, with that problem.
     """
     store = local_store(run_directory / FOLDER)
     return [(store.path(step), store.verify(step)) for step in store.folder_steps()]

@@ -1,27 +1,23 @@
-"""Writes checkpoints off the loop: the loop pays for a copy in memory, a thread does the rest.
+"""Writes checkpoints asynchronously: the loop waits for a copy in memory, a thread does the rest.
 
 At most one checkpoint is being written and at most one snapshot waits, so the host holds at most two copies of the
-state and storage that is slower than the save period slows nothing down: a newer snapshot takes the place of the
-waiting one.
+state. Storage that is slower than the save period does not slow the loop down: a newer snapshot replaces the waiting one.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
-from torch import nn
-from torch.optim import Optimizer
-
+from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.manifest import LOOP_STATE_FILE, Identity, LoopState, TrainProgress
 from training.checkpoint.retention import Retention
-from training.checkpoint.state import HostCopy, NamedTensors, tensors_of
+from training.checkpoint.stateful import CollectedState, StateRegistry
 from training.checkpoint.store import CheckpointStore, bytes_writer
 
 
@@ -33,10 +29,10 @@ class CommittedCheckpoint:
         step: optimizer steps done.
         path: its folder.
         bytes: size of its files.
-        stall_seconds: what the loop waited for it.
-        write_seconds: what writing, hashing and pruning took the thread.
-        superseded: steps whose snapshots gave way to this one because storage was slower than the save period.
-        warnings: what went wrong beside it, e.g. an old checkpoint that could not be removed.
+        stall_seconds: how long the loop waited for it.
+        write_seconds: how long the thread wrote, hashed and pruned.
+        superseded: steps whose snapshots this one replaced because storage was slower than the save period.
+        warnings: other problems, e.g. an old checkpoint that could not be removed.
     """
 
     step: int
@@ -50,7 +46,7 @@ class CommittedCheckpoint:
 
 @dataclass(kw_only=True)
 class _Snapshot:
-    """A filled host copy and all else that its checkpoint needs."""
+    """A filled host copy and everything else that its checkpoint needs."""
 
     tensors: HostCopy
     step: int
@@ -61,21 +57,21 @@ class _Snapshot:
 
 
 class AsyncCheckpointer:
-    """Saves the state of a run from one rank, usually rank 0. Its methods are for one thread, that of the loop.
+    """Saves the state of a run from one rank, usually rank 0. Only the loop's thread may call it.
 
-    Errors of the writing thread are kept and raised by `poll` and `close`. They end nothing: the newest good checkpoint
-    stays, and a later `save` tries again.
+    Errors of the writing thread are raised by `poll` and `close`. They are not final: the newest good checkpoint stays, and
+    a later `save` tries again.
     """
 
     def __init__(self, store: CheckpointStore, *, identity: Identity, retention: Retention, start_step: int) -> None:
-        """Start the thread. What crashed writers left is removed first, by the thread.
+        """Start the thread, which first removes what crashed writers left.
 
         Args:
             store: where to write.
             identity: the run, recorded in every manifest.
             retention: which checkpoints are kept.
-            start_step: step of the checkpoint the run goes on from, 0 for none. Checkpoints beyond it are of a course
-                that the run did not take (they failed verification, or an older one was chosen); they go once a new one
+            start_step: step of the checkpoint that the run resumes from, 0 for none. Later checkpoints are not part of this
+                run's history (they failed verification, or an older one was chosen); they are removed once a new one
                 is committed.
         """
         self._store = store
@@ -87,60 +83,50 @@ class AsyncCheckpointer:
         # Guarded by the lock: both threads move snapshots between these.
         self._free = [HostCopy(), HostCopy()]
         self._waiting: _Snapshot | None = None
-        # Of the loop's thread.
+        # Used by the loop's thread only.
         self._reserved = False
         self._futures: deque[Future[CommittedCheckpoint | None]] = deque()
         self._committed: list[CommittedCheckpoint] = []
-        # Of the writing thread.
+        # Used by the writing thread only.
         self._own_steps = {start_step} if start_step else set()
         self._warnings: list[str] = []
         self._futures.append(self._thread.submit(self._remove_unfinished))
 
-    def reserve(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Allocate host memory in the writing thread, so that the first `save` does not pay for it.
+    def reserve(self, states: StateRegistry) -> None:
+        """Allocate host memory in the writing thread, so that the first `save` need not.
 
-        To be called after the first optimizer step, when the optimizer has its state. After a `save` it does nothing.
+        Call it after the first optimizer step, when the optimizer has its state. After a `save` it does nothing.
         """
         if self._reserved:
             return
         self._reserved = True
-        self._futures.append(self._thread.submit(self._allocate, self._take_free(), tensors_of(model, optimizer)))
+        self._futures.append(self._thread.submit(self._allocate, self._take_free(), states.collect()))
 
     def save(
         self,
         progress: TrainProgress,
+        states: StateRegistry,
         *,
-        model: nn.Module,
-        optimizer: Optimizer,
-        precision_state: dict[str, float | int],
-        extra: Mapping[str, Any],
         metric: float | None,
         final: bool = False,
     ) -> float:
-        """Copy the state and have it written; returns the seconds the caller was kept.
+        """Copy the state and schedule its write; returns the seconds that the caller waited.
 
-        A snapshot that waits for the one before it to be written gives way to a newer one, unless it has a metric and
-        the newer one has none: then the newer one is dropped. A step that is already committed is not written again, so
-        evaluate before saving.
+        A waiting snapshot is replaced by a newer one, unless it has a metric and the newer one has none: then the newer one
+        is dropped. A step that is already committed is not written again, so evaluate before saving.
 
         Args:
             progress: how far the run has come.
-            model: the model, bare or in DistributedDataParallel.
-            optimizer: its optimizer.
-            precision_state: state of the loss scaler, empty where there is none.
-            extra: what the loop wants back on resume; JSON values only.
-            metric: the metric that ranks checkpoints, None where it was not measured at this step.
+            states: what is saved; it may change once this returns.
+            metric: the metric that ranks checkpoints, None if it was not measured at this step.
             final: return only when the checkpoint is committed or has failed; never dropped.
 
         Raises:
-            ValueError: the model or the optimizer has state that a checkpoint cannot hold.
-            TypeError: `extra` holds something that JSON does not know.
+            TypeError: a state holds a value that is neither a tensor nor JSON.
         """
         began = time.perf_counter()
-        tensors = tensors_of(model, optimizer)
-        loop_state = LoopState(
-            progress=progress, optimizer=type(optimizer).__name__, precision=precision_state, extra=dict(extra)
-        ).encode()
+        state = states.collect()
+        loop_state = LoopState.of(progress, state.values).encode()
         waiting = self._take_waiting()
         if waiting is not None and waiting.metric is not None and metric is None:
             if not final:
@@ -150,17 +136,17 @@ class AsyncCheckpointer:
             self._submit(waiting)
             wait(self._futures)
             waiting = None
-        gave_way = (*waiting.superseded, waiting.step) if waiting else ()
+        replaced = (*waiting.superseded, waiting.step) if waiting else ()
         self._reserved = True
         snapshot = _Snapshot(
             tensors=waiting.tensors if waiting else self._take_free(),
             step=progress.step,
             loop_state=loop_state,
             metric=metric,
-            # An interruption saves a step anew that may be waiting already.
-            superseded=tuple(step for step in gave_way if step != progress.step),
+            # An interruption may save a step that is already waiting.
+            superseded=tuple(step for step in replaced if step != progress.step),
         )
-        snapshot.tensors.fill(tensors)
+        snapshot.tensors.fill(state.tensors)
         snapshot.stall_seconds = time.perf_counter() - began
         self._submit(snapshot)
         if final:
@@ -178,7 +164,7 @@ class AsyncCheckpointer:
         return committed
 
     def close(self) -> None:
-        """Wait until all is written and end the thread; `poll` then tells what was committed.
+        """Wait until everything is written and end the thread; then `poll` returns what was committed.
 
         Raises:
             CheckpointError: a checkpoint could not be written.
@@ -216,14 +202,14 @@ class AsyncCheckpointer:
     def _remove_unfinished(self) -> None:
         self._warnings += _not_removed(self._store.remove_unfinished)
 
-    def _allocate(self, copy: HostCopy, tensors: Mapping[str, NamedTensors]) -> None:
-        copy.allocate(tensors)
+    def _allocate(self, copy: HostCopy, state: CollectedState) -> None:
+        copy.allocate(state.tensors)
         with self._lock:
             self._free.append(copy)
 
     def _write_waiting(self) -> CommittedCheckpoint | None:
         snapshot = self._take_waiting()
-        if snapshot is None:  # It gave way to a newer one, whose turn comes.
+        if snapshot is None:  # A newer one replaced it and follows.
             return None
         try:
             return None if snapshot.step in self._own_steps else self._write(snapshot)
@@ -257,14 +243,14 @@ class AsyncCheckpointer:
 
     def _prune(self) -> list[str]:
         metrics = {manifest.step: manifest.metric for manifest in self._store.manifests()}
-        of_this_course = {
+        of_this_run = {
             step: metric for step, metric in metrics.items() if step <= self._start_step or step in self._own_steps
         }
-        return self._store.keep_only(self._retention.retained(of_this_course))
+        return self._store.keep_only(self._retention.retained(of_this_run))
 
 
 def _not_removed(remove: Callable[[], list[str]]) -> list[str]:
-    """What a removal could not remove: a warning, also where storage does not even tell what there is."""
+    """The warnings of a removal; one if storage cannot even be listed."""
     try:
         return remove()
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +13,9 @@ from torch.optim import Optimizer
 
 from training.checkpoint.manifest import Identity, TrainProgress
 from training.checkpoint.retention import Retention
-from training.checkpoint.state import tensors_of
-from training.checkpoint.store import CheckpointStore, local_store
+from training.checkpoint.state import ModelState, OptimizerState
+from training.checkpoint.stateful import Stateful, StateRegistry
+from training.checkpoint.store import CheckpointStore, VerifiedCheckpoint, local_store
 from training.checkpoint.writer import AsyncCheckpointer
 
 IDENTITY = Identity(
@@ -33,15 +35,19 @@ OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], Optimizer]] = {
 }
 
 
-class NoScaler:
-    """Mixed precision without a loss scaler; remembers what it was given."""
+class Values:
+    """A state of JSON values and tensors, as something of a user's own may have."""
 
-    def __init__(self) -> None:
-        self.loaded: dict[str, float | int] | None = None
+    def __init__(self, **state: object) -> None:
+        self.state: dict[str, Any] = state
 
-    def load(self, state: dict[str, float | int]) -> None:
-        """Remember the state."""
-        self.loaded = state
+    def state_dict(self) -> dict[str, Any]:
+        """The state."""
+        return self.state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Replace the state."""
+        self.state = state_dict
 
 
 class SmallRun:
@@ -63,23 +69,26 @@ class SmallRun:
             self.model(inputs).square().mean().backward()
             self.optimizer.step()
 
+    def states(self, **others: Stateful) -> StateRegistry:
+        """The states of the run, and others."""
+        return StateRegistry(
+            model=ModelState(self.model), optimizer=OptimizerState(self.optimizer, self.model), **others
+        )
+
     def save(
-        self, checkpointer: AsyncCheckpointer, *, metric: float | None = None, final: bool = False, tag: str = ""
+        self, checkpointer: AsyncCheckpointer, *, metric: float | None = None, final: bool = False, **others: Stateful
     ) -> float:
         """Save the run as it is."""
-        return checkpointer.save(
-            progress(self.step),
-            model=self.model,
-            optimizer=self.optimizer,
-            precision_state={},
-            extra={"tag": tag},
-            metric=metric,
-            final=final,
-        )
+        return checkpointer.save(progress(self.step), self.states(**others), metric=metric, final=final)
+
+    def load(self, checkpoint: VerifiedCheckpoint, **others: Stateful) -> list[str]:
+        """Continue from a checkpoint; the names of the states that it does not hold."""
+        self.step = checkpoint.progress.step
+        return self.states(**others).restore(checkpoint)
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of all tensors by file and name."""
-        files = tensors_of(self.model, self.optimizer)
+        files = self.states().collect().tensors
         return {f"{file}:{name}": t.detach().clone() for file, named in files.items() for name, t in named.items()}
 
 

@@ -20,14 +20,12 @@ from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
 from tests.training.checkpoint.parts import (
     IDENTITY,
-    NoScaler,
     SmallRun,
     assert_same,
     checkpointer,
     saved_run,
 )
 from training.checkpoint.retention import Retention
-from training.checkpoint.state import load_into
 from training.checkpoint.store import CheckpointStore, local_store
 from training.errors import CheckpointError
 
@@ -44,8 +42,7 @@ def resume(store: CheckpointStore) -> SmallRun:
     """The run from its newest good checkpoint on, or from its start."""
     run = SmallRun()
     if restored := store.newest_good(IDENTITY):
-        load_into(restored, model=run.model, optimizer=run.optimizer, precision=NoScaler())
-        run.step = restored.progress.step
+        run.load(restored)
     return run
 
 
@@ -112,7 +109,7 @@ def test_a_full_disk_names_what_is_needed_and_free_and_the_older_checkpoint_stay
     assert_same(resume(store).tensors(), run.tensors())
 
 
-def test_an_error_of_the_file_system_is_told_when_closing_and_leaves_no_half_checkpoint(tmp_path: Path) -> None:
+def test_a_file_system_error_is_raised_by_close_and_leaves_no_partial_checkpoint(tmp_path: Path) -> None:
     store, run = local_store(tmp_path), SmallRun()
     run.train()
     writer = checkpointer(store)
@@ -124,7 +121,7 @@ def test_an_error_of_the_file_system_is_told_when_closing_and_leaves_no_half_che
     assert store.newest_good(IDENTITY) is None
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_error_of_the_save(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_fails_the_save(tmp_path: Path) -> None:
     blocked = tmp_path / "checkpoints"
     blocked.write_text("a file stands where the folder should")
     run = SmallRun()

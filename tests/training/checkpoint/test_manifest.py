@@ -1,4 +1,4 @@
-"""The manifest and the loop's state: what was written is read, and nothing else is."""
+"""The manifest and the loop's state: what was written can be read, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(step=st.integers(0, 10**9), metric=st.none() | finite, sizes=st.lists(st.integers(0, 2**50)))
-def test_a_manifest_comes_back_as_it_was(step: int, metric: float | None, sizes: list[int]) -> None:
+def test_a_manifest_survives_encoding(step: int, metric: float | None, sizes: list[int]) -> None:
     files = tuple(FileEntry(name=f"f{i}", bytes=size, sha256="0" * 64) for i, size in enumerate(sizes))
     manifest = dataclasses.replace(MANIFEST, step=step, metric=metric, files=files)
     assert Manifest.decode(manifest.encode()) == manifest
 
 
 @given(position=st.integers(0, len(MANIFEST.encode()) - 2), bit=st.integers(0, 7))
-def test_a_manifest_with_one_flipped_bit_is_never_taken_for_another(position: int, bit: int) -> None:
+def test_a_manifest_with_a_flipped_bit_is_never_decoded_as_another(position: int, bit: int) -> None:
     data = bytearray(MANIFEST.encode())
     data[position] ^= 1 << bit
     try:
@@ -62,7 +62,7 @@ def test_a_manifest_of_another_format_is_refused_by_its_format(monkeypatch: pyte
     tracker=st.integers(0, 10**6),
     extra=st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | finite | st.text()),
 )
-def test_the_loop_state_comes_back_bit_for_bit(scale: float, tracker: int, extra: dict[str, object]) -> None:
+def test_the_loop_state_survives_encoding_bit_for_bit(scale: float, tracker: int, extra: dict[str, object]) -> None:
     state = LoopState(
         progress=progress(57), optimizer="AdamW", precision={"scale": scale, "tracker": tracker}, extra=extra
     )
@@ -79,6 +79,6 @@ def test_a_loop_state_with_a_missing_field_is_refused_by_its_name() -> None:
         LoopState.decode(json.dumps(record).encode())
 
 
-def test_a_value_that_json_does_not_know_is_refused_when_saving() -> None:
+def test_a_value_that_is_not_json_is_refused_when_saving() -> None:
     with pytest.raises(TypeError, match="not JSON serializable"):
         LoopState(progress=progress(1), optimizer="SGD", precision={}, extra={"device": object()}).encode()

@@ -1,4 +1,4 @@
-"""The rule of which checkpoints are kept."""
+"""Which checkpoints are kept."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ def test_the_newest_are_always_kept(metrics: dict[int, float | None], rule: Rete
 
 
 @given(metrics_by_step, rules)
-def test_no_more_is_kept_than_asked_for(metrics: dict[int, float | None], rule: Retention) -> None:
+def test_no_more_is_kept_than_configured(metrics: dict[int, float | None], rule: Retention) -> None:
     kept = rule.retained(metrics)
     assert kept <= metrics.keys()
     assert len(kept) <= rule.keep_last + rule.keep_best
 
 
 @given(metrics_by_step, rules)
-def test_nothing_dropped_is_better_than_one_of_the_kept_best(metrics: dict[int, float | None], rule: Retention) -> None:
+def test_no_dropped_checkpoint_is_better_than_a_kept_best_one(
+    metrics: dict[int, float | None], rule: Retention
+) -> None:
     kept = rule.retained(metrics)
     sign = 1 if rule.higher_is_better else -1
 
@@ -58,6 +60,6 @@ def test_a_rule_that_would_drop_the_newest_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("metric", "best"), [("validation_accuracy", 20), ("validation_loss", 10)])
-def test_the_settings_say_which_way_a_metric_ranks(metric: str, best: int) -> None:
+def test_the_best_metric_determines_the_ranking(metric: str, best: int) -> None:
     settings = CheckpointSettings.model_validate({"best_metric": metric, "keep_last": 1, "keep_best": 1})
     assert Retention.of(settings).retained({10: 0.1, 20: 0.9, 30: 0.5}) == {best, 30}

@@ -1,4 +1,4 @@
-"""Tensors go to the disk and come back bit for bit, or are refused by name."""
+"""Tensors are saved and restored bit for bit, or refused by name."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from tests.training.checkpoint.parts import (
     IDENTITY,
-    NoScaler,
     SmallRun,
+    Values,
     assert_same,
     checkpointer,
     progress,
     saved_run,
 )
-from training.checkpoint.state import load_into, load_model, tensors_of
-from training.checkpoint.store import Restored, local_store
+from training.checkpoint.state import ModelState, OptimizerState
+from training.checkpoint.stateful import Stateful, StateRegistry
+from training.checkpoint.store import VerifiedCheckpoint, local_store
 from training.errors import ResumeMismatchError
 
 
@@ -30,39 +30,32 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def save_and_open(
-    directory: Path, model: nn.Module, optimizer: Optimizer, precision: dict[str, float | int] | None = None
-) -> Restored:
-    """A checkpoint of the model and the optimizer, opened again."""
+def states(model: nn.Module, optimizer: Optimizer, **others: Stateful) -> StateRegistry:
+    return StateRegistry(model=ModelState(model), optimizer=OptimizerState(optimizer, model), **others)
+
+
+def save_and_open(directory: Path, saved: StateRegistry) -> VerifiedCheckpoint:
+    """A checkpoint of the states, opened again."""
     store = local_store(directory)
     with checkpointer(store) as writer:
-        writer.save(
-            progress(5),
-            model=model,
-            optimizer=optimizer,
-            precision_state=precision or {},
-            extra={},
-            metric=None,
-            final=True,
-        )
+        writer.save(progress(5), saved, metric=None, final=True)
     return store.open(5, IDENTITY)
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
-def test_a_resumed_run_goes_on_bit_for_bit_like_one_that_was_not_interrupted(tmp_path: Path, optimizer: str) -> None:
+def test_a_resumed_run_continues_bit_for_bit_like_an_uninterrupted_one(tmp_path: Path, optimizer: str) -> None:
     uninterrupted = SmallRun(optimizer)
     uninterrupted.train(5)
-    restored = save_and_open(tmp_path, uninterrupted.model, uninterrupted.optimizer)
+    restored = save_and_open(tmp_path, uninterrupted.states())
     resumed = SmallRun(optimizer, seed=1)
-    load_into(restored, model=resumed.model, optimizer=resumed.optimizer, precision=NoScaler())
-    resumed.step = restored.progress.step
+    resumed.load(restored)
     assert_same(resumed.tensors(), uninterrupted.tensors())
     uninterrupted.train(5)
     resumed.train(5)
     assert_same(resumed.tensors(), uninterrupted.tensors())
 
 
-def test_the_state_of_a_loss_scaler_comes_back_exactly(tmp_path: Path) -> None:
+def test_the_state_of_a_loss_scaler_is_restored_exactly(tmp_path: Path) -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=3.3e4, growth_interval=7)
     run = SmallRun()
     run.train()
@@ -71,30 +64,28 @@ def test_the_state_of_a_loss_scaler_comes_back_exactly(tmp_path: Path) -> None:
         scaler.scale(run.model(torch.ones(4, 8)).mean()).backward()
         scaler.step(run.optimizer)
         scaler.update()
-    state = scaler.state_dict()
-    precision = NoScaler()
-    restored = save_and_open(tmp_path, run.model, run.optimizer, state)
-    load_into(restored, model=run.model, optimizer=run.optimizer, precision=precision)
-    assert precision.loaded == state
+    other = torch.amp.GradScaler("cpu")
+    run.load(save_and_open(tmp_path, run.states(precision=scaler)), precision=other)
+    assert other.state_dict() == scaler.state_dict()
 
 
-def test_the_settings_and_not_the_checkpoint_say_the_hyperparameters(tmp_path: Path) -> None:
+def test_hyperparameters_come_from_the_settings_and_not_from_the_checkpoint(tmp_path: Path) -> None:
     store, run = saved_run(tmp_path, 3)
     other = SmallRun()
     other.optimizer.param_groups[0]["weight_decay"] = 0.5
-    load_into(store.open(3, IDENTITY), model=other.model, optimizer=other.optimizer, precision=NoScaler())
+    other.load(store.open(3, IDENTITY))
     assert other.optimizer.param_groups[0]["weight_decay"] == 0.5
     assert_same(other.tensors(), run.tensors())
 
 
-def test_moments_find_their_parameters_in_another_grouping(tmp_path: Path) -> None:
+def test_moments_are_restored_into_another_grouping_of_the_parameters(tmp_path: Path) -> None:
     _, run = saved_run(tmp_path, 3)
     model = SmallRun(seed=1).model
     first, *others = model.parameters()
     groups: list[dict[str, Any]] = [{"params": others[::-1]}, {"params": [first], "weight_decay": 0.0}]
     regrouped = torch.optim.AdamW(groups)
     restored = local_store(tmp_path).open(3, IDENTITY)
-    load_into(restored, model=model, optimizer=regrouped, precision=NoScaler())
+    states(model, regrouped).restore(restored)
     for (name, parameter), original in zip(model.named_parameters(), run.model.parameters(), strict=True):
         moments, wanted = regrouped.state[parameter], run.optimizer.state[original]
         assert all(torch.equal(moments[key], wanted[key]) for key in wanted), name
@@ -104,13 +95,13 @@ def test_a_frozen_parameter_has_no_moments_and_needs_none(tmp_path: Path) -> Non
     run = SmallRun()
     run.model[0].requires_grad_(False)
     run.train(3)
-    restored = save_and_open(tmp_path, run.model, run.optimizer)
+    restored = save_and_open(tmp_path, run.states())
     resumed = SmallRun(seed=1)
-    load_into(restored, model=resumed.model, optimizer=resumed.optimizer, precision=NoScaler())
+    resumed.load(restored)
     assert_same(resumed.tensors(), run.tensors())
 
 
-def test_channels_last_tensors_come_back_in_their_layout(tmp_path: Path) -> None:
+def test_channels_last_tensors_are_restored_in_their_layout(tmp_path: Path) -> None:
     def convolution() -> tuple[nn.Module, Optimizer]:
         model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
         return model, torch.optim.AdamW(model.parameters())
@@ -118,9 +109,9 @@ def test_channels_last_tensors_come_back_in_their_layout(tmp_path: Path) -> None
     model, optimizer = convolution()
     model(torch.ones(2, 3, 8, 8)).mean().backward()
     optimizer.step()
-    restored = save_and_open(tmp_path, model, optimizer)
+    restored = save_and_open(tmp_path, states(model, optimizer))
     other, other_optimizer = convolution()
-    load_into(restored, model=other, optimizer=other_optimizer, precision=NoScaler())
+    states(other, other_optimizer).restore(restored)
     for left, right in zip(model.parameters(), other.parameters(), strict=True):
         moment, wanted = other_optimizer.state[right]["exp_avg"], optimizer.state[left]["exp_avg"]
         assert torch.equal(right, left)
@@ -128,16 +119,16 @@ def test_channels_last_tensors_come_back_in_their_layout(tmp_path: Path) -> None
         assert moment.stride() == wanted.stride()
 
 
-def test_a_loaded_run_does_not_depend_on_the_file_any_more(tmp_path: Path) -> None:
+def test_a_restored_run_does_not_depend_on_the_file(tmp_path: Path) -> None:
     store, run = saved_run(tmp_path, 3)
     resumed = SmallRun(seed=1)
-    load_into(store.open(3, IDENTITY), model=resumed.model, optimizer=resumed.optimizer, precision=NoScaler())
+    resumed.load(store.open(3, IDENTITY))
     for file in store.path(3).glob("*.safetensors"):
         file.write_bytes(b"\xff" * file.stat().st_size)
     assert_same(resumed.tensors(), run.tensors())
 
 
-def test_tied_weights_are_one_parameter_again_after_loading(tmp_path: Path) -> None:
+def test_tied_weights_are_still_tied_after_restoring(tmp_path: Path) -> None:
     def tied() -> tuple[nn.Linear, nn.Linear, nn.Sequential, Optimizer]:
         first, second = nn.Linear(4, 4), nn.Linear(4, 4)
         second.weight = first.weight
@@ -147,50 +138,37 @@ def test_tied_weights_are_one_parameter_again_after_loading(tmp_path: Path) -> N
     saved, _, model, optimizer = tied()
     model(torch.ones(2, 4)).mean().backward()
     optimizer.step()
-    restored = save_and_open(tmp_path, model, optimizer)
+    assert "exp_avg/0.weight" in OptimizerState(optimizer, model).state_dict()
+    restored = save_and_open(tmp_path, states(model, optimizer))
     first, second, other, other_optimizer = tied()
-    load_into(restored, model=other, optimizer=other_optimizer, precision=NoScaler())
+    states(other, other_optimizer).restore(restored)
     assert first.weight is second.weight
     assert torch.equal(first.weight, saved.weight)
     assert torch.equal(other_optimizer.state[first.weight]["exp_avg"], optimizer.state[saved.weight]["exp_avg"])
-
-
-def test_a_data_parallel_model_has_the_names_of_the_model_inside(tmp_path: Path) -> None:
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    try:
-        run = SmallRun()
-        wrapped = DistributedDataParallel(run.model)
-        run.train()
-        bare = tensors_of(run.model, run.optimizer)
-        assert {f: list(t) for f, t in tensors_of(wrapped, run.optimizer).items()} == {
-            f: list(t) for f, t in bare.items()
-        }
-        restored = save_and_open(tmp_path / "checkpoints", wrapped, run.optimizer)
-        load_model(restored, wrapped)
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def test_a_model_of_another_shape_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 3)
     other = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5))
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
-    with pytest.raises(ResumeMismatchError, match=r"3\.bias is float32 \[4\] in it and float32 \[5\] in the model"):
-        load_model(store.open(3, IDENTITY), other)
+    with pytest.raises(
+        ResumeMismatchError, match=r"3\.bias is float32 \[4\] in the checkpoint and float32 \[5\] in the model"
+    ):
+        StateRegistry(model=ModelState(other), optimizer=Values()).restore(store.open(3, IDENTITY))
     assert_same(before, other.state_dict())
 
 
-def test_a_tensor_that_the_checkpoint_lacks_is_named(tmp_path: Path) -> None:
-    store, _ = saved_run(tmp_path, 3)
-    with pytest.raises(ResumeMismatchError, match=r"4\.bias is absent in it"):
-        load_model(store.open(3, IDENTITY), SmallRun().model.append(nn.Linear(4, 4)))
+def test_a_tensor_that_the_checkpoint_lacks_is_named() -> None:
+    run = SmallRun()
+    with pytest.raises(ResumeMismatchError, match=r"4\.bias is absent in the checkpoint"):
+        ModelState(SmallRun().model.append(nn.Linear(4, 4))).load_state_dict(run.model.state_dict())
 
 
-def test_a_checkpoint_of_another_kind_of_optimizer_is_refused_by_both_names(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_optimizer_class_is_refused_with_both_names(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 3)
     other = SmallRun("SGD")
-    with pytest.raises(ResumeMismatchError, match="state of AdamW, the run uses SGD"):
-        load_into(store.open(3, IDENTITY), model=other.model, optimizer=other.optimizer, precision=NoScaler())
+    with pytest.raises(ResumeMismatchError, match="optimizer state of AdamW, this run uses SGD"):
+        other.load(store.open(3, IDENTITY))
 
 
 class Counting(nn.Module):
@@ -201,12 +179,22 @@ class Counting(nn.Module):
         return 3
 
 
-def test_state_that_is_no_tensor_is_refused_by_name() -> None:
+def test_model_state_that_is_not_a_tensor_is_refused_by_name() -> None:
     model = nn.Sequential(nn.Linear(2, 2), Counting())
-    with pytest.raises(ValueError, match=r"1\._extra_state of the state is a int"):
-        tensors_of(model, torch.optim.SGD(model.parameters()))
+    with pytest.raises(ValueError, match=r"state 1\._extra_state is a int"):
+        ModelState(model).state_dict()
 
 
 def test_an_optimizer_of_another_model_is_refused() -> None:
     with pytest.raises(ValueError, match="6 parameters that are not the model's"):
-        tensors_of(SmallRun().model, SmallRun().optimizer)
+        OptimizerState(SmallRun().optimizer, SmallRun().model).state_dict()
+
+
+def test_optimizer_state_with_another_shape_than_its_parameter_is_restored(tmp_path: Path) -> None:
+    """As of optimizers that keep a row and a column of a matrix."""
+    saved, other = SmallRun(), SmallRun(seed=1)
+    saved.train()
+    weight = saved.model.get_parameter("0.weight")
+    saved.optimizer.state[weight]["row"] = torch.arange(8.0)
+    other.load(save_and_open(tmp_path, saved.states()))
+    assert torch.equal(other.optimizer.state[other.model.get_parameter("0.weight")]["row"], torch.arange(8.0))

@@ -1,10 +1,11 @@
-"""The loop pays for a copy; the thread writes, prunes, and keeps its errors for whoever asks."""
+"""The loop waits for a copy; the thread writes, prunes, and reports errors on request."""
 
 from __future__ import annotations
 
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,14 +15,15 @@ import torch
 from tests.training.checkpoint.parts import (
     IDENTITY,
     KEEP_ALL,
-    NoScaler,
     SmallRun,
+    Values,
     assert_same,
     checkpointer,
     saved_run,
 )
+from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.retention import Retention
-from training.checkpoint.state import load_into
+from training.checkpoint.stateful import NamedTensors
 from training.checkpoint.storage import LocalStorage
 from training.checkpoint.store import CheckpointStore, local_store
 
@@ -57,11 +59,11 @@ class GatedStorage(LocalStorage):
 def load(store: CheckpointStore, step: int) -> SmallRun:
     """The run as it was saved at a step."""
     run = SmallRun(seed=1)
-    load_into(store.open(step, IDENTITY), model=run.model, optimizer=run.optimizer, precision=NoScaler())
+    run.load(store.open(step, IDENTITY))
     return run
 
 
-def test_what_is_saved_is_the_state_at_the_call_whatever_the_loop_does_next(tmp_path: Path) -> None:
+def test_save_takes_the_state_at_the_time_of_the_call(tmp_path: Path) -> None:
     storage = GatedStorage(tmp_path)
     store, run = CheckpointStore(storage), SmallRun()
     run.train(5)
@@ -74,7 +76,7 @@ def test_what_is_saved_is_the_state_at_the_call_whatever_the_loop_does_next(tmp_
     assert_same(load(store, 5).tensors(), at_five)
 
 
-def test_buffers_that_are_used_again_do_not_mix_two_steps(tmp_path: Path) -> None:
+def test_reused_buffers_do_not_mix_two_steps(tmp_path: Path) -> None:
     store, run = local_store(tmp_path), SmallRun()
     expected = {}
     with checkpointer(store) as writer:
@@ -86,7 +88,7 @@ def test_buffers_that_are_used_again_do_not_mix_two_steps(tmp_path: Path) -> Non
         assert_same(load(store, step).tensors(), tensors)
 
 
-def test_a_committed_checkpoint_is_told_once_with_its_size_and_times(tmp_path: Path) -> None:
+def test_poll_returns_a_committed_checkpoint_once_with_its_size_and_times(tmp_path: Path) -> None:
     store, run = local_store(tmp_path), SmallRun()
     run.train(5)
     with checkpointer(store) as writer:
@@ -112,7 +114,7 @@ def test_save_does_not_wait_for_slow_storage(tmp_path: Path) -> None:
         storage.gate.set()
 
 
-def test_of_the_snapshots_that_slow_storage_leaves_waiting_only_the_newest_is_written(tmp_path: Path) -> None:
+def test_with_slow_storage_only_the_newest_waiting_snapshot_is_written(tmp_path: Path) -> None:
     storage = GatedStorage(tmp_path)
     store, run = CheckpointStore(storage), SmallRun()
     storage.close_gate()
@@ -128,7 +130,7 @@ def test_of_the_snapshots_that_slow_storage_leaves_waiting_only_the_newest_is_wr
     assert_same(load(store, 4).tensors(), run.tensors())
 
 
-def test_a_waiting_snapshot_with_a_metric_does_not_give_way_to_one_without(tmp_path: Path) -> None:
+def test_a_waiting_snapshot_with_a_metric_is_not_replaced_by_one_without(tmp_path: Path) -> None:
     storage = GatedStorage(tmp_path)
     run = SmallRun()
     storage.close_gate()
@@ -156,7 +158,7 @@ def test_the_final_save_is_never_dropped(tmp_path: Path) -> None:
         assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, ()), (3, ())]
 
 
-def test_a_step_that_waits_and_is_saved_again_as_the_last_gave_way_to_nothing(tmp_path: Path) -> None:
+def test_a_waiting_step_that_is_saved_again_as_the_final_one_is_not_reported_as_superseded(tmp_path: Path) -> None:
     storage = GatedStorage(tmp_path)
     run = SmallRun()
     storage.close_gate()
@@ -182,10 +184,10 @@ def test_a_step_that_is_committed_already_is_not_written_again(tmp_path: Path) -
     store, run = local_store(tmp_path), SmallRun()
     run.train(5)
     with checkpointer(store) as writer:
-        run.save(writer, final=True, tag="first")
-        run.save(writer, final=True, tag="second")
+        run.save(writer, final=True, tag=Values(text="first"))
+        run.save(writer, final=True, tag=Values(text="second"))
         assert [c.step for c in writer.poll()] == [5]
-    assert store.open(5, IDENTITY).extra == {"tag": "first"}
+    assert store.open(5, IDENTITY).state.extra == {"tag": {"text": "first"}}
 
 
 def test_the_checkpoint_that_a_run_resumed_from_is_not_written_again(tmp_path: Path) -> None:
@@ -197,15 +199,42 @@ def test_the_checkpoint_that_a_run_resumed_from_is_not_written_again(tmp_path: P
     assert (store.path(5) / "manifest.json").stat().st_ino == before
 
 
-def test_reserved_memory_is_used_by_the_first_save(tmp_path: Path) -> None:
+@pytest.fixture
+def allocations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that allocated host memory, in order."""
+    threads = list[str]()
+    allocate = HostCopy.allocate
+
+    def noting(copy: HostCopy, tensors: dict[str, NamedTensors]) -> None:
+        threads.append(threading.current_thread().name)
+        allocate(copy, tensors)
+
+    monkeypatch.setattr(HostCopy, "allocate", noting)
+    return threads
+
+
+def test_reserved_memory_is_used_by_the_first_save(tmp_path: Path, allocations: list[str]) -> None:
     run = SmallRun()
     run.train()
     with checkpointer(local_store(tmp_path)) as writer:
-        writer.reserve(run.model, run.optimizer)
+        writer.reserve(run.states())
+        wait(writer._futures)
         run.save(writer, final=True)
-        writer.reserve(run.model, run.optimizer)
         assert [c.step for c in writer.poll()] == [1]
+    assert allocations == ["checkpoint_0"]
     assert_same(load(local_store(tmp_path), 1).tensors(), run.tensors())
+
+
+@pytest.mark.parametrize("saves_first", [True, False])
+def test_memory_is_reserved_once(tmp_path: Path, allocations: list[str], *, saves_first: bool) -> None:
+    run = SmallRun()
+    with checkpointer(local_store(tmp_path)) as writer:
+        if saves_first:
+            run.save(writer, final=True)
+        else:
+            writer.reserve(run.states())
+        writer.reserve(run.states())
+    assert len(allocations) == 1
 
 
 def test_an_optimizer_that_gains_state_after_the_first_save_is_saved_with_it(tmp_path: Path) -> None:
@@ -237,20 +266,19 @@ def test_the_rule_counts_the_checkpoints_from_before_a_restart(tmp_path: Path) -
     assert store.steps() == [3, 4]
 
 
-def test_what_a_crash_left_goes_when_a_writer_starts(tmp_path: Path) -> None:
+def test_a_new_writer_removes_what_a_crash_left(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 1, 2)
     (store.path(2) / "manifest.json").unlink()
     checkpointer(store, start_step=1).close()
     assert store.folder_steps() == [1]
 
 
-def test_a_bad_newer_checkpoint_goes_once_a_new_one_is_committed_and_never_counts_as_newest(tmp_path: Path) -> None:
+def test_a_bad_newer_checkpoint_is_removed_after_the_next_commit_and_never_counts_as_newest(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 1, 2, 9)
     (store.path(9) / "model.safetensors").write_bytes(b"damaged")
     restored = store.newest_good(IDENTITY)
     assert restored is not None
     run = load(store, restored.progress.step)
-    run.step = restored.progress.step
     rule = Retention(keep_last=1, keep_best=0, higher_is_better=True)
     with checkpointer(store, retention=rule, start_step=run.step) as writer:
         assert store.folder_steps() == [1, 2, 9]
@@ -260,11 +288,10 @@ def test_a_bad_newer_checkpoint_goes_once_a_new_one_is_committed_and_never_count
     assert store.verify(3) == []
 
 
-def test_a_step_that_was_bad_is_written_anew(tmp_path: Path) -> None:
+def test_a_step_whose_checkpoint_was_bad_is_written_again(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 1, 2)
     (store.path(2) / "optimizer.safetensors").unlink()
     run = load(store, 1)
-    run.step = 1
     with checkpointer(store, retention=KEEP_ALL, start_step=1) as writer:
         run.train()
         run.save(writer, final=True)

@@ -1,4 +1,4 @@
-"""Order, uniforms and the cutting of an epoch: pure functions whose every promise is checked."""
+"""Order, uniforms and the steps of an epoch: pure functions, checked property by property."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def test_order_differs_between_epochs_and_between_seeds() -> None:
     assert len(orders) == 9
 
 
-def test_order_is_what_it_was_in_every_earlier_version() -> None:
+def test_order_never_changes_between_versions() -> None:
     """A resumed run must see the samples that are left: these values may never change."""
     assert epoch_order(seed=0, epoch=0, size=8).tolist() == [0, 2, 1, 5, 4, 3, 6, 7]
     assert epoch_order(seed=7, epoch=3, size=8).tolist() == [2, 5, 7, 3, 0, 6, 4, 1]
 
 
-def test_uniforms_are_what_they_were_in_every_earlier_version() -> None:
+def test_uniforms_never_change_between_versions() -> None:
     assert uniforms(seed=7, epoch=3, positions=range(5, 7), draws=2).tolist() == [
         [0.4714568159856204, 0.8685619249609409],
         [0.7060575048600621, 0.43264940842089084],
     ]
 
 
-def test_every_place_of_the_order_is_equally_likely_for_a_sample() -> None:
+def test_a_sample_is_equally_likely_at_every_position_of_the_order() -> None:
     places = np.array([epoch_order(seed=1, epoch=epoch, size=8).argsort()[0] for epoch in range(4000)])
     counts = np.bincount(places, minlength=8)
     # 500 are expected with a standard deviation of 21: five of them.
@@ -114,7 +114,7 @@ def test_every_position_is_in_exactly_one_micro_batch_of_the_epoch(plan: BatchPl
 
 
 @given(plan=plans())
-def test_a_step_has_the_same_positions_whatever_the_world(plan: BatchPlan) -> None:
+def test_a_step_has_the_same_positions_for_any_world_size(plan: BatchPlan) -> None:
     alone = BatchPlan(size=plan.size, global_batch=plan.global_batch, world=1)
     for step in range(plan.steps_per_epoch):
         together = [
@@ -128,7 +128,7 @@ def test_a_step_has_the_same_positions_whatever_the_world(plan: BatchPlan) -> No
 
 
 @given(plan=plans())
-def test_ranks_differ_by_at_most_one_sample_also_in_the_short_last_step(plan: BatchPlan) -> None:
+def test_ranks_differ_by_at_most_one_sample_even_in_a_short_last_step(plan: BatchPlan) -> None:
     last = plan.steps_per_epoch - 1
     of_ranks = [
         sum(len(plan.positions(last, rank=rank, micro=micro)) for micro in range(plan.accumulation))
@@ -149,3 +149,9 @@ def test_a_step_that_the_epoch_does_not_have_is_refused(step: int) -> None:
     plan = BatchPlan(size=130, global_batch=64, world=2)
     with pytest.raises(ValueError, match=rf"step_in_epoch={step} is not in 0 \.\.\. 2"):
         plan.positions(step, rank=0, micro=0)
+
+
+def test_the_streams_keep_their_numbers() -> None:
+    """They are part of every random number: a resumed run must draw what it would have drawn."""
+    numbers = {name: stream.value for name, stream in Stream.__members__.items()}
+    assert numbers == {"ORDER": 0, "AUGMENTATION": 1, "HOLDOUT": 2, "SYNTHETIC": 3}

@@ -132,7 +132,7 @@ def test_a_factory_of_ones_own_is_called_with_the_settings_and_its_options(own_m
 
 @pytest.mark.parametrize("dataset", ["no_such_package.module:load", "json.nothing:load", "json:", ":load"])
 def test_a_module_of_ones_own_that_is_not_there_is_refused_before_it_is_imported(dataset: str) -> None:
-    with pytest.raises(SettingsError, match=rf"data\.dataset={dataset} (cannot be imported|is no import path)"):
+    with pytest.raises(SettingsError, match=rf"data\.dataset={dataset} (cannot be imported|is not an import path)"):
         registry.validate(DataSettings(dataset=dataset))
 
 

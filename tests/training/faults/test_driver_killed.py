@@ -16,7 +16,7 @@ from tests.engines.ray_cluster import short_folder
 from tests.training.launch.driver import is_commit, train
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
-from training import ledger
+from training.callbacks import sample_ledger as ledger
 from training.config.schema import TrainingSettings
 
 Moment = tuple[Callable[[Event], bool], float]

@@ -14,7 +14,8 @@ from tests.engines.ray_cluster import RayCluster, ray_cluster
 from tests.training.launch.driver import arguments_for
 from tests.training.launch.ranks import run_world
 from tests.training.runs import small_settings
-from training import ledger, supervisor
+from training import supervisor
+from training.callbacks import sample_ledger as ledger
 from training.cli import main
 from training.config.schema import TrainingSettings
 from training.errors import TrainingFailedError
@@ -53,7 +54,7 @@ def assert_mended(root: Path, notice: str) -> None:
     run = root / "runs" / "run"
     events = read_all(run)
     restarts = [event.message for event in select(events, Notice) if "restart" in event.message]
-    assert restarts == [f"{notice}; starting again from the newest checkpoint (restart 1 of 2)"]
+    assert restarts == [f"{notice}; restarting from the newest checkpoint (restart 1 of 2)"]
     (restored,) = [event.step for event in select(events, Restored)]
     assert [event.start_step for event in select(events, TrainingStarted)] == [0, restored]
     assert restored in (5, 10)

@@ -14,7 +14,7 @@ from tests.engines.ray_cluster import RayCluster, ray_cluster
 from tests.engines.torchrun import run_under_torchrun
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
-from training import ledger
+from training.callbacks import sample_ledger as ledger
 from training.config.schema import TrainingSettings
 from training.launch.local import ProcessLauncher
 from training.launch.task import Outcome, RankTask

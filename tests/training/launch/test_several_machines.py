@@ -12,7 +12,7 @@ from tests.engines.hosts import Host, hosts
 from tests.training.launch.driver import train
 from tests.training.launch.ranks import run_world
 from tests.training.runs import small_settings
-from training import ledger
+from training.callbacks import sample_ledger as ledger
 from training.config.schema import TrainingSettings
 
 

@@ -74,7 +74,7 @@ def _digits() -> tuple[Tensor, Tensor]:
 
 
 def _fit(model: nn.Module, images: Tensor, labels: Tensor, *, epochs: int, batch: int) -> None:
-    optimizer = build_optimizer(model, OptimizerSettings(), global_batch=batch)
+    optimizer = build_optimizer(model, OptimizerSettings(), learning_rate=3e-3)
     steps_per_epoch = -(-len(labels) // batch)
     for epoch in range(epochs):
         for position, ids in enumerate(torch.split(torch.randperm(len(labels)), batch)):

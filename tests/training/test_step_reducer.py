@@ -6,17 +6,16 @@ import torch
 
 from tests.training.launch.ranks import on_ranks
 from training.launch.task import RankPlace
-from training.pulse import WINDOW_SECONDS, Pulse, StepSums, Window
-from training.worker import joined
+from training.process_group import process_group
+from training.step_reducer import WINDOW_SECONDS, StepReducer, StepSums, Window
 
 ALONE = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="", master_port=0)
 
 
-def _add(pulse: Pulse, place: RankPlace, step: int, *, seconds: float = WINDOW_SECONDS) -> None:
+def _add(reducer: StepReducer, place: RankPlace, step: int, *, seconds: float = WINDOW_SECONDS) -> None:
     """In step k rank r has loss 10 k + r, r + 1 right of r + 2 samples, and took r + 0.5 seconds on its own."""
-    pulse.add(
-        loss_sum=10.0 * step + place.rank,
-        correct=place.rank + 1,
+    reducer.add(
+        sums=[10.0 * step + place.rank, place.rank + 1],
         samples=place.rank + 2,
         own_seconds=place.rank + 0.5,
         seconds=seconds,
@@ -26,30 +25,30 @@ def _add(pulse: Pulse, place: RankPlace, step: int, *, seconds: float = WINDOW_S
 def _windows(place: RankPlace, *, lengths: list[int], votes: list[bool]) -> list[Window]:
     """Windows of so many steps, at the end of which the last rank votes."""
     torch.set_num_threads(1)
-    with joined(place, gpu=False, timeout_seconds=30):
-        pulse = Pulse(rank=place.rank, world=place.world, device=torch.device("cpu"))
+    with process_group(place, gpu=False, timeout_seconds=30):
+        reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
         found = []
         step = 0
         for length, vote in zip(lengths, votes, strict=True):
             for _ in range(length):
                 step += 1
-                _add(pulse, place, step)
-            found.append(pulse.exchange(wants_stop=vote and place.rank == place.world - 1))
+                _add(reducer, place, step)
+            found.append(reducer.reduce(wants_stop=vote and place.rank == place.world - 1))
         return found
 
 
 def _steps_until_due(place: RankPlace, *, step_seconds: list[float]) -> list[int]:
     """Steps of the windows that follow each other when in each a step takes so long; on ranks but 0 a hundred times that."""
     torch.set_num_threads(1)
-    with joined(place, gpu=False, timeout_seconds=30):
-        pulse = Pulse(rank=place.rank, world=place.world, device=torch.device("cpu"))
+    with process_group(place, gpu=False, timeout_seconds=30):
+        reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
         lengths = []
         for seconds in step_seconds:
             length = 0
-            while not pulse.is_due:
+            while not reducer.is_due:
                 length += 1
-                _add(pulse, place, length, seconds=seconds if place.rank == 0 else 100 * seconds)
-            pulse.exchange(wants_stop=False)
+                _add(reducer, place, length, seconds=seconds if place.rank == 0 else 100 * seconds)
+            reducer.reduce(wants_stop=False)
             lengths.append(length)
         return lengths
 
@@ -57,7 +56,7 @@ def _steps_until_due(place: RankPlace, *, step_seconds: list[float]) -> list[int
 def test_a_world_of_one_reads_its_own_numbers() -> None:
     (window,) = _windows(ALONE, lengths=[1], votes=[True])
     assert window == Window(
-        steps=[StepSums(loss_sum=10, correct=1, samples=2, rank_seconds=[0.5])],
+        steps=[StepSums(sums=[10, 1], samples=2, rank_seconds=[0.5])],
         stop_votes=1,
     )
 
@@ -65,8 +64,8 @@ def test_a_world_of_one_reads_its_own_numbers() -> None:
 def test_two_ranks_read_the_same_sums_of_each_step_and_each_others_seconds() -> None:
     first, second = on_ranks(2, _windows, lengths=[1, 3], votes=[False, False])
     assert first == second
-    assert [[step.loss_sum for step in window.steps] for window in first] == [[21], [41, 61, 81]]
-    assert first[0].steps[0] == StepSums(loss_sum=21, correct=3, samples=5, rank_seconds=[0.5, 1.5])
+    assert [[step.sums[0] for step in window.steps] for window in first] == [[21], [41, 61, 81]]
+    assert first[0].steps[0] == StepSums(sums=[21, 3], samples=5, rank_seconds=[0.5, 1.5])
 
 
 def test_the_vote_of_one_rank_reaches_all_at_the_same_step() -> None:
@@ -74,7 +73,7 @@ def test_the_vote_of_one_rank_reaches_all_at_the_same_step() -> None:
         assert [window.stop_votes for window in windows] == [0, 1]
 
 
-def test_short_steps_go_together_and_long_ones_alone() -> None:
+def test_short_steps_share_a_window_and_a_long_one_has_its_own() -> None:
     seconds = [WINDOW_SECONDS / part for part in (10, 10, 0.5, 4)]
     assert _steps_until_due(ALONE, step_seconds=seconds) == [1, 10, 10, 1]
 

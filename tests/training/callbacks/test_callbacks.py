@@ -1,0 +1,211 @@
+"""Callbacks as a run calls them: at the documented points, in order, and with their state saved and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from observability.runlog import Notice, Step, read_all, select
+from tests.training.launch.ranks import on_ranks
+from tests.training.runs import ALONE, small_settings
+from training.callbacks.callback import Callback, Hooks
+from training.config.schema import TrainingSettings
+from training.data.types import Batch
+from training.errors import ResumeMismatchError
+from training.launch.task import Outcome, RankPlace, RankTask
+from training.loop import Loop
+from training.reporting import reporting
+from training.session import Session
+from training.step import StepResult
+
+
+class WeightAverage(Callback):
+    """What a user may add: an average of the weights, and the losses it has seen."""
+
+    name: ClassVar[str] = "weight_average"
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.average: Tensor | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """A number and a tensor."""
+        return {"steps": self.steps, "average": self.average} if self.average is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Both come back."""
+        self.steps, self.average = state_dict["steps"], state_dict["average"]
+
+    def on_step_end(self, loop: Loop, micro_batches: list[Batch], result: StepResult) -> None:
+        """Average the weights."""
+        del micro_batches, result
+        weights = torch.cat([p.detach().reshape(-1) for p in loop.module.parameters()])
+        self.average = weights if self.average is None else self.average.lerp(weights, 0.1)
+        self.steps += 1
+
+
+def _noted(point: str) -> Callable[..., None]:
+    def note(trace: Trace, loop: Loop, *_: object) -> None:
+        trace.points.append((point, loop.progress.step))
+
+    return note
+
+
+class Trace(Callback):
+    """Notes the points that the loop passes, with the steps that are done."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[str, int]] = []
+
+    on_run_start = _noted("run_start")
+    on_step_start = _noted("step_start")
+    on_step_end = _noted("step_end")
+    on_bad_step = _noted("bad_step")
+    on_due = _noted("due")
+    on_epoch_end = _noted("epoch_end")
+    on_evaluation = _noted("evaluation")
+    on_train_end = _noted("train_end")
+    on_run_end = _noted("run_end")
+    on_close = _noted("close")
+
+    def is_due(self, loop: Loop) -> bool:
+        """At every third step."""
+        return loop.progress.step % 3 == 0
+
+
+def run(settings: TrainingSettings, folder: Path, *callbacks: Callback, place: RankPlace = ALONE) -> Outcome:
+    folder.mkdir(parents=True, exist_ok=True)
+    task = RankTask(settings=settings, run_directory=folder, attempt=0)
+    with reporting(folder, settings.metrics) as reporter:
+        emit = reporter.emit if place.rank == 0 else lambda *_: None
+        return Session(task, place, emit=emit, wants_stop=lambda: False, callbacks=callbacks).run()
+
+
+def until(steps: int) -> TrainingSettings:
+    return small_settings(loop={"max_steps": steps}, schedule={"name": "constant"})
+
+
+def test_a_callback_from_outside_gets_its_state_back_and_continues_bit_for_bit(tmp_path: Path) -> None:
+    whole, first, second = WeightAverage(), WeightAverage(), WeightAverage()
+    run(until(30), tmp_path / "whole", whole)
+    run(until(13), tmp_path / "parted", first)
+    run(until(30), tmp_path / "parted", second)
+    assert (first.steps, second.steps) == (13, 30)
+    assert whole.average is not None
+    assert second.average is not None
+    assert torch.equal(second.average, whole.average)
+    files = {path.name for path in (tmp_path / "parted" / "checkpoints" / "step-00000030").iterdir()}
+    assert "weight_average.safetensors" in files
+
+
+def test_a_callback_does_not_change_the_weights_of_a_run(tmp_path: Path) -> None:
+    with_callback = run(until(30), tmp_path / "a", WeightAverage(), Trace())
+    assert with_callback == run(until(30), tmp_path / "b")
+
+
+def test_a_run_without_the_callback_refuses_its_state_by_name(tmp_path: Path) -> None:
+    run(until(5), tmp_path, WeightAverage())
+    with pytest.raises(ResumeMismatchError, match="nothing in this run restores: weight_average"):
+        run(until(10), tmp_path)
+
+
+def test_a_callback_added_later_starts_afresh_and_the_log_names_it(tmp_path: Path) -> None:
+    class Counting(WeightAverage):
+        def state_dict(self) -> dict[str, Any]:
+            return {"steps": self.steps}
+
+    run(until(5), tmp_path)
+    added = Counting()
+    run(until(10), tmp_path, added)
+    assert added.steps == 5
+    assert any("no state weight_average" in notice.message for notice in select(read_all(tmp_path), Notice))
+
+
+def test_a_callback_with_state_needs_a_name(tmp_path: Path) -> None:
+    class Nameless(WeightAverage):
+        name: ClassVar[str] = ""
+
+    with pytest.raises(ValueError, match="state '' of Nameless"):
+        run(until(5), tmp_path, Nameless())
+
+
+def test_the_points_of_a_run_come_in_the_documented_order(tmp_path: Path) -> None:
+    trace = Trace()
+    run(until(23), tmp_path, trace)
+    points = [point for point in trace.points if not point[0].startswith("step_")]
+    due = [("due", step) for step in (3, 6, 9, 12, 15, 18)]
+    first_epoch = [*due, ("epoch_end", 21), ("evaluation", 21)]
+    assert points == [
+        ("run_start", 0),
+        *first_epoch,
+        ("epoch_end", 23),
+        ("evaluation", 23),
+        ("train_end", 23),
+        ("run_end", 23),
+        ("evaluation", 23),
+        ("close", 23),
+    ]
+    steps = [point for point in trace.points if point[0].startswith("step_")]
+    assert steps == [pair for step in range(23) for pair in (("step_start", step), ("step_end", step + 1))]
+
+
+def test_when_a_callback_is_due_the_log_has_all_steps_so_far(tmp_path: Path) -> None:
+    class Reader(Trace):
+        def on_due(self, loop: Loop) -> None:
+            logged = [step.step for step in select(read_all(tmp_path), Step)]
+            assert logged == list(range(1, loop.progress.step + 1))
+            self.points.append(("due", loop.progress.step))
+
+    reader = Reader()
+    run(until(20), tmp_path, reader)
+    assert ("due", 18) in reader.points
+
+
+def test_close_is_called_after_an_error_too(tmp_path: Path) -> None:
+    class Failing(Trace):
+        def on_step_start(self, loop: Loop) -> None:
+            del loop
+            raise RuntimeError("the callback's own mistake")
+
+    failing = Failing()
+    with pytest.raises(RuntimeError, match="own mistake"):
+        run(until(5), tmp_path, failing)
+    assert failing.points[-1][0] == "close"
+
+
+def test_on_bad_step_is_called_before_on_step_end(tmp_path: Path) -> None:
+    trace = Trace()
+    settings = small_settings(
+        optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None, "nonfinite": "skip", "max_steps": 4}
+    )
+    run(settings, tmp_path, trace)
+    bad = [index for index, point in enumerate(trace.points) if point[0] == "bad_step"]
+    assert bad
+    assert all(trace.points[index + 1][0] == "step_end" for index in bad)
+
+
+def test_only_overridden_hooks_are_called() -> None:
+    hooks = Hooks([Callback(), WeightAverage(), Trace()])
+    assert [len(calls) for calls in (hooks.step_start, hooks.step_end, hooks.window, hooks.due)] == [1, 2, 0, 1]
+
+
+def _run_rank(place: RankPlace, folder: Path, steps: int) -> float:
+    average = WeightAverage()
+    settings = small_settings(
+        loop={"max_steps": steps}, schedule={"name": "constant"}, scale={"launcher": "torchrun", "workers": 2}
+    )
+    run(settings, folder, average, place=place)
+    assert average.average is not None
+    return float(average.average.double().sum())
+
+
+def test_every_rank_gets_the_state_back_that_rank_0_saved(tmp_path: Path) -> None:
+    whole = on_ranks(2, _run_rank, tmp_path / "whole", 12)
+    on_ranks(2, _run_rank, tmp_path / "parted", 7)
+    assert on_ranks(2, _run_rank, tmp_path / "parted", 12) == whole
+    assert whole[0] == whole[1]

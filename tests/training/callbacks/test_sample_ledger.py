@@ -1,0 +1,61 @@
+"""The ledger of sample ids, across restarts and kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import torch
+
+from training.callbacks import sample_ledger as ledger
+from training.checkpoint.manifest import TrainProgress
+from training.data.types import Batch
+from training.loop import Loop
+from training.step import StepResult
+
+
+def write(folder: Path, *, rank: int = 0, attempt: int = 0, **ids_of_steps: list[int]) -> None:
+    """Record steps of epoch 1, named `step1=[ids]`."""
+    loop = cast("Loop", SimpleNamespace())
+    writer = ledger.SampleLedger(folder, rank=rank, attempt=attempt)
+    writer.on_run_start(loop)
+    for name, ids in ids_of_steps.items():
+        batch = Batch(
+            inputs=torch.zeros(len(ids), 1),
+            labels=torch.zeros(len(ids), dtype=torch.int64),
+            ids=np.array(ids, dtype=np.int64),
+            count=len(ids),
+        )
+        loop.progress = TrainProgress(step=int(name.removeprefix("step")), epoch=1, step_in_epoch=1, samples=1)
+        writer.on_step_end(loop, [batch], cast("StepResult", None))
+    writer.on_close(loop)
+
+
+def test_the_ids_of_all_ranks_are_merged(tmp_path: Path) -> None:
+    write(tmp_path, rank=0, step1=[4, 0], step2=[2])
+    write(tmp_path, rank=1, step1=[1, 3], step2=[])
+    assert ledger.consumed_ids(tmp_path) == {1: [0, 1, 2, 3, 4]}
+
+
+def test_only_the_last_attempt_of_a_repeated_step_counts(tmp_path: Path) -> None:
+    write(tmp_path, step1=[0], step2=[9])
+    write(tmp_path, attempt=1, step2=[1])
+    assert ledger.consumed_ids(tmp_path) == {1: [0, 1]}
+
+
+def test_a_sample_that_was_consumed_twice_is_listed_twice(tmp_path: Path) -> None:
+    write(tmp_path, step1=[0, 1], step2=[1])
+    assert ledger.consumed_ids(tmp_path) == {1: [0, 1, 1]}
+
+
+def test_a_truncated_line_is_ignored(tmp_path: Path) -> None:
+    write(tmp_path, step1=[0], step2=[1])
+    path = tmp_path / ledger.FOLDER / "rank-0.jsonl"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert ledger.consumed_ids(tmp_path) == {1: [0]}
+
+
+def test_a_run_without_a_ledger_has_no_consumed_ids(tmp_path: Path) -> None:
+    assert ledger.consumed_ids(tmp_path) == {}

@@ -1,0 +1,87 @@
+"""The strategies: both train the same weights, and both save the state of the bare model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import SGD
+
+from tests.training.launch.ranks import on_ranks
+from training.checkpoint.stateful import StateRegistry
+from training.launch.task import RankPlace
+from training.process_group import process_group
+from training.strategies.data_parallel import DataParallel
+from training.strategies.single_process import SingleProcess
+
+CPU = torch.device("cpu")
+INPUTS = torch.arange(24.0).reshape(4, 6) / 24
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Linear(6, 2)
+
+
+def single() -> SingleProcess:
+    return SingleProcess(network(), lambda module: SGD(module.parameters(), lr=0.1, momentum=0.9))
+
+
+def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float], float, int]:
+    """The gradient of this rank's loss, its norm, and the ranks it is averaged over."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=30):
+        strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1), device=CPU)
+        own = INPUTS[place.rank :: place.world]
+        if held_back:
+            with strategy.accumulating():
+                strategy.model(own).square().sum().backward()
+        else:
+            strategy.model(own).square().sum().backward()
+        gradient = torch.cat([p.grad.reshape(-1) for p in strategy.module.parameters() if p.grad is not None])
+        dist.barrier()  # a rank that leaves while its peer still communicates may abort in gloo
+        return gradient.tolist(), float(strategy.gradient_norm()), strategy.averaged_ranks
+
+
+def test_averaged_gradients_times_the_ranks_are_those_of_one_process() -> None:
+    alone = single()
+    alone.model(INPUTS).square().sum().backward()
+    expected = torch.cat([p.grad.reshape(-1) for p in alone.module.parameters() if p.grad is not None])
+    for gradient, norm, ranks in on_ranks(2, _averaged_gradient, held_back=False):
+        torch.testing.assert_close(ranks * torch.tensor(gradient), expected * alone.averaged_ranks)
+        assert ranks * norm == pytest.approx(float(alone.gradient_norm()), rel=1e-5)
+
+
+def test_gradients_within_accumulating_stay_local_to_the_rank() -> None:
+    (first, *_), (second, *_) = on_ranks(2, _averaged_gradient, held_back=True)
+    assert first != second
+
+
+def _state_names(place: RankPlace) -> dict[str, list[str]]:
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=30):
+        strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1, momentum=0.9), device=CPU)
+        strategy.model(INPUTS).sum().backward()
+        strategy.optimizer.step()
+        tensors = StateRegistry(**strategy.states()).collect().tensors
+        dist.barrier()
+        return {file: sorted(named) for file, named in tensors.items()}
+
+
+def test_a_wrapped_model_is_saved_under_the_names_of_the_bare_one() -> None:
+    alone = single()
+    alone.model(INPUTS).sum().backward()
+    alone.optimizer.step()
+    tensors = StateRegistry(**alone.states()).collect().tensors
+    assert on_ranks(2, _state_names) == [{file: sorted(named) for file, named in tensors.items()}] * 2
+
+
+def test_a_frozen_parameter_has_no_part_in_the_norm() -> None:
+    module = network()
+    module.get_parameter("bias").requires_grad_(False)
+    strategy = SingleProcess(module, lambda module: SGD(module.parameters(), lr=0.1))
+    strategy.model(INPUTS).sum().backward()
+    gradient = module.get_parameter("weight").grad
+    assert gradient is not None
+    assert float(strategy.gradient_norm()) == float(gradient.norm())

@@ -1,0 +1,127 @@
+"""Saves the run: every so many steps, after an evaluation among the best, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from training.callbacks.callback import Callback
+from training.checkpoint.manifest import Identity
+from training.checkpoint.retention import Retention
+from training.checkpoint.stateful import StateRegistry
+from training.checkpoint.store import CheckpointStore
+from training.checkpoint.writer import AsyncCheckpointer
+from training.config.schema import CheckpointSettings
+from training.evaluate import EvaluationResult
+from training.loop import Loop, StepRecord
+from training.step_reducer import StepSums
+
+
+class Checkpointing(Callback):
+    """Saves all registered state; its own is the best validation metrics so far, best first.
+
+    Every rank collects its state, since a strategy may communicate to do so; rank 0 writes it, in a thread. A checkpoint that could not be
+    written ends the run: continuing would risk more work than the user agreed to.
+    """
+
+    name: ClassVar[str] = "best_metrics"
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        states: StateRegistry,
+        *,
+        identity: Identity,
+        settings: CheckpointSettings,
+        writes: bool,
+    ) -> None:
+        """Args: `writes` is true on the rank that writes checkpoints."""
+        self._store = store
+        self._states = states
+        self._identity = identity
+        self._settings = settings
+        self._retention = Retention.of(settings)
+        self._writes = writes
+        self._writer: AsyncCheckpointer | None = None
+        self._best: list[float] = []
+        self._metric: float | None = None
+        self._is_among_best = False
+        self._is_reserved = False
+
+    def state_dict(self) -> dict[str, list[float]]:
+        """The best metrics."""
+        return {"metrics": self._best}
+
+    def load_state_dict(self, state_dict: dict[str, list[float]], /) -> None:
+        """Take over the best metrics."""
+        self._best = list(state_dict["metrics"])
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Start the writing thread, which first removes what crashed writers left."""
+        if self._writes:
+            self._writer = AsyncCheckpointer(
+                self._store, identity=self._identity, retention=self._retention, start_step=loop.progress.step
+            )
+
+    def on_window(self, loop: Loop, steps: Sequence[StepRecord], sums: Sequence[StepSums]) -> None:
+        """Allocate host memory once the optimizer has its state, so that the first save need not."""
+        if self._is_reserved:
+            return
+        self._is_reserved = True
+        if self._writer is not None:
+            self._writer.reserve(self._states)
+        else:
+            self._states.collect()
+
+    def is_due(self, loop: Loop) -> bool:
+        """Every `checkpoint.every_steps` steps."""
+        return loop.progress.step % self._settings.every_steps == 0
+
+    def on_due(self, loop: Loop) -> None:
+        """Save between two steps; the next one reports how long it was held up."""
+        loop.checkpoint_seconds = self._save(loop)
+
+    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
+        """Rank a validation metric among the best."""
+        if split != "validation":
+            return
+        self._metric = result.metrics[self._settings.best_metric.removeprefix("validation_")]
+        ranked = sorted([*self._best, self._metric], reverse=self._retention.higher_is_better)[
+            : self._settings.keep_best
+        ]
+        self._is_among_best = ranked != self._best
+        self._best = ranked
+
+    def on_epoch_end(self, loop: Loop) -> None:
+        """Save, with the epoch's metric, if it is time or the metric is among the best."""
+        if self.is_due(loop) or self._is_among_best:
+            self._save(loop)
+        self._metric, self._is_among_best = None, False
+
+    def on_train_end(self, loop: Loop) -> None:
+        """Save the final state and wait until it is committed."""
+        self._save(loop, final=True)
+
+    def on_close(self, loop: Loop) -> None:
+        """Wait for what is being written."""
+        if self._writer is not None:
+            self._writer.close()
+            self._report(loop, self._writer)
+
+    def _save(self, loop: Loop, *, final: bool = False) -> float:
+        """Save the state; returns the seconds that it held the loop up.
+
+        Raises:
+            CheckpointError: this checkpoint or an earlier one could not be written.
+        """
+        if self._writer is None:
+            self._states.collect()
+            return 0.0
+        stall = self._writer.save(loop.progress, self._states, metric=self._metric, final=final)
+        self._report(loop, self._writer)
+        return stall
+
+    def _report(self, loop: Loop, writer: AsyncCheckpointer) -> None:
+        for committed in writer.poll():
+            for hook in loop.hooks.checkpoint:
+                hook(loop, committed)

@@ -1,0 +1,108 @@
+"""Reports the loop: steps, evaluations, checkpoints and warnings, as events of the run's log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from observability.runlog import CheckpointCommitted, Emit, Evaluated, Notice, Phase, Step, TrainingStarted
+from training.callbacks.callback import Callback
+from training.checkpoint.writer import CommittedCheckpoint
+from training.data.types import DataBundle
+from training.evaluate import EvaluationResult
+from training.loop import Loop, StepRecord
+from training.objectives.objective import Objective
+from training.step import StepResult
+from training.step_reducer import StepSums
+
+
+class EventLog(Callback):
+    """Emits an event for everything that happens in the loop. `emit` does something on rank 0 only."""
+
+    def __init__(self, emit: Emit, *, objective: Objective, bundle: DataBundle, world: int) -> None:
+        self._emit = emit
+        self._objective = objective
+        self._bundle = bundle
+        self._world = world
+
+    def on_run_start(self, loop: Loop) -> None:
+        """All ranks are ready."""
+        self._emit(
+            TrainingStarted(
+                world=self._world,
+                start_step=loop.progress.step,
+                total_steps=loop.total_steps,
+                steps_per_epoch=loop.plan.steps_per_epoch,
+                parameters=sum(p.numel() for p in loop.module.parameters()),
+                train_samples=len(self._bundle.train),
+                dataset_fingerprint=self._bundle.fingerprint,
+            )
+        )
+
+    def on_bad_step(self, loop: Loop, step: int, result: StepResult) -> None:
+        """A step was skipped."""
+        self._emit(Notice(level="warning", message=f"step {step}: gradient not finite, step skipped"))
+
+    def on_window(self, loop: Loop, steps: Sequence[StepRecord], sums: Sequence[StepSums]) -> None:
+        """The steps of a window, all at once."""
+        self._emit(*map(self._step, steps, sums))
+
+    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
+        """The metrics of a split."""
+        self._emit(
+            Evaluated(
+                split=split,
+                step=loop.progress.step,
+                epoch=loop.progress.epoch,
+                loss=result.metrics["loss"],
+                accuracy=result.metrics["accuracy"],
+                samples=result.samples,
+                seconds=result.seconds,
+            )
+        )
+
+    def on_checkpoint(self, loop: Loop, checkpoint: CommittedCheckpoint) -> None:
+        """A committed checkpoint, and what went wrong beside it."""
+        self._emit(
+            CheckpointCommitted(
+                step=checkpoint.step,
+                path=str(checkpoint.path),
+                bytes=checkpoint.bytes,
+                stall_seconds=checkpoint.stall_seconds,
+                write_seconds=checkpoint.write_seconds,
+            )
+        )
+        for warning in checkpoint.warnings:
+            self._emit(Notice(level="warning", message=warning))
+        if checkpoint.superseded:
+            steps = ", ".join(map(str, checkpoint.superseded))
+            self._emit(
+                Notice(
+                    level="warning",
+                    message=f"storage is slower than checkpoint.every_steps: checkpoints of steps {steps} were dropped "
+                    f"in favour of step {checkpoint.step}",
+                )
+            )
+
+    def on_train_end(self, loop: Loop) -> None:
+        """What follows is the end of the run."""
+        self._emit(Phase(name="finish", process="rank 0"))
+
+    def _step(self, step: StepRecord, sums: StepSums) -> Step:
+        metrics = self._objective.metrics(sums.sums, sums.samples)
+        return Step(
+            time=step.time,
+            step=step.step,
+            epoch=step.epoch,
+            loss=metrics["loss"],
+            accuracy=metrics["accuracy"],
+            gradient_norm=step.result.gradient_norm,
+            learning_rate=step.learning_rate,
+            samples=sums.samples,
+            seconds=step.seconds,
+            data_seconds=step.data_seconds,
+            forward_seconds=step.result.forward_seconds,
+            backward_seconds=step.result.backward_seconds,
+            optimizer_seconds=step.result.optimizer_seconds,
+            checkpoint_seconds=step.checkpoint_seconds,
+            rank_seconds=sums.rank_seconds,
+        )

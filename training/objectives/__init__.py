@@ -1,0 +1,1 @@
+"""Objectives: what is minimised, and which metrics are reported of it. The protocol is `objective.Objective`."""

@@ -1,0 +1,90 @@
+"""The small all-reduce beside that of the gradients: what all ranks must agree on, for a window of steps at once.
+
+Of each step it carries a handful of float64 numbers: the objective's sums, the samples and each rank's own time; of the window, the votes
+to stop. Ranks therefore stop at the same step. A message per step would be expensive where steps are short: sending it through gloo takes
+0.2 ms of CPU on each rank, 4 % of a small network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer one
+is a window of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+import torch.distributed as dist
+
+WINDOW_SECONDS = 0.25
+"""Upper bound of a window, unless steps become slower within it: how late metrics are, and how soon a stop request is seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSums:
+    """Sums of a step over all ranks.
+
+    Attributes:
+        sums: the objective's sums over the global batch, the loss first.
+        samples: samples in the global batch.
+        rank_seconds: per rank, seconds it spent on its own samples, without waiting for peers.
+    """
+
+    sums: list[float]
+    samples: int
+    rank_seconds: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """What the ranks agreed on: the sums of each step since the previous window, oldest first, and how many ranks want to stop."""
+
+    steps: list[StepSums]
+    stop_votes: int
+
+
+class StepReducer:
+    """Collects the numbers of a rank's steps and sums them over the ranks.
+
+    Every rank has to call `add` and `reduce` in the same order. `is_due` has the same value on all ranks.
+    """
+
+    def __init__(self, *, rank: int, world: int, device: torch.device) -> None:
+        self._rank = rank
+        self._world = world
+        self._device = device
+        self._steps: list[list[float]] = []
+        self._seconds = 0.0
+        self._due = 1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the window is as long as it should be."""
+        return len(self._steps) >= self._due
+
+    def add(self, *, sums: Sequence[float], samples: int, own_seconds: float, seconds: float) -> None:
+        """Add a step of this rank: sums over its own samples, the seconds it spent on them, and those of the whole step."""
+        rank_seconds = [0.0] * self._world
+        rank_seconds[self._rank] = own_seconds
+        self._steps.append([*sums, samples, *rank_seconds])
+        self._seconds += seconds
+
+    def reduce(self, *, wants_stop: bool) -> Window:
+        """Close the window, which has at least one step: sum this rank's numbers and its vote with its peers'."""
+        # Only rank 0's seconds count, so that the next window has as many steps on every rank.
+        head = [wants_stop, self._seconds if self._rank == 0 else 0.0]
+        totals = torch.tensor([*head, *chain(*self._steps)], dtype=torch.float64, device=self._device)
+        if self._world > 1:
+            dist.all_reduce(totals)
+        stop_votes, seconds, *numbers = totals.tolist()
+        self._due = max(1, int(WINDOW_SECONDS * len(self._steps) / seconds))
+        width = len(self._steps[0])
+        self._steps.clear()
+        self._seconds = 0.0
+        return Window(
+            steps=[self._step_sums(numbers[start : start + width]) for start in range(0, len(numbers), width)],
+            stop_votes=round(stop_votes),
+        )
+
+    def _step_sums(self, numbers: list[float]) -> StepSums:
+        *sums, samples = numbers[: -self._world]
+        return StepSums(sums=sums, samples=round(samples), rank_seconds=numbers[-self._world :])

@@ -1,0 +1,28 @@
+"""Data parallelism: every rank has the whole model, `DistributedDataParallel` averages the gradients."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from training.strategies.single_process import SingleProcess
+from training.strategies.strategy import MakeOptimizer
+
+
+class DataParallel(SingleProcess):
+    """DDP over all ranks of the process group. Weights, gradients and optimizer state are the same on all of them after every step."""
+
+    def __init__(self, module: nn.Module, make_optimizer: MakeOptimizer, *, device: torch.device) -> None:
+        super().__init__(module, make_optimizer)
+        device_ids = [device.index] if device.type == "cuda" else None
+        self._parallel = DistributedDataParallel(module, device_ids=device_ids, gradient_as_bucket_view=True)
+        self.model = self._parallel
+        self.averaged_ranks = dist.get_world_size()
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """DDP's all-reduce waits for the last micro-batch."""
+        return self._parallel.no_sync()

@@ -1,0 +1,62 @@
+"""What a strategy is to the step, the evaluation and the checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from training.checkpoint.stateful import Stateful
+
+MakeOptimizer = Callable[[nn.Module], Optimizer]
+"""Builds the optimizer of a module on its final device. A strategy calls it, because it may change the parameters first."""
+
+
+class Strategy(Protocol):
+    """Wraps a model, owns its optimizer, and knows where gradients and state are.
+
+    Every rank calls the same methods in the same order; a strategy may communicate in any of them.
+    """
+
+    @property
+    def model(self) -> nn.Module:
+        """What a training step calls."""
+        ...
+
+    @property
+    def module(self) -> nn.Module:
+        """The bare model, for evaluation and export."""
+        ...
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer of the model's parameters."""
+        ...
+
+    @property
+    def averaged_ranks(self) -> int:
+        """Ranks over which gradients are averaged: times this, they are sums over the ranks."""
+        ...
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """The context of every micro-batch but a step's last: gradients are added up and not yet sent to other ranks."""
+        ...
+
+    def gradient_norm(self) -> Tensor:
+        """The L2 norm of the gradients of all parameters, a scalar."""
+        ...
+
+    def clip_gradients(self, limit: float, norm: Tensor) -> None:
+        """Scale gradients of norm `norm` down to `limit`."""
+        ...
+
+    def states(self) -> dict[str, Stateful]:
+        """The state of the model and of the optimizer, under the names `model` and `optimizer`.
+
+        `state_dict` is called on every rank at the same step and is whole at least on rank 0; `load_state_dict` gets the whole state on
+        every rank.
+        """
+        ...
