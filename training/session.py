@@ -95,11 +95,11 @@ class Session:
         if settings.scale.gpu:
             torch.cuda.set_device(device)
         self._phase("data")
-        bundle = datasets.build(settings.data)
+        bundle = datasets.load_dataset(settings.data)
         self._phase("model")
         # A dataset of the user's own may have drawn from the global generators; the weights must not depend on that.
         torch.manual_seed(settings.run.seed)
-        module = models.build(settings.model, bundle.spec).to(device)
+        module = models.build_model(settings.model, bundle.spec).to(device)
         plan = BatchPlan(
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,

@@ -19,7 +19,7 @@ from torch import nn
 
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
-from training.models.registry import build
+from training.models.registry import build_model
 from training.tracking.client import mlflow
 
 EXAMPLES = 2
@@ -61,7 +61,7 @@ def register(folder: Path, *, run_id: str, name: str) -> str:
 
 def load(weights: Path, settings: ModelSettings, spec: SampleSpec) -> nn.Module:
     """The trained model on the CPU, in evaluation mode."""
-    module = build(settings, spec)
+    module = build_model(settings, spec)
     safetensors.torch.load_model(module, weights)
     return module.eval()
 

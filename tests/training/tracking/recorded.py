@@ -29,7 +29,7 @@ from training import environment
 from training.config.schema import TrainingSettings
 from training.data.types import SampleSpec
 from training.export import save_safetensors, weights_sha256
-from training.models.registry import build
+from training.models.registry import build_model
 from training.rundir import RunDirectory
 from training.tracking.payload import points
 
@@ -110,7 +110,7 @@ class RecordedRun:
         folder = self.directory / "model"
         folder.mkdir(exist_ok=True)
         torch.manual_seed(seed)
-        module = build(self.settings.model, SPEC)
+        module = build_model(self.settings.model, SPEC)
         digest = weights_sha256(module)
         save_safetensors(module, folder / "model.safetensors", {"sha256": digest})
         description = {

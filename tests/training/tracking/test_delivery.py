@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from observability.runlog import Step
 from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
 from training.config.schema import ModelSettings
-from training.models.registry import build
+from training.models.registry import build_model
 from training.tracking.delivery import BATCH, Delivery, last_start
 from training.tracking.locations import EMBEDDED_FOLDER, embedded_uri
 from training.tracking.payload import parameters
@@ -253,7 +253,7 @@ def test_the_registered_model_predicts_what_the_trained_one_does(uri: str, tmp_p
     state = deliver(run)
     mlflow.set_tracking_uri(uri)
     address = f"models:/mlp-digits/{state.model_version}"
-    trained = build(run.settings.model, SPEC).eval()
+    trained = build_model(run.settings.model, SPEC).eval()
     safetensors.torch.load_model(trained, run.directory / "model" / "model.safetensors")
     inputs = np.random.default_rng(1).standard_normal((7, *SPEC.shape)).astype(np.float32)
     with torch.no_grad():

@@ -176,7 +176,7 @@ def test_a_follower_that_cannot_go_on_says_why(uri: str, tmp_path: Path) -> None
     file.write_text(file.read_text().replace('"mlp"', '"mlpp"'))
     report = FollowerProcess(run.directory).finish(timeout=PATIENCE)
     assert not report.is_complete
-    assert "model.name=mlpp is no model" in report.problem
+    assert "model.name=mlpp: unknown model" in report.problem
     assert "Traceback" in (run.directory / "logs" / "tracking.jsonl").read_text()
 
 

@@ -14,7 +14,7 @@ from tests.training.tracking.recorded import RecordedRun, settings
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import ExitStatus
-from training.models.registry import build
+from training.models.registry import build_model
 from training.tracking import model
 from training.tracking.state import TrackingState
 from training.tracking.sync import sync
@@ -58,7 +58,7 @@ def test_a_model_that_can_no_longer_be_built_is_named_and_does_not_leave_the_run
     file = run.directory / "model" / "model.json"
     file.write_text(file.read_text().replace('"mlp"', '"mlpp"'))
     assert sync([run.directory]) == ExitStatus.FAILED
-    assert "model.name=mlpp is no model" in capsys.readouterr().out
+    assert "model.name=mlpp: unknown model" in capsys.readouterr().out
     state = TrackingState.load(run.directory)
     assert state is not None
     assert MlflowClient(tracking_uri=uri).get_run(state.run_id).info.status == "FINISHED"
@@ -67,7 +67,7 @@ def test_a_model_that_can_no_longer_be_built_is_named_and_does_not_leave_the_run
 @pytest.mark.parametrize("name", ["mlp", "simple_cnn", "resnet18"])
 def test_a_shipped_model_is_kept_as_a_graph_for_any_batch(name: str) -> None:
     spec = SampleSpec(shape=(3, 32, 32), classes=10)
-    module = build(ModelSettings(name=name), spec).eval()
+    module = build_model(ModelSettings(name=name), spec).eval()
     assert model.is_traceable(module, torch.from_numpy(model.example(spec)))
 
 
