@@ -45,9 +45,9 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def _load(path: Path, validation_fraction: float = 0.2) -> DataBundle:
+def _load(path: Path, validation_fraction: float = 0.2, image_size: int = 8) -> DataBundle:
     settings = DataSettings(dataset="image_folder", path=path, validation_fraction=validation_fraction)
-    return load_image_folder(settings, ImageFolderOptions(image_size=8))
+    return load_image_folder(settings, ImageFolderOptions(image_size=image_size))
 
 
 def _load_error(path: Path) -> str:
@@ -107,8 +107,9 @@ def test_augmentation_is_a_function_of_the_uniforms(root: Path) -> None:
     assert not torch.equal(first, other)
 
 
-def test_the_last_uniform_mirrors_the_image(root: Path) -> None:
+def test_the_last_of_five_uniforms_mirrors_the_image(root: Path) -> None:
     train = _load(root).train
+    assert train.draws == 5
     left, right = (train.read(np.array([0]), np.array([[0.5, 0.5, 0.5, 0.5, last]]))[0] for last in (0.4, 0.6))
     assert torch.equal(left, right.flip(-1))
 
@@ -177,6 +178,12 @@ def test_the_fingerprint_depends_on_file_names_and_sizes_only(root: Path) -> Non
     renamed = _load(root).fingerprint
     write_image(root / "val" / "pear" / "f.png", colour=(1, 2, 3), size=(40, 40))
     assert len({before, renamed, _load(root).fingerprint}) == 3
+
+
+def test_the_fingerprint_depends_on_the_image_size_and_on_a_validation_fraction_in_use(root: Path) -> None:
+    assert _load(root, image_size=16).fingerprint != _load(root).fingerprint == _load(root, 0.4).fingerprint
+    shutil.rmtree(root / "val")
+    assert _load(root, 0.2).fingerprint != _load(root, 0.4).fingerprint
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

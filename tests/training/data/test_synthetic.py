@@ -9,7 +9,7 @@ import torch
 from training.config.schema import DataSettings
 from training.data.loader import EvalLoader
 from training.data.options import SyntheticOptions
-from training.data.synthetic import load_synthetic
+from training.data.synthetic import SyntheticSplit, load_synthetic
 from training.data.types import Batch, DataBundle, Split
 
 FEATURES = SyntheticOptions(samples=2000, evaluation_samples=500, features=50, classes=5, noise=2.0)
@@ -51,6 +51,12 @@ def test_all_samples_of_all_splits_are_distinct() -> None:
     bundle = _load(FEATURES)
     inputs = torch.cat([_read_all(split).inputs for split in (bundle.train, bundle.validation, bundle.test)])
     assert len(torch.unique(inputs, dim=0)) == 3000
+
+
+def test_a_million_samples_have_distinct_noise() -> None:
+    split = _load(SyntheticOptions(samples=2**20, evaluation_samples=1, features=1)).train
+    assert isinstance(split, SyntheticSplit)
+    assert len(torch.unique(split._offsets)) == 2**20
 
 
 def test_a_sample_does_not_depend_on_the_other_ids_of_the_read() -> None:

@@ -24,7 +24,7 @@ def events_with_metrics() -> list[Event]:
     """An event of each kind that has metrics."""
     return [
         Step(
-            time=1.5,
+            time=1.5006,
             step=3,
             epoch=1,
             loss=2.0,
@@ -39,8 +39,8 @@ def events_with_metrics() -> list[Event]:
             optimizer_seconds=0.04,
             checkpoint_seconds=0.05,
         ),
-        Evaluated(time=1.5, split="validation", step=3, epoch=1, loss=1.0, accuracy=0.9, samples=100, seconds=0.1),
-        CheckpointCommitted(time=1.5, step=3, path="x", bytes=10, stall_seconds=0.1, write_seconds=0.2),
+        Evaluated(time=1.5006, split="validation", step=3, epoch=1, loss=1.0, accuracy=0.9, samples=100, seconds=0.1),
+        CheckpointCommitted(time=1.5006, step=3, path="x", bytes=10, stall_seconds=0.1, write_seconds=0.2),
     ]
 
 
@@ -50,6 +50,7 @@ def test_every_setting_becomes_a_parameter() -> None:
     assert parameters["scale.gpu"] == "false"
     assert parameters["optimizer.betas"] == "[0.9, 0.999]"
     assert parameters["tracking.uri"] == "null"
+    assert parameters["model.options"] == "{}"
     assert {key.partition(".")[0] for key in parameters} == set(TrainingSettings.model_fields)
 
 
@@ -115,7 +116,7 @@ def test_every_measurement_becomes_a_metric() -> None:
 
 @pytest.mark.parametrize("event", events_with_metrics(), ids=lambda event: event.kind)
 def test_metrics_have_the_step_and_timestamp_of_their_event(event: Event) -> None:
-    assert {(point.step, point.timestamp) for point in payload.points(event)} == {(3, 1500)}
+    assert {(point.step, point.timestamp) for point in payload.points(event)} == {(3, 1501)}
 
 
 def test_each_kind_of_measurement_is_its_own_series() -> None:

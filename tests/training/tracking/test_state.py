@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from training.tracking.state import TrackingState, delivery_lock
 
 HOLD = """
 import sys
+import threading
 from pathlib import Path
 from training.tracking.state import delivery_lock
 with delivery_lock(Path(sys.argv[1]), wait=True):
@@ -55,6 +57,6 @@ def test_one_process_at_a_time_holds_the_lock_until_it_is_killed(tmp_path: Path)
         assert other.stdout.readline() == b"held\n"
         with delivery_lock(tmp_path, wait=False) as is_acquired:
             assert not is_acquired
-        other.kill()
-    with delivery_lock(tmp_path, wait=False) as is_acquired:
-        assert is_acquired
+        threading.Timer(0.2, other.kill).start()
+        with delivery_lock(tmp_path, wait=True) as is_acquired:
+            assert is_acquired
