@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from training.data.types import SampleSpec
 from training.models.options import ResNetOptions
-from training.models.resnet import Bottleneck, ResNet, resnet18, resnet50, resnet101
+from training.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet50, resnet101
 
 IMAGENET = SampleSpec(shape=(3, 224, 224), classes=1000)
 CIFAR = SampleSpec(shape=(3, 32, 32), classes=10)
@@ -62,6 +62,19 @@ def test_a_bottleneck_strides_in_its_3x3_convolution() -> None:
     assert (block.conv1.stride, block.conv2.stride, block.conv3.stride) == ((1, 1), (2, 2), (1, 1))
 
 
+@pytest.mark.parametrize(
+    "block", [BasicBlock(8, 8, stride=1), Bottleneck(32, 8, stride=1)], ids=["basic", "bottleneck"]
+)
+def test_batch_norm_and_relu_follow_every_convolution_of_a_block(block: BasicBlock | Bottleneck) -> None:
+    calls: list[str] = []
+    for name in ("conv1", "bn1", "conv2", "bn2", "conv3", "bn3", "relu"):
+        if hasattr(block, name):
+            getattr(block, name).register_forward_pre_hook(lambda *_, name=name: calls.append(name))
+    block(torch.rand(2, block.expansion * 8, 4, 4))
+    convolutions = 2 if isinstance(block, BasicBlock) else 3
+    assert calls == [name for number in range(1, convolutions + 1) for name in (f"conv{number}", f"bn{number}", "relu")]
+
+
 @pytest.mark.parametrize(("stem", "size"), [("imagenet", 8), ("cifar", 32)])
 def test_the_stem_determines_the_input_size_of_the_first_stage(stem: str, size: int) -> None:
     model = build_on_meta(resnet18, CIFAR, ResNetOptions.model_validate({"stem": stem}))
@@ -88,7 +101,7 @@ def test_without_zero_init_residual_a_block_changes_its_input() -> None:
 def test_convolutions_are_initialised_with_kaiming_variance() -> None:
     """2 / (outputs x kernel area), which preserves the variance of gradients through a ReLU (arXiv:1502.01852, equation 14)."""
     torch.manual_seed(0)
-    weight = resnet18(CIFAR, ResNetOptions()).state_dict()["layer4.1.conv2.weight"]
+    weight = resnet18(CIFAR, ResNetOptions()).state_dict()["layer4.0.conv1.weight"]
     assert float(weight.std()) == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.01)
 
 
