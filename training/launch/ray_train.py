@@ -82,7 +82,6 @@ class RayLauncher:
         imports = threading.Thread(
             target=import_module, args=("training.launch.ray_trainer",), name="import-ray-train", daemon=True
         )
-
         imports.start()
         logging.getLogger("ray.train").setLevel(logging.WARNING)
         with _preserve_sigterm_handler():

@@ -68,8 +68,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _follow_run(run_directory: Path) -> DeliveryReport:
-    # Imports MLflow: at low priority by now, while the ranks import torch or train.
-    from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415
+    from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415 - imports MLflow, at low priority by now
 
     started = last_start(run_directory)
     assert started is not None, f"{run_directory} has no run that was started"
