@@ -1,6 +1,6 @@
-"""Options and import paths of the registries: those of built-in factories and of the user's own. Light.
+"""Registries of factories by name, and factories of your own by import path. Imports no torch.
 
-Each function is given the setting (`model.name`, `model.options`) that its errors name.
+Nothing here knows about models or datasets: a registry is told which settings (`model.name`, `model.options`) its errors name.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -20,8 +21,111 @@ from training.errors import SettingsError
 Options = TypeVar("Options", bound=Section)
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Returns "did you mean X? " for the nearest of `names`, or nothing if none is near."""
+@dataclass(frozen=True, kw_only=True)
+class FactorySpec:
+    """A named factory, whose module is imported only to call it.
+
+    Attributes:
+        name: name in the settings.
+        factory: "package.module:function", called with one argument and an instance of `options`.
+        options: model of the factory's options.
+    """
+
+    name: str
+    factory: str
+    options: type[Section]
+
+
+Spec = TypeVar("Spec", bound=FactorySpec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registry(Generic[Spec]):
+    """Factories of one kind, by name.
+
+    Attributes:
+        kind: what the factories make, e.g. "model".
+        setting: key of the name, e.g. "model.name".
+        options_setting: key of the options, e.g. "model.options".
+        returns: "package.module:Class" of what the factories return.
+        specs: the factories, sorted by name.
+    """
+
+    kind: str
+    setting: str
+    options_setting: str
+    returns: str
+    specs: tuple[Spec, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Registered names, sorted."""
+        return tuple(spec.name for spec in self.specs)
+
+    def find(self, name: str) -> Spec:
+        """Returns the spec with this name.
+
+        Raises:
+            SettingsError: the name is unknown; the remedy suggests a close match.
+        """
+        for spec in self.specs:
+            if spec.name == name:
+                return spec
+        raise SettingsError(
+            f"{self.setting}={name}: unknown {self.kind}",
+            remedy=f"{suggest(name, self.names)}{self.kind}s: {', '.join(self.names)}; "
+            "or package.module:factory for a factory of your own",
+        )
+
+    def validate(self, name: str, options: Mapping[str, OptionValue]) -> None:
+        """Validates name and options without importing the factory's module.
+
+        Raises:
+            SettingsError: the name or an option is unknown, an option has an invalid value, or the module of a factory
+                of your own does not exist.
+        """
+        if is_import_path(name):
+            check_importable(name, setting=self.setting)
+        else:
+            self._parse_options(self.find(name), options)
+
+    def build(self, name: str, argument: object, options: Mapping[str, OptionValue]) -> object:
+        """Calls a factory: a registered one as factory(argument, parsed options), your own as factory(argument, **options).
+
+        Raises:
+            SettingsError: as `validate`; or a factory of your own does not accept the options or returns another type.
+            Exception: any error raised by the factory or by the import of its module.
+        """
+        if is_import_path(name):
+            return self._build_own(name, argument, options)
+        spec = self.find(name)
+        parsed = self._parse_options(spec, options)
+        return _import_object(spec.factory)(argument, parsed)
+
+    def _parse_options(self, spec: Spec, options: Mapping[str, OptionValue]) -> Section:
+        return parse_options(spec.options, options, setting=self.options_setting, owner=f"{self.kind} {spec.name}")
+
+    def _build_own(self, path: str, argument: object, options: Mapping[str, OptionValue]) -> object:
+        factory = import_factory(path, setting=self.setting)
+        signature = inspect.signature(factory)
+        try:
+            signature.bind(argument, **options)
+        except TypeError as error:
+            raise SettingsError(
+                f"{self.options_setting}={dict(options)}: the factory does not accept them: {error}",
+                remedy=f"its signature is {signature}; the first argument is given, the others are options",
+            ) from None
+        built = factory(argument, **options)
+        if not isinstance(built, _import_object(self.returns)):
+            raise SettingsError(
+                f"{self.setting}={path} returned {type(built).__name__}",
+                remedy=f"the factory must return a {self.returns.replace(':', '.')}",
+            )
+        return built
+
+
+def suggest(name: str, names: Sequence[str]) -> str:
+    """Returns "did you mean X? " for the closest of `names`, or an empty string if none is close."""
     matches = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {matches[0]}? " if matches else ""
 
@@ -30,13 +134,13 @@ def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, set
     """Returns the options as an instance of `kind`.
 
     Args:
-        kind: the model of the options.
+        kind: model of the options of `owner`.
         values: options from the settings.
-        setting: their key, e.g. "model.options".
-        owner: what they are options of, e.g. "model mlp".
+        setting: key of the options, e.g. "model.options".
+        owner: what the options belong to, e.g. "model mlp".
 
     Raises:
-        SettingsError: an option is unknown or its value is wrong.
+        SettingsError: an option is unknown or its value is invalid.
     """
     try:
         return kind.model_validate(values)
@@ -48,29 +152,29 @@ def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, set
         unknown = str(first["loc"][0])
         raise SettingsError(
             f"{key}={first['input']}: {owner} has no such option",
-            remedy=nearest(unknown, list(kind.model_fields)) + remedy,
+            remedy=suggest(unknown, list(kind.model_fields)) + remedy,
         )
     raise SettingsError(f"{key}={first['input']}: {first['msg'].removeprefix('Value error, ')}", remedy=remedy)
 
 
 def describe_options(kind: type[Section], *, owner: str) -> str:
-    """Returns the options of `owner` with their defaults and meanings, as one line."""
+    """Returns the options of `owner` with defaults and descriptions, as one line."""
     described = [f"{name} (default {field.default}): {field.description}" for name, field in kind.model_fields.items()]
     return f"options of {owner}: {'; '.join(described) or 'none'}"
 
 
-def is_own(path: str) -> bool:
-    """Whether a name is the import path of a user's own factory."""
-    return ":" in path
+def is_import_path(name: str) -> bool:
+    """Whether a name is the import path of a factory of your own."""
+    return ":" in name
 
 
 def check_importable(path: str, *, setting: str) -> None:
-    """Checks that "package.module:factory" is well-formed and that the module is there.
+    """Checks that "package.module:factory" is well-formed and that the module exists.
 
-    Imports the parent packages, not the module itself.
+    Imports the parent packages, but not the module itself.
 
     Raises:
-        SettingsError: it is not.
+        SettingsError: the path is malformed or the module does not exist.
     """
     module, _, function = path.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), function)):
@@ -78,24 +182,25 @@ def check_importable(path: str, *, setting: str) -> None:
             f"{setting}={path} is not an import path",
             remedy="write package.module:factory, a module and a function in it",
         )
-    reason = f"there is no module {module}"
+    reason = f"no module named '{module}'"
     try:
-        is_there = find_spec(module) is not None
+        exists = find_spec(module) is not None
     except ModuleNotFoundError as error:
-        is_there = False
+        exists = False
         reason = str(error)
-    if not is_there:
+    if not exists:
         raise SettingsError(
             f"{setting}={path} cannot be imported: {reason}",
-            remedy="correct the path, run in the folder that contains it, or install the package",
+            remedy="correct the path, run in the folder that contains the package, or install the package",
         )
 
 
-def resolve(path: str, *, setting: str) -> Callable[..., object]:
-    """Imports "package.module:factory" and returns the factory. Errors inside the module are raised unchanged.
+def import_factory(path: str, *, setting: str) -> Callable[..., object]:
+    """Imports "package.module:factory" and returns the factory.
 
     Raises:
-        SettingsError: there is no such module, it has no such attribute, or that cannot be called.
+        SettingsError: the module does not exist, has no such attribute, or the attribute is not callable.
+        Exception: any error raised by the import of the module.
     """
     check_importable(path, setting=setting)
     module, _, function = path.partition(":")
@@ -103,38 +208,18 @@ def resolve(path: str, *, setting: str) -> Callable[..., object]:
     if not hasattr(namespace, function):
         callables = [name for name, value in vars(namespace).items() if callable(value)]
         raise SettingsError(
-            f"{setting}={path}: module {module} has no {function}",
-            remedy=nearest(function, callables) + "write package.module:factory",
+            f"{setting}={path}: module {module} has no attribute '{function}'",
+            remedy=suggest(function, callables) + "write package.module:factory",
         )
     factory: object = getattr(namespace, function)
     if not callable(factory):
         raise SettingsError(
-            f"{setting}={path}: {function} is a {type(factory).__name__} and cannot be called",
+            f"{setting}={path}: {function} is not callable, it is of type {type(factory).__name__}",
             remedy="name a function or a class",
         )
     return factory
 
 
-def call(
-    factory: Callable[..., object], argument: object, options: Mapping[str, OptionValue], *, setting: str
-) -> object:
-    """Returns factory(argument, **options). Errors inside the factory are raised unchanged.
-
-    Args:
-        factory: the user's own factory.
-        argument: the first argument of every factory of its kind.
-        options: options from the settings.
-        setting: their key, e.g. "model.options".
-
-    Raises:
-        SettingsError: the factory does not take these options.
-    """
-    signature = inspect.signature(factory)
-    try:
-        signature.bind(argument, **options)
-    except TypeError as error:
-        raise SettingsError(
-            f"{setting}={dict(options)}: the factory does not take them: {error}",
-            remedy=f"its signature is {signature}; the first argument is given, the others are options",
-        ) from None
-    return factory(argument, **options)
+def _import_object(path: str) -> Any:  # noqa: ANN401 - a class or a function of this project
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

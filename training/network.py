@@ -1,4 +1,4 @@
-"""Which of this machine's network interfaces leads to another one."""
+"""Selects the network interface that reaches another host."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import psutil
 
 
 def interface_towards(address: str) -> str | None:
-    """Name of the interface whose address this machine would speak to `address` from; None where the system cannot tell.
+    """Name of the interface with the source address for packets to `address`; None if there is no route.
 
-    Gloo takes the interface that the host's own name leads to, which on many machines is loopback and in a container may
-    be an address that nobody has.
+    Gloo's default is the interface that the hostname resolves to, which on many machines is loopback, and in a container may not exist.
 
     Args:
-        address: host name or IP address; no packet is sent to it.
+        address: host name or IP address. No packet is sent.
     """
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(address, 1, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(target)
-            own = probe.getsockname()[0]
+            source = probe.getsockname()[0]
     except OSError:
         return None
     for name, addresses in psutil.net_if_addrs().items():
-        if any(known.address == own for known in addresses):
+        if any(candidate.address == source for candidate in addresses):
             return name
     return None

@@ -85,7 +85,7 @@ class Session:
         if settings.scale.gpu:
             torch.cuda.set_device(self._device)
         self._phase("data")
-        bundle = datasets.build(settings.data)
+        bundle = datasets.load_dataset(settings.data)
         self._phase("model")
         loop = self._build_loop(bundle)
         with ExitStack() as stack:
@@ -170,7 +170,7 @@ class Session:
     def _build_strategy(self, bundle: DataBundle, peak_rate: float) -> Strategy:
         # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
         torch.manual_seed(self._settings.run.seed)
-        module = models.build(self._settings.model, bundle.spec).to(self._device)
+        module = models.build_model(self._settings.model, bundle.spec).to(self._device)
         make_optimizer = partial(build_optimizer, settings=self._settings.optimizer, learning_rate=peak_rate)
         if self._place.world == 1:
             return SingleProcess(module, make_optimizer)

@@ -22,7 +22,7 @@ from training.models import registry as models
 
 def training_tensors(settings: TrainingSettings) -> TensorDataset:
     """The training split in memory, as the tutorial's `DataLoader` needs it."""
-    split = datasets.build(settings.data).train
+    split = datasets.load_dataset(settings.data).train
     return TensorDataset(*split.read(np.arange(len(split))))
 
 
@@ -33,7 +33,7 @@ def main(settings_file: str) -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(settings.run.seed)
     data = training_tensors(settings)
-    model = DistributedDataParallel(models.build(settings.model, datasets.build(settings.data).spec))
+    model = DistributedDataParallel(models.build_model(settings.model, datasets.load_dataset(settings.data).spec))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.optimizer.learning_rate, fused=True)
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(data, drop_last=True)
     loader = DataLoader(

@@ -12,8 +12,7 @@ from observability.benchmarks.measure import Comparison, measure_alternately, ru
 from observability.benchmarks.timed_model import StepCost, mean_cost
 from training.config.schema import TrainingSettings
 from training.launch.processes import DRIVER_VARIABLE
-from training.launch.rank import TASK_FILE
-from training.launch.task import RankTask
+from training.launch.task import TASK_FILE, RankTask
 
 GOAL = 1.03
 

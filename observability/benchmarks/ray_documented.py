@@ -31,8 +31,8 @@ def train_loop(config: dict[str, Any]) -> dict[str, float]:
     """The documented train function; returns the Unix time at which its first step ended."""
     settings = TrainingSettings.model_validate(config["settings"])
     torch.manual_seed(settings.run.seed)
-    bundle = datasets.build(settings.data)
-    model = prepare_model(models.build(settings.model, bundle.spec))
+    bundle = datasets.load_dataset(settings.data)
+    model = prepare_model(models.build_model(settings.model, bundle.spec))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.optimizer.learning_rate)
     batch = settings.loop.global_batch // settings.scale.workers
     loader = prepare_data_loader(DataLoader(training_tensors(settings), batch_size=batch, shuffle=True))

@@ -36,7 +36,7 @@ def build_timed_model(
 
     The measurement begins with the forward pass of step `_WARMUP_STEPS` and ends with that of step `steps`.
     """
-    module = models.build(ModelSettings.model_validate({"name": network, "options": options}), spec)
+    module = models.build_model(ModelSettings.model_validate({"name": network, "options": options}), spec)
     step, wall, cpu = 0, 0.0, 0.0
 
     def read_clocks(module: nn.Module, _: object) -> None:

@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from tests.training.launch.ranks import on_ranks
 from training.config.schema import DataSettings, PrecisionSettings
-from training.data import registry
 from training.data.loader import EvalLoader
+from training.data.registry import load_dataset
 from training.data.types import SampleSpec
 from training.evaluate import EvaluationResult, evaluate
 from training.launch.task import RankPlace
@@ -38,7 +38,7 @@ def _model() -> SimpleCnn:
 
 def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
     torch.set_num_threads(1)
-    split = registry.build(DataSettings()).test
+    split = load_dataset(DataSettings()).test
     loader = EvalLoader(split, batch=batch, rank=place.rank, world=place.world)
     with process_group(place, gpu=False, timeout_seconds=30):
         return evaluate(
@@ -54,7 +54,7 @@ def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_the_ranks_agree_on_the_loss_and_accuracy_of_the_whole_split(world: int) -> None:
     """359 test digits: no world but 1 divides them, and no batch of 50."""
-    bundle = registry.build(DataSettings())
+    bundle = load_dataset(DataSettings())
     inputs, labels = bundle.test.read(torch.arange(len(bundle.test)).numpy())
     with torch.no_grad():
         logits = _model().eval()(inputs)
@@ -69,7 +69,7 @@ def test_the_ranks_agree_on_the_loss_and_accuracy_of_the_whole_split(world: int)
 def test_evaluation_leaves_the_model_in_training_mode_with_its_statistics() -> None:
     model = _model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    loader = EvalLoader(registry.build(DataSettings()).validation, batch=64, rank=0, world=1)
+    loader = EvalLoader(load_dataset(DataSettings()).validation, batch=64, rank=0, world=1)
     evaluate(
         model, loader, objective=Classification(), precision=Precision(PrecisionSettings(), CPU), device=CPU, world=1
     )

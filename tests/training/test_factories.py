@@ -1,4 +1,4 @@
-"""Options that contradict each other or are unknown; rules shared by the registries."""
+"""Parsing options and suggesting names; the tests of the registries cover the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pydantic import model_validator
 
 from training.config.schema import Section
 from training.errors import SettingsError
-from training.factories import check_importable, nearest, parse_options
+from training.factories import check_importable, parse_options, suggest
 
 
 class Range(Section):
@@ -27,23 +27,23 @@ class Nothing(Section):
     """No options."""
 
 
-def test_options_that_break_a_rule_together_are_refused_with_that_rule() -> None:
-    with pytest.raises(SettingsError) as refusal:
+def test_options_that_violate_a_rule_between_them_are_rejected_with_the_rule() -> None:
+    with pytest.raises(SettingsError) as raised:
         parse_options(Range, {"low": 3}, setting="model.options", owner="model range")
-    assert refusal.value.args[0] == "model.options={'low': 3}: low=3 must be below high=1"
+    assert raised.value.args[0] == "model.options={'low': 3}: low=3 must be below high=1"
 
 
-def test_an_option_of_an_owner_without_options_is_refused_as_such() -> None:
-    with pytest.raises(SettingsError) as refusal:
+def test_an_option_is_rejected_where_there_are_none() -> None:
+    with pytest.raises(SettingsError) as raised:
         parse_options(Nothing, {"low": 3}, setting="model.options", owner="model empty")
-    assert refusal.value.remedy == "options of model empty: none"
+    assert raised.value.remedy == "options of model empty: none"
 
 
-def test_only_a_similar_name_is_suggested() -> None:
-    assert nearest("resnet5", ["mlp", "resnet50"]) == "did you mean resnet50? "
-    assert not nearest("transformer", ["mlp", "resnet50"])
+def test_only_a_close_match_is_suggested() -> None:
+    assert suggest("resnet5", ["mlp", "resnet50"]) == "did you mean resnet50? "
+    assert not suggest("transformer", ["mlp", "resnet50"])
 
 
-def test_the_setting_that_holds_an_import_path_is_named() -> None:
+def test_an_import_error_names_the_setting() -> None:
     with pytest.raises(SettingsError, match=r"data\.dataset=no_such_module:load cannot be imported"):
         check_importable("no_such_module:load", setting="data.dataset")

@@ -1,4 +1,4 @@
-"""The interface that leads to an address."""
+"""The interface that reaches an address."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def test_this_machine_is_reached_over_loopback(address: str) -> None:
     assert interface_towards(address) == "lo"
 
 
-def test_a_name_that_does_not_resolve_leads_nowhere() -> None:
+def test_a_name_that_does_not_resolve_has_no_interface() -> None:
     assert interface_towards("no-such-host.invalid") is None

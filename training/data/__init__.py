@@ -1,9 +1,8 @@
-"""Samples: which ones there are, in which order a step takes them, and how they reach the loop.
+"""Datasets, sample order and data loading.
 
-* `types`: what a dataset is to the loop (splits that read samples by id) and what a batch is.
-* `order`: which samples a step, a rank and a micro-batch get: pure functions, independent of world size and loader
-  processes.
-* `loader`: turns that order into batches, in the rank itself or ahead of it in loader processes.
-* `registry`, `options`, `files`: names, options and files of the datasets; light, for the command line.
-* `digits`, `synthetic`, `cifar10`, `image_folder`: the datasets; `pixels`, `holdout`, `fingerprint`: what they share.
+* `types`: the `Split` protocol, `DataBundle` and `Batch`.
+* `order`: the samples of each step, rank and micro-batch, as pure functions that do not depend on loader workers.
+* `loader`: reads batches in that order, in the rank's process or in prefetching worker processes.
+* `registry`, `options`, `files`: names, options and files of the datasets. They import no torch.
+* `digits`, `synthetic`, `cifar10`, `image_folder`: the datasets. `pixels`, `holdout`, `fingerprint`: shared code.
 """

@@ -1,4 +1,4 @@
-"""`digits`: the handwritten digits that scikit-learn ships, so that a first run downloads nothing.
+"""`digits`: the handwritten digits that ship with scikit-learn, so that a first run downloads nothing.
 
 1797 grey images of 8 x 8 pixels with values 0 ... 16, 10 classes: the test set of the UCI set "Optical recognition of
 handwritten digits" (Alpaydin and Kaynak, 1998).
@@ -29,14 +29,14 @@ _STD = (6.0168,)
 """Standard deviation of the pixels over all 1797 images."""
 
 
-def load(settings: DataSettings, options: DigitsOptions) -> DataBundle:
-    """Returns the digits, split by class into training, validation and test samples.
+def load_digits(settings: DataSettings, options: DigitsOptions) -> DataBundle:
+    """Loads the digits with stratified training, validation and test splits.
 
-    A fifth of each class is the test split; `validation_fraction` is held out of the rest.
+    A fifth of each class is the test split; `validation_fraction` of the rest is the validation split.
     """
     images, labels = read_table()
     rest, test = hold_out(labels, TEST_FRACTION)
-    kept, held = hold_out(labels[rest], settings.validation_fraction)
+    train, validation = hold_out(labels[rest], settings.validation_fraction)
     pixels, classes = torch.from_numpy(images), torch.from_numpy(labels)
 
     def split(rows: NDArray[np.int64], augmentation: PadAndCrop | None = None) -> PixelSplit:
@@ -45,8 +45,8 @@ def load(settings: DataSettings, options: DigitsOptions) -> DataBundle:
     return DataBundle(
         name="digits",
         spec=SampleSpec(shape=(1, 8, 8), classes=10),
-        train=split(rest[kept], PadAndCrop(margin=options.shift, mirrors=False)),
-        validation=split(rest[held]),
+        train=split(rest[train], PadAndCrop(margin=options.shift, mirrors=False)),
+        validation=split(rest[validation]),
         test=split(test),
         fingerprint=fingerprint(
             {"dataset": "digits", "test": TEST_FRACTION, "validation": settings.validation_fraction},
@@ -58,11 +58,11 @@ def load(settings: DataSettings, options: DigitsOptions) -> DataBundle:
 def read_table() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Returns images, uint8 of shape (1797, 1, 8, 8), and labels, int64 of shape (1797,).
 
-    Reads the file that `sklearn.datasets.load_digits` reads: importing scikit-learn takes a second, a hundred times the
-    reading, in every rank at every start.
+    Reads the file behind `sklearn.datasets.load_digits` without importing scikit-learn: the import takes a second on
+    every rank, a hundred times as long as the read.
     """
     package = find_spec("sklearn")
     assert package is not None, "scikit-learn is a dependency of this project"
-    assert package.origin is not None, "scikit-learn is an ordinary package"
+    assert package.origin is not None, "scikit-learn is a regular package"
     table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
     return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].astype(np.int64)

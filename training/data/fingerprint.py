@@ -1,4 +1,4 @@
-"""The fingerprint of a dataset: one sha256 over everything that determines its samples and their ids."""
+"""The fingerprint of a dataset: a sha256 over everything that determines its samples and their ids."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from training.config.schema import OptionValue
 
 
 def fingerprint(description: Mapping[str, OptionValue], arrays: Mapping[str, NDArray[np.generic]]) -> str:
-    """Returns the sha256, in hex, of a description and of arrays with their names, types and shapes.
+    """Returns the sha256, in hex, of a description and of arrays with their names, dtypes and shapes.
 
     Args:
         description: dataset, options and split parameters.
-        arrays: what the samples are made from, as bytes in memory.
+        arrays: source data of the samples.
     """
     digest = hashlib.sha256(json.dumps(dict(description), sort_keys=True).encode())
     for name in sorted(arrays):

@@ -1,4 +1,4 @@
-"""Which samples are held out of a set that comes without a split of its own."""
+"""Stratified hold-out for datasets without a published split."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from training.data.order import Stream, philox
 
 
 def hold_out(labels: NDArray[np.int64], fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Splits samples into kept and held-out ones, class by class, the same way on every run.
+    """Splits samples into kept and held-out ones, class by class and identically in every run.
 
-    No seed goes in: were the split a function of the run's seed, runs of different seeds could not be compared, and
-    tuning would have seen every test sample.
+    The split does not depend on the run's seed: otherwise runs with different seeds could not be compared, and tuning
+    over seeds would leak test samples into training.
 
     Args:
         labels: class of each sample, shape (n,).
-        fraction: share held out of each class, rounded to whole samples.
+        fraction: fraction of each class to hold out, rounded to whole samples.
 
     Returns:
-        Indices of the kept and of the held-out samples, each ascending.
+        Indices of the kept and the held-out samples, each ascending.
     """
     keys = philox(seed=0, epoch=0, stream=Stream.HOLDOUT).random_raw(len(labels))
     by_class = np.lexsort((keys, labels))
     counts = np.bincount(labels)
-    place_in_class = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    rank_in_class = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     held_per_class = np.floor(counts * fraction + 0.5)
     is_held = np.empty(len(labels), dtype=np.bool_)
-    is_held[by_class] = place_in_class < np.repeat(held_per_class, counts)
+    is_held[by_class] = rank_in_class < np.repeat(held_per_class, counts)
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)

@@ -1,6 +1,6 @@
 """`image_folder`: images in ImageNet's layout, one folder per class, decoded when they are read.
 
-Cropping, resizing and mirroring are one resize of a box of the decoded image, for evaluation as for training.
+A single resize of a box of the decoded image crops and scales it, in training and in evaluation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from training.config.schema import DataSettings
-from training.data.files import find_image_folders, list_images
+from training.data.files import list_images, locate_image_folders
 from training.data.fingerprint import fingerprint
 from training.data.holdout import hold_out
 from training.data.options import ImageFolderOptions
@@ -28,16 +28,16 @@ _MEAN = 255 * torch.tensor((0.485, 0.456, 0.406))[:, None, None]
 """Mean of each channel over ImageNet, in bytes (torchvision's documentation of its pretrained models)."""
 
 _STD = 255 * torch.tensor((0.229, 0.224, 0.225))[:, None, None]
-"""Standard deviation of each channel over ImageNet, in bytes (the same source)."""
+"""Standard deviation of each channel over ImageNet, in bytes (same source)."""
 
 _CENTRE = 224 / 256
-"""Side of the square that evaluation takes from the centre, in short sides: "resize to 256, crop 224"."""
+"""Side of the evaluation crop as a fraction of the image's short side: "resize to 256, centre-crop 224"."""
 
 _AREA = (0.08, 1.0)
-"""Share of the image's area that a training crop covers (Szegedy et al., arXiv:1409.4842, section 6)."""
+"""Range of a training crop's area as a fraction of the image (Szegedy et al., arXiv:1409.4842, section 6)."""
 
 _ASPECT = (3 / 4, 4 / 3)
-"""Width by height of a training crop (the same source)."""
+"""Range of a training crop's aspect ratio, width / height (same source)."""
 
 _Box = tuple[float, float, float, float]
 
@@ -48,15 +48,15 @@ class ImageFolderSplit:
     def __init__(
         self, *, root: Path, names: NDArray[np.bytes_], labels: NDArray[np.int64], side: int, augments: bool = False
     ) -> None:
-        """Describes the images.
+        """Stores the file list; reads no image.
 
         Args:
             root: folder of the split.
-            names: CLASS/FILE of each image, shape (n,). An array of bytes and not a list: loader processes share its
-                memory with the rank, where reference counts would make them copy a list.
-            labels: their classes, shape (n,).
+            names: CLASS/FILE of each image, shape (n,). An array of bytes, because loader workers share its memory with
+                the rank; reference counting would copy the pages of a list.
+            labels: class of each image, shape (n,).
             side: height and width of a sample.
-            augments: take a random crop and mirror it, if a read brings uniforms.
+            augments: random crop and mirror when `read` gets uniforms.
         """
         self._root = os.fsencode(root)
         self._names = names
@@ -69,7 +69,7 @@ class ImageFolderSplit:
         return len(self._names)
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        """Decodes samples by id; see `Split.read`."""
+        """Decodes the images with these ids; see `Split.read`."""
         pixels = np.empty((len(ids), self._side, self._side, 3), dtype=np.uint8)
         for row, sample in enumerate(ids):
             pixels[row] = self._decode(
@@ -83,10 +83,9 @@ class ImageFolderSplit:
         try:
             with Image.open(file) as image:
                 decoded = image.convert("RGB")
-        except Exception as error:  # a damaged file makes Pillow raise anything
+        except Exception as error:  # Pillow may raise anything on a damaged file
             raise DataError(
-                f"image {os.fsdecode(file)} cannot be decoded: {error}",
-                remedy="replace it by a sound copy, or delete it",
+                f"cannot decode image {os.fsdecode(file)}: {error}", remedy="replace or delete the file"
             ) from error
         box = centre_box(decoded.size) if uniforms is None else random_box(decoded.size, uniforms)
         pixels = np.asarray(decoded.resize((self._side, self._side), Image.Resampling.BILINEAR, box=box))
@@ -95,7 +94,7 @@ class ImageFolderSplit:
 
 
 def centre_box(size: tuple[int, int]) -> _Box:
-    """Returns left, upper, right and lower of the square that evaluation takes from an image of (width, height)."""
+    """Returns (left, upper, right, lower) of the evaluation crop of an image of size (width, height)."""
     width, height = size
     side = min(width, height) * _CENTRE
     left, upper = (width - side) / 2, (height - side) / 2
@@ -103,14 +102,14 @@ def centre_box(size: tuple[int, int]) -> _Box:
 
 
 def random_box(size: tuple[int, int], uniforms: NDArray[np.float64]) -> _Box:
-    """Returns left, upper, right and lower of a random crop.
+    """Returns (left, upper, right, lower) of a random training crop.
 
-    A crop that is wider or higher than the image is cut to it; the usual recipe draws again, which would make the
-    number of draws depend on the image.
+    A crop that exceeds the image is clipped. The usual recipe draws again instead, so that its number of draws depends
+    on the image.
 
     Args:
         size: width and height of the image.
-        uniforms: area, aspect, horizontal and vertical place, shape (4,) or longer.
+        uniforms: area, aspect ratio, horizontal and vertical position, shape (4,) or longer.
     """
     width, height = size
     area = width * height * (_AREA[0] + uniforms[0] * (_AREA[1] - _AREA[0]))
@@ -120,17 +119,17 @@ def random_box(size: tuple[int, int], uniforms: NDArray[np.float64]) -> _Box:
     return left, upper, min(width, left + crop_width), min(height, upper + crop_height)
 
 
-def load(settings: DataSettings, options: ImageFolderOptions) -> DataBundle:
-    """Returns the images under PATH/train, PATH/val (or validation) and PATH/test.
+def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> DataBundle:
+    """Loads the images under PATH/train, PATH/val (or PATH/validation) and PATH/test.
 
-    Without a validation folder, `validation_fraction` of each class is held out of train. Without a test folder, the
-    validation split is the test split too, as is the custom with ImageNet, whose test labels are not published.
+    Without a validation folder, `validation_fraction` of each class of train is held out. Without a test folder, the
+    validation split also serves as test split, as is usual for ImageNet, whose test labels are not public.
 
     Raises:
-        DataError: a folder or class is missing or empty; later, on reading, an image cannot be decoded.
+        DataError: a folder or class is missing or empty; `read` raises it for an image that cannot be decoded.
     """
     assert settings.path is not None, "validated: image_folder needs a path"
-    folders = find_image_folders(settings.path)
+    folders = locate_image_folders(settings.path)
     listings = {folder: _list_split(folder, folders.classes) for folder in folders.splits}
 
     def split(folder: Path, rows: NDArray[np.int64] | slice, *, augments: bool = False) -> ImageFolderSplit:
@@ -143,8 +142,8 @@ def load(settings: DataSettings, options: ImageFolderOptions) -> DataBundle:
         train = split(folders.train, slice(None), augments=True)
         validation = split(folders.validation, slice(None))
     else:
-        kept, held = hold_out(listings[folders.train][1], settings.validation_fraction)
-        train, validation = split(folders.train, kept, augments=True), split(folders.train, held)
+        kept, held_out = hold_out(listings[folders.train][1], settings.validation_fraction)
+        train, validation = split(folders.train, kept, augments=True), split(folders.train, held_out)
     return DataBundle(
         name="image_folder",
         spec=SampleSpec(shape=(3, options.image_size, options.image_size), classes=len(folders.classes)),
@@ -170,12 +169,12 @@ def load(settings: DataSettings, options: ImageFolderOptions) -> DataBundle:
 def _list_split(
     folder: Path, classes: Sequence[str]
 ) -> tuple[NDArray[np.bytes_], NDArray[np.int64], NDArray[np.int64]]:
-    """Returns name, label and size in bytes of each image of a split."""
+    """Returns the name, label and size in bytes of each image of a split."""
     names: list[bytes] = []
     labels: list[int] = []
     sizes: list[int] = []
     for label, class_name in enumerate(classes):
-        if not (folder / class_name).is_dir():  # a small validation split may lack a class
+        if not (folder / class_name).is_dir():  # a small validation split need not have every class
             continue
         for file, size in list_images(folder, class_name):
             names.append(os.fsencode(f"{class_name}/{file}"))

@@ -1,7 +1,7 @@
-"""How batches reach the loop: read in the rank itself, or ahead of it by loader processes.
+"""Loaders read batches in the rank's process, or prefetch them in worker processes.
 
-No state of a loader advances, least of all by prefetching: an epoch, or its tail from any step on, is a pure function
-of its arguments. What a run has consumed is known to the loop alone, which counts committed steps.
+Loaders are stateless: an epoch, from any start step, is a pure function of its arguments, and prefetching advances
+nothing. Only the loop knows what a run has consumed, because it counts committed steps.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from training.data.types import Batch, DataBundle, Split
 from training.errors import PlatformError
 
 MINIMUM_ROWS = 2
-"""Rows of a training batch: in training mode, batch norm over features refuses a single one."""
+"""Minimum rows of a training batch: batch norm over features raises for a single row in training mode."""
 
 _Request = TypeVar("_Request")
-_Read = TypeVar("_Read")
+_Item = TypeVar("_Item")
 
 
 class TrainLoader:
-    """The optimizer steps of one rank.
+    """Yields the micro-batches of each optimizer step of one rank.
 
-    With `loader_workers` > 0 the processes live as long as the loader, and one epoch can be iterated at a time.
+    With `loader_workers` > 0 the worker processes live as long as the loader, and only one epoch can be iterated at a
+    time.
     """
 
     def __init__(
@@ -42,28 +43,28 @@ class TrainLoader:
         prefetch: int = 2,
         augment: bool = True,
     ) -> None:
-        """Prepares; reads nothing yet and starts no process.
+        """Reads nothing and starts no process yet.
 
         Args:
-            bundle: the dataset; its training split is read.
-            plan: how its epochs are cut into steps.
+            bundle: dataset whose training split is read.
+            plan: how an epoch divides into steps.
             seed: seed of order and augmentation.
-            rank: whose share of every step is read.
-            loader_workers: processes that read ahead; 0 reads in this one.
-            prefetch: steps that each process keeps ready.
+            rank: rank whose share of each step is read.
+            loader_workers: worker processes that prefetch; 0 reads in this process.
+            prefetch: steps that each worker prefetches.
             augment: apply the split's augmentation.
 
         Raises:
-            ValueError: the plan is for another number of samples than the split has.
+            ValueError: `plan.size` is not the number of training samples.
         """
         if plan.size != len(bundle.train):
             raise ValueError(f"plan.size={plan.size}, but the training split has {len(bundle.train)} samples")
         self._plan = plan
         self._reader = _StepReader(bundle.train, plan=plan, seed=seed, rank=rank, augment=augment)
         self._steps = _Requests[tuple[int, int]]()
-        self._ahead = (
-            _read_ahead(
-                self._reader, self._steps, loader_workers=loader_workers, prefetch=prefetch, keep_processes=True
+        self._prefetcher = (
+            _make_prefetcher(
+                self._reader, self._steps, loader_workers=loader_workers, prefetch=prefetch, persistent_workers=True
             )
             if loader_workers
             else None
@@ -73,49 +74,49 @@ class TrainLoader:
         """Yields the micro-batches of each optimizer step of an epoch.
 
         Args:
-            epoch: which epoch, from 0.
-            start_step: step within the epoch to begin at.
+            epoch: epoch, counted from 0.
+            start_step: first step within the epoch.
 
         Yields:
-            One list of `plan.accumulation` batches per step, each of at least `MINIMUM_ROWS` rows.
+            A list of `plan.accumulation` batches for each step, each with at least `MINIMUM_ROWS` rows.
 
         Raises:
             DataError: a sample cannot be read.
         """
         steps = [(epoch, step) for step in range(start_step, self._plan.steps_per_epoch)]
-        if self._ahead is None:
+        if self._prefetcher is None:
             yield from map(self._reader, steps)
         else:
             self._steps.requests = steps
-            yield from _raising(self._ahead)
+            yield from _raise_errors(self._prefetcher)
 
 
 class EvalLoader:
-    """One rank's share of a split, in order: over the ranks every sample exactly once, none twice.
+    """Yields one rank's share of a split, in order; together the ranks read every sample exactly once.
 
-    Shares differ by at most one sample, so ranks may see different numbers of batches: no collective inside the
-    iteration.
+    Shares differ by at most one sample, so ranks may yield different numbers of batches: do not call a collective while
+    iterating.
     """
 
     def __init__(
         self, split: Split, *, batch: int, rank: int, world: int, loader_workers: int = 0, prefetch: int = 2
     ) -> None:
-        """Prepares; reads nothing yet.
+        """Reads nothing and starts no process yet.
 
         Args:
-            split: what to evaluate on.
-            batch: largest number of samples in a batch.
-            rank: whose share is read.
+            split: split to evaluate on.
+            batch: maximum number of samples in a batch.
+            rank: rank whose share is read.
             world: number of ranks.
-            loader_workers: processes that read ahead while the loader is iterated; 0 reads in this one.
-            prefetch: batches that each process keeps ready.
+            loader_workers: worker processes that prefetch during an iteration; 0 reads in this process.
+            prefetch: batches that each worker prefetches.
         """
-        mine = share(len(split), parts=world, index=rank)
-        self._requests = _Requests([mine[start : start + batch] for start in range(0, len(mine), batch)])
+        ids = share(len(split), parts=world, index=rank)
+        self._requests = _Requests([ids[start : start + batch] for start in range(0, len(ids), batch)])
         self._reader = _RangeReader(split)
-        self._ahead = (
-            _read_ahead(
-                self._reader, self._requests, loader_workers=loader_workers, prefetch=prefetch, keep_processes=False
+        self._prefetcher = (
+            _make_prefetcher(
+                self._reader, self._requests, loader_workers=loader_workers, prefetch=prefetch, persistent_workers=False
             )
             if loader_workers
             else None
@@ -127,11 +128,11 @@ class EvalLoader:
         Raises:
             DataError: a sample cannot be read.
         """
-        return map(self._reader, self._requests) if self._ahead is None else _raising(self._ahead)
+        return map(self._reader, self._requests) if self._prefetcher is None else _raise_errors(self._prefetcher)
 
 
 class _StepReader:
-    """Reads the micro-batches of (epoch, step)."""
+    """Reads the micro-batches of a request (epoch, step)."""
 
     def __init__(self, split: Split, *, plan: BatchPlan, seed: int, rank: int, augment: bool) -> None:
         self._split = split
@@ -149,8 +150,8 @@ class _StepReader:
         ]
 
     def _read(self, epoch: int, positions: range) -> Batch:
-        # Padding is what follows in the epoch's order, from its start again behind its end: other samples than the
-        # batch's own, because batch norm over equal rows would divide by a variance of 0.
+        # Pad with the samples that follow in the epoch's order, wrapping around at its end. They differ from the batch's
+        # own samples: batch norm over equal rows would divide by a variance of 0.
         rows = range(positions.start, max(positions.stop, positions.start + MINIMUM_ROWS))
         ids = self._epoch_order(epoch).take(np.arange(rows.start, rows.stop), mode="wrap")
         drawn = uniforms(seed=self._seed, epoch=epoch, positions=rows, draws=self._draws) if self._draws else None
@@ -164,7 +165,7 @@ class _StepReader:
 
 
 class _RangeReader:
-    """Reads the samples of a range of ids."""
+    """Reads the samples of a request, a range of ids."""
 
     def __init__(self, split: Split) -> None:
         self._split = split
@@ -176,7 +177,7 @@ class _RangeReader:
 
 
 class _Requests(Sampler[_Request]):
-    """What loader processes are asked for, in order; read anew each time the DataLoader is iterated."""
+    """A sampler over requests; the DataLoader reads `requests` at the start of each iteration."""
 
     def __init__(self, requests: Iterable[_Request] = ()) -> None:
         self.requests = requests
@@ -185,53 +186,52 @@ class _Requests(Sampler[_Request]):
         return iter(self.requests)
 
 
-class _InProcess(Dataset[_Read | PlatformError], Generic[_Request, _Read]):
-    """Runs a reader in a loader process, and hands an error over as a value.
+class _ReaderDataset(Dataset[_Item | PlatformError], Generic[_Request, _Item]):
+    """Runs a reader in a worker process and returns an error as a value.
 
-    A DataLoader would raise it again as a new error whose message is the traceback, and the remedy would be lost.
+    DataLoader would re-raise it as a new error with the traceback as its message, without the remedy.
     """
 
-    def __init__(self, reader: Callable[[_Request], _Read]) -> None:
+    def __init__(self, reader: Callable[[_Request], _Item]) -> None:
         self._reader = reader
 
-    def __getitem__(self, request: _Request) -> _Read | PlatformError:
+    def __getitem__(self, request: _Request) -> _Item | PlatformError:
         try:
             return self._reader(request)
         except PlatformError as error:
             return error
 
 
-def _read_ahead(
-    reader: Callable[[_Request], _Read],
+def _make_prefetcher(
+    reader: Callable[[_Request], _Item],
     requests: Sampler[_Request],
     *,
     loader_workers: int,
     prefetch: int,
-    keep_processes: bool,
-) -> DataLoader[_Read | PlatformError]:
+    persistent_workers: bool,
+) -> DataLoader[_Item | PlatformError]:
     return DataLoader(
-        _InProcess(reader),
+        _ReaderDataset(reader),
         batch_size=None,
         sampler=requests,
         num_workers=loader_workers,
         prefetch_factor=prefetch,
-        persistent_workers=keep_processes,
-        # A fork has the dataset at once and shares its memory; the readers touch nothing that a thread of the rank may
-        # have locked.
+        persistent_workers=persistent_workers,
+        # fork shares the dataset's memory and needs no pickling. It is safe: readers use nothing that another thread of
+        # the rank could have locked.
         multiprocessing_context="fork",
-        # Its own generator: otherwise each iteration would take a number from torch's global one, which weights and
-        # dropout use.
+        # Without a generator of its own, each iteration draws from torch's global one, which weights and dropout use.
         generator=torch.Generator(),
     )
 
 
-def _raising(read: Iterable[_Read | PlatformError]) -> Iterator[_Read]:
-    for item in read:
+def _raise_errors(items: Iterable[_Item | PlatformError]) -> Iterator[_Item]:
+    for item in items:
         if isinstance(item, PlatformError):
             try:
                 raise item
             finally:
-                # The error's traceback holds this frame: a cycle, which the garbage collector would take apart in an
-                # order that lets the DataLoader wait 5 s for processes it can no longer reach.
+                # The traceback refers to this frame. Break the cycle: the garbage collector could otherwise destroy the
+                # DataLoader's parts in an order that makes it wait 5 s for workers it can no longer reach.
                 del item
         yield item

@@ -1,4 +1,4 @@
-"""The own options of each dataset: what may stand under `data.options`. Light: imported by the command line."""
+"""The options of each dataset, set under `data.options`. Imports no torch, because the command line imports it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SyntheticOptions(Section):
     height: PositiveInt = Field(32, description="Height of an image (kind=images).")
     width: PositiveInt = Field(32, description="Width of an image (kind=images).")
     noise: NonNegativeFloat = Field(
-        8.0, description="Standard deviation of the noise, in units of that of the classes' patterns."
+        8.0, description="Standard deviation of the noise, relative to that of the class patterns."
     )
     seed: NonNegativeInt = Field(0, description="Seed of the samples; run.seed does not change them.")
 
@@ -45,10 +45,10 @@ class SyntheticOptions(Section):
 
 
 class Cifar10Options(Section):
-    """`cifar10` has no options of its own."""
+    """Options of `cifar10`: none."""
 
 
 class ImageFolderOptions(Section):
     """Options of `image_folder`."""
 
-    image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are brought to.")
+    image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are resized to.")

@@ -1,12 +1,12 @@
-"""Which samples an optimizer step takes and which rank gets which: pure functions of (seed, epoch, position).
+"""Sample order and its division into steps, ranks and micro-batches: pure functions of (seed, epoch, position).
 
-A position is a place in the epoch's order; the global batch of step s is the positions [s * B, (s + 1) * B). World
-size, accumulation and loader processes only decide who reads a position, never which sample or which augmentation it
-stands for, so a run may be resumed with another world and still sees each sample once.
+A position is an index into the epoch's order; the global batch of step s is the positions [s * B, (s + 1) * B). World
+size, accumulation and loader workers only decide who reads a position. They never change its sample or augmentation, so
+a run can resume with another world size and still reads each sample once.
 
 All random numbers are raw 64-bit outputs of Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-3", SC'11), addressed by key (seed, epoch) and counter (block, 0, 0, stream). Raw outputs are used because NumPy
-promises that the stream of a bit generator never changes, but promises it for no method of `Generator` (NEP 19).
+3", SC'11), addressed by key (seed, epoch) and counter (block, 0, 0, stream). NumPy guarantees that the stream of a bit
+generator never changes, but gives no such guarantee for the methods of `Generator` (NEP 19).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK = 4
 
 
 class Stream(IntEnum):
-    """What random numbers are drawn for; streams never overlap."""
+    """Purpose of the random numbers; streams never overlap."""
 
     ORDER = 0
     AUGMENTATION = 1
@@ -31,22 +31,21 @@ class Stream(IntEnum):
 
 
 def philox(*, seed: int, epoch: int, stream: Stream, block: int = 0) -> np.random.Philox:
-    """Returns the generator of a stream, positioned at a block of four 64-bit outputs.
+    """Returns the bit generator of a stream, positioned at a block of four 64-bit outputs.
 
     Args:
         seed: 0 <= seed < 2**63.
-        epoch: 0 for what does not change with the epoch.
-        stream: what the numbers are for.
-        block: first block of the stream to be generated.
+        epoch: epoch, or 0 for numbers that do not depend on it.
+        stream: purpose of the numbers.
+        block: first block to generate.
     """
     return np.random.Philox(key=[seed, epoch], counter=[block, 0, 0, stream])
 
 
 def epoch_order(*, seed: int, epoch: int, size: int) -> NDArray[np.int64]:
-    """Returns the epoch's order: sample id at each position, a permutation of 0 ... size - 1, shape (size,).
+    """Returns the sample id at each position of an epoch: a permutation of 0 ... size - 1, shape (size,).
 
-    Every sample draws a 64-bit key and the keys are sorted. Equal keys, of probability size**2 / 2**65, keep the order
-    of their ids.
+    Sorts samples by a random 64-bit key. Equal keys, with probability size**2 / 2**65, keep the order of their ids.
     """
     keys = philox(seed=seed, epoch=epoch, stream=Stream.ORDER).random_raw(size)
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
@@ -57,15 +56,15 @@ def uniforms(
 ) -> NDArray[np.float64]:
     """Returns `draws` numbers in [0, 1) for each position, shape (len(positions), draws).
 
-    The row of a position does not depend on which other positions are asked for. Numbers are the upper 53 bits of
-    an output, all that a float64 in [0, 1) has room for.
+    The row of a position does not depend on the other positions. A number is the upper 53 bits of an output, the
+    precision of a float64.
 
     Args:
         seed: seed of the run.
-        epoch: epoch the positions are of.
+        epoch: epoch of the positions.
         positions: consecutive positions.
         draws: numbers per position, at least 1.
-        stream: what the numbers are for.
+        stream: purpose of the numbers.
     """
     blocks = -(-draws // _BLOCK)
     generator = philox(seed=seed, epoch=epoch, stream=stream, block=positions.start * blocks)
@@ -74,7 +73,7 @@ def uniforms(
 
 
 def share(total: int, *, parts: int, index: int) -> range:
-    """Returns one of `parts` consecutive shares of 0 ... total - 1; sizes differ by at most 1, larger ones first."""
+    """Returns share `index` of 0 ... total - 1 divided into `parts` consecutive shares, the first ones larger by 1."""
     size, larger = divmod(total, parts)
     start = index * size + min(index, larger)
     return range(start, start + size + (index < larger))
@@ -82,11 +81,11 @@ def share(total: int, *, parts: int, index: int) -> range:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
-    """How an epoch is cut into optimizer steps, and a step into the micro-batches of the ranks.
+    """Divides an epoch into optimizer steps, and each step into the micro-batches of the ranks.
 
     Attributes:
         size: samples in the training split.
-        global_batch: samples per optimizer step over all ranks; only the last step of an epoch may have fewer.
+        global_batch: samples per optimizer step over all ranks; the last step of an epoch may have fewer.
         world: number of ranks.
         accumulation: micro-batches per rank and step.
     """
@@ -98,28 +97,28 @@ class BatchPlan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps in which every sample of the split is used once."""
+        """Optimizer steps that read every sample of the split once."""
         return -(-self.size // self.global_batch)
 
     def global_count(self, step_in_epoch: int) -> int:
-        """Returns the samples of a step over all ranks: what a sum of losses is to be divided by.
+        """Returns the number of samples of a step over all ranks, by which the sum of their losses is divided.
 
         Raises:
             ValueError: the epoch has no such step.
         """
         if not 0 <= step_in_epoch < self.steps_per_epoch:
-            raise ValueError(f"step_in_epoch={step_in_epoch} is not in 0 ... {self.steps_per_epoch - 1}")
+            raise ValueError(f"step_in_epoch={step_in_epoch}, expected 0 <= step_in_epoch < {self.steps_per_epoch}")
         return min(self.global_batch, self.size - step_in_epoch * self.global_batch)
 
     def positions(self, step_in_epoch: int, *, rank: int, micro: int) -> range:
-        """Returns the positions of one micro-batch, possibly none in a short last step.
+        """Returns the positions of one micro-batch, which may be empty in a short last step.
 
-        Ranks get consecutive shares of the step, and micro-batches consecutive shares of their rank's.
+        Each rank gets a consecutive share of the step, and each micro-batch a consecutive share of its rank's.
 
         Raises:
             ValueError: the epoch has no such step.
         """
-        of_rank = share(self.global_count(step_in_epoch), parts=self.world, index=rank)
-        of_micro = share(len(of_rank), parts=self.accumulation, index=micro)
-        first = step_in_epoch * self.global_batch + of_rank.start
-        return range(first + of_micro.start, first + of_micro.stop)
+        rank_share = share(self.global_count(step_in_epoch), parts=self.world, index=rank)
+        micro_share = share(len(rank_share), parts=self.accumulation, index=micro)
+        first = step_in_epoch * self.global_batch + rank_share.start
+        return range(first + micro_share.start, first + micro_share.stop)

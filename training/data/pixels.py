@@ -1,7 +1,7 @@
-"""Images held in memory as raw bytes: normalised, and on request augmented, batch by batch.
+"""Images in memory as raw bytes, augmented and normalised batch by batch.
 
-Raw bytes take a quarter of the memory of float32, and augmenting them before normalising keeps the border that a shift
-uncovers black, as in the usual recipes.
+Raw bytes take a quarter of the memory of float32. Augmentation precedes normalisation, so that padding is black, as in
+the usual recipes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class PadAndCrop:
-    """Pads with black, crops at a random place back to the old size, and on request mirrors every other image.
+    """Pads with black, takes a random crop of the original size, and optionally mirrors it.
 
-    A margin of 4 with mirroring is the augmentation for CIFAR-10 of He et al., arXiv:1512.03385, section 4.2.
+    A margin of 4 with mirroring is the CIFAR-10 augmentation of He et al., arXiv:1512.03385, section 4.2.
 
     Attributes:
-        margin: pixels of padding on each side; an image is shifted by up to that much.
+        margin: pixels of padding on each side, and so the largest shift.
         mirrors: mirror left-right with probability 1/2.
     """
 
@@ -32,7 +32,7 @@ class PadAndCrop:
 
     @property
     def draws(self) -> int:
-        """Uniforms per image: row, column and, with mirroring, one for that."""
+        """Uniforms per image: row, column and, with `mirrors`, one more."""
         return 3 if self.mirrors else 2
 
     def __call__(self, pixels: Tensor, uniforms: NDArray[np.float64]) -> Tensor:
@@ -43,13 +43,12 @@ class PadAndCrop:
             uniforms: shape (n, draws).
 
         Returns:
-            A new tensor of the same shape and type.
+            A new tensor of the same shape and dtype.
         """
         height, width = pixels.shape[-2:]
         corners = torch.from_numpy((uniforms[:, :2] * (2 * self.margin + 1)).astype(np.int64))
         padded = functional.pad(pixels, (self.margin,) * 4)
-        # Every possible crop as a view, (n, channels, rows, columns, height, width), of which the indexing copies one
-        # per image.
+        # A view of every possible crop, (n, channels, rows, columns, height, width); indexing copies one per image.
         crops = padded.unfold(2, height, 1).unfold(3, width, 1)
         cropped = crops[torch.arange(len(pixels)), :, corners[:, 0], corners[:, 1]]
         if not self.mirrors:
@@ -71,15 +70,15 @@ class PixelSplit:
         std: Sequence[float],
         augmentation: PadAndCrop | None = None,
     ) -> None:
-        """Selects the rows of a set of images.
+        """Selects the rows of this split.
 
         Args:
-            pixels: all images, uint8, shape (n, channels, height, width); shared with other splits, never copied.
-            labels: their classes, int64, shape (n,).
-            rows: rows of `pixels` that are this split's samples; a sample's id is its place in `rows`.
+            pixels: all images, uint8, shape (n, channels, height, width); splits share them without a copy.
+            labels: class of each image, int64, shape (n,).
+            rows: rows of `pixels` in this split; a sample's id is its index in `rows`.
             mean: mean of each channel, in units of `pixels`.
             std: standard deviation of each channel, in units of `pixels`.
-            augmentation: applied by reads that bring uniforms.
+            augmentation: applied when `read` gets uniforms.
         """
         self._pixels = pixels
         self._labels = labels
@@ -98,7 +97,7 @@ class PixelSplit:
         return len(self._rows)
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        """Reads samples by id; see `Split.read`."""
+        """Reads the samples with these ids; see `Split.read`."""
         rows = self._rows[torch.from_numpy(ids)]
         pixels = self._pixels[rows]
         if uniforms is not None:

@@ -1,9 +1,8 @@
-"""`synthetic`: samples made on the spot, in any number and size, with classes that can be learnt.
+"""`synthetic`: generated samples of any number and size, with learnable classes.
 
-A sample is its class's pattern plus noise, scaled to unit variance. The noise of all samples is cut out of one long
-sequence of normal numbers, each sample at its own place: reading costs a copy and an addition, so that a benchmark on
-synthetic data measures training and not the making of random numbers, and memory hardly grows with the number of
-samples.
+A sample is its class's pattern plus noise, scaled to unit variance. All samples slice their noise from one long sequence
+of normal numbers, each at its own offset. Reading costs a copy and an addition, so benchmarks on synthetic data do not
+measure random number generation, and memory hardly grows with the number of samples.
 """
 
 from __future__ import annotations
@@ -22,64 +21,64 @@ from training.data.options import SyntheticOptions
 from training.data.order import Stream, philox
 from training.data.types import DataBundle, SampleSpec
 
-_NOISE_PLACES = 2**20
-"""Places in the noise sequence at which a sample's noise may begin."""
+_NOISE_OFFSETS = 2**20
+"""Number of offsets into the noise sequence."""
 
-_PLACE_STRIDE = 0x9E3779B1
-"""Samples in a row begin this far apart, modulo the places. It is odd, so that no place comes twice in 2**20 samples;
-2**32 divided by the golden ratio, as in Fibonacci hashing, keeps the places of near samples far apart."""
+_OFFSET_STRIDE = 0x9E3779B1
+"""Distance between the offsets of consecutive samples, modulo `_NOISE_OFFSETS`. It is odd, so 2**20 samples have distinct
+offsets; 2**32 divided by the golden ratio, as in Fibonacci hashing, spreads the offsets of nearby samples."""
 
 _PATTERN_SIDE = 4
-"""Side of an image class's pattern before it is enlarged: coarse, as what tells natural images apart is."""
+"""Side of a class pattern of images before upsampling: coarse, like the features of natural images."""
 
 
 class SyntheticSplit:
-    """A `Split` over samples that exist only while they are read."""
+    """A `Split` that generates samples when they are read."""
 
     draws = 0
 
     def __init__(
-        self, *, shape: tuple[int, ...], patterns: Tensor, noise: Tensor, labels: Tensor, places: Tensor
+        self, *, shape: tuple[int, ...], patterns: Tensor, noise: Tensor, labels: Tensor, offsets: Tensor
     ) -> None:
-        """Describes the samples.
+        """Stores the parts of which `read` makes samples.
 
         Args:
             shape: shape of one sample.
             patterns: pattern of each class, float32, shape (classes, features) or (classes, channels, side, side).
-            noise: sequence that noise is cut out of, float32, one dimension.
+            noise: noise sequence, float32, one dimension.
             labels: class of each sample, int64, shape (n,).
-            places: where in `noise` each sample's noise begins, int64, shape (n,).
+            offsets: offset of each sample's noise in `noise`, int64, shape (n,).
         """
         self._shape = shape
         self._patterns = patterns
         self._noise = noise.unfold(0, math.prod(shape), 1)
         self._labels = labels
-        self._places = places
+        self._offsets = offsets
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self._labels)
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        """Makes samples by id; see `Split.read`."""
+        """Generates the samples with these ids; see `Split.read`."""
         assert uniforms is None, "uniforms for a split whose draws are 0"
         rows = torch.from_numpy(ids)
         labels = self._labels[rows]
         patterns = self._patterns[labels]
         if len(self._shape) > 1:
             patterns = functional.interpolate(patterns, size=self._shape[1:], mode="nearest")
-        return self._noise[self._places[rows]].view(len(ids), *self._shape).add_(patterns), labels
+        return self._noise[self._offsets[rows]].view(len(ids), *self._shape).add_(patterns), labels
 
 
-def load(_settings: DataSettings, options: SyntheticOptions) -> DataBundle:
-    """Returns samples that are a pure function of the options; every split has samples of its own."""
+def load_synthetic(_settings: DataSettings, options: SyntheticOptions) -> DataBundle:
+    """Returns three disjoint splits that are a pure function of the options."""
     is_image = options.kind == "images"
     shape = (options.channels, options.height, options.width) if is_image else (options.features,)
     patterns, noise = _patterns_and_noise(options, shape)
     sizes = [options.samples, options.evaluation_samples, options.evaluation_samples]
     numbers = torch.arange(sum(sizes))
     labels_by_split = torch.split(numbers % options.classes, sizes)
-    places_by_split = torch.split(numbers * _PLACE_STRIDE % _NOISE_PLACES, sizes)
+    offsets_by_split = torch.split(numbers * _OFFSET_STRIDE % _NOISE_OFFSETS, sizes)
 
     def split(index: int) -> SyntheticSplit:
         return SyntheticSplit(
@@ -87,7 +86,7 @@ def load(_settings: DataSettings, options: SyntheticOptions) -> DataBundle:
             patterns=torch.from_numpy(patterns),
             noise=torch.from_numpy(noise),
             labels=labels_by_split[index],
-            places=places_by_split[index],
+            offsets=offsets_by_split[index],
         )
 
     return DataBundle(
@@ -105,10 +104,10 @@ def load(_settings: DataSettings, options: SyntheticOptions) -> DataBundle:
 def _patterns_and_noise(
     options: SyntheticOptions, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Returns the classes' patterns and the noise sequence, scaled so that their sum has unit variance."""
+    """Returns the class patterns and the noise sequence, scaled so that their sum has unit variance."""
     pattern_shape = (shape[0], _PATTERN_SIDE, _PATTERN_SIDE) if len(shape) > 1 else shape
     generator = np.random.Generator(philox(seed=options.seed, epoch=0, stream=Stream.SYNTHETIC))
     patterns = generator.standard_normal((options.classes, *pattern_shape), dtype=np.float32)
-    noise = generator.standard_normal(_NOISE_PLACES + math.prod(shape), dtype=np.float32)
+    noise = generator.standard_normal(_NOISE_OFFSETS + math.prod(shape), dtype=np.float32)
     scale = 1 / math.hypot(1, options.noise)
     return patterns * np.float32(scale), noise * np.float32(scale * options.noise)

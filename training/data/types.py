@@ -1,4 +1,4 @@
-"""What a dataset is to the training loop: three splits that read samples by id, and a fingerprint."""
+"""The interface of datasets: splits that read samples by id, a fingerprint, and batches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SampleSpec:
-    """What a model must fit to.
+    """Input shape and number of classes, from which a model is built.
 
     Attributes:
-        shape: shape of one sample's float32 input, e.g. (1, 8, 8) for a grey image of 8 x 8 or (784,) for features.
+        shape: shape of one float32 input, e.g. (1, 8, 8) for a grey image of 8 x 8 or (784,) for features.
         classes: number of classes; labels are 0 ... classes - 1.
     """
 
@@ -24,16 +24,15 @@ class SampleSpec:
 
 
 class Split(Protocol):
-    """Samples that can be read in any order, by several processes at once.
+    """Samples with random access, which several processes may read concurrently.
 
-    Augmentation belongs to the split because it happens where it is cheapest: on the raw bytes of an image in memory,
-    or in the resize that decoding a file needs anyway. It has no randomness of its own: it is a pure function of the
-    uniforms it is given.
+    Splits augment their samples themselves, where it is cheapest: on the raw bytes of an image in memory, or in the
+    resize after decoding a file. Augmentation is a pure function of the uniforms passed to `read`.
     """
 
     @property
     def draws(self) -> int:
-        """Uniforms that augmenting one sample takes; 0 for a split without augmentation."""
+        """Uniforms that augmentation needs per sample; 0 for a split without augmentation."""
 
     def __len__(self) -> int:
         """Number of samples; their ids are 0 ... len - 1."""
@@ -43,11 +42,10 @@ class Split(Protocol):
 
         Args:
             ids: ids of the samples, shape (n,); an id may occur more than once.
-            uniforms: numbers in [0, 1), shape (n, draws), that the augmentation is a function of; None does not
-                augment.
+            uniforms: numbers in [0, 1) that determine the augmentation, shape (n, draws); None disables it.
 
         Returns:
-            Inputs, normalised, float32 of shape (n, *spec.shape), and labels, int64 of shape (n,).
+            Normalised inputs, float32 of shape (n, *spec.shape), and labels, int64 of shape (n,).
 
         Raises:
             DataError: a sample's file is missing or unreadable.
@@ -56,16 +54,16 @@ class Split(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class DataBundle:
-    """A dataset, ready to be read.
+    """A loaded dataset.
 
     Attributes:
         name: name of the dataset, for reports.
-        spec: what a model must fit to.
-        train: samples that weights are fitted to.
-        validation: samples that choices (best checkpoint, hyperparameters) are made by.
-        test: samples that only the final figure is taken from.
-        fingerprint: sha256, in hex, over what determines the samples and their split; equal fingerprints mean equal
-            samples under equal ids. A run is resumed only with the fingerprint it began with.
+        spec: input shape and number of classes.
+        train: samples to fit the weights to.
+        validation: samples to select by (best checkpoint, hyperparameters).
+        test: samples for the final metrics only.
+        fingerprint: sha256, in hex, over everything that determines the samples and their split; equal fingerprints
+            mean equal samples under equal ids. A run only resumes with an equal fingerprint.
     """
 
     name: str
@@ -78,16 +76,16 @@ class DataBundle:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What one forward pass of one rank takes.
+    """The input of one forward pass of one rank.
 
-    The first `count` rows are the batch. Rows behind them are padding, other real samples, there because batch norm
-    needs at least two rows: they are left out of loss and metrics.
+    The first `count` rows are the batch. The rows after them are padding with other samples, because batch norm needs
+    at least two rows; loss and metrics exclude them.
 
     Attributes:
         inputs: float32, shape (rows, *spec.shape).
         labels: int64, shape (rows,).
         ids: ids of the first `count` rows within their split, shape (count,).
-        count: rows that count, 0 <= count <= rows; 0 where a short last step has no sample left for this rank.
+        count: rows without padding, 0 <= count <= rows; 0 if a short last step has no sample for this rank.
     """
 
     inputs: Tensor

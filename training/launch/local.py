@@ -1,4 +1,4 @@
-"""Ranks as ordinary processes of this machine: one plain process, or torchrun on one machine or several."""
+"""Ranks as processes on this machine: one plain process, or torchrun on one machine or several."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from pathlib import Path
 
 from training.config.schema import ScaleSettings
 from training.launch.processes import DRIVER_VARIABLE, die_with_parent
-from training.launch.rank import OUTCOME_FILE, TASK_FILE
-from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.launch.task import OUTCOME_FILE, TASK_FILE, Outcome, RankTask, WorkersFailedError
 
 _TAIL_CHARACTERS = 4000
 _STOP_SECONDS = 10.0
-# Two lines of the table that torchrun ends with, of a rank that a signal killed.
+# Two lines from the table that torchrun prints at its end, for a rank killed by a signal.
 _KILLED_RANK = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n *exitcode +: -(?P<signal>\d+) ", re.MULTILINE)
 
 
 class ProcessLauncher:
-    """Starts a command that runs the ranks and waits for it; serves the launchers `plain` and `torchrun`."""
+    """Runs the ranks with one command and waits for it: the launchers `plain` and `torchrun`."""
 
     def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
-        """Run the attempt; what the command prints goes to `logs/launcher.log` of the run's folder.
+        """Run the attempt; the output of the command goes to `logs/launcher.log` in the run's folder.
 
         Raises:
-            WorkersFailedError: the command ended with another status than 0.
+            WorkersFailedError: the command exited with a status other than 0.
         """
         task_file = task.run_directory / TASK_FILE
         task_file.write_text(json.dumps(task.dump()), encoding="utf-8")
@@ -41,36 +40,36 @@ class ProcessLauncher:
         with log_file.open("ab") as log:
             start = log.tell()
             process = subprocess.Popen(
-                command(task.settings.scale, task_file),
+                rank_command(task.settings.scale, task_file),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 env=_environment(),
-                start_new_session=True,  # a terminal's Ctrl-C is the driver's to answer
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, and the driver forks before it has threads that matter
+                start_new_session=True,  # the driver handles a terminal's Ctrl-C
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - a single prctl call, safe after a fork with threads
             )
         status = _wait(process)
         if status != 0:
-            raise WorkersFailedError(_explanation(status, log_file.read_bytes()[start:].decode(errors="replace")))
+            raise WorkersFailedError(_describe_failure(status, log_file.read_bytes()[start:].decode(errors="replace")))
         if task.settings.scale.node_rank > 0:
             return Outcome(status="done", step=0)
         record = json.loads(outcome_file.read_text(encoding="utf-8"))
         return Outcome(status=record["status"], step=record["step"], weights_sha256=record["weights_sha256"])
 
     def close(self) -> None:
-        """Nothing is kept between attempts."""
+        """Does nothing: no process outlives an attempt."""
 
 
-def command(scale: ScaleSettings, task_file: Path) -> list[str]:
-    """The command that runs this machine's ranks."""
+def rank_command(scale: ScaleSettings, task_file: Path) -> list[str]:
+    """The command that runs the ranks of this machine."""
     rank = ["-m", "training.launch.rank", str(task_file)]
     if scale.launcher == "plain":
         return [sys.executable, *rank]
     if scale.nodes == 1:
-        meeting = ["--standalone"]
+        rendezvous = ["--standalone"]
     else:
         host, _, port = str(scale.rendezvous).rpartition(":")
-        meeting = [
+        rendezvous = [
             f"--nnodes={scale.nodes}",
             f"--node-rank={scale.node_rank}",
             f"--master-addr={host}",
@@ -81,7 +80,7 @@ def command(scale: ScaleSettings, task_file: Path) -> list[str]:
         sys.executable,
         "-m",
         "torch.distributed.run",
-        *meeting,
+        *rendezvous,
         f"--nproc-per-node={per_node}",
         "--max-restarts=0",
         *rank,
@@ -95,7 +94,7 @@ def _environment() -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": path,
         DRIVER_VARIABLE: str(os.getpid()),
-        # torchrun sets OMP_NUM_THREADS=1 with a warning where it is unset; ranks set their own number of threads.
+        # Otherwise torchrun warns and sets it to 1. Ranks set their number of threads themselves.
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
 
@@ -113,12 +112,12 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         raise
 
 
-def _explanation(status: int, printed: str) -> str:
-    """Which rank was killed by what, or, where none was, the end of what the ranks printed."""
+def _describe_failure(status: int, output: str) -> str:
+    """The rank that was killed and its signal; or, if none was killed, the end of the output."""
     if status < 0:
         return f"rank 0 was killed by {signal.Signals(-status).name}"
-    for killed in _KILLED_RANK.finditer(printed):
-        number = signal.Signals(int(killed["signal"]))
-        if number is not signal.SIGTERM:  # with which torchrun ends the others
-            return f"rank {killed['rank']} was killed by {number.name}"
-    return f"workers ended with status {status}\n{printed[-_TAIL_CHARACTERS:].strip()}"
+    for killed in _KILLED_RANK.finditer(output):
+        received = signal.Signals(int(killed["signal"]))
+        if received is not signal.SIGTERM:  # torchrun terminates the other ranks with SIGTERM
+            return f"rank {killed['rank']} was killed by {received.name}"
+    return f"workers exited with status {status}\n{output[-_TAIL_CHARACTERS:].strip()}"

@@ -1,4 +1,4 @@
-"""Child processes that do not outlive the driver."""
+"""Child processes that die with the driver."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import sys
 import psutil
 
 DRIVER_VARIABLE = "RTP_DRIVER_PID"
-"""Environment variable in which ranks find the process id of their driver."""
+"""Environment variable with the process id of the driver."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends (Linux; elsewhere nothing happens).
+    """Have the kernel kill this process when the thread that started it ends (Linux only; a no-op elsewhere).
 
-    A driver that is killed outright cannot stop its ranks any more: without this they would train on, unseen.
+    A driver that is killed by SIGKILL cannot stop its ranks: without this they would continue to train.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def die_with_driver() -> None:
-    """For a rank: die with its parent, be that the driver or torchrun's agent, which dies with the driver in turn.
+    """Make this rank die with its parent: the driver, or torchrun's agent, which dies with the driver in turn.
 
-    The kernel tells of no death that was before it was asked to: a rank whose driver was killed while it started ends here.
+    The kernel does not signal a death before the request, so this exits if the driver was killed while the rank started.
     """
     die_with_parent()
     driver = int(os.environ[DRIVER_VARIABLE])
     if driver not in {ancestor.pid for ancestor in psutil.Process().parents()}:
-        sys.exit(f"the driver, process {driver}, is gone")
+        sys.exit(f"the driver (process {driver}) has exited")

@@ -1,6 +1,6 @@
-"""Entry of a rank that is a process of its own: `python -m training.launch.rank TASK_FILE`, alone or under torchrun.
+"""Entry point of a rank as a plain process or under torchrun: `python -m training.launch.rank TASK_FILE`.
 
-The place among the peers comes from torchrun's environment variables. Rank 0 leaves the outcome beside the task file.
+Reads rank and world size from torchrun's environment variables. Rank 0 writes the outcome next to the task file.
 """
 
 from __future__ import annotations
@@ -10,19 +10,15 @@ import sys
 from pathlib import Path
 
 from training.launch.processes import die_with_driver
-from training.launch.task import RankPlace, RankTask
+from training.launch.task import OUTCOME_FILE, RankPlace, RankTask
 from training.worker import run_rank
-
-TASK_FILE = "task.json"
-OUTCOME_FILE = "outcome.json"
 
 
 def main(arguments: list[str]) -> None:
-    """Run this process's rank.
+    """Run the rank of this process.
 
     Raises:
-        Exception: whatever went wrong; the driver reads it from the run's folder (`training.failures`), or, where not even that could
-            be written, from what the interpreter prints.
+        Exception: any error; the driver reads it from the run's folder (`training.failures`) or, if it could not be written, from stderr.
     """
     die_with_driver()
     task_file = Path(arguments[0])

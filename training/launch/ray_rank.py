@@ -1,4 +1,4 @@
-"""What runs inside a Ray Train worker: this module and no other of the launcher is imported there."""
+"""The code that runs in a Ray Train worker. Workers do not import `ray_trainer`, which needs Ray Train's controller."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ import os
 import socket
 from typing import Any
 
+import ray
+from ray.train import get_context
+
+from training.launch.task import RankPlace, RankTask
+from training.worker import run_rank
+
 _ADDRESS = "RTP_MASTER_ADDRESS"
 _PORT = "RTP_MASTER_PORT"
 
 
 def free_address(*, loopback: bool) -> tuple[str, int]:
-    """An address of this worker's host that its peers can reach, and a port that is free there now."""
-    import ray  # noqa: PLC0415
-
+    """An address of this host that the other workers can reach, and a free port."""
     host = "127.0.0.1" if loopback else str(ray.util.get_node_ip_address())
     with socket.socket() as probe:
         probe.bind((host, 0))
         return host, int(probe.getsockname()[1])
 
 
-def set_meeting_point(address: str, port: int) -> None:
-    """Tell this worker where rank 0 will listen."""
+def set_rendezvous(address: str, port: int) -> None:
+    """Set the address on which rank 0 of this worker's process group will listen."""
     os.environ[_ADDRESS], os.environ[_PORT] = address, str(port)
 
 
 def train_rank(config: dict[str, Any]) -> dict[str, Any]:
-    """The train function: one rank of the task in `config`; returns its outcome as plain types."""
-    from ray.train import get_context  # noqa: PLC0415
-
-    from training.launch.task import RankPlace, RankTask  # noqa: PLC0415
-    from training.worker import run_rank  # noqa: PLC0415
-
+    """The training function: runs one rank of the task in `config` and returns its outcome as JSON types."""
     context = get_context()
     place = RankPlace(
         rank=context.get_world_rank(),

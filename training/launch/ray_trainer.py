@@ -1,11 +1,11 @@
-"""The Ray Train trainer: `DataParallelTrainer` without what a run of ours does not use.
+"""A `DataParallelTrainer` with our own backend and, on a local cluster, without helper actors.
 
-`TorchTrainer` imports torch in the driver and in Ray's controller, which need none of it, and starts a chain of helper actors one after
-the other; on two cores each import of Ray Train or torch delays the first step by seconds. So: our own backend, which only tells the
-workers where to meet, and, on this machine, the controller in the driver's process instead of an actor, without the actors that serve
-Ray Data, preemption and orphaned placement groups. On a cluster Ray's own controller and callbacks are kept: they matter there.
+`TorchTrainer` imports torch in the driver and in Ray's controller, which do not need it, and starts several helper actors one after the
+other. On two cores, each import of Ray Train or torch delays the first step by seconds. Our backend only sets the rendezvous address on
+the workers. On a local cluster, the controller runs in the driver's process instead of an actor, without the actors for Ray Data,
+preemption and orphaned placement groups. On any other cluster, Ray's controller and callbacks remain, because they are needed there.
 
-This is the only module that touches Ray Train's internals. tests/training/launch/test_ray_contract.py pins what it relies on.
+This is the only module that uses Ray Train's internals. tests/training/launch/test_ray_contract.py checks what it relies on.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from training.launch.ray_rank import free_address, set_meeting_point, train_rank
-from training.launch.task import RankTask
+from training.launch.ray_rank import free_address, set_rendezvous, train_rank
+from training.launch.task import Outcome, RankTask, WorkersFailedError
 
 
-class _MeetingBackend(Backend):
-    """Tells every worker the address at which rank 0 will open the process group."""
+class _RendezvousBackend(Backend):
+    """Sets the address of rank 0, which the process group will use, on every worker."""
 
     def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:  # noqa: ANN401 - Ray's own signature
-        assert isinstance(backend_config, _MeetingConfig)
+        assert isinstance(backend_config, _RendezvousConfig)
         address, port = worker_group.execute_single(0, free_address, loopback=backend_config.is_loopback)
-        worker_group.execute(set_meeting_point, address, port)
+        worker_group.execute(set_rendezvous, address, port)
 
 
 @dataclass
-class _MeetingConfig(BackendConfig):
-    """Settings of `_MeetingBackend`: whether all workers are on this machine."""
+class _RendezvousConfig(BackendConfig):
+    """Settings of `_RendezvousBackend`: whether the workers connect over loopback."""
 
     is_loopback: bool
 
     @property
     def backend_cls(self) -> type[Backend]:
-        return _MeetingBackend
+        return _RendezvousBackend
 
 
 class _LocalWorkerGroup(WorkerGroup):
-    """A worker group whose controller is no actor, so that it has no handle to pass on."""
+    """A worker group without a controller actor to pass to its workers."""
 
     def _init_train_context_on_workers(
         self,
@@ -80,7 +80,7 @@ class _LocalController(TrainController):
 
 
 class _LocalTrainer(DataParallelTrainer):
-    """The trainer for a cluster that is this machine: controller in this process, only the callbacks that workers need."""
+    """A trainer for a local cluster: the controller runs in this process, with the callbacks that workers need."""
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         return [
@@ -94,14 +94,14 @@ class _LocalTrainer(DataParallelTrainer):
         return controller.get_result()
 
 
-def make_trainer(task: RankTask, *, runs_on_this_machine: bool) -> DataParallelTrainer:
-    """The trainer of one attempt. Retries are the supervisor's: Ray is told to give up at the first failure."""
+def make_trainer(task: RankTask, *, is_local: bool) -> DataParallelTrainer:
+    """The trainer of one attempt, without Ray's retries: the supervisor restarts failed attempts."""
     scale = task.settings.scale
-    trainer = _LocalTrainer if runs_on_this_machine else DataParallelTrainer
+    trainer = _LocalTrainer if is_local else DataParallelTrainer
     return trainer(
         train_rank,
         train_loop_config=task.dump(),
-        backend_config=_MeetingConfig(is_loopback=runs_on_this_machine),
+        backend_config=_RendezvousConfig(is_loopback=is_local),
         scaling_config=ScalingConfig(
             num_workers=scale.workers,
             use_gpu=scale.gpu,
@@ -115,7 +115,21 @@ def make_trainer(task: RankTask, *, runs_on_this_machine: bool) -> DataParallelT
     )
 
 
+def run_attempt(task: RankTask, *, is_local: bool) -> Outcome:
+    """Run one attempt.
+
+    Raises:
+        WorkersFailedError: a worker failed or died, or the worker group did not start in time.
+    """
+    try:
+        result = make_trainer(task, is_local=is_local).fit()
+    except TrainingFailedError as error:
+        dead = " and ".join(f"rank {rank}" for rank in dead_ranks(error))
+        raise WorkersFailedError(f"{dead} died without reporting an error" if dead else str(error)) from error
+    return Outcome(**result.return_value)
+
+
 def dead_ranks(error: TrainingFailedError) -> list[int]:
-    """The ranks whose process had died when Ray looked after it, and not raised; in order."""
+    """The ranks that failed Ray's health check, in order; not those that raised."""
     failures = error.worker_failures if isinstance(error, WorkerGroupError) else {}
     return sorted(rank for rank, failure in failures.items() if isinstance(failure, WorkerHealthCheckFailedError))

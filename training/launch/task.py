@@ -1,4 +1,4 @@
-"""What a launcher hands to every rank, and what comes back. Plain data: the driver makes it without importing torch."""
+"""The task that a launcher passes to every rank, and the outcome. Plain data, so that the driver imports no torch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any, Protocol
 
 from training.config.schema import TrainingSettings
 
+TASK_FILE = "task.json"
+OUTCOME_FILE = "outcome.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankTask:
-    """The work of one attempt, the same for every rank.
+    """One attempt to run the training; the same for every rank.
 
     Attributes:
         settings: the run's settings.
-        run_directory: the run's folder, absolute; all ranks must see the same one.
-        attempt: 0 for the first group of workers of a driver, one more for each restart.
+        run_directory: absolute path of the run's folder, shared by all ranks.
+        attempt: number of restarts by this driver.
     """
 
     settings: TrainingSettings
@@ -26,7 +29,7 @@ class RankTask:
     attempt: int
 
     def dump(self) -> dict[str, Any]:
-        """As JSON types, for a process boundary."""
+        """The task as JSON types, to pass it to another process."""
         return {
             "settings": self.settings.model_dump(mode="json"),
             "run_directory": str(self.run_directory),
@@ -35,7 +38,7 @@ class RankTask:
 
     @classmethod
     def load(cls, record: Mapping[str, Any]) -> RankTask:
-        """The task that `dump` made the record of."""
+        """The task from the result of `dump`."""
         return cls(
             settings=TrainingSettings.model_validate(record["settings"]),
             run_directory=Path(record["run_directory"]),
@@ -45,7 +48,7 @@ class RankTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RankPlace:
-    """Where a rank stands among its peers, and where they meet."""
+    """A rank's position in the process group, and the group's rendezvous address."""
 
     rank: int
     world: int
@@ -56,7 +59,7 @@ class RankPlace:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> RankPlace:
-        """The place that torchrun's environment variables name; a process without them is a world of one.
+        """Read torchrun's environment variables; without them, the world size is 1.
 
         Raises:
             ValueError: a variable is not a number.
@@ -73,12 +76,12 @@ class RankPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a group of workers ended when no rank failed.
+    """Result of an attempt in which no rank failed.
 
     Attributes:
-        status: `done`, or `stopped` where a stop was asked for and the state is committed.
-        step: optimizer steps that are committed.
-        weights_sha256: hash of the final weights; empty unless done.
+        status: `done`, or `stopped` after a requested stop, with the state committed.
+        step: number of committed optimizer steps.
+        weights_sha256: hash of the final weights; empty unless `done`.
     """
 
     status: str
@@ -86,15 +89,15 @@ class Outcome:
     weights_sha256: str = ""
 
     def dump(self) -> dict[str, Any]:
-        """As JSON types."""
+        """The outcome as JSON types."""
         return {"status": self.status, "step": self.step, "weights_sha256": self.weights_sha256}
 
 
 class WorkersFailedError(Exception):
-    """A group of workers ended without an outcome.
+    """An attempt ended without an outcome.
 
-    The ranks leave what went wrong in the run's folder (`training.failures`); the text here is the launcher's own view and
-    serves where a rank died too suddenly to leave anything.
+    The ranks record their errors in the run's folder (`training.failures`). The message here is the launcher's view, for ranks that died
+    without a record.
     """
 
 
@@ -102,7 +105,7 @@ class Launcher(Protocol):
     """Starts the ranks of one attempt and waits for them."""
 
     def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
-        """Run the attempt to its end; `on_phase` is told the parts of start-up as they begin.
+        """Run the attempt to its end; calls `on_phase` with each phase of the start-up.
 
         Raises:
             WorkersFailedError: a rank failed or died.
@@ -110,5 +113,5 @@ class Launcher(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop what was started for all attempts."""
+        """Stop everything that outlives an attempt."""
         ...

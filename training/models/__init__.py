@@ -1,6 +1,5 @@
-"""Networks by name.
+"""Models by name.
 
-* `registry`, `options`, `factories`: names and options of the models, and factories of your own; light, for the
-  command line.
-* `mlp`, `simple_cnn`, `resnet`: the models; `images`: what those that read images share.
+* `registry`, `options`: names and options of the models. They import no torch.
+* `mlp`, `simple_cnn`, `resnet`: the models. `images`: shared code of the image models.
 """

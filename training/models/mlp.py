@@ -1,4 +1,4 @@
-"""Multi-layer perceptron; with its defaults and 784 inputs the classic 784-512-10 of 407,050 parameters."""
+"""Multi-layer perceptron. With the defaults and 784 inputs: the classic 784-512-10, 407,050 parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.models.options import MlpOptions
 
 
 def mlp(spec: SampleSpec, options: MlpOptions) -> nn.Sequential:
-    """Builds fully connected layers with ReLU and dropout behind each hidden one.
+    """Builds fully connected layers, each hidden one followed by ReLU and dropout.
 
     Args:
         spec: samples of any shape; they are flattened.

@@ -1,4 +1,4 @@
-"""The own options of each model: what may stand under `model.options`. Light: imported by the command line."""
+"""The options of each model, set under `model.options`. Imports no torch, because the command line imports it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class MlpOptions(Section):
     """Options of `mlp`."""
 
     hidden: tuple[PositiveInt, ...] = Field(
-        (512,), description="Widths of the hidden layers, input side first; [] is softmax regression."
+        (512,), description="Widths of the hidden layers, first to last; [] is softmax regression."
     )
-    dropout: Fraction = Field(0.0, description="Share of each hidden layer's outputs that training drops.")
+    dropout: Fraction = Field(0.0, description="Dropout probability of each hidden layer's outputs.")
 
 
 class SimpleCnnOptions(Section):
     """Options of `simple_cnn`."""
 
     width: PositiveInt = Field(
-        16, description="Channels of the first stage; the second has twice, the third four times."
+        16, description="Channels of the first stage; the second has twice, the third four times as many."
     )
-    dropout: Fraction = Field(0.1, description="Share of the pooled features that training drops.")
+    dropout: Fraction = Field(0.1, description="Dropout probability of the pooled features.")
 
 
 class ResNetOptions(Section):
@@ -32,9 +32,9 @@ class ResNetOptions(Section):
 
     stem: Literal["imagenet", "cifar"] = Field(
         "imagenet",
-        description="imagenet (7x7 convolution of stride 2, max-pooling: a quarter of the size) | "
-        "cifar (3x3, full size, for images of 32 x 32 or so).",
+        description="imagenet (7x7 convolution with stride 2 and max-pooling, a quarter of the size) | "
+        "cifar (3x3, full size, for images of about 32 x 32).",
     )
     zero_init_residual: bool = Field(
-        False, description="Start each block as the identity: zero scale in its last batch norm (arXiv:1706.02677)."
+        False, description="Initialise each block to the identity: zero the last batch norm's scale (arXiv:1706.02677)."
     )

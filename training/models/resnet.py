@@ -1,8 +1,8 @@
 """Deep residual networks of He et al., "Deep Residual Learning for Image Recognition" (arXiv:1512.03385).
 
-Bottlenecks stride in their 3x3 convolution, not in the first 1x1: "v1.5", which is what widely used implementations and
-published weights mean by ResNet-50, and about half a point of ImageNet accuracy better than the paper's. Parameters
-have torchvision's names and shapes, so that published weights load.
+Bottlenecks stride in the 3x3 convolution, not in the first 1x1. This is "v1.5", the ResNet-50 of the common
+implementations and published weights, about half a point better on ImageNet than the paper's. Parameters have
+torchvision's names and shapes, so that published weights load.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from training.models.options import ResNetOptions
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around which the input is added (figure 5, left)."""
+    """Two 3x3 convolutions with a shortcut connection (figure 5, left)."""
 
     expansion: ClassVar[int] = 1
 
@@ -44,7 +44,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions around which the input is added (figure 5, right)."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut connection (figure 5, right)."""
 
     expansion: ClassVar[int] = 4
 
@@ -75,7 +75,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stem, four stages of residual blocks, global average, linear (table 1)."""
+    """Stem, four stages of residual blocks, global average pooling, linear classifier (table 1)."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class ResNet(nn.Module):
         stem: Literal["imagenet", "cifar"],
         zero_init_residual: bool,
     ) -> None:
-        """Weights are drawn as in He et al., arXiv:1502.01852, with the variance kept in the backward pass.
+        """Initialises weights as in He et al., arXiv:1502.01852, with fan-out, which preserves the variance of gradients.
 
         Args:
-            block: kind of residual block.
-            depths: blocks of each stage.
+            block: class of the residual blocks.
+            depths: number of blocks in each stage.
             channels: channels of an image.
             classes: number of logits.
             stem: see `ResNetOptions`.
@@ -134,7 +134,7 @@ def resnet18(spec: SampleSpec, options: ResNetOptions) -> ResNet:
     """Builds ResNet-18; 11,689,512 parameters for colour images and 1000 classes.
 
     Raises:
-        SettingsError: the dataset's samples are no images.
+        SettingsError: the samples are not images.
     """
     return _resnet("resnet18", BasicBlock, (2, 2, 2, 2), spec, options)
 
@@ -143,7 +143,7 @@ def resnet50(spec: SampleSpec, options: ResNetOptions) -> ResNet:
     """Builds ResNet-50; 25,557,032 parameters for colour images and 1000 classes.
 
     Raises:
-        SettingsError: the dataset's samples are no images.
+        SettingsError: the samples are not images.
     """
     return _resnet("resnet50", Bottleneck, (3, 4, 6, 3), spec, options)
 
@@ -152,7 +152,7 @@ def resnet101(spec: SampleSpec, options: ResNetOptions) -> ResNet:
     """Builds ResNet-101; 44,549,160 parameters for colour images and 1000 classes.
 
     Raises:
-        SettingsError: the dataset's samples are no images.
+        SettingsError: the samples are not images.
     """
     return _resnet("resnet101", Bottleneck, (3, 4, 23, 3), spec, options)
 
@@ -181,7 +181,7 @@ def _stage(block: type[BasicBlock | Bottleneck], fan_in: int, width: int, *, dep
 
 
 def _projection(fan_in: int, fan_out: int, *, stride: int) -> nn.Module:
-    """The shortcut: the input itself where it fits, else projected (option B of the paper)."""
+    """The shortcut: identity if the shapes match, otherwise a projection (option B of the paper)."""
     if stride == 1 and fan_in == fan_out:
         return nn.Identity()
     return nn.Sequential(_conv1x1(fan_in, fan_out, stride=stride), nn.BatchNorm2d(fan_out))

@@ -10,16 +10,16 @@ from training.models.options import SimpleCnnOptions
 
 
 class SimpleCnn(nn.Module):
-    """Three stages of 3x3 convolution, batch norm and ReLU, two of them halved by max-pooling; global average; linear.
+    """Three stages of 3x3 convolution, batch norm and ReLU, max-pooling after the first two, global average, linear.
 
-    Global averaging makes the weights independent of the image's size: 24,058 of them for grey images, 10 classes and
-    the default width. As a mean it is the one adaptive pooling whose backward pass is deterministic on CUDA.
+    Global average pooling makes the number of weights independent of the image size: 24,058 for grey images, 10 classes
+    and the default width. It is the only adaptive pooling with a deterministic backward pass on CUDA.
     """
 
     def __init__(self, *, channels: int, classes: int, width: int, dropout: float) -> None:
         super().__init__()
-        self.stage1 = nn.Sequential(_conv_bn_relu(channels, width), _halving())
-        self.stage2 = nn.Sequential(_conv_bn_relu(width, 2 * width), _halving())
+        self.stage1 = nn.Sequential(_conv_bn_relu(channels, width), _max_pool())
+        self.stage2 = nn.Sequential(_conv_bn_relu(width, 2 * width), _max_pool())
         self.stage3 = _conv_bn_relu(2 * width, 4 * width)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(dropout)
@@ -36,7 +36,7 @@ def simple_cnn(spec: SampleSpec, options: SimpleCnnOptions) -> SimpleCnn:
     """Builds a `SimpleCnn` for the dataset's images.
 
     Raises:
-        SettingsError: the dataset's samples are no images.
+        SettingsError: the samples are not images.
     """
     return SimpleCnn(
         channels=channels_of(spec, model="simple_cnn"),
@@ -47,11 +47,11 @@ def simple_cnn(spec: SampleSpec, options: SimpleCnnOptions) -> SimpleCnn:
 
 
 def _conv_bn_relu(fan_in: int, fan_out: int) -> nn.Sequential:
-    # Batch norm subtracts the mean, and with it any bias of the convolution.
+    # Batch norm subtracts the mean, which cancels a bias of the convolution.
     convolution = nn.Conv2d(fan_in, fan_out, kernel_size=3, padding=1, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(fan_out), nn.ReLU(inplace=True))
 
 
-def _halving() -> nn.MaxPool2d:
-    # Rounding up keeps the border of odd sizes, and the last pixel of tiny ones.
+def _max_pool() -> nn.MaxPool2d:
+    # Rounding up keeps the border of odd sizes and the last pixel of tiny images.
     return nn.MaxPool2d(2, ceil_mode=True)

@@ -1,13 +1,13 @@
-"""MLflow, off the hot path: a process of its own follows the run's log and delivers it.
+"""MLflow tracking off the critical path: a follower process reads the run's event log and sends it to MLflow.
 
     rank 0, driver ──> events.jsonl ──> follower ──> MLflow
-                        (the spool)     tracking.json: how much of it was delivered
+                        (the spool)     tracking.json: the cursor
 
-The log is the spool: while the server is away nothing is lost, because nothing was ever taken out of it. The cursor in tracking.json
-moves after a batch was accepted, and a batch that is sent twice changes nothing, so that the follower may die at any moment.
+Nothing is lost while the server is unavailable, because the log keeps every event. The cursor in tracking.json advances after MLflow has
+accepted a batch, and sending a batch twice changes nothing, so the follower may be killed at any time.
 
-* `locations`, `state`, `payload`, `process`: light; for the driver and the command line.
-* `follow`: the follower's loop; `sync`: the same for runs that are over; `ui`: MLflow's pages.
-* `client`, `delivery`, `model`: the only modules that import MLflow (`model` torch, too). No rank and no driver imports them.
-* `system`: samples of the machine, spooled like the events.
+* `locations`, `state`, `payload`, `process`: import no MLflow, for the driver and the command line.
+* `follow`: the follower's loop. `sync`: the same for finished runs. `ui`: MLflow's web UI.
+* `client`, `delivery`, `model`: the only modules that import MLflow (`model` also torch). No rank and no driver imports them.
+* `system`: system metrics, spooled like the events.
 """

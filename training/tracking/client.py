@@ -1,7 +1,7 @@
-"""MLflow's client, set up before it is imported: no telemetry, no retries of its own, and soon tired of a silent server.
+"""The MLflow client, configured before MLflow is imported: no telemetry, no retries and short timeouts.
 
-Retrying is the follower's business: MLflow's own retries, seven with growing pauses, would hide for four minutes that a server is gone,
-and could create a run twice.
+The follower does the retries. MLflow's own seven retries with backoff would hide for four minutes that a server is down, and could create
+a run twice.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from training.tracking.locations import EMBEDDED_FOLDER, embedded_uri
 
 REQUEST_SECONDS = 10
-"""Seconds a server may take to answer a request."""
+"""Timeout of a request."""
 
 UPLOAD_SECONDS = 300
-"""Seconds a server may take to answer a file: it answers when its own store, S3 for example, has it."""
+"""Timeout of a file upload: the server answers only when its artifact store, such as S3, has the file."""
 
 _TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 
@@ -32,41 +32,41 @@ os.environ.update(
     }
 )
 
-import mlflow  # noqa: E402 - reads the environment above while it is imported
+import mlflow  # noqa: E402 - reads the environment variables above on import
 from mlflow.exceptions import MlflowException  # noqa: E402
 from sqlalchemy.exc import SQLAlchemyError  # noqa: E402
 
-__all__ = ["MlflowException", "Unavailable", "connect", "in_words", "mlflow", "uploading"]
+__all__ = ["STORE_ERRORS", "MlflowException", "connect", "mlflow", "summarize", "upload_timeout"]
 
-Unavailable = (MlflowException, SQLAlchemyError, OSError)
-"""What a store that is away, or refuses, raises; the errors of `requests` are OSErrors."""
+STORE_ERRORS = (MlflowException, SQLAlchemyError, OSError)
+"""Errors of a tracking store that is unavailable or rejects a request; the exceptions of `requests` are OSErrors."""
 
-_LONGEST_MESSAGE = 300
+_MAX_SUMMARY_CHARACTERS = 300
 
 
-def in_words(error: BaseException) -> str:
-    """The beginning of an error's message: MLflow's go on with whole responses, SQLAlchemy's with statements."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:_LONGEST_MESSAGE]
+def summarize(error: BaseException) -> str:
+    """The first line of an error's message: MLflow appends whole responses, SQLAlchemy statements."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:_MAX_SUMMARY_CHARACTERS]
 
 
 def connect(uri: str) -> mlflow.MlflowClient:
-    """A client of the store. The embedded database is made where it does not exist: once, whoever comes first.
+    """A client of the tracking store; creates the embedded database if it does not exist.
 
     Raises:
-        Exception: one of `Unavailable`: the store does not answer, is of another version, or its folder cannot be made.
+        Exception: one of `STORE_ERRORS`: the store does not answer, has another version, or its folder cannot be created.
     """
     if uri != embedded_uri():
         return mlflow.MlflowClient(tracking_uri=uri)
     EMBEDDED_FOLDER.mkdir(parents=True, exist_ok=True)
-    # A client of a database makes the tables it does not find; of two that do so at once, one would fail.
+    # The client creates missing tables; without the lock, one of two clients that do so concurrently fails.
     with (EMBEDDED_FOLDER / "create.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return mlflow.MlflowClient(tracking_uri=uri)
 
 
 @contextmanager
-def uploading() -> Iterator[None]:
-    """Have the patience that files need, for the length of the block; MLflow reads its time limit at each request."""
+def upload_timeout() -> Iterator[None]:
+    """Raise the request timeout to `UPLOAD_SECONDS` within the block; MLflow reads it for each request."""
     os.environ[_TIMEOUT] = str(UPLOAD_SECONDS)
     try:
         yield

@@ -1,7 +1,8 @@
-"""The follower: `python -m training.tracking.follow RUN_DIRECTORY` delivers a run to MLflow while it goes on.
+"""The follower: `python -m training.tracking.follow RUN_DIRECTORY` delivers a run to MLflow while it trains.
 
-The driver starts it (`training.tracking.process`). It ends when its input does: then the run is over, and what is left is delivered or,
-if the store stays away, left for `python -m training sync` or the next run. What became of it is its one line of output, JSON.
+The driver starts it (`training.tracking.process`). End of file on stdin means that the run has ended: the follower then delivers the
+rest. If the store stays unavailable, it leaves the rest to `python -m training sync` or the next run. It prints its report as one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from training.config.schema import TrainingSettings
 from training.errors import ExitStatus
 from training.logs import configure
 from training.tracking import system
-from training.tracking.locations import registered_model, run_page, tracking_uri, without_password
+from training.tracking.locations import redact_uri, registered_model, run_page, tracking_uri
 from training.tracking.process import DeliveryReport
-from training.tracking.state import TrackingState, delivering
+from training.tracking.state import StoreUnavailableError, TrackingState, delivery_lock
+from training.tracking.sync import deliver_pending
 
 if TYPE_CHECKING:
     from training.tracking.delivery import Delivery
@@ -34,39 +36,40 @@ NICENESS = 10
 """Added to the process's niceness: the ranks need the CPUs more."""
 
 POLL_SECONDS = 1.0
-"""Pause between two looks at the log."""
+"""Interval between reads of the log."""
 
-LONGEST_PAUSE = 15.0
-"""Longest pause between two attempts while the store is away; they grow from one second, doubling."""
+MAX_BACKOFF_SECONDS = 15.0
+"""Longest pause between retries while the store is unavailable; the backoff doubles from one second."""
 
 GIVE_UP_SECONDS = 10.0
-"""Seconds after the run's end, or after the last success since, that a store may stay away."""
+"""Seconds to retry after the end of the run, or after the last progress since."""
 
 logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
-    """Follow one run to its end; the exit status is 0 where all of it was delivered and 1 otherwise."""
+    """Follow one run to its end; the exit status is 0 if everything was delivered and 1 otherwise."""
     run_directory = Path(arguments[0])
     os.nice(NICENESS)
-    # Whatever a library prints must not pass for the report.
-    answer = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    # Keep the output of libraries apart from the report.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     configure(run_directory / "logs" / "tracking.jsonl", run=run_directory.name)
-    with delivering(run_directory, wait=True):
-        report = _follow(run_directory)
-    with answer, suppress(BrokenPipeError):  # the driver may be gone
-        print(json.dumps(asdict(report)), file=answer, flush=True)
-    if report.is_complete:
-        _send_others(run_directory)
-    return ExitStatus.DONE if report.is_complete else ExitStatus.FAILED
+    with delivery_lock(run_directory, wait=True):
+        report = _follow_run(run_directory)
+    with output, suppress(BrokenPipeError):  # the driver may have exited
+        print(json.dumps(asdict(report)), file=output, flush=True)
+    if not report.is_complete:
+        return ExitStatus.FAILED
+    # The driver does not wait for the runs before this one.
+    for result in deliver_pending([path.parent for path in run_directory.parent.glob("*/events.jsonl")]):
+        logger.info("earlier run %s: %s", result.run, result.message)
+    return ExitStatus.DONE
 
 
-def _follow(run_directory: Path) -> DeliveryReport:
-    # Imported while the ranks are busy, or still importing themselves; at low priority by now.
-    from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415
+def _follow_run(run_directory: Path) -> DeliveryReport:
+    from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415 - imports MLflow, at low priority by now
 
-    has_hung_up = _watch_input()
     started = last_start(run_directory)
     assert started is not None, f"{run_directory} has no run that was started"
     delivery = Delivery(run_directory, started)
@@ -74,105 +77,92 @@ def _follow(run_directory: Path) -> DeliveryReport:
     try:
         with system.sampling(run_directory, since=started.time):
             follower = Follower(run_directory, delivery, uri=tracking_uri(settings.tracking))
-            follower.follow(has_hung_up)
-        is_complete = follower.conclude()
+            follower.follow(_wait_for_eof)
+        is_complete = follower.finish()
     except Exception as error:
-        # The run itself has nothing to do with it, and its log keeps everything.
+        # Must not fail the run, whose log keeps everything.
         logger.exception("the follower failed")
-        delivery.remember_problem(f"{type(error).__name__}: {error}")
+        delivery.record_problem(f"{type(error).__name__}: {error}")
         is_complete = False
     return _report(delivery.state, settings, is_complete=is_complete)
 
 
 class Follower:
-    """Delivers one run again and again, with patience while the store is away."""
+    """Delivers one run repeatedly, and backs off while the store is unavailable."""
 
     def __init__(self, run_directory: Path, delivery: Delivery, *, uri: str) -> None:
         self._directory = run_directory
         self._delivery = delivery
-        self._uri = without_password(uri)
+        self._uri = redact_uri(uri)
         self._failures = 0
 
-    def follow(self, has_hung_up: Callable[[float], bool]) -> None:
-        """Deliver what comes until the run is over. `has_hung_up` waits that many seconds for it and says whether it is."""
-        is_warm = False
-        while not has_hung_up(self._pause()):
-            if self._try(is_over=False) and not is_warm:
-                from training.tracking import model  # noqa: PLC0415 - torch, while there is time
+    def follow(self, wait_for_end: Callable[[float], bool]) -> None:
+        """Deliver new events until the run ends.
 
-                model.warm_up()
-                is_warm = True
+        Args:
+            wait_for_end: waits up to that many seconds for the end of the run, and returns whether it has ended.
+        """
+        is_prepared = False
+        while not wait_for_end(self._backoff()):
+            if self._try_deliver(is_finished=False) and not is_prepared:
+                self._delivery.prepare_model_logging()
+                is_prepared = True
 
-    def conclude(self) -> bool:
-        """Deliver the rest, with bounded patience; returns whether MLflow has all of it now.
+    def finish(self) -> bool:
+        """Deliver the rest with limited retries; returns whether everything was delivered.
 
-        A store that was away already gets one more chance and no more: the person is waiting, and nothing is lost.
+        Tries only once if the store was unavailable before: the user is waiting, and nothing is lost.
         """
         deadline = time.monotonic() + (GIVE_UP_SECONDS if self._failures == 0 else 0)
         delivered = self._delivery.state.offset
-        while not self._try(is_over=True):
+        while not self._try_deliver(is_finished=True):
             if self._delivery.state.offset > delivered:
                 delivered, deadline = self._delivery.state.offset, time.monotonic() + GIVE_UP_SECONDS
-            if time.monotonic() + self._pause() > deadline:
+            if time.monotonic() + self._backoff() > deadline:
                 return False
-            time.sleep(self._pause())
+            time.sleep(self._backoff())
         return True
 
-    def _try(self, *, is_over: bool) -> bool:
-        from training.tracking.client import Unavailable, in_words  # noqa: PLC0415 - imported long since
-
+    def _try_deliver(self, *, is_finished: bool) -> bool:
         try:
-            self._delivery.advance(is_over=is_over)
-        except Unavailable as error:
+            self._delivery.deliver(is_finished=is_finished)
+        except StoreUnavailableError as error:
             self._failures += 1
-            self._delivery.remember_problem(in_words(error))
-            logger.warning("attempt %d to deliver to %s failed: %s", self._failures, self._uri, in_words(error))
-            if self._failures == 1 and not is_over:
+            logger.warning("attempt %d to deliver to %s failed: %s", self._failures, self._uri, error)
+            if self._failures == 1 and not is_finished:
                 self._notify(
                     "warning",
-                    f"MLflow at {self._uri} cannot be reached; the run goes on, and what it logs is kept and sent later",
+                    f"MLflow at {self._uri} is unavailable; the run continues, and its log will be delivered later",
                 )
             return False
-        if self._failures and not is_over:
-            self._notify("info", f"MLflow at {self._uri} is back; it has everything up to now")
+        if self._failures and not is_finished:
+            self._notify("info", f"MLflow at {self._uri} is available again and up to date")
         self._failures = 0
         return True
 
-    def _pause(self) -> float:
-        return float(min(POLL_SECONDS * 2 ** max(0, self._failures - 1), LONGEST_PAUSE))
+    def _backoff(self) -> float:
+        return float(min(POLL_SECONDS * 2 ** max(0, self._failures - 1), MAX_BACKOFF_SECONDS))
 
     def _notify(self, level: str, message: str) -> None:
         with RunLogWriter(self._directory) as log:
             log.write(Notice(level=level, message=message))
 
 
-def _watch_input() -> Callable[[float], bool]:
-    """A function that waits up to so many seconds for the end of this process's input, and says whether it has come."""
-
-    def has_hung_up(seconds: float) -> bool:
-        is_ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return bool(is_ready) and not os.read(sys.stdin.fileno(), 1)
-
-    return has_hung_up
+def _wait_for_eof(seconds: float) -> bool:
+    """Wait up to that many seconds for the end of file on stdin; returns whether it was reached."""
+    is_ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return bool(is_ready) and not os.read(sys.stdin.fileno(), 1)
 
 
 def _report(state: TrackingState, settings: TrainingSettings, *, is_complete: bool) -> DeliveryReport:
     return DeliveryReport(
         is_complete=is_complete,
-        uri=without_password(state.uri),
+        uri=redact_uri(state.uri),
         run_id=state.run_id,
         page=run_page(state.uri, experiment_id=state.experiment_id, run_id=state.run_id),
         model=f"{registered_model(settings)}/{state.model_version}" if state.model_version else "",
         problem=state.problem,
     )
-
-
-def _send_others(run_directory: Path) -> None:
-    """Deliver what earlier runs could not; the driver does not wait for it."""
-    from training.tracking.sync import deliver_pending  # noqa: PLC0415
-
-    for result in deliver_pending([path.parent for path in run_directory.parent.glob("*/events.jsonl")]):
-        logger.info("earlier run %s: %s", result.run, result.message)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where MLflow's data is: the embedded store, and addresses as people may see them."""
+"""Locations of MLflow data: the embedded store, and URIs without credentials."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from pathlib import Path
 from training.config.schema import TrackingSettings, TrainingSettings
 
 EMBEDDED_FOLDER = Path(".local/mlflow")
-"""Folder of the embedded store, below the current one as everything local is."""
+"""Folder of the embedded store, relative to the current folder."""
 
 
 def embedded_uri() -> str:
-    """Address of the embedded SQLite database; the database need not exist."""
+    """URI of the embedded SQLite database, which need not exist."""
     return f"sqlite:///{EMBEDDED_FOLDER.resolve() / 'mlflow.db'}"
 
 
 def embedded_artifacts() -> Path:
-    """Folder of the embedded store's artifacts, absolute."""
+    """Artifact folder of the embedded store, absolute."""
     return EMBEDDED_FOLDER.resolve() / "artifacts"
 
 
 def tracking_uri(settings: TrackingSettings) -> str:
-    """Address of the store that a run is recorded in."""
+    """URI of the tracking store of a run."""
     return settings.uri or embedded_uri()
 
 
-def without_password(uri: str) -> str:
-    """The address without user and password, for messages, parameters and files that others can read."""
+def redact_uri(uri: str) -> str:
+    """The URI without user and password, for messages, parameters and shared files."""
     return re.sub(r"^([\w+.-]+://)[^/]*@", r"\1", uri)
 
 
 def run_page(uri: str, *, experiment_id: str, run_id: str) -> str:
-    """Address of the run's page; empty where the store has no server that shows pages."""
+    """URL of the run in MLflow's UI; empty if the store has no server."""
     if not uri.startswith(("http://", "https://")):
         return ""
-    return f"{without_password(uri).rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{redact_uri(uri).rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
 def registered_model(settings: TrainingSettings) -> str:
-    """Name in the model registry: the setting's, or `<model>-<dataset>` in characters that a registry takes."""
-    made = f"{settings.model.name}-{settings.data.dataset}"
-    return settings.tracking.registered_model or re.sub(r"[^\w.-]", ".", made)
+    """Name in the model registry: the configured one, or `<model>-<dataset>` with invalid characters replaced."""
+    default = f"{settings.model.name}-{settings.data.dataset}"
+    return settings.tracking.registered_model or re.sub(r"[^\w.-]", ".", default)

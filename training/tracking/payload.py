@@ -1,4 +1,4 @@
-"""What MLflow is told of a run, as plain values: pure functions of settings, environment and events."""
+"""MLflow parameters, tags and metrics of a run: pure functions of settings, environment and events."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 from observability.runlog import CheckpointCommitted, Evaluated, Event, Step, TrainingStarted
 from training.config.schema import TrainingSettings
-from training.tracking.locations import without_password
+from training.tracking.locations import redact_uri
 
-LONGEST_VALUE = 500
-"""Characters of a parameter's or tag's value that every MLflow server takes (the limit before MLflow 2.10; later ones take more)."""
+MAX_VALUE_CHARACTERS = 500
+"""Longest parameter or tag value that every MLflow server accepts (the limit before MLflow 2.10)."""
 
 _TIMES = ("data", "forward", "backward", "optimizer", "checkpoint")
 
 
 class Point(NamedTuple):
-    """One value of a metric, in the order of MLflow's own `Metric`; `timestamp` in milliseconds since the epoch."""
+    """One value of a metric, in the field order of MLflow's `Metric`; `timestamp` in milliseconds since the epoch."""
 
     key: str
     value: float
@@ -25,30 +25,30 @@ class Point(NamedTuple):
 
 
 def milliseconds(seconds: float) -> int:
-    """A time since the epoch as MLflow wants it."""
+    """A timestamp in seconds as MLflow's integer milliseconds."""
     return round(seconds * 1000)
 
 
-def shareable(settings: TrainingSettings) -> TrainingSettings:
-    """The settings as others may read them: without the tracking server's password."""
+def redact(settings: TrainingSettings) -> TrainingSettings:
+    """The settings without the credentials of the tracking server."""
     if settings.tracking.uri is None:
         return settings
-    tracking = settings.tracking.model_copy(update={"uri": without_password(settings.tracking.uri)})
+    tracking = settings.tracking.model_copy(update={"uri": redact_uri(settings.tracking.uri)})
     return settings.model_copy(update={"tracking": tracking})
 
 
 def parameters(settings: TrainingSettings) -> dict[str, str]:
-    """Every setting as `section.key`: text as it is, everything else as JSON, shortened to what a server takes."""
-    return {key: shortened(value) for key, value in _flat(shareable(settings).model_dump(mode="json"), prefix="")}
+    """Every setting as `section.key`: text unchanged, everything else as JSON, truncated to MLflow's limit."""
+    return {key: truncate(value) for key, value in _flatten(redact(settings).model_dump(mode="json"), prefix="")}
 
 
-def shortened(text: str) -> str:
-    """The text, cut with an ellipsis where it is longer than `LONGEST_VALUE`."""
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+def truncate(text: str) -> str:
+    """The text, truncated with an ellipsis if it is longer than `MAX_VALUE_CHARACTERS`."""
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"
 
 
 def start_tags(settings: TrainingSettings, environment: dict[str, Any]) -> dict[str, str]:
-    """Tags that are known when the driver starts; names that begin with `mlflow.` are those its pages know."""
+    """Tags that are known when the driver starts; MLflow's UI displays those that begin with `mlflow.`."""
     tags = {
         "mlflow.user": environment["user"],
         "mlflow.source.name": "python -m training",
@@ -65,7 +65,7 @@ def start_tags(settings: TrainingSettings, environment: dict[str, Any]) -> dict[
 
 
 def training_tags(event: TrainingStarted) -> dict[str, str]:
-    """Tags that are known when all ranks are ready. They may change from one start of a run to the next."""
+    """Tags that are known when all ranks are ready. They may change when a run restarts."""
     return {
         "world": str(event.world),
         "parameters": str(event.parameters),
@@ -76,7 +76,7 @@ def training_tags(event: TrainingStarted) -> dict[str, str]:
 
 
 def series(event: Event) -> str:
-    """Which series of steps an event belongs to; empty where it is not a measurement."""
+    """The series of steps an event belongs to; empty for an event without metrics."""
     match event:
         case Step():
             return "train"
@@ -89,7 +89,7 @@ def series(event: Event) -> str:
 
 
 def points(event: Event) -> list[Point]:
-    """The metrics of an event; none where it is not a measurement. Times are in seconds, rates in samples a second."""
+    """The metrics of an event, if any. Times are in seconds, rates in samples per second."""
     match event:
         case Step():
             values = _step_values(event)
@@ -123,12 +123,12 @@ def _step_values(event: Step) -> dict[str, float]:
     return values | {f"time/{part}_seconds": getattr(event, f"{part}_seconds") for part in _TIMES}
 
 
-def _flat(tree: dict[str, Any], *, prefix: str) -> list[tuple[str, str]]:
-    """The leaves of nested dictionaries by dotted name; an empty dictionary is a leaf."""
+def _flatten(tree: dict[str, Any], *, prefix: str) -> list[tuple[str, str]]:
+    """The leaves of nested dictionaries by dotted key; an empty dictionary is a leaf."""
     leaves = []
     for key, value in tree.items():
         if isinstance(value, dict) and value:
-            leaves += _flat(value, prefix=f"{prefix}{key}.")
+            leaves += _flatten(value, prefix=f"{prefix}{key}.")
         else:
             leaves.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)))
     return leaves

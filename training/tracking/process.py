@@ -1,4 +1,4 @@
-"""The follower as the driver sees it: a process to start once training runs, and to be told when the run is over."""
+"""The driver's handle of the follower process: start it when training has started, finish it after the run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveryReport:
-    """What came of the delivery of a run.
+    """Result of the delivery of a run.
 
     Attributes:
-        is_complete: MLflow has all of it.
-        uri: the store, without a password; empty where nothing is known.
-        run_id: the MLflow run; empty where it could not be made.
-        page: address of the run's page; empty where the store has no server.
-        model: `name/version` in the model registry; empty where none was registered.
-        problem: why it is not complete, in words.
+        is_complete: everything was delivered.
+        uri: the tracking store, without credentials; empty if unknown.
+        run_id: the MLflow run; empty if it could not be created.
+        page: URL of the run in MLflow's UI; empty if the store has no server.
+        model: `name/version` in the model registry; empty if no model was registered.
+        problem: why the delivery is not complete.
     """
 
     is_complete: bool
@@ -36,16 +36,16 @@ class DeliveryReport:
 
 
 class FollowerProcess:
-    """Delivers a run while it goes on. Starting one costs the driver a few milliseconds; it works at low priority.
+    """A low-priority process that delivers a run while it trains. To start it takes the driver a few milliseconds.
 
-    The follower takes the end of its input for the end of the run, so that it also ends, in its own time, after a driver that was
-    killed. It is in a session of its own: Ctrl-C is for the driver.
+    End of file on its stdin means that the run has ended, so the follower also finishes after its driver is killed. It has its own
+    session, because Ctrl-C is meant for the driver.
     """
 
     def __init__(self, run_directory: Path) -> None:
-        """Start the follower of a run whose start is in its log."""
+        """Start the follower of a run that has logged its start."""
         path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        # The follower needs one thread, and no GPU: a context there would take memory from the ranks.
+        # The follower needs one thread and no GPU: a CUDA context would take memory from the ranks.
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         log = run_directory / "logs" / "tracking.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -66,23 +66,23 @@ class FollowerProcess:
         return self._process.pid
 
     def finish(self, *, timeout: float) -> DeliveryReport:
-        """Say that the run is over, its end logged and its report written, and wait until all of it is delivered.
+        """Signal that the run has ended and its report is written, and wait until everything is delivered.
 
         Args:
-            timeout: seconds to wait. A follower that needs longer, for a large model say, goes on by itself afterwards.
+            timeout: seconds to wait. A follower that needs longer, e.g. for a large model, continues in the background.
         """
         self._pipe(self._process.stdin).close()
-        answer = self._pipe(self._process.stdout)
-        is_there, _, _ = select.select([answer], [], [], timeout)
-        if not is_there:
+        output = self._pipe(self._process.stdout)
+        is_ready, _, _ = select.select([output], [], [], timeout)
+        if not is_ready:
             return DeliveryReport(
-                is_complete=False, problem=f"still being sent after {timeout:.0f} s, in the background"
+                is_complete=False, problem=f"not finished after {timeout:.0f} s, continues in the background"
             )
-        line = answer.readline()
+        line = output.readline()
         if not line:
             status = self._process.wait()
             return DeliveryReport(
-                is_complete=False, problem=f"the follower ended with status {status}; see {self._log}"
+                is_complete=False, problem=f"the follower exited with status {status}; see {self._log}"
             )
         return DeliveryReport(**json.loads(line))
 

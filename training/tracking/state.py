@@ -1,4 +1,4 @@
-"""What was delivered of a run, in its folder's `tracking.json`, and the lock that lets one process deliver at a time."""
+"""The delivery state of a run, `tracking.json` in its folder, and the lock that lets one process deliver at a time."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ FILE_NAME = "tracking.json"
 LOCK_NAME = "tracking.lock"
 
 
+class StoreUnavailableError(Exception):
+    """The tracking store is unavailable or rejected a request; the message is one line."""
+
+
 @dataclass(kw_only=True)
 class TrackingState:
-    """How far the delivery of a run has come.
+    """Progress of the delivery of a run.
 
     Attributes:
-        uri: the store that everything below refers to.
-        run_key: a random tag of the MLflow run: a run that was created just before a crash is found again by it.
-        experiment_id, run_id: MLflow's own, empty before the run was created there.
-        offset: bytes of the run's log that were delivered.
-        system_offset: bytes of the system samples that were delivered.
-        newest_step: newest delivered step of each series; a step that was lost and done again is not delivered twice.
-        model_version: version of the registered model, empty where there is none yet.
-        status: the MLflow status set last.
-        problem: why the last attempt to deliver failed, empty where it did not.
+        uri: tracking store that the other fields refer to.
+        run_key: random tag of the MLflow run, which finds a run that was created just before a crash.
+        experiment_id, run_id: MLflow's ids, empty until the run is created.
+        offset: delivered bytes of the event log.
+        system_offset: delivered bytes of the system metrics.
+        newest_step: newest delivered step of each series, so that a step repeated after a restart is not delivered twice.
+        model_version: version of the registered model, empty if there is none.
+        status: last MLflow status that was set.
+        problem: why the last delivery failed, empty if it succeeded.
     """
 
     uri: str
@@ -44,7 +48,7 @@ class TrackingState:
 
     @classmethod
     def load(cls, run_directory: Path) -> TrackingState | None:
-        """The state of a run; None where nobody has tried to deliver it yet."""
+        """The state of a run; None before the first delivery."""
         try:
             text = (run_directory / FILE_NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -52,7 +56,7 @@ class TrackingState:
         return cls(**json.loads(text))
 
     def save(self, run_directory: Path) -> None:
-        """Replace the file as a whole; after a crash it holds this state or the one before."""
+        """Replace the file atomically."""
         partial = run_directory / f"{FILE_NAME}.partial"
         with partial.open("w", encoding="utf-8") as file:
             json.dump(asdict(self), file, indent=2)
@@ -62,15 +66,15 @@ class TrackingState:
 
 
 @contextmanager
-def delivering(run_directory: Path, *, wait: bool) -> Iterator[bool]:
-    """Be the one process that delivers this run, for the length of the block or of the process.
+def delivery_lock(run_directory: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold the lock of a run's delivery within the block; the kernel releases it if the process dies.
 
     Args:
         run_directory: the run's folder.
-        wait: wait for the process that delivers it now, if there is one.
+        wait: wait for another process to release the lock.
 
     Yields:
-        Whether the lock was had; always true with `wait`.
+        Whether the lock was acquired; always true with `wait`.
     """
     with (run_directory / LOCK_NAME).open("w") as file:
         try:

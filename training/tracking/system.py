@@ -1,6 +1,6 @@
-"""Samples of the machine a run is on, under the names MLflow's own system metrics have, so that its pages show them as such.
+"""System metrics of the machine, under the names of MLflow's system metrics, so that its UI shows them.
 
-They are spooled in the run's folder like its events, one JSON object a line, and delivered from there.
+They are spooled in the run's folder, one JSON object per line, and delivered from there.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from training.tracking.payload import Point, milliseconds
 FILE_NAME = "system.jsonl"
 INTERVAL_SECONDS = 10.0
 FIRST_SECONDS = 2.0
-"""Seconds before the first sample: a short run shall have some, too."""
+"""Seconds before the first sample, so that short runs have some."""
 
 _MEGABYTE = 1e6
 
 
 @contextmanager
 def sampling(run_directory: Path, *, since: float, interval: float = INTERVAL_SECONDS) -> Iterator[None]:
-    """Sample the machine into the run's folder in a thread, until the block ends, and once more then.
+    """Sample the machine in a thread while the block runs, and once more at its end.
 
     Args:
         run_directory: the run's folder.
-        since: seconds since the epoch that a sample's step, in whole seconds, is counted from: the start of the run.
+        since: start of the run in seconds since the epoch; a sample's step is the number of whole seconds after it.
         interval: seconds between two samples.
     """
-    is_over = threading.Event()
-    psutil.cpu_percent()  # utilisation is that since the call before, and this is the first
+    is_stopped = threading.Event()
+    psutil.cpu_percent()  # returns the utilisation since the previous call: this is the first
 
     def run() -> None:
         pause = min(FIRST_SECONDS, interval)
-        while not is_over.wait(pause):
+        while not is_stopped.wait(pause):
             _append(run_directory, since=since)
             pause = interval
         _append(run_directory, since=since)
@@ -50,12 +50,12 @@ def sampling(run_directory: Path, *, since: float, interval: float = INTERVAL_SE
     try:
         yield
     finally:
-        is_over.set()
+        is_stopped.set()
         thread.join()
 
 
-def read(run_directory: Path, *, offset: int) -> tuple[list[Point], int]:
-    """The samples behind a byte offset, and the offset behind the last complete one."""
+def read_points(run_directory: Path, *, offset: int) -> tuple[list[Point], int]:
+    """The samples after a byte offset, and the offset after the last complete line."""
     try:
         with (run_directory / FILE_NAME).open("rb") as file:
             file.seek(offset)
@@ -72,8 +72,8 @@ def read(run_directory: Path, *, offset: int) -> tuple[list[Point], int]:
     return points, offset + len(complete)
 
 
-def measure() -> dict[str, float]:
-    """The machine now: CPU and memory, and each GPU where NVIDIA's driver and its Python binding are installed."""
+def measure_system() -> dict[str, float]:
+    """CPU, memory, and each GPU if NVIDIA's driver and pynvml are installed."""
     memory = psutil.virtual_memory()
     return {
         "cpu_utilization_percentage": psutil.cpu_percent(),
@@ -85,13 +85,13 @@ def measure() -> dict[str, float]:
 
 def _append(run_directory: Path, *, since: float) -> None:
     now = time.time()
-    sample = {"time": now, "step": int(now - since), "metrics": measure()}
+    sample = {"time": now, "step": int(now - since), "metrics": measure_system()}
     with (run_directory / FILE_NAME).open("a", encoding="utf-8") as file:
         file.write(json.dumps(sample) + "\n")
 
 
 def _measure_gpus() -> dict[str, float]:
-    nvml = _nvml()
+    nvml = _init_nvml()
     if nvml is None:
         return {}
     values: dict[str, float] = {}
@@ -100,15 +100,15 @@ def _measure_gpus() -> dict[str, float]:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         values[f"gpu_{index}_memory_usage_megabytes"] = memory.used / _MEGABYTE
         values[f"gpu_{index}_memory_usage_percentage"] = 100 * memory.used / memory.total
-        # A GPU that is divided by MIG has neither of these.
+        # Not supported on a GPU in MIG mode.
         with suppress(nvml.NVMLError):
             values[f"gpu_{index}_utilization_percentage"] = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
             values[f"gpu_{index}_power_usage_watts"] = nvml.nvmlDeviceGetPowerUsage(handle) / 1000
     return values
 
 
-def _nvml() -> ModuleType | None:
-    """NVML's binding, initialised; None on a machine without it or without a driver. Initialising again is cheap."""
+def _init_nvml() -> ModuleType | None:
+    """pynvml, initialised; None without pynvml or driver. Repeated initialisation is cheap."""
     try:
         nvml = importlib.import_module("pynvml")
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""MLflow's pages on the embedded store: `python -m training ui`."""
+"""MLflow's UI on the embedded store: `python -m training ui`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _POLL_SECONDS = 0.2
 
 
 def serve_ui(*, port: int = 0) -> None:
-    """Serve the pages on loopback until Ctrl-C, and print their address once they answer.
+    """Serve the UI on loopback until Ctrl-C, and print its URL when it is ready.
 
     Args:
-        port: port to serve on; 0 takes any free one.
+        port: port to serve on; 0 selects a free one.
 
     Raises:
         PreflightError: the port is in use.
-        PlatformError: the server ended or did not answer in time.
+        PlatformError: the server exited or did not become ready in time.
     """
-    chosen = _free_port(port)
+    chosen = _select_port(port)
     EMBEDDED_FOLDER.mkdir(parents=True, exist_ok=True)
     print(f"starting MLflow on {EMBEDDED_FOLDER}…", flush=True)
     log = EMBEDDED_FOLDER / "ui.log"
     with log.open("wb") as output:
         process = subprocess.Popen(_command(chosen), env=_environment(), stdout=output, stderr=subprocess.STDOUT)
     try:
-        _await_answer(process, chosen, log)
-        print(f"MLflow: http://{_HOST}:{chosen}  (Ctrl-C ends it)", flush=True)
+        _wait_until_ready(process, chosen, log)
+        print(f"MLflow: http://{_HOST}:{chosen}  (Ctrl-C to stop)", flush=True)
         process.wait()
     except KeyboardInterrupt:
         print()
@@ -58,28 +58,28 @@ def _command(port: int) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    # The server's background jobs are for evaluating language models; they would take several more processes.
+    # The background jobs evaluate language models and take several more processes.
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     return {**os.environ, **quiet}
 
 
-def _free_port(port: int) -> int:
+def _select_port(port: int) -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((_HOST, port))
         except OSError as error:
             raise PreflightError(
-                f"port {port} on {_HOST} cannot be had: {error.strerror}",
-                remedy="choose another with --port, or leave it out to take any free one",
+                f"cannot listen on port {port} of {_HOST}: {error.strerror}",
+                remedy="choose another --port, or omit it to select a free one",
             ) from error
         return int(probe.getsockname()[1])
 
 
-def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError), urllib.request.urlopen(f"http://{_HOST}:{port}/health", timeout=1):
             return
         time.sleep(_POLL_SECONDS)
-    raise PlatformError("MLflow's server did not start", remedy=f"its own words are in {log}")
+    raise PlatformError("the MLflow server did not start", remedy=f"see {log}")

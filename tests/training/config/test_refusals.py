@@ -65,7 +65,7 @@ def test_a_wrong_file_is_refused_with_the_line_to_change(
         ("loop.epochs=[1", "--set loop.epochs:1:3: not valid YAML"),
         ("loop.epochs=0", "--set: loop.epochs=0 must be greater than 0"),
         ("run.name=My Run", "--set: run.name=My Run must match pattern"),
-        ("data.path=/x", "--set: data.path=/x is set, dataset digits has no files"),
+        ("data.path=/x", "--set: data.path=/x is set, but dataset digits has no files"),
     ],
 )
 def test_a_wrong_override_is_refused(override: str, part: str) -> None:

@@ -1,4 +1,4 @@
-"""The fingerprint changes with everything that it covers, and with nothing else."""
+"""The fingerprint depends on everything that it covers, and on nothing else."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ BASE = fingerprint({"dataset": "x", "size": 3}, {"a": ARRAY})
         pytest.param({"dataset": "x", "size": 3}, {"b": ARRAY}, id="array name"),
         pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY[::-1]}, id="array content"),
         pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY.reshape(3, 4)}, id="array shape"),
-        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY.view(np.uint64)}, id="array type"),
-        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY[:6], "b": ARRAY[6:]}, id="array cut in two"),
+        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY.view(np.uint64)}, id="array dtype"),
+        pytest.param({"dataset": "x", "size": 3}, {"a": ARRAY[:6], "b": ARRAY[6:]}, id="array split in two"),
     ],
 )
-def test_a_change_changes_the_fingerprint(
+def test_every_part_of_the_input_changes_the_fingerprint(
     description: dict[str, OptionValue], arrays: dict[str, NDArray[np.generic]]
 ) -> None:
     assert fingerprint(description, arrays) != BASE
 
 
-def test_neither_order_of_keys_nor_memory_layout_changes_the_fingerprint() -> None:
+def test_key_order_and_memory_layout_do_not_change_the_fingerprint() -> None:
     strided = np.repeat(ARRAY, 2)[::2]
     assert fingerprint({"size": 3, "dataset": "x"}, {"a": strided}) == BASE

@@ -1,4 +1,4 @@
-"""Image folders that Pillow wrote, sound and damaged."""
+"""Image folders, valid and damaged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from training.config.schema import DataSettings
-from training.data.image_folder import centre_box, load, random_box
+from training.data.image_folder import centre_box, load_image_folder, random_box
 from training.data.loader import TrainLoader
 from training.data.options import ImageFolderOptions
 from training.data.order import BatchPlan
@@ -24,7 +24,7 @@ COLOURS = {"apple": (200, 30, 40), "pear": (40, 180, 60)}
 
 
 def write_image(path: Path, *, colour: tuple[int, int, int], size: tuple[int, int] = (20, 16), seed: int = 0) -> None:
-    """Writes an image of a colour with a little noise, so that files and crops differ."""
+    """Writes an image of a colour with some noise, so that files and crops differ."""
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(seed).integers(-20, 20, (size[1], size[0], 3))
     Image.fromarray(np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)).save(path)
@@ -45,28 +45,28 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def _load(path: Path, validation_fraction: float = 0.2) -> DataBundle:
+def _load(path: Path, validation_fraction: float = 0.2, image_size: int = 8) -> DataBundle:
     settings = DataSettings(dataset="image_folder", path=path, validation_fraction=validation_fraction)
-    return load(settings, ImageFolderOptions(image_size=8))
+    return load_image_folder(settings, ImageFolderOptions(image_size=image_size))
 
 
-def _refusal(path: Path) -> str:
-    with pytest.raises(DataError) as caught:
+def _load_error(path: Path) -> str:
+    with pytest.raises(DataError) as raised:
         _load(path)
-    assert "remedy" in str(caught.value)
-    return str(caught.value)
+    assert raised.value.remedy
+    return str(raised.value)
 
 
-def _error_of(loader: TrainLoader) -> DataError:
-    """Returns the error of an epoch without its traceback, which would keep the loader's processes alive."""
+def _epoch_error(loader: TrainLoader) -> DataError:
+    """Returns the error of an epoch without its traceback, which would keep the loader workers alive."""
     try:
         list(loader.epoch(0))
     except DataError as error:
         return error.with_traceback(None)
-    pytest.fail("the epoch went on to its end")
+    pytest.fail("the epoch raised no DataError")
 
 
-def test_every_image_is_read_with_its_folders_label(root: Path) -> None:
+def test_every_image_has_the_label_of_its_folder(root: Path) -> None:
     bundle = _load(root)
     inputs, labels = bundle.train.read(np.arange(10))
     assert inputs.shape == (10, *bundle.spec.shape) == (10, 3, 8, 8)
@@ -76,20 +76,20 @@ def test_every_image_is_read_with_its_folders_label(root: Path) -> None:
     assert is_red.tolist() == [True] * 5 + [False] * 5
 
 
-def test_an_image_of_one_colour_is_normalised_by_channel(root: Path) -> None:
+def test_inputs_are_normalised_per_channel(root: Path) -> None:
     Image.new("RGB", (30, 30), (255, 0, 51)).save(root / "test" / "apple" / "h.png")
     inputs, _ = _load(root).test.read(np.array([0]))
     expected = [(1 - 0.485) / 0.229, -0.456 / 0.224, (0.2 - 0.406) / 0.225]
     torch.testing.assert_close(inputs[0].mean((1, 2)), torch.tensor(expected))
 
 
-def test_a_grey_image_and_one_with_a_palette_are_read_as_three_channels(root: Path) -> None:
+def test_grey_and_palette_images_are_converted_to_rgb(root: Path) -> None:
     Image.new("L", (9, 9), 128).save(root / "train" / "apple" / "a.png")
     Image.new("P", (9, 9), 3).save(root / "train" / "apple" / "b.png")
     assert _load(root).train.read(np.array([0, 1]))[0].shape == (2, 3, 8, 8)
 
 
-def test_evaluation_sees_the_middle_of_the_image(root: Path) -> None:
+def test_evaluation_crops_the_centre(root: Path) -> None:
     image = np.zeros((80, 160, 3), dtype=np.uint8)
     image[:, 40:120] = 255
     Image.fromarray(image).save(root / "test" / "apple" / "h.png")
@@ -107,8 +107,9 @@ def test_augmentation_is_a_function_of_the_uniforms(root: Path) -> None:
     assert not torch.equal(first, other)
 
 
-def test_the_last_uniform_mirrors(root: Path) -> None:
+def test_the_last_of_five_uniforms_mirrors_the_image(root: Path) -> None:
     train = _load(root).train
+    assert train.draws == 5
     left, right = (train.read(np.array([0]), np.array([[0.5, 0.5, 0.5, 0.5, last]]))[0] for last in (0.4, 0.6))
     assert torch.equal(left, right.flip(-1))
 
@@ -118,19 +119,26 @@ def test_the_last_uniform_mirrors(root: Path) -> None:
     height=st.integers(1, 5000),
     drawn=st.lists(st.floats(0, 1, exclude_max=True), min_size=4, max_size=4),
 )
-def test_a_training_crop_lies_in_the_image(width: int, height: int, drawn: list[float]) -> None:
+def test_a_training_crop_lies_within_the_image(width: int, height: int, drawn: list[float]) -> None:
     left, upper, right, lower = random_box((width, height), np.array(drawn))
     assert 0 <= left < right <= width
     assert 0 <= upper < lower <= height
 
 
 @given(drawn=st.lists(st.floats(0, 1, exclude_max=True), min_size=4, max_size=4))
-def test_a_training_crop_of_a_square_has_the_published_area_and_aspect_unless_cut(drawn: list[float]) -> None:
+def test_a_training_crop_has_the_published_area_and_aspect_ratio_unless_clipped(drawn: list[float]) -> None:
     left, upper, right, lower = random_box((1000, 1000), np.array(drawn))
     width, height = right - left, lower - upper
     assert width * height >= 0.08e6 - 1
     if width < 1000 > height:
         assert 3 / 4 - 1e-6 <= width / height <= 4 / 3 + 1e-6
+
+
+def test_the_uniforms_of_a_training_crop_are_area_aspect_ratio_left_and_upper() -> None:
+    side = (400 * 300 * (0.08 + 0.92 * 0.5)) ** 0.5
+    box = random_box((400, 300), np.array([0.5, 0.5, 0.25, 0.75]))
+    left, upper = 0.25 * (400 - side), 0.75 * (300 - side)
+    assert box == pytest.approx((left, upper, left + side, upper + side))
 
 
 @given(width=st.integers(1, 5000), height=st.integers(1, 5000))
@@ -141,7 +149,7 @@ def test_the_evaluation_crop_is_the_central_seven_eighths_of_the_short_side(widt
     assert (left + right, upper + lower) == pytest.approx((width, height))
 
 
-def test_without_a_validation_folder_a_share_of_each_class_is_held_out(root: Path) -> None:
+def test_without_a_validation_folder_a_fraction_of_each_class_is_held_out(root: Path) -> None:
     shutil.rmtree(root / "val")
     bundle = _load(root, validation_fraction=0.4)
     assert (len(bundle.train), len(bundle.validation), len(bundle.test)) == (6, 4, 2)
@@ -149,20 +157,20 @@ def test_without_a_validation_folder_a_share_of_each_class_is_held_out(root: Pat
     assert bundle.validation.draws == 0
 
 
-def test_without_a_test_folder_validation_is_the_test_too(root: Path) -> None:
+def test_without_a_test_folder_the_validation_split_is_the_test_split(root: Path) -> None:
     shutil.rmtree(root / "test")
     bundle = _load(root)
     assert bundle.test is bundle.validation
     assert len(bundle.test) == 4
 
 
-def test_files_that_are_no_images_are_passed_over(root: Path) -> None:
-    (root / "train" / "apple" / "notes.txt").write_text("no image")
-    (root / "train" / "apple" / "._a.png").write_bytes(b"left by a file manager")
+def test_other_files_are_ignored(root: Path) -> None:
+    (root / "train" / "apple" / "notes.txt").write_text("not an image")
+    (root / "train" / "apple" / "._a.png").write_bytes(b"macOS metadata")
     assert len(_load(root).train) == 10
 
 
-def test_the_fingerprint_follows_names_and_sizes(root: Path) -> None:
+def test_the_fingerprint_depends_on_file_names_and_sizes_only(root: Path) -> None:
     before = _load(root).fingerprint
     (root / "train" / "pear" / "a.png").touch()
     assert _load(root).fingerprint == before
@@ -172,46 +180,52 @@ def test_the_fingerprint_follows_names_and_sizes(root: Path) -> None:
     assert len({before, renamed, _load(root).fingerprint}) == 3
 
 
-def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    assert f"data.path={tmp_path / 'nowhere'} is not a folder" in _refusal(tmp_path / "nowhere")
-    assert "has no folder named train" in _refusal(tmp_path)
+def test_the_fingerprint_depends_on_the_image_size_and_on_a_validation_fraction_in_use(root: Path) -> None:
+    assert _load(root, image_size=16).fingerprint != _load(root).fingerprint == _load(root, 0.4).fingerprint
+    shutil.rmtree(root / "val")
+    assert _load(root, 0.2).fingerprint != _load(root, 0.4).fingerprint
 
 
-def test_an_empty_class_is_refused_by_name(root: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    assert f"data.path={tmp_path / 'nowhere'} is not a folder" in _load_error(tmp_path / "nowhere")
+    assert "has no folder named train" in _load_error(tmp_path)
+
+
+def test_an_empty_class_is_named(root: Path) -> None:
     (root / "train" / "quince").mkdir()
-    assert f"class folder {root / 'train' / 'quince'} has no image" in _refusal(root)
+    assert f"class folder {root / 'train' / 'quince'} has no images" in _load_error(root)
 
 
-def test_a_class_in_the_validation_split_only_is_refused_by_name(root: Path) -> None:
+def test_a_class_missing_from_the_training_split_is_named(root: Path) -> None:
     write_image(root / "val" / "plum" / "a.png", colour=(90, 30, 120))
-    assert f"{root / 'val' / 'plum'} is a class that the training split does not have" in _refusal(root)
+    assert f"class {root / 'val' / 'plum'} is not in the training split" in _load_error(root)
 
 
-def test_a_single_class_is_refused(root: Path) -> None:
+def test_a_single_class_is_rejected(root: Path) -> None:
     shutil.rmtree(root / "train" / "pear")
-    assert "has 1 class folder(s), at least 2 are needed" in _refusal(root)
+    assert "has 1 class folder(s), expected at least 2" in _load_error(root)
 
 
-def test_an_empty_file_is_refused_by_name_before_anything_is_read(root: Path) -> None:
+def test_an_empty_file_is_named_on_load(root: Path) -> None:
     (root / "val" / "apple" / "g.png").write_bytes(b"")
-    assert f"image {root / 'val' / 'apple' / 'g.png'} is empty" in _refusal(root)
+    assert f"image {root / 'val' / 'apple' / 'g.png'} is empty" in _load_error(root)
 
 
 @pytest.mark.parametrize("loader_workers", [0, 1])
 @pytest.mark.parametrize("name", ["a.png", "b.jpg", "e.webp"])
-def test_a_truncated_image_ends_the_epoch_by_its_name(root: Path, name: str, loader_workers: int) -> None:
+def test_a_truncated_image_ends_the_epoch_and_is_named(root: Path, name: str, loader_workers: int) -> None:
     file = root / "train" / "pear" / name
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     bundle = _load(root)
     plan = BatchPlan(size=10, global_batch=4, world=1)
     loader = TrainLoader(bundle, plan=plan, seed=0, rank=0, loader_workers=loader_workers)
-    error = _error_of(loader)
-    assert f"image {file} cannot be decoded" in str(error)
-    assert error.remedy == "replace it by a sound copy, or delete it"
+    error = _epoch_error(loader)
+    assert f"cannot decode image {file}: " in str(error)
+    assert error.remedy == "replace or delete the file"
 
 
-def test_a_file_that_only_calls_itself_an_image_is_refused_by_its_name(root: Path) -> None:
+def test_a_file_with_an_image_suffix_that_is_not_an_image_is_named(root: Path) -> None:
     file = root / "test" / "pear" / "h.png"
     file.write_text("<html>404</html>")
-    with pytest.raises(DataError, match=f"image {file} cannot be decoded"):
+    with pytest.raises(DataError, match=f"cannot decode image {file}"):
         _load(root).test.read(np.array([1]))

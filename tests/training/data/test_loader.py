@@ -1,4 +1,4 @@
-"""The loaders: each sample once, the same whoever reads it, from any step on."""
+"""The loaders read each sample once, in an order independent of world size, loader workers and start step."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from training.config.schema import DataSettings
-from training.data import registry
 from training.data.loader import MINIMUM_ROWS, EvalLoader, TrainLoader
 from training.data.order import BatchPlan
+from training.data.registry import load_dataset
 from training.data.types import Batch, DataBundle
 
-BUNDLE = registry.build(DataSettings(dataset="digits"))
+BUNDLE = load_dataset(DataSettings(dataset="digits"))
 SIZE = len(BUNDLE.train)
 
 
-class _Ids:
-    """A split whose inputs are the ids, to see which samples are read."""
+class _IdSplit:
+    """A split whose inputs and labels are the ids of the samples."""
 
     draws = 0
 
@@ -39,8 +39,8 @@ class _Ids:
         return torch.from_numpy(ids).float()[:, None], torch.from_numpy(ids)
 
 
-def _ids_bundle(size: int) -> DataBundle:
-    split = _Ids(size)
+def _id_bundle(size: int) -> DataBundle:
+    split = _IdSplit(size)
     return DataBundle(name="ids", spec=BUNDLE.spec, train=split, validation=split, test=split, fingerprint="")
 
 
@@ -57,7 +57,7 @@ def _loader(
     return TrainLoader(BUNDLE, plan=plan, seed=seed, rank=rank, loader_workers=loader_workers, augment=augment)
 
 
-def _real_rows(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
+def _rows_without_padding(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     return (
         torch.cat([batch.inputs[: batch.count] for batch in batches]),
         torch.cat([batch.labels[: batch.count] for batch in batches]),
@@ -83,11 +83,11 @@ def _assert_equal_steps(first: list[list[Batch]], second: list[list[Batch]]) -> 
     accumulation=st.integers(1, 4),
     epoch=st.integers(0, 3),
 )
-def test_each_sample_counts_exactly_once_an_epoch_over_all_ranks(
+def test_the_ranks_read_each_sample_once_per_epoch(
     size: int, global_batch: int, world: int, accumulation: int, epoch: int
 ) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
-    bundle = _ids_bundle(size)
+    bundle = _id_bundle(size)
     ids = [
         int(sample)
         for rank in range(world)
@@ -105,12 +105,12 @@ def test_each_sample_counts_exactly_once_an_epoch_over_all_ranks(
     world=st.sampled_from([1, 2, 4]),
     accumulation=st.integers(1, 4),
 )
-def test_short_batches_are_padded_with_other_real_samples(
+def test_short_batches_are_padded_with_other_samples(
     size: int, global_batch: int, world: int, accumulation: int
 ) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
     for rank in range(world):
-        for step in TrainLoader(_ids_bundle(size), plan=plan, seed=1, rank=rank).epoch(0):
+        for step in TrainLoader(_id_bundle(size), plan=plan, seed=1, rank=rank).epoch(0):
             assert len(step) == accumulation
             for batch in step:
                 assert len(batch.inputs) == len(batch.labels) == max(batch.count, MINIMUM_ROWS)
@@ -120,31 +120,31 @@ def test_short_batches_are_padded_with_other_real_samples(
 
 @pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("accumulation", [1, 3])
-def test_the_ranks_together_get_the_step_of_a_single_one_bit_for_bit(world: int, accumulation: int) -> None:
+def test_the_ranks_together_read_the_step_of_a_single_rank_bit_for_bit(world: int, accumulation: int) -> None:
     ranks = [list(_loader(world=world, rank=rank, accumulation=accumulation).epoch(2)) for rank in range(world)]
-    for step, alone in enumerate(_loader().epoch(2)):
-        inputs, labels, ids = _real_rows([batch for rank in ranks for batch in rank[step]])
-        expected_inputs, expected_labels, expected_ids = _real_rows(alone)
+    for step, single in enumerate(_loader().epoch(2)):
+        inputs, labels, ids = _rows_without_padding([batch for rank in ranks for batch in rank[step]])
+        expected_inputs, expected_labels, expected_ids = _rows_without_padding(single)
         assert torch.equal(inputs, expected_inputs)
         assert torch.equal(labels, expected_labels)
         assert ids == expected_ids
 
 
-def test_loader_processes_change_nothing() -> None:
-    ahead, here = _loader(accumulation=2, loader_workers=2), _loader(accumulation=2)
+def test_loader_workers_do_not_change_the_batches() -> None:
+    prefetching, in_process = _loader(accumulation=2, loader_workers=2), _loader(accumulation=2)
     for epoch in (0, 1):
-        _assert_equal_steps(list(ahead.epoch(epoch)), list(here.epoch(epoch)))
+        _assert_equal_steps(list(prefetching.epoch(epoch)), list(in_process.epoch(epoch)))
 
 
 @pytest.mark.parametrize("loader_workers", [0, 2])
-def test_an_epoch_begun_at_a_step_is_the_tail_of_the_whole_one(loader_workers: int) -> None:
+def test_an_epoch_from_a_start_step_is_the_tail_of_the_whole_epoch(loader_workers: int) -> None:
     loader = _loader(loader_workers=loader_workers)
     whole = list(loader.epoch(3))
     _assert_equal_steps(list(loader.epoch(3, start_step=9)), whole[9:])
 
 
 @pytest.mark.parametrize("loader_workers", [0, 2])
-def test_an_epoch_that_was_left_early_leaves_no_trace_in_the_next(loader_workers: int) -> None:
+def test_leaving_an_epoch_early_does_not_affect_the_next(loader_workers: int) -> None:
     loader = _loader(loader_workers=loader_workers)
     for _ in zip(range(3), loader.epoch(0), strict=False):
         pass
@@ -152,17 +152,17 @@ def test_an_epoch_that_was_left_early_leaves_no_trace_in_the_next(loader_workers
 
 
 @pytest.mark.parametrize("loader_workers", [0, 1])
-def test_loading_takes_nothing_from_torchs_global_generator(loader_workers: int) -> None:
+def test_loading_does_not_advance_the_global_generator(loader_workers: int) -> None:
     before = torch.get_rng_state()
     list(_loader(loader_workers=loader_workers).epoch(0))
     list(EvalLoader(BUNDLE.test, batch=100, rank=0, world=1, loader_workers=loader_workers))
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_augmentation_differs_between_epochs_and_can_be_left_out() -> None:
+def test_augmentation_differs_between_epochs_and_can_be_disabled() -> None:
     sample = 17
 
-    def seen(epoch: int, *, augment: bool) -> torch.Tensor:
+    def read(epoch: int, *, augment: bool) -> torch.Tensor:
         (found,) = (
             batch.inputs[batch.ids.tolist().index(sample)]
             for (batch,) in _loader(augment=augment).epoch(epoch)
@@ -171,16 +171,16 @@ def test_augmentation_differs_between_epochs_and_can_be_left_out() -> None:
         return found
 
     plain = BUNDLE.train.read(np.array([sample]))[0][0]
-    assert all(torch.equal(seen(epoch, augment=False), plain) for epoch in range(4))
-    assert len(torch.unique(torch.stack([seen(epoch, augment=True) for epoch in range(8)]), dim=0)) > 1
+    assert all(torch.equal(read(epoch, augment=False), plain) for epoch in range(4))
+    assert len(torch.unique(torch.stack([read(epoch, augment=True) for epoch in range(8)]), dim=0)) > 1
 
 
-def test_other_seeds_give_other_orders() -> None:
+def test_different_seeds_give_different_orders() -> None:
     (first,), (second,) = (next(_loader(seed=seed).epoch(0)) for seed in (1, 2))
     assert first.ids.tolist() != second.ids.tolist()
 
 
-def test_a_plan_for_another_number_of_samples_is_refused() -> None:
+def test_a_plan_for_another_number_of_samples_is_rejected() -> None:
     plan = BatchPlan(size=SIZE + 1, global_batch=64, world=1)
     with pytest.raises(ValueError, match=f"plan.size={SIZE + 1}, but the training split has {SIZE} samples"):
         TrainLoader(BUNDLE, plan=plan, seed=0, rank=0)
@@ -188,14 +188,16 @@ def test_a_plan_for_another_number_of_samples_is_refused() -> None:
 
 @settings(deadline=None)
 @given(size=st.integers(1, 100), batch=st.integers(1, 30), world=st.integers(1, 5))
-def test_evaluation_sees_each_sample_exactly_once_over_all_ranks(size: int, batch: int, world: int) -> None:
-    batches = [found for rank in range(world) for found in EvalLoader(_Ids(size), batch=batch, rank=rank, world=world)]
+def test_in_evaluation_the_ranks_read_each_sample_once(size: int, batch: int, world: int) -> None:
+    batches = [
+        found for rank in range(world) for found in EvalLoader(_IdSplit(size), batch=batch, rank=rank, world=world)
+    ]
     assert [int(sample) for found in batches for sample in found.ids] == list(range(size))
     assert all(found.count == len(found.inputs) == len(found.ids) <= batch for found in batches)
 
 
-def test_evaluation_by_loader_processes_is_the_same_and_can_be_repeated() -> None:
-    here = list(EvalLoader(BUNDLE.test, batch=50, rank=1, world=2))
-    ahead = EvalLoader(BUNDLE.test, batch=50, rank=1, world=2, loader_workers=2)
+def test_loader_workers_do_not_change_evaluation_batches_in_any_iteration() -> None:
+    in_process = list(EvalLoader(BUNDLE.test, batch=50, rank=1, world=2))
+    prefetching = EvalLoader(BUNDLE.test, batch=50, rank=1, world=2, loader_workers=2)
     for _ in range(2):
-        _assert_equal_steps([list(ahead)], [here])
+        _assert_equal_steps([list(prefetching)], [in_process])

@@ -1,4 +1,4 @@
-"""Order, uniforms and the steps of an epoch: pure functions, checked property by property."""
+"""Sample order, uniforms and the division of an epoch."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def test_an_epochs_order_is_a_permutation(seed: int, epoch: int, size: int) -> N
     assert sorted(epoch_order(seed=seed, epoch=epoch, size=size)) == list(range(size))
 
 
-def test_order_differs_between_epochs_and_between_seeds() -> None:
+def test_the_order_differs_between_epochs_and_seeds() -> None:
     orders = {
         tuple(epoch_order(seed=seed, epoch=epoch, size=50).tolist()) for seed in (0, 1, 2**62) for epoch in (0, 1, 2)
     }
     assert len(orders) == 9
 
 
-def test_order_never_changes_between_versions() -> None:
-    """A resumed run must see the samples that are left: these values may never change."""
+def test_the_order_never_changes_between_versions() -> None:
+    """A resumed run must read exactly the remaining samples."""
     assert epoch_order(seed=0, epoch=0, size=8).tolist() == [0, 2, 1, 5, 4, 3, 6, 7]
     assert epoch_order(seed=7, epoch=3, size=8).tolist() == [2, 5, 7, 3, 0, 6, 4, 1]
 
@@ -48,15 +48,15 @@ def test_uniforms_never_change_between_versions() -> None:
     ]
 
 
-def test_a_sample_is_equally_likely_at_every_position_of_the_order() -> None:
-    places = np.array([epoch_order(seed=1, epoch=epoch, size=8).argsort()[0] for epoch in range(4000)])
-    counts = np.bincount(places, minlength=8)
-    # 500 are expected with a standard deviation of 21: five of them.
+def test_every_position_is_equally_likely_for_a_sample() -> None:
+    positions = np.array([epoch_order(seed=1, epoch=epoch, size=8).argsort()[0] for epoch in range(4000)])
+    counts = np.bincount(positions, minlength=8)
+    # 500 expected; the tolerance is five standard deviations of 21.
     assert np.abs(counts - 500).max() < 105
 
 
 @given(seed=SEEDS, epoch=EPOCHS, start=st.integers(0, 2**40), length=st.integers(1, 20), draws=st.integers(1, 9))
-def test_the_uniforms_of_a_position_do_not_depend_on_its_neighbours(
+def test_the_uniforms_of_a_position_do_not_depend_on_other_positions(
     seed: int, epoch: int, start: int, length: int, draws: int
 ) -> None:
     together = uniforms(seed=seed, epoch=epoch, positions=range(start, start + length), draws=draws)
@@ -75,14 +75,14 @@ def test_uniforms_lie_in_the_half_open_unit_interval(seed: int, epoch: int, draw
     assert ((drawn >= 0) & (drawn < 1)).all()
 
 
-def test_uniforms_fill_the_interval_evenly() -> None:
+def test_uniforms_have_the_mean_and_deviation_of_the_uniform_distribution() -> None:
     drawn = uniforms(seed=3, epoch=1, positions=range(20_000), draws=5)
     # The mean of 100,000 uniforms has a standard deviation of 0.0009.
     assert abs(drawn.mean() - 0.5) < 0.005
     assert abs(drawn.std() - 12**-0.5) < 0.005
 
 
-def test_no_two_streams_epochs_or_seeds_share_uniforms() -> None:
+def test_streams_epochs_and_seeds_share_no_uniforms() -> None:
     drawn = [
         uniforms(seed=seed, epoch=epoch, positions=range(50), draws=4, stream=stream)
         for seed in (0, 1)
@@ -93,9 +93,9 @@ def test_no_two_streams_epochs_or_seeds_share_uniforms() -> None:
 
 
 @given(total=st.integers(0, 1000), parts=st.integers(1, 16))
-def test_shares_are_consecutive_and_differ_by_at_most_one_with_the_larger_first(total: int, parts: int) -> None:
+def test_shares_are_consecutive_and_the_first_ones_are_larger_by_at_most_one(total: int, parts: int) -> None:
     shares = [share(total, parts=parts, index=index) for index in range(parts)]
-    assert [place for part in shares for place in part] == list(range(total))
+    assert [number for part in shares for number in part] == list(range(total))
     sizes = [len(part) for part in shares]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] - sizes[-1] <= 1
@@ -114,8 +114,8 @@ def test_every_position_is_in_exactly_one_micro_batch_of_the_epoch(plan: BatchPl
 
 
 @given(plan=plans())
-def test_a_step_has_the_same_positions_for_any_world_size(plan: BatchPlan) -> None:
-    alone = BatchPlan(size=plan.size, global_batch=plan.global_batch, world=1)
+def test_the_positions_of_a_step_do_not_depend_on_world_size_or_accumulation(plan: BatchPlan) -> None:
+    single = BatchPlan(size=plan.size, global_batch=plan.global_batch, world=1)
     for step in range(plan.steps_per_epoch):
         together = [
             position
@@ -123,18 +123,18 @@ def test_a_step_has_the_same_positions_for_any_world_size(plan: BatchPlan) -> No
             for micro in range(plan.accumulation)
             for position in plan.positions(step, rank=rank, micro=micro)
         ]
-        assert together == list(alone.positions(step, rank=0, micro=0))
+        assert together == list(single.positions(step, rank=0, micro=0))
         assert len(together) == plan.global_count(step)
 
 
 @given(plan=plans())
 def test_ranks_differ_by_at_most_one_sample_even_in_a_short_last_step(plan: BatchPlan) -> None:
     last = plan.steps_per_epoch - 1
-    of_ranks = [
+    counts = [
         sum(len(plan.positions(last, rank=rank, micro=micro)) for micro in range(plan.accumulation))
         for rank in range(plan.world)
     ]
-    assert max(of_ranks) - min(of_ranks) <= 1
+    assert max(counts) - min(counts) <= 1
 
 
 @given(plan=plans())
@@ -145,9 +145,9 @@ def test_only_the_last_step_of_an_epoch_is_short(plan: BatchPlan) -> None:
 
 
 @pytest.mark.parametrize("step", [-1, 3])
-def test_a_step_that_the_epoch_does_not_have_is_refused(step: int) -> None:
+def test_a_step_outside_the_epoch_is_rejected(step: int) -> None:
     plan = BatchPlan(size=130, global_batch=64, world=2)
-    with pytest.raises(ValueError, match=rf"step_in_epoch={step} is not in 0 \.\.\. 2"):
+    with pytest.raises(ValueError, match=f"step_in_epoch={step}, expected 0 <= step_in_epoch < 3"):
         plan.positions(step, rank=0, micro=0)
 
 

@@ -1,4 +1,4 @@
-"""Images in memory: cropping, mirroring, normalising."""
+"""Images in memory: crops, mirroring and normalisation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _images(count: int, *, channels: int = 3, height: int = 6, width: int = 5) -
     mirrors=st.booleans(),
     draws=st.lists(st.floats(0, BELOW_ONE), min_size=12, max_size=12),
 )
-def test_cropping_equals_padding_slicing_and_mirroring_image_by_image(
+def test_augmenting_a_batch_equals_padding_slicing_and_mirroring_each_image(
     *, margin: int, mirrors: bool, draws: list[float]
 ) -> None:
     augmentation = PadAndCrop(margin=margin, mirrors=mirrors)
@@ -39,14 +39,14 @@ def test_cropping_equals_padding_slicing_and_mirroring_image_by_image(
         np.testing.assert_array_equal(result, expected)
 
 
-def test_augmenting_leaves_the_images_as_they_were() -> None:
+def test_augmentation_does_not_modify_its_input() -> None:
     images = _images(3)
     before = images.clone()
     PadAndCrop(margin=2, mirrors=True)(images, np.zeros((3, 3)))
     assert torch.equal(images, before)
 
 
-def test_reading_subtracts_the_mean_and_divides_by_the_deviation_of_each_channel() -> None:
+def test_inputs_are_normalised_per_channel() -> None:
     images, rows = _images(5), np.array([4, 2, 0])
     mean, std = (1.0, 2.0, 3.0), (10.0, 20.0, 30.0)
     split = PixelSplit(pixels=images, labels=torch.arange(5), rows=rows, mean=mean, std=std)

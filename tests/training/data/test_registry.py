@@ -1,4 +1,4 @@
-"""Datasets by name: what is refused, and how that reads."""
+"""Datasets by name, error messages, and factories of your own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.errors import DataError, SettingsError
 HEAVY = ("torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "PIL")
 
 
-def test_importing_and_validating_loads_nothing_heavy() -> None:
+def test_importing_and_validating_imports_no_heavy_package() -> None:
     program = textwrap.dedent(
         f"""
         import sys
@@ -30,23 +30,23 @@ def test_importing_and_validating_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.DATASETS.names)
 def test_every_option_of_a_dataset_is_described(name: str) -> None:
-    assert all(field.description for field in registry.find(name).options.model_fields.values())
+    assert all(field.description for field in registry.DATASETS.find(name).options.model_fields.values())
 
 
 @pytest.mark.parametrize("dataset", ["digits", "synthetic"])
-def test_a_dataset_without_files_is_built_with_its_defaults(dataset: str) -> None:
-    bundle = registry.build(DataSettings(dataset=dataset))
+def test_a_dataset_without_files_loads_with_its_default_options(dataset: str) -> None:
+    bundle = registry.load_dataset(DataSettings(dataset=dataset))
     assert bundle.name == dataset
     assert len(bundle.fingerprint) == 64
 
 
-def test_an_unknown_dataset_is_answered_with_the_nearest_name() -> None:
-    with pytest.raises(SettingsError) as caught:
+def test_an_unknown_dataset_is_rejected_with_a_suggestion() -> None:
+    with pytest.raises(SettingsError) as raised:
         registry.validate(DataSettings(dataset="cifar-10"))
-    assert "data.dataset=cifar-10 is no dataset" in str(caught.value)
-    assert "did you mean cifar10?" in caught.value.remedy
+    assert "data.dataset=cifar-10: unknown dataset" in str(raised.value)
+    assert "did you mean cifar10?" in raised.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -60,52 +60,53 @@ def test_an_unknown_dataset_is_answered_with_the_nearest_name() -> None:
         ("digits", {"shift": 5}, "data.options.shift=5: Input should be less than or equal to 4"),
     ],
 )
-def test_a_wrong_option_is_refused_by_key_value_and_rule(
+def test_an_invalid_option_is_rejected_with_key_value_and_rule(
     dataset: str, options: dict[str, OptionValue], expected: str
 ) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as raised:
         registry.validate(DataSettings(dataset=dataset, options=options))
-    assert expected in str(caught.value)
-    assert f"options of dataset {dataset}: " in caught.value.remedy
+    assert expected in str(raised.value)
+    assert f"options of dataset {dataset}: " in raised.value.remedy
 
 
-def test_an_option_of_a_dataset_without_any_is_refused() -> None:
+def test_an_option_is_rejected_for_a_dataset_without_options() -> None:
     with pytest.raises(SettingsError, match="dataset cifar10 has no such option"):
         registry.validate(DataSettings(dataset="cifar10", path=Path("x"), options={"crop": 4}))
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "image_folder"])
-def test_a_dataset_of_files_needs_a_path(dataset: str) -> None:
-    assert registry.find(dataset).needs_path
+def test_a_dataset_with_files_needs_a_path(dataset: str) -> None:
+    assert registry.DATASETS.find(dataset).needs_path
     with pytest.raises(SettingsError, match=r"data\.path is not set"):
         registry.validate(DataSettings(dataset=dataset))
 
 
 @pytest.mark.parametrize("dataset", ["digits", "synthetic"])
-def test_a_path_that_would_be_ignored_is_refused(dataset: str) -> None:
-    with pytest.raises(SettingsError, match=r"data\.path=x is set, dataset"):
+def test_a_path_is_rejected_for_a_dataset_without_files(dataset: str) -> None:
+    with pytest.raises(SettingsError, match=r"data\.path=x is set, but dataset"):
         registry.validate(DataSettings(dataset=dataset, path=Path("x")))
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "image_folder"])
-def test_missing_files_are_found_without_loading_the_dataset(dataset: str, tmp_path: Path) -> None:
+def test_missing_files_are_reported_without_loading_the_dataset(dataset: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere"):
         registry.check_files(DataSettings(dataset=dataset, path=tmp_path / "nowhere"))
 
 
-def test_a_dataset_without_files_has_none_to_check() -> None:
-    registry.check_files(DataSettings(dataset="digits"))
+@pytest.mark.parametrize(("dataset", "path"), [("digits", None), ("own_module:load", Path("nowhere"))])
+def test_files_are_not_checked_for_datasets_without_known_files(dataset: str, path: Path | None) -> None:
+    registry.check_files(DataSettings(dataset=dataset, path=path))
 
 
-def test_a_split_left_empty_is_refused() -> None:
-    with pytest.raises(SettingsError) as caught:
-        registry.build(DataSettings(dataset="digits", validation_fraction=0))
-    assert "the validation split of dataset digits is empty at data.validation_fraction=0" in str(caught.value)
+def test_an_empty_split_is_rejected() -> None:
+    with pytest.raises(SettingsError) as raised:
+        registry.load_dataset(DataSettings(dataset="digits", validation_fraction=0))
+    assert "the validation split of dataset digits is empty at data.validation_fraction=0" in str(raised.value)
 
 
 @pytest.fixture
 def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A user's own module on the import path."""
+    """A module with factories on the import path."""
     (tmp_path / "own_dataset.py").write_text(
         textwrap.dedent(
             """
@@ -113,7 +114,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
             def small(settings, *, samples):
                 options = {"samples": samples, "evaluation_samples": 3}
-                return registry.build(settings.model_copy(update={"dataset": "synthetic", "options": options}))
+                return registry.load_dataset(settings.model_copy(update={"dataset": "synthetic", "options": options}))
 
             def wrong(settings):
                 return 1
@@ -125,13 +126,13 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_dataset"
 
 
-def test_a_factory_of_ones_own_is_called_with_the_settings_and_its_options(own_module: str) -> None:
-    bundle = registry.build(DataSettings(dataset=f"{own_module}:small", options={"samples": 20}))
+def test_an_own_factory_gets_the_settings_and_its_options(own_module: str) -> None:
+    bundle = registry.load_dataset(DataSettings(dataset=f"{own_module}:small", options={"samples": 20}))
     assert (len(bundle.train), len(bundle.test)) == (20, 3)
 
 
 @pytest.mark.parametrize("dataset", ["no_such_package.module:load", "json.nothing:load", "json:", ":load"])
-def test_a_module_of_ones_own_that_is_not_there_is_refused_before_it_is_imported(dataset: str) -> None:
+def test_an_invalid_import_path_is_rejected_on_validation(dataset: str) -> None:
     with pytest.raises(SettingsError, match=rf"data\.dataset={dataset} (cannot be imported|is not an import path)"):
         registry.validate(DataSettings(dataset=dataset))
 
@@ -139,14 +140,14 @@ def test_a_module_of_ones_own_that_is_not_there_is_refused_before_it_is_imported
 @pytest.mark.parametrize(
     ("function", "options", "expected"),
     [
-        ("absent", {}, "data.dataset=own_dataset:absent: module own_dataset has no absent"),
-        ("small", {"size": 1}, "data.options={'size': 1}: the factory does not take them"),
+        ("absent", {}, "data.dataset=own_dataset:absent: module own_dataset has no attribute 'absent'"),
+        ("small", {"size": 1}, "data.options={'size': 1}: the factory does not accept them"),
         ("wrong", {}, "data.dataset=own_dataset:wrong returned int"),
     ],
 )
-def test_a_factory_of_ones_own_that_does_not_fit_is_refused(
+def test_an_unusable_own_factory_is_rejected(
     own_module: str, function: str, options: dict[str, OptionValue], expected: str
 ) -> None:
-    with pytest.raises(SettingsError) as caught:
-        registry.build(DataSettings(dataset=f"{own_module}:{function}", options=options))
-    assert expected in str(caught.value)
+    with pytest.raises(SettingsError) as raised:
+        registry.load_dataset(DataSettings(dataset=f"{own_module}:{function}", options=options))
+    assert expected in str(raised.value)

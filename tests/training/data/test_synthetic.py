@@ -1,4 +1,4 @@
-"""Samples made on the spot."""
+"""Generated samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from training.config.schema import DataSettings
 from training.data.loader import EvalLoader
 from training.data.options import SyntheticOptions
-from training.data.synthetic import load
+from training.data.synthetic import SyntheticSplit, load_synthetic
 from training.data.types import Batch, DataBundle, Split
 
 FEATURES = SyntheticOptions(samples=2000, evaluation_samples=500, features=50, classes=5, noise=2.0)
@@ -17,18 +17,20 @@ IMAGES = SyntheticOptions(kind="images", samples=2000, evaluation_samples=500, c
 
 
 def _load(options: SyntheticOptions) -> DataBundle:
-    return load(DataSettings(dataset="synthetic"), options)
+    return load_synthetic(DataSettings(dataset="synthetic"), options)
 
 
-def _whole(split: Split) -> Batch:
+def _read_all(split: Split) -> Batch:
     (batch,) = EvalLoader(split, batch=len(split), rank=0, world=1)
     return batch
 
 
 @pytest.mark.parametrize(("options", "shape"), [(FEATURES, (50,)), (IMAGES, (3, 12, 10))], ids=["features", "images"])
-def test_samples_have_the_shape_asked_for_and_unit_variance(options: SyntheticOptions, shape: tuple[int, ...]) -> None:
+def test_samples_have_the_configured_shape_balanced_classes_and_unit_variance(
+    options: SyntheticOptions, shape: tuple[int, ...]
+) -> None:
     bundle = _load(options)
-    train = _whole(bundle.train)
+    train = _read_all(bundle.train)
     assert bundle.spec.shape == shape
     assert train.inputs.shape == (2000, *shape)
     assert train.inputs.dtype == torch.float32
@@ -37,28 +39,34 @@ def test_samples_have_the_shape_asked_for_and_unit_variance(options: SyntheticOp
 
 
 @pytest.mark.parametrize("options", [FEATURES, IMAGES], ids=["features", "images"])
-def test_what_is_learnt_on_one_split_holds_on_another(options: SyntheticOptions) -> None:
+def test_a_classifier_generalises_from_one_split_to_another(options: SyntheticOptions) -> None:
     bundle = _load(options)
-    train, test = _whole(bundle.train), _whole(bundle.test)
+    train, test = _read_all(bundle.train), _read_all(bundle.test)
     means = torch.stack([train.inputs[train.labels == label].mean(0) for label in range(5)]).flatten(1)
     nearest = torch.cdist(test.inputs.flatten(1), means).argmin(1)
     assert (nearest == test.labels).float().mean() > 0.8
 
 
-def test_no_sample_of_any_split_equals_another() -> None:
+def test_all_samples_of_all_splits_are_distinct() -> None:
     bundle = _load(FEATURES)
-    inputs = torch.cat([_whole(split).inputs for split in (bundle.train, bundle.validation, bundle.test)])
+    inputs = torch.cat([_read_all(split).inputs for split in (bundle.train, bundle.validation, bundle.test)])
     assert len(torch.unique(inputs, dim=0)) == 3000
 
 
-def test_a_sample_is_the_same_however_it_is_read() -> None:
+def test_a_million_samples_have_distinct_noise() -> None:
+    split = _load(SyntheticOptions(samples=2**20, evaluation_samples=1, features=1)).train
+    assert isinstance(split, SyntheticSplit)
+    assert len(torch.unique(split._offsets)) == 2**20
+
+
+def test_a_sample_does_not_depend_on_the_other_ids_of_the_read() -> None:
     ids = np.array([1999, 3, 3, 0])
-    again, whole = _load(FEATURES).train.read(ids)[0], _whole(_load(FEATURES).train).inputs
+    again, whole = _load(FEATURES).train.read(ids)[0], _read_all(_load(FEATURES).train).inputs
     assert torch.equal(again, whole[ids])
 
 
-def test_other_seeds_make_other_samples_and_other_fingerprints() -> None:
+def test_different_seeds_give_different_samples_and_fingerprints() -> None:
     first, second = _load(FEATURES), _load(FEATURES.model_copy(update={"seed": 1}))
-    assert not torch.equal(_whole(first.test).inputs, _whole(second.test).inputs)
+    assert not torch.equal(_read_all(first.test).inputs, _read_all(second.test).inputs)
     assert first.fingerprint != second.fingerprint
     assert first.fingerprint == _load(FEATURES).fingerprint

@@ -1,4 +1,4 @@
-"""Models of a user's own that go wrong at a given step. Otherwise each is `simple_cnn`, weight for weight."""
+"""Models that fail at a given step, and otherwise equal `simple_cnn`, weight for weight."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from training.models.simple_cnn import SimpleCnn
 
 
 class _Faulty(SimpleCnn):
-    """Has an accident in the forward pass of one training step, on one rank, once in the life of the file `trace`.
+    """Fails in the forward pass of one training step on one rank, unless the file `trace` exists, which it creates.
 
-    With `run`, a run's folder, it first waits for a checkpoint there: storage may be slow.
+    With `run`, a run's folder, it first waits for a committed checkpoint, because storage may be slow.
     """
 
     def __init__(self, spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> None:
@@ -36,39 +36,39 @@ class _Faulty(SimpleCnn):
                 self._trace.touch()
                 while self._run is not None and not committed_steps(Path(self._run) / FOLDER):
                     time.sleep(0.01)
-                self.have_accident()
+                self.fail()
         return super().forward(inputs)
 
-    def have_accident(self) -> None:
+    def fail(self) -> None:
         raise NotImplementedError
 
 
 class _Killed(_Faulty):
-    def have_accident(self) -> None:
+    def fail(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Raising(_Faulty):
-    def have_accident(self) -> None:
-        raise RuntimeError("the user's own mistake")
+    def fail(self) -> None:
+        raise RuntimeError("raised by the model")
 
 
 class _Stuck(_Faulty):
-    def have_accident(self) -> None:
+    def fail(self) -> None:
         while True:
             time.sleep(60)
 
 
 def killed(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
-    """A model whose rank `rank` is killed in its `step`-th forward pass of a start."""
+    """A model whose rank `rank` is killed in its `step`-th forward pass."""
     return _Killed(spec, step=step, rank=rank, trace=trace, run=run)
 
 
 def raising(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
-    """A model whose rank `rank` raises in its `step`-th forward pass of a start."""
+    """A model whose rank `rank` raises in its `step`-th forward pass."""
     return _Raising(spec, step=step, rank=rank, trace=trace, run=run)
 
 
 def stuck(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
-    """A model whose rank `rank` never comes back from its `step`-th forward pass of a start."""
+    """A model whose rank `rank` hangs in its `step`-th forward pass."""
     return _Stuck(spec, step=step, rank=rank, trace=trace, run=run)

@@ -1,4 +1,4 @@
-"""SIGKILL of the driver at any moment: its ranks die with it, and the run goes on to the weights it would have had."""
+"""SIGKILL of the driver: its ranks die with it, and the resumed run ends in the weights of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from training.callbacks import sample_ledger as ledger
 from training.config.schema import TrainingSettings
 
 Moment = tuple[Callable[[Event], bool], float]
-"""What to wait for, and for how many seconds at most behind it."""
+"""An event to wait for, and the longest random delay after it, in seconds."""
 
 EPOCHS = 12
 EVERY_DIGIT_ONCE = {epoch: list(range(1293)) for epoch in range(1, EPOCHS + 1)}
 AS_SHIPPED = {"RAY_AUTH_MODE": "token"}
-"""A driver guards its Ray with a token; clusters that tests share are open."""
+"""A driver protects its local Ray cluster with a token; the clusters that tests share have none."""
 
-RAYS_HELPERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
-"""They notice within 2 s that Ray is gone, and then try for a minute (a constant of Ray's) to tell it so. They hold no GPU."""
+RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""After Ray has died, these retry to report to it for a minute, a constant of Ray's. They hold no GPU."""
 
 
 def is_phase(name: str, *, of: str = "rank 0") -> Callable[[Event], bool]:
@@ -53,38 +53,38 @@ def settings(launcher: str, workers: int) -> TrainingSettings:
 
 
 def kill_at(moments: Sequence[Moment], chosen: TrainingSettings, root: Path, *, seed: int) -> Path:
-    """Start a run anew and kill its driver at each moment in turn, then let it come to its end; the run's folder."""
+    """Start a run, kill its driver at each moment in turn, then let it finish; returns the run's folder."""
     delays = random.Random(seed)
-    for has_come, longest in moments:
+    for has_happened, max_delay in moments:
         with train(chosen, root, environment=AS_SHIPPED) as driver:
-            assert driver.wait_for(has_come), driver.end()
-            time.sleep(delays.uniform(0, longest))
+            assert driver.wait_for(has_happened), driver.end()
+            time.sleep(delays.uniform(0, max_delay))
             driver.kill()
-            driver.wait_for_family_to_end(but=RAYS_HELPERS)
+            driver.wait_for_descendants(but=RAY_AGENTS)
     with train(chosen, root, environment=AS_SHIPPED) as driver:
         ended = driver.end()
         assert ended.status == 0, ended.err
         return driver.run
 
 
-def assert_undisturbed(run: Path, weights_sha256: str) -> None:
-    """The run ended in these weights, and consumed every sample once in each epoch."""
+def assert_like_uninterrupted(run: Path, weights_sha256: str) -> None:
+    """The run ended in these weights and read every sample once per epoch."""
     assert select(read_all(run), RunEnded)[-1].weights_sha256 == weights_sha256
     assert ledger.consumed_ids(run) == EVERY_DIGIT_ONCE
 
 
-def test_a_plain_run_killed_at_six_moments_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+def test_a_plain_run_killed_six_times_ends_in_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     chosen = settings("plain", 1)
     moments = [STARTING, TRAINING, PREPARING, TRAINING, TRAINING, FINISHING]
     run = kill_at(moments, chosen, tmp_path / "killed", seed=1)
-    assert_undisturbed(run, run_alone(chosen, tmp_path / "reference").weights_sha256)
+    assert_like_uninterrupted(run, run_alone(chosen, tmp_path / "reference").weights_sha256)
 
 
-def test_a_torchrun_run_killed_at_three_moments_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+def test_a_torchrun_run_killed_three_times_ends_in_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     chosen = settings("torchrun", 2)
     run = kill_at([RANK_STARTING, TRAINING, FINISHING], chosen, tmp_path / "killed", seed=2)
     report_table.ran("torchrun")
-    assert_undisturbed(run, run_world(chosen, tmp_path / "reference").weights_sha256)
+    assert_like_uninterrupted(run, run_world(chosen, tmp_path / "reference").weights_sha256)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def short_path() -> Iterator[Path]:
 
 
 @pytest.mark.xdist_group(RAY)
-def test_a_run_under_ray_interrupted_and_killed_ends_in_the_weights_of_an_undisturbed_one(
+def test_a_ray_run_interrupted_and_killed_ends_in_the_weights_of_an_uninterrupted_one(
     short_path: Path, tmp_path: Path
 ) -> None:
     chosen = settings("ray", 2)
@@ -104,10 +104,10 @@ def test_a_run_under_ray_interrupted_and_killed_ends_in_the_weights_of_an_undist
         ended = driver.end()
         assert ended.status == 130, ended.err
         assert "make resume NAME=run" in ended.out
-        driver.wait_for_family_to_end()
+        driver.wait_for_descendants()
     stopped = select(read_all(driver.run), RunEnded)[-1]
     assert stopped.status == "interrupted"
     run = kill_at([TRAINING], chosen, short_path, seed=3)
     report_table.ran("Ray cluster")
     assert select(read_all(run), Restored)[0].step == stopped.step
-    assert_undisturbed(run, run_world(chosen, tmp_path / "reference").weights_sha256)
+    assert_like_uninterrupted(run, run_world(chosen, tmp_path / "reference").weights_sha256)

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and `stop`: the first commits and ends with 130, the second ends at once; nothing is left running."""
+"""Ctrl-C, SIGTERM and `stop`: the first commits and exits with 130, the second exits at once; no process remains."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def stop_command(driver: Driver) -> None:
 
 
 def stop_in_training(root: Path, stop: Callable[[Driver], None]) -> tuple[Path, Ended]:
-    """Start a long run, stop it in some way once it has committed a checkpoint, and wait for its end."""
+    """Start a long run, stop it after its first committed checkpoint, and wait for its end."""
     with train(LONG, root) as driver:
         assert driver.wait_for(is_commit)
         stop(driver)
         ended = driver.end()
-        driver.wait_for_family_to_end()
+        driver.wait_for_descendants()
         return driver.run, ended
 
 
 @pytest.mark.parametrize("stop", [ctrl_c, sigterm, stop_command])
-def test_a_run_that_is_asked_to_stop_commits_its_step_and_says_how_to_go_on(
+def test_a_stopped_run_commits_its_step_and_prints_how_to_resume(
     tmp_path: Path, stop: Callable[[Driver], None]
 ) -> None:
     run, ended = stop_in_training(tmp_path, stop)
@@ -52,7 +52,7 @@ def test_a_run_that_is_asked_to_stop_commits_its_step_and_says_how_to_go_on(
     assert end.step == select(events, CheckpointCommitted)[-1].step
 
 
-def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(
+def test_a_stopped_and_resumed_run_ends_in_the_weights_of_an_uninterrupted_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run, _ = stop_in_training(tmp_path, ctrl_c)
@@ -66,8 +66,8 @@ def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(
     assert select(events, RunEnded)[-1].weights_sha256 == run_alone(whole, tmp_path / "reference").weights_sha256
 
 
-def test_a_second_ctrl_c_ends_the_run_where_it_is(tmp_path: Path) -> None:
-    """Here in a step that never ends: what the first one asks for cannot be done."""
+def test_a_second_ctrl_c_ends_the_run_without_waiting_for_the_step(tmp_path: Path) -> None:
+    """The step hangs, so the first Ctrl-C cannot take effect."""
     trace = tmp_path / "stuck"
     options = {"step": 13, "rank": 0, "trace": str(trace), "run": str(tmp_path / "runs" / "run")}
     with train(
@@ -80,13 +80,13 @@ def test_a_second_ctrl_c_ends_the_run_where_it_is(tmp_path: Path) -> None:
         assert driver.wait_for(lambda event: isinstance(event, Notice))
         driver.interrupt()
         ended = driver.end()
-        driver.wait_for_family_to_end()
+        driver.wait_for_descendants()
     assert ended.status == 130
     end = select(read_all(driver.run), RunEnded)[-1]
     assert end.status == "interrupted"
 
 
-def test_ctrl_c_while_the_ranks_start_stops_the_run_at_its_first_step(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_start_stops_the_run_after_its_first_steps(tmp_path: Path) -> None:
     with train(LONG, tmp_path) as driver:
         assert driver.wait_for(lambda event: isinstance(event, Phase) and event.name == "workers_start")
         driver.interrupt()
@@ -95,7 +95,7 @@ def test_ctrl_c_while_the_ranks_start_stops_the_run_at_its_first_step(tmp_path: 
     assert 1 <= select(read_all(driver.run), RunEnded)[-1].step <= 3
 
 
-def test_stop_refuses_a_run_that_nobody_drives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stop_rejects_a_run_that_is_not_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDirectory(tmp_path / "idle")
     run.path.mkdir()
     run.write_settings(LONG)

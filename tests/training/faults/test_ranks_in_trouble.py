@@ -1,4 +1,4 @@
-"""A rank that is killed is replaced; one that raises ends the run, in the user's own words. Real launchers, real deaths."""
+"""A killed rank is replaced; an exception in a rank ends the run with its traceback. Real launchers and signals."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from training.launch.task import Outcome
 from training.rundir import RunDirectory
 from training.supervisor import Supervisor
 
-__all__ = ["ray_cluster"]  # a fixture: imported to be found
+__all__ = ["ray_cluster"]  # fixture
 
-ACCIDENT_STEP = 13
-"""Of a start; checkpoints are due every 5 steps."""
+FAILURE_STEP = 13
+"""Step of an attempt; checkpoints are due every 5 steps."""
 
 
-def settings(accident: str, root: Path, *, launcher: str, max_restarts: int = 2) -> TrainingSettings:
-    """Two ranks, of which the second has an accident, once and behind the first checkpoint of the run `root/runs/run`."""
-    options = {"step": ACCIDENT_STEP, "rank": 1, "trace": str(root / "accident"), "run": str(root / "runs" / "run")}
+def settings(fault: str, root: Path, *, launcher: str, max_restarts: int = 2) -> TrainingSettings:
+    """Two ranks; the second fails once, after the first checkpoint of the run `root/runs/run`."""
+    options = {"step": FAILURE_STEP, "rank": 1, "trace": str(root / "failed"), "run": str(root / "runs" / "run")}
     return small_settings(
-        model={"name": f"tests.training.faults.models:{accident}", "options": options},
+        model={"name": f"tests.training.faults.models:{fault}", "options": options},
         loop={"log_sample_ids": True},
         scale={"launcher": launcher, "workers": 2, "max_restarts": max_restarts},
     )
 
 
 def supervise_on(cluster: RayCluster, chosen: TrainingSettings, root: Path, patch: pytest.MonkeyPatch) -> Outcome:
-    """Drive the run `root/runs/run`, with the module's Ray in place of one of its own."""
+    """Drive the run `root/runs/run` on the Ray cluster of the tests."""
     patch.setattr(supervisor, "make_launcher", lambda *_, **__: cluster)
     run = RunDirectory(root / "runs" / "run")
     run.path.mkdir(parents=True)
@@ -49,8 +49,8 @@ def supervise_on(cluster: RayCluster, chosen: TrainingSettings, root: Path, patc
         return Supervisor(chosen, run, view=view).run()
 
 
-def assert_mended(root: Path, notice: str) -> None:
-    """One restart, from a checkpoint before the accident, to the weights of a run without one."""
+def assert_recovered(root: Path, notice: str) -> None:
+    """The run restarted once, from a checkpoint before the failure, and ended in the weights of a run without it."""
     run = root / "runs" / "run"
     events = read_all(run)
     restarts = [event.message for event in select(events, Notice) if "restart" in event.message]
@@ -60,9 +60,9 @@ def assert_mended(root: Path, notice: str) -> None:
     assert restored in (5, 10)
     reference = root / "reference"
     reference.mkdir()
-    (reference / "accident").touch()
-    undisturbed = run_world(settings("killed", reference, launcher="torchrun"), reference / "runs" / "run")
-    assert select(events, RunEnded)[-1].weights_sha256 == undisturbed.weights_sha256
+    (reference / "failed").touch()
+    uninterrupted = run_world(settings("killed", reference, launcher="torchrun"), reference / "runs" / "run")
+    assert select(events, RunEnded)[-1].weights_sha256 == uninterrupted.weights_sha256
     assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
 
 
@@ -70,7 +70,7 @@ def test_a_rank_killed_under_torchrun_is_replaced_and_nothing_is_lost(tmp_path: 
     arguments = arguments_for(settings("killed", tmp_path, launcher="torchrun"), tmp_path)
     assert main(arguments) == 0
     report_table.ran("torchrun")
-    assert_mended(tmp_path, "rank 1 was killed by SIGKILL")
+    assert_recovered(tmp_path, "rank 1 was killed by SIGKILL")
 
 
 def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
@@ -78,10 +78,10 @@ def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
 ) -> None:
     chosen = settings("killed", tmp_path, launcher="ray")
     supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
-    assert_mended(tmp_path, "rank 1 died without a word")
+    assert_recovered(tmp_path, "rank 1 died without reporting an error")
 
 
-def test_without_restarts_the_rank_that_died_is_named_with_what_to_do(
+def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     chosen = settings("killed", tmp_path, launcher="torchrun", max_restarts=0)
@@ -92,16 +92,16 @@ def test_without_restarts_the_rank_that_died_is_named_with_what_to_do(
     assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 1
 
 
-def test_a_rank_that_raises_under_ray_ends_the_run_with_its_traceback_and_none_of_ray_s(
+def test_an_exception_under_ray_ends_the_run_with_its_traceback_only(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = settings("raising", tmp_path, launcher="ray")
-    with pytest.raises(TrainingFailedError) as caught:
+    with pytest.raises(TrainingFailedError) as raised:
         supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
-    text = str(caught.value)
+    text = str(raised.value)
     assert text.startswith("Traceback (most recent call last):")
     assert "tests/training/faults/models.py" in text
-    assert "\nrank 1 failed: RuntimeError: the user's own mistake\n  remedy: " in text
+    assert "\nrank 1 failed: RuntimeError: raised by the model\n  remedy: " in text
     assert "make resume NAME=run" in text
     assert "site-packages/ray" not in text
     assert "RayTaskError" not in text
@@ -110,7 +110,7 @@ def test_a_rank_that_raises_under_ray_ends_the_run_with_its_traceback_and_none_o
     assert select(events, RunEnded)[-1].status == "failed"
 
 
-def test_a_step_that_is_not_finite_ends_the_command_with_its_number_and_no_traceback(
+def test_a_non_finite_step_ends_the_command_with_its_number_and_no_traceback(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     blowing_up = small_settings(optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None})

@@ -1,4 +1,4 @@
-"""A driver as a process of its own, watched through the run's log and hit by real signals."""
+"""A driver in a process of its own, observed through the run's log and stopped by real signals."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from training.config.load import render
 from training.config.schema import TrainingSettings
 
 ROOT = Path(__file__).resolve().parents[3]
-_MARK = "RTP_TEST_DRIVER"
+_MARKER = "RTP_TEST_DRIVER"
 
 PATIENCE = 240.0
-"""Seconds that something may take which takes a few on an idle machine: others may be busy on this one too."""
+"""Timeout, in seconds, of events that take a few seconds on an idle machine."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a driver ended: exit status (negative for a signal's number) and what it printed."""
+    """Exit status of a driver (negative for a signal number) and its output."""
 
     status: int
     out: str
@@ -38,7 +38,7 @@ class Ended:
 class Driver:
     """`python -m training …` in a process group of its own, as a shell starts it.
 
-    Every process that descends from it carries a mark in its environment, by which it is found wherever it has gone.
+    All its descendants inherit a marker in their environment, which finds them even after they are reparented.
     """
 
     def __init__(
@@ -51,77 +51,77 @@ class Driver:
         """Start it.
 
         Args:
-            arguments: the command line behind `python -m training`.
-            run: folder of the run that it will drive.
-            prefix: a command that starts it in turn.
-            environment: variables beside those of this process.
+            arguments: command line after `python -m training`.
+            run: folder of the run.
+            prefix: command that runs the driver, such as `ip netns exec`.
+            environment: variables in addition to those of this process.
         """
         self.run = run
-        self._mark = uuid.uuid4().hex
+        self._marker = uuid.uuid4().hex
         events = run / FILE_NAME
         self._reader = RunLogReader(run, offset=events.stat().st_size if events.exists() else 0)
-        self._seen: list[Event] = []
-        # SPT_NOENV: Ray's workers would otherwise write their names over their environment, and with it the mark.
+        self._events: list[Event] = []
+        # SPT_NOENV: otherwise Ray's workers overwrite their environment, and the marker, with their process title.
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "training", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **(environment or {}), _MARK: self._mark, "SPT_NOENV": "1"},
+            env={**os.environ, **(environment or {}), _MARKER: self._marker, "SPT_NOENV": "1"},
             process_group=0,
         )
 
     def wait_for(self, has_happened: Callable[[Event], bool], *, timeout: float = PATIENCE) -> bool:
-        """Wait for an event of this driver's; False where the driver ended without it."""
+        """Wait for an event of this driver; False if the driver exited without it."""
         deadline = time.monotonic() + timeout
         while True:
             is_over = self.process.poll() is not None
             for event in self._reader.read_new():
-                self._seen.append(event)
+                self._events.append(event)
                 if has_happened(event):
                     return True
             if is_over:
                 return False
-            assert time.monotonic() < deadline, f"not within {timeout} s; seen: {self._seen[-3:]}"
+            assert time.monotonic() < deadline, f"not within {timeout} s; last events: {self._events[-3:]}"
             time.sleep(0.01)
 
     def interrupt(self) -> None:
-        """Ctrl-C: SIGINT to the whole process group, as from a terminal."""
+        """Send SIGINT to the whole process group, like Ctrl-C in a terminal."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def terminate(self) -> None:
-        """SIGTERM to the driver, as a scheduler sends it."""
+        """Send SIGTERM to the driver, like a scheduler."""
         self.process.terminate()
 
     def end(self, *, timeout: float = PATIENCE) -> Ended:
-        """Wait for its end."""
+        """Wait for the driver to exit."""
         out, err = self.process.communicate(timeout=timeout)
         return Ended(self.process.returncode, out, err)
 
     def kill(self) -> None:
-        """SIGKILL the driver, and it alone."""
+        """Send SIGKILL to the driver only."""
         self.process.kill()
         self.process.communicate()
 
-    def family(self) -> list[psutil.Process]:
-        """The processes it started, directly or not, that live."""
+    def descendants(self) -> list[psutil.Process]:
+        """Its running descendants."""
         return [process for process in psutil.process_iter() if process.pid != self.process.pid and self._owns(process)]
 
-    def wait_for_family_to_end(self, *, but: Sequence[str] = (), timeout: float = PATIENCE) -> None:
-        """Wait until no process that it started lives, those of the names `but` left out.
+    def wait_for_descendants(self, *, but: Sequence[str] = (), timeout: float = PATIENCE) -> None:
+        """Wait until all descendants have exited, except those with the names `but`.
 
         Raises:
-            AssertionError: some still do after `timeout` seconds.
+            AssertionError: some are still running after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
-        while names := [process.name() for process in self.family() if process.name() not in but]:
-            assert time.monotonic() < deadline, f"still there: {names}"
+        while names := [process.name() for process in self.descendants() if process.name() not in but]:
+            assert time.monotonic() < deadline, f"still running: {names}"
             time.sleep(0.05)
 
     def _owns(self, process: psutil.Process) -> bool:
         try:
-            return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_MARK) == self._mark
+            return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_MARKER) == self._marker
         except psutil.Error:
             return False
 
@@ -133,18 +133,18 @@ class Driver:
     ) -> None:
         if self.process.poll() is None:
             self.kill()
-        for process in self.family():
+        for process in self.descendants():
             process.kill()
 
 
 def arguments_for(settings: TrainingSettings, root: Path) -> list[str]:
     """The command line that trains with these settings; the run is `root/runs/run`."""
     root.mkdir(exist_ok=True)
-    placed = settings.model_copy(
+    configured = settings.model_copy(
         update={"run": settings.run.model_copy(update={"directory": root / "runs", "name": "run"})}
     )
     config = root / f"node-{settings.scale.node_rank}.yaml"
-    config.write_text(render(placed), encoding="utf-8")
+    config.write_text(render(configured), encoding="utf-8")
     return ["train", "--config", str(config)]
 
 
@@ -155,11 +155,11 @@ def train(
     prefix: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Driver:
-    """Start a driver that trains with these settings, or goes on with what is there; the run is `root/runs/run`."""
+    """Start a driver that trains or resumes the run `root/runs/run` with these settings."""
     arguments = arguments_for(settings, root)
     return Driver(*arguments, run=root / "runs" / "run", prefix=prefix, environment=environment)
 
 
 def is_commit(event: Event) -> bool:
-    """A checkpoint is on storage."""
+    """Whether the event reports a committed checkpoint."""
     return isinstance(event, CheckpointCommitted)

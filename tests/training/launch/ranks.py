@@ -1,4 +1,4 @@
-"""Ranks of one process group as processes of this machine, without any launcher: a second or so for a world."""
+"""Runs the ranks of a process group as processes on this machine, without a launcher, in about a second."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from tests.engines.ports import free_port
 from training.config.schema import TrainingSettings
 from training.launch.task import Outcome, RankPlace, RankTask
+from training.worker import run_rank
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 def on_ranks(
     world: int, function: Callable[Concatenate[RankPlace, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> list[T]:
-    """Call `function(place, …)` in `world` processes, each of which has its place; the results in the order of the ranks."""
+    """Call `function(place, …)` in one process per rank; returns the results in rank order."""
     port = free_port()
     places = [
         RankPlace(
@@ -33,20 +34,18 @@ def on_ranks(
         for rank in range(world)
     ]
     processes = multiprocessing.get_context("forkserver")
-    # What every rank imports: seconds, which this way are paid once. The last is what torch imports with the first optimizer.
+    # Import once what every rank needs: it takes seconds. torch imports torch._dynamo with the first optimizer.
     processes.set_forkserver_preload(["training.session", "torch._dynamo"])
     with ProcessPoolExecutor(world, mp_context=processes, max_tasks_per_child=1) as pool:
         return [future.result() for future in [pool.submit(function, place, *args, **kwargs) for place in places]]
 
 
 def run_world(settings: TrainingSettings, folder: Path) -> Outcome:
-    """Run an attempt with the ranks that the settings ask for; the outcome of rank 0."""
+    """Run an attempt with the configured number of ranks; returns the outcome of rank 0."""
     folder.mkdir(parents=True, exist_ok=True)
     task = RankTask(settings=settings, run_directory=folder, attempt=0)
     return on_ranks(settings.scale.workers, _run_rank, task)[0]
 
 
 def _run_rank(place: RankPlace, task: RankTask) -> Outcome:
-    from training.worker import run_rank  # noqa: PLC0415 - in the rank's process
-
     return run_rank(task, place)

@@ -1,4 +1,4 @@
-"""The launchers start the same ranks: same seed and world, same weights, and each sample once an epoch."""
+"""All launchers train the same: equal weights for equal seed and world size, and each sample once per epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.config.schema import TrainingSettings
 from training.launch.local import ProcessLauncher
 from training.launch.task import Outcome, RankTask
 
-__all__ = ["ray_cluster"]  # a fixture: imported to be found
+__all__ = ["ray_cluster"]  # fixture
 
 LauncherName = Literal["plain", "torchrun", "ray"]
 Run = Callable[[TrainingSettings, Path], Outcome]
@@ -30,7 +30,7 @@ EVERY_DIGIT = list(range(1293))
 def settings(
     launcher: LauncherName, workers: int, *, accumulation: int = 1, loader_workers: int = 0
 ) -> TrainingSettings:
-    """Two epochs of dropout and augmentation, in batches that divide the 1293 samples into no whole number of steps."""
+    """Two epochs with dropout and augmentation; the global batch does not divide the 1293 samples."""
     return small_settings(
         loop={"global_batch": 56, "accumulation": accumulation, "log_sample_ids": True},
         scale={"launcher": launcher, "workers": workers},
@@ -45,7 +45,7 @@ def run_plain(chosen: TrainingSettings, folder: Path) -> Outcome:
 
 
 def assert_same_run(run: Run, launcher: LauncherName, workers: int, folder: Path, *, accumulation: int = 1) -> None:
-    """A run under a launcher and one without: the same weights; and each sample once an epoch."""
+    """A run with the launcher ends in the weights of one without it, and reads each sample once per epoch."""
     outcome = run(settings(launcher, workers, accumulation=accumulation), folder / launcher)
     reference = (run_alone if workers == 1 else run_world)(
         settings(launcher, workers, accumulation=accumulation), folder / "reference"
@@ -57,29 +57,29 @@ def assert_same_run(run: Run, launcher: LauncherName, workers: int, folder: Path
     assert select(read_all(folder / launcher), TrainingStarted)[0].world == workers
 
 
-def test_a_plain_process_trains_what_one_rank_trains(tmp_path: Path) -> None:
+def test_a_plain_process_trains_like_a_single_rank(tmp_path: Path) -> None:
     assert_same_run(run_plain, "plain", 1, tmp_path)
 
 
 @pytest.mark.parametrize(("workers", "accumulation"), [(1, 1), (2, 1), (4, 2)])
-def test_torchrun_trains_what_its_ranks_train_without_it(tmp_path: Path, workers: int, accumulation: int) -> None:
+def test_torchrun_trains_like_ranks_without_a_launcher(tmp_path: Path, workers: int, accumulation: int) -> None:
     assert_same_run(run_under_torchrun, "torchrun", workers, tmp_path, accumulation=accumulation)
 
 
 @pytest.mark.parametrize(("workers", "accumulation"), [(1, 1), (2, 1), (4, 2)])
-def test_ray_trains_what_its_ranks_train_without_it(
+def test_ray_trains_like_ranks_without_a_launcher(
     tmp_path: Path, ray_cluster: RayCluster, workers: int, accumulation: int
 ) -> None:
     assert_same_run(ray_cluster.run, "ray", workers, tmp_path, accumulation=accumulation)
 
 
-def test_loader_processes_under_ray_change_nothing(tmp_path: Path, ray_cluster: RayCluster) -> None:
+def test_loader_workers_under_ray_do_not_change_the_weights(tmp_path: Path, ray_cluster: RayCluster) -> None:
     with_loaders = ray_cluster.run(settings("ray", 2, loader_workers=2), tmp_path / "loaders")
     assert with_loaders == run_world(settings("ray", 2), tmp_path / "reference")
     assert ledger.consumed_ids(tmp_path / "loaders") == {1: EVERY_DIGIT, 2: EVERY_DIGIT}
 
 
-def test_ray_leaves_the_answer_to_sigterm_to_the_driver(tmp_path: Path, ray_cluster: RayCluster) -> None:
-    """`ray.init` would put a handler there that exits with status 15, nothing saved."""
+def test_ray_does_not_replace_the_sigterm_handler(tmp_path: Path, ray_cluster: RayCluster) -> None:
+    """The handler of `ray.init` would exit with status 15 without saving."""
     ray_cluster.run(small_settings(scale={"launcher": "ray", "workers": 1}, loop={"max_steps": 1}), tmp_path / "run")
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

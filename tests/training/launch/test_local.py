@@ -1,4 +1,4 @@
-"""Ranks as processes: the command that starts them, and what is said of them when they die."""
+"""The launchers `plain` and `torchrun`: their commands and their error messages."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import pytest
 from tests.training.launch.driver import ROOT
 from tests.training.runs import small_settings
 from training.config.schema import ScaleSettings
-from training.launch.local import ProcessLauncher, command
+from training.launch.local import ProcessLauncher, rank_command
 from training.launch.processes import DRIVER_VARIABLE
 from training.launch.task import RankTask, WorkersFailedError
 
 FAULTS = "tests.training.faults.models"
 
 
-def test_a_plain_run_is_one_process_of_this_python(tmp_path: Path) -> None:
+def test_a_plain_run_is_one_process_of_this_interpreter(tmp_path: Path) -> None:
     task = tmp_path / "task.json"
     scale = ScaleSettings(launcher="plain", workers=1)
-    assert command(scale, task) == [sys.executable, "-m", "training.launch.rank", str(task)]
+    assert rank_command(scale, task) == [sys.executable, "-m", "training.launch.rank", str(task)]
 
 
-def test_torchrun_on_one_machine_finds_its_own_port(tmp_path: Path) -> None:
-    words = command(ScaleSettings(launcher="torchrun", workers=4), tmp_path)
+def test_torchrun_on_one_machine_selects_its_own_port(tmp_path: Path) -> None:
+    words = rank_command(ScaleSettings(launcher="torchrun", workers=4), tmp_path)
     assert "--standalone" in words
     assert "--nproc-per-node=4" in words
     assert not any(word.startswith("--master") for word in words)
 
 
-def test_torchrun_on_several_machines_spreads_the_workers_and_meets_where_it_is_told(tmp_path: Path) -> None:
+def test_torchrun_on_several_machines_divides_the_workers_and_uses_the_configured_rendezvous(tmp_path: Path) -> None:
     scale = ScaleSettings(launcher="torchrun", workers=8, nodes=2, node_rank=1, rendezvous="head.example:29400")
-    words = command(scale, tmp_path)
+    words = rank_command(scale, tmp_path)
     for word in (
         "--nnodes=2",
         "--node-rank=1",
@@ -57,33 +57,33 @@ def launch(folder: Path, launcher: str, model: str, *, workers: int) -> None:
     ProcessLauncher().launch(RankTask(settings=settings, run_directory=folder, attempt=0), on_phase=lambda _: None)
 
 
-def test_a_plain_process_that_is_killed_is_named_with_the_signal(tmp_path: Path) -> None:
+def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
     with pytest.raises(WorkersFailedError, match=r"^rank 0 was killed by SIGKILL$"):
         launch(tmp_path, "plain", "killed", workers=1)
 
 
-def test_what_was_printed_last_is_told_where_a_rank_could_not_even_start(tmp_path: Path) -> None:
-    """Its own record needs the run's folder for the logs, and a file is in its place."""
+def test_the_output_of_a_rank_that_cannot_start_is_in_the_error(tmp_path: Path) -> None:
+    """The rank cannot record its failure, because its log file is a folder."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "rank-0.jsonl").mkdir()
-    with pytest.raises(WorkersFailedError, match="workers ended with status 1") as caught:
+    with pytest.raises(WorkersFailedError, match="workers exited with status 1") as raised:
         launch(tmp_path, "plain", "killed", workers=1)
-    assert "IsADirectoryError" in str(caught.value)
+    assert "IsADirectoryError" in str(raised.value)
 
 
-def test_a_rank_whose_driver_died_while_it_started_ends_at_once(tmp_path: Path) -> None:
-    """The kernel is asked to end a rank with its parent, but tells of no death before that."""
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    assert not psutil.pid_exists(gone.pid)
+def test_a_rank_exits_if_its_driver_died_during_the_start(tmp_path: Path) -> None:
+    """PR_SET_PDEATHSIG sends no signal for a parent that has already died."""
+    driver = subprocess.Popen(["true"])
+    driver.wait()
+    assert not psutil.pid_exists(driver.pid)
     rank = subprocess.run(
         [sys.executable, "-m", "training.launch.rank", str(tmp_path / "task.json")],
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), DRIVER_VARIABLE: str(gone.pid)},
+        env={"PYTHONPATH": str(ROOT), DRIVER_VARIABLE: str(driver.pid)},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
     assert rank.returncode == 1
-    assert rank.stderr == f"the driver, process {gone.pid}, is gone\n"
+    assert rank.stderr == f"the driver (process {driver.pid}) has exited\n"

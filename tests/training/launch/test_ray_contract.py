@@ -1,4 +1,4 @@
-"""What `training.launch.ray_trainer` and `ray_train` rely on in Ray that is not public: an upgrade that moves it fails here."""
+"""The private API of Ray that `ray_trainer` and `ray_train` rely on: an upgrade that changes it fails here."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def parameters(function: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def test_this_is_the_ray_that_the_internals_were_read_in() -> None:
+def test_the_version_of_ray_is_the_one_these_tests_were_written_for() -> None:
     assert ray.__version__ == "2.60.0"
 
 
-def test_the_worker_group_is_made_from_an_attribute_of_the_controller() -> None:
+def test_the_controller_creates_its_worker_group_from_a_class_attribute() -> None:
     assert TrainController.worker_group_cls is WorkerGroup
     assert "self.worker_group_cls" in inspect.getsource(TrainController)
 
 
-def test_the_worker_group_hands_its_controller_to_the_workers_where_we_hand_none() -> None:
+def test_our_worker_group_differs_from_rays_only_in_the_controller_actor() -> None:
     name = "_init_train_context_on_workers"
     ours = getattr(ray_trainer._LocalWorkerGroup, name)
     assert parameters(ours) == parameters(getattr(WorkerGroup, name))
@@ -49,7 +49,7 @@ def test_the_worker_group_hands_its_controller_to_the_workers_where_we_hand_none
     assert "self._decorate_worker_log_file_paths(workers)" in source
 
 
-def test_a_worker_takes_the_context_that_we_give_it() -> None:
+def test_workers_accept_the_context_of_our_worker_group() -> None:
     assert parameters(RayTrainWorker.init_train_context)[:7] == [
         "self",
         "train_run_context",
@@ -61,7 +61,7 @@ def test_a_worker_takes_the_context_that_we_give_it() -> None:
     ]
 
 
-def test_the_trainer_asks_for_callbacks_and_runs_the_controller_by_methods_that_we_replace() -> None:
+def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
     source = inspect.getsource(DataParallelTrainer.fit)
     assert "callbacks=self._create_default_callbacks()" in source
     assert "self._initialize_and_run_controller(" in source
@@ -69,29 +69,29 @@ def test_the_trainer_asks_for_callbacks_and_runs_the_controller_by_methods_that_
     assert not inspect.iscoroutinefunction(TrainController.get_result)
 
 
-def test_only_the_callbacks_that_workers_need_are_left_on_one_machine(tmp_path: Path) -> None:
+def test_a_local_cluster_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
     task = RankTask(settings=small_settings(scale={"launcher": "ray"}), run_directory=tmp_path, attempt=0)
     assert constants.V2_ENABLED_ENV_VAR in ray_train._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
-        here = ray_trainer.make_trainer(task, runs_on_this_machine=True)
-        elsewhere = ray_trainer.make_trainer(task, runs_on_this_machine=False)
-    ours = [type(callback).__name__ for callback in here._create_default_callbacks()]
-    theirs = [type(callback).__name__ for callback in elsewhere._create_default_callbacks()]
+        local = ray_trainer.make_trainer(task, is_local=True)
+        remote = ray_trainer.make_trainer(task, is_local=False)
+    ours = [type(callback).__name__ for callback in local._create_default_callbacks()]
+    theirs = [type(callback).__name__ for callback in remote._create_default_callbacks()]
     assert ours == ["AcceleratorSetupCallback", "BackendSetupCallback"]
     assert theirs[:4] == [*ours, "PlacementGroupCleanerCallback", "DatasetsCallback"]
 
 
-def test_a_backend_is_started_with_the_worker_group_and_its_settings() -> None:
+def test_a_backend_starts_with_the_worker_group_and_its_config() -> None:
     assert parameters(Backend.on_start) == ["self", "worker_group", "backend_config"]
     assert isinstance(BackendConfig.backend_cls, property)
     assert parameters(WorkerGroup.execute_single)[:3] == ["self", "rank", "fn"]
     assert parameters(WorkerGroup.execute)[:2] == ["self", "fn"]
 
 
-def test_dead_workers_are_told_from_raising_ones_by_the_class_of_their_failure() -> None:
-    death = WorkerHealthCheckFailedError("gone", failure=RuntimeError("actor died"))
-    error = WorkerGroupError("two failed", {1: death, 0: RuntimeError("the user's")})
+def test_dead_ranks_are_those_that_failed_the_health_check() -> None:
+    death = WorkerHealthCheckFailedError("died", failure=RuntimeError("actor died"))
+    error = WorkerGroupError("two failed", {1: death, 0: RuntimeError("raised")})
     assert ray_trainer.dead_ranks(error) == [1]
 
 
@@ -115,13 +115,13 @@ def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
     assert any(f'"{variable}"' in path.read_text(encoding="utf-8") for path in modules)
 
 
-def test_the_raylet_knows_the_settings_that_keep_idle_workers_from_starting() -> None:
-    """Such settings are compiled in, and an unknown one is passed over in silence."""
+def test_the_raylet_knows_the_settings_that_disable_worker_prestart() -> None:
+    """Ray compiles these settings in and ignores unknown ones."""
     raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
     for name in ray_train._LOCAL_ENVIRONMENT:
         if name.startswith(("RAY_enable_", "RAY_prestart_")):
             assert name.removeprefix("RAY_").encode() in raylet
 
 
-def test_the_object_store_may_be_as_small_as_ours() -> None:
+def test_our_object_store_is_not_below_rays_minimum() -> None:
     assert ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES <= ray_train._OBJECT_STORE_BYTES

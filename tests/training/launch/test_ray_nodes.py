@@ -1,4 +1,4 @@
-"""Training over hosts of a Ray cluster, as in the pods of a RayJob: the driver on the head, a rank on each worker."""
+"""Training on a multi-host Ray cluster, as in a RayJob: the driver on the head, a rank on each worker."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def machines() -> Iterator[list[Host]]:
 
 @pytest.fixture(scope="module")
 def nodes(machines: list[Host]) -> Iterator[RayNodes]:
-    """A cluster of a head and two workers; it has as many when a test ends."""
+    """A cluster with a head and two workers; every test leaves it with as many."""
     with short_folder() as folder, ray_nodes(machines[:3], folder) as started:
         yield started
 
 
 def drive(nodes: RayNodes, settings: TrainingSettings, folder: Path) -> Driver:
     """Start the driver on the head of the cluster; the run is `folder/run`."""
-    at_home = settings.model_copy(
+    configured = settings.model_copy(
         update={
             "run": settings.run.model_copy(update={"directory": folder, "name": "run"}),
             "scale": settings.scale.model_copy(update={"launcher": "ray", "address": nodes.address}),
         }
     )
     file = folder / "settings.yaml"
-    file.write_text(render(at_home), encoding="utf-8")
+    file.write_text(render(configured), encoding="utf-8")
     return Driver(
         "train",
         "--config",
@@ -51,7 +51,7 @@ def drive(nodes: RayNodes, settings: TrainingSettings, folder: Path) -> Driver:
     )
 
 
-def test_a_run_over_two_hosts_ends_in_the_weights_of_a_run_on_one(nodes: RayNodes, tmp_path: Path) -> None:
+def test_a_run_on_two_hosts_ends_in_the_weights_of_a_run_on_one(nodes: RayNodes, tmp_path: Path) -> None:
     settings = small_settings(scale={"launcher": "torchrun", "workers": 2})
     with drive(nodes, settings, tmp_path) as driver:
         ended = driver.end()
@@ -61,7 +61,7 @@ def test_a_run_over_two_hosts_ends_in_the_weights_of_a_run_on_one(nodes: RayNode
     assert end.weights_sha256 == run_world(settings, tmp_path / "reference").weights_sha256
 
 
-def test_a_run_that_loses_a_host_goes_on_where_another_one_joins(
+def test_a_run_that_loses_a_host_resumes_when_another_one_joins(
     nodes: RayNodes, machines: list[Host], tmp_path: Path
 ) -> None:
     settings = small_settings(scale={"launcher": "torchrun", "workers": 2}, loop={"epochs": 40})

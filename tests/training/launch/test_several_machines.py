@@ -1,4 +1,4 @@
-"""torchrun over several machines: network namespaces that share a file system and see each other by one bridge."""
+"""torchrun on several machines: network namespaces with a shared file system, connected by a bridge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def settings(node: int, first: Host) -> TrainingSettings:
     )
 
 
-def test_two_machines_train_what_one_trains_with_two_workers(tmp_path: Path, machines: list[Host]) -> None:
+def test_two_machines_train_like_one_with_two_workers(tmp_path: Path, machines: list[Host]) -> None:
     drivers = [
         train(
             settings(node, machines[0]),

@@ -1,4 +1,4 @@
-"""What goes to the ranks and comes back survives the way."""
+"""Serialisation of tasks, and torchrun's environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.training.runs import small_settings
 from training.launch.task import RankPlace, RankTask
 
 
-def test_a_task_is_the_same_on_the_far_side_of_a_process_boundary() -> None:
+def test_a_task_round_trips_through_json() -> None:
     task = RankTask(
         settings=small_settings(optimizer={"betas": (0.8, 0.99)}, data={"path": "/data"}),
         run_directory=Path("/runs/one"),
@@ -20,7 +20,7 @@ def test_a_task_is_the_same_on_the_far_side_of_a_process_boundary() -> None:
     assert RankTask.load(json.loads(json.dumps(task.dump()))) == task
 
 
-def test_a_rank_takes_its_place_from_torchruns_variables() -> None:
+def test_a_rank_reads_torchruns_environment_variables() -> None:
     place = RankPlace.from_environment(
         {
             "RANK": "5",
@@ -34,11 +34,11 @@ def test_a_rank_takes_its_place_from_torchruns_variables() -> None:
     assert place == RankPlace(rank=5, world=8, local_rank=1, local_world=4, master_address="head", master_port=29400)
 
 
-def test_a_process_without_them_is_a_world_of_one() -> None:
-    place = RankPlace.from_environment({})
-    assert (place.rank, place.world, place.local_world) == (0, 1, 1)
+def test_without_the_variables_the_world_size_is_1() -> None:
+    place = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="127.0.0.1", master_port=0)
+    assert RankPlace.from_environment({}) == place
 
 
-def test_a_place_that_is_no_number_is_refused() -> None:
+def test_a_variable_that_is_not_a_number_is_rejected() -> None:
     with pytest.raises(ValueError, match="first"):
         RankPlace.from_environment({"RANK": "first"})

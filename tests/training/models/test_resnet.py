@@ -1,4 +1,4 @@
-"""ResNets: the published parameter counts, names and shapes, and what the options change."""
+"""ResNets: published parameter counts, names and shapes, and the effect of the options."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from training.data.types import SampleSpec
 from training.models.options import ResNetOptions
-from training.models.resnet import Bottleneck, ResNet, resnet18, resnet50, resnet101
+from training.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet50, resnet101
 
 IMAGENET = SampleSpec(shape=(3, 224, 224), classes=1000)
 CIFAR = SampleSpec(shape=(3, 32, 32), classes=10)
@@ -17,7 +18,7 @@ CIFAR = SampleSpec(shape=(3, 32, 32), classes=10)
 Factory = Callable[[SampleSpec, ResNetOptions], ResNet]
 
 
-def on_meta(factory: Factory, spec: SampleSpec, options: ResNetOptions | None = None) -> ResNet:
+def build_on_meta(factory: Factory, spec: SampleSpec, options: ResNetOptions | None = None) -> ResNet:
     with torch.device("meta"):
         return factory(spec, options or ResNetOptions())
 
@@ -26,12 +27,12 @@ def on_meta(factory: Factory, spec: SampleSpec, options: ResNetOptions | None = 
     ("factory", "parameters"), [(resnet18, 11_689_512), (resnet50, 25_557_032), (resnet101, 44_549_160)]
 )
 def test_parameter_counts_are_the_published_ones(factory: Factory, parameters: int) -> None:
-    assert sum(p.numel() for p in on_meta(factory, IMAGENET).parameters()) == parameters
+    assert sum(p.numel() for p in build_on_meta(factory, IMAGENET).parameters()) == parameters
 
 
 @pytest.mark.parametrize("factory", [resnet18, resnet50, resnet101])
-def test_images_give_logits(factory: Factory) -> None:
-    assert on_meta(factory, IMAGENET)(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, 1000)
+def test_images_map_to_logits(factory: Factory) -> None:
+    assert build_on_meta(factory, IMAGENET)(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, 1000)
 
 
 @pytest.mark.parametrize(
@@ -45,15 +46,15 @@ def test_images_give_logits(factory: Factory) -> None:
         (resnet101, "fc.weight", (1000, 2048)),
     ],
 )
-def test_weights_have_the_names_and_shapes_that_published_ones_have(
+def test_state_dict_entries_have_the_names_and_shapes_of_published_weights(
     factory: Factory, name: str, shape: tuple[int, ...]
 ) -> None:
-    assert on_meta(factory, IMAGENET).state_dict()[name].shape == shape
+    assert build_on_meta(factory, IMAGENET).state_dict()[name].shape == shape
 
 
 @pytest.mark.parametrize(("factory", "entries"), [(resnet18, 122), (resnet50, 320), (resnet101, 626)])
-def test_state_dictionaries_have_as_many_entries_as_published_ones(factory: Factory, entries: int) -> None:
-    assert len(on_meta(factory, IMAGENET).state_dict()) == entries
+def test_state_dicts_have_as_many_entries_as_published_weights(factory: Factory, entries: int) -> None:
+    assert len(build_on_meta(factory, IMAGENET).state_dict()) == entries
 
 
 def test_a_bottleneck_strides_in_its_3x3_convolution() -> None:
@@ -61,13 +62,26 @@ def test_a_bottleneck_strides_in_its_3x3_convolution() -> None:
     assert (block.conv1.stride, block.conv2.stride, block.conv3.stride) == ((1, 1), (2, 2), (1, 1))
 
 
+@pytest.mark.parametrize(
+    "block", [BasicBlock(8, 8, stride=1), Bottleneck(32, 8, stride=1)], ids=["basic", "bottleneck"]
+)
+def test_batch_norm_and_relu_follow_every_convolution_of_a_block(block: BasicBlock | Bottleneck) -> None:
+    calls: list[str] = []
+    for name in ("conv1", "bn1", "conv2", "bn2", "conv3", "bn3", "relu"):
+        if hasattr(block, name):
+            getattr(block, name).register_forward_pre_hook(lambda *_, name=name: calls.append(name))
+    block(torch.rand(2, block.expansion * 8, 4, 4))
+    convolutions = 2 if isinstance(block, BasicBlock) else 3
+    assert calls == [name for number in range(1, convolutions + 1) for name in (f"conv{number}", f"bn{number}", "relu")]
+
+
 @pytest.mark.parametrize(("stem", "size"), [("imagenet", 8), ("cifar", 32)])
-def test_the_stem_decides_the_size_that_the_first_stage_sees(stem: str, size: int) -> None:
-    model = on_meta(resnet18, CIFAR, ResNetOptions.model_validate({"stem": stem}))
-    seen: list[torch.Size] = []
-    model.layer1.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
+def test_the_stem_determines_the_input_size_of_the_first_stage(stem: str, size: int) -> None:
+    model = build_on_meta(resnet18, CIFAR, ResNetOptions.model_validate({"stem": stem}))
+    shapes: list[torch.Size] = []
+    model.layer1.register_forward_pre_hook(lambda _, inputs: shapes.append(inputs[0].shape))
     model(torch.empty(2, 3, 32, 32, device="meta"))
-    assert seen == [(2, 64, size, size)]
+    assert shapes == [(2, 64, size, size)]
 
 
 @pytest.mark.parametrize(("factory", "channels"), [(resnet18, 512), (resnet50, 2048)])
@@ -84,14 +98,17 @@ def test_without_zero_init_residual_a_block_changes_its_input() -> None:
     assert not torch.allclose(block(inputs), inputs)
 
 
-def test_convolutions_begin_with_the_variance_of_kaiming_s_initialisation() -> None:
-    """2 / (outputs x kernel area), which keeps the variance of gradients through a ReLU (arXiv:1502.01852, equation 14)."""
+def test_convolutions_are_initialised_with_kaiming_variance() -> None:
+    """2 / (outputs x kernel area), which preserves the variance of gradients through a ReLU (arXiv:1502.01852, equation 14)."""
     torch.manual_seed(0)
-    weight = resnet18(CIFAR, ResNetOptions()).state_dict()["layer4.1.conv2.weight"]
+    weight = resnet18(CIFAR, ResNetOptions()).state_dict()["layer4.0.conv1.weight"]
     assert float(weight.std()) == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.01)
 
 
-def test_one_gradient_reaches_every_parameter() -> None:
-    model = resnet18(CIFAR, ResNetOptions())
-    model(torch.randn(2, 3, 32, 32)).sum().backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+def test_every_parameter_gets_a_non_zero_gradient() -> None:
+    model = resnet18(CIFAR, ResNetOptions(stem="cifar"))
+    cross_entropy(model(torch.randn(4, 3, 32, 32)), torch.arange(4)).backward()  # type: ignore[no-untyped-call]
+    without = [
+        name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
+    ]
+    assert without == []

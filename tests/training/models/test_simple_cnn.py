@@ -1,4 +1,4 @@
-"""SimpleCnn: sizes, parameters, and that it learns what the default run promises."""
+"""SimpleCnn: input sizes, parameter count, determinism and accuracy."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def _one_thread() -> Iterator[None]:
     configure_threads(threads)
 
 
-def parameters_of(model: nn.Module) -> int:
+def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 8, 8), (3, 32, 32), (3, 33, 47), (3, 224, 224)])
-def test_images_of_any_size_give_logits(shape: tuple[int, int, int]) -> None:
+def test_images_of_any_size_map_to_logits(shape: tuple[int, int, int]) -> None:
     with torch.device("meta"):
         model = simple_cnn(SampleSpec(shape=shape, classes=7), SimpleCnnOptions())
     assert model(torch.empty(2, *shape, device="meta")).shape == (2, 7)
 
 
 def test_the_default_network_for_digits_has_24058_parameters() -> None:
-    assert parameters_of(simple_cnn(DIGITS, SimpleCnnOptions())) == 24_058
+    assert parameter_count(simple_cnn(DIGITS, SimpleCnnOptions())) == 24_058
 
 
-def test_weights_do_not_depend_on_the_image_s_size() -> None:
+def test_weights_do_not_depend_on_the_image_size() -> None:
     large = simple_cnn(SampleSpec(shape=(1, 224, 224), classes=10), SimpleCnnOptions())
     simple_cnn(DIGITS, SimpleCnnOptions()).load_state_dict(large.state_dict())
 
 
-def test_its_operations_are_deterministic_on_a_gpu_too() -> None:
-    """AdaptiveAvgPool2d raises under deterministic algorithms on CUDA, except where it is a mean."""
+def test_pooling_is_deterministic_on_cuda() -> None:
+    """AdaptiveAvgPool2d raises under deterministic algorithms on CUDA, unless it lowers to a mean."""
     pooled = SimpleCnn(channels=1, classes=2, width=1, dropout=0).pool(torch.ones(1, 1, 4, 4, requires_grad=True))
     assert pooled.grad_fn.name() == "MeanBackward1"
 

@@ -1,1 +1,1 @@
-"""Tests of the delivery to MLflow."""
+"""Tests of `training.tracking`."""

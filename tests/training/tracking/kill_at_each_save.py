@@ -1,7 +1,7 @@
-"""Delivers a run in processes each of which moves the cursor once and is killed where it would have moved it again.
+"""Delivers a run in a series of processes; each saves the cursor once and is killed before it saves again.
 
-`python -m tests.training.tracking.kill_at_each_save RUN_DIRECTORY` prints how many were killed before one came through. The processes
-are forks of one that has imported everything, for imports would be nearly all of the test's time.
+`python -m tests.training.tracking.kill_at_each_save RUN_DIRECTORY` prints how many were killed before one finished. The processes are
+forks of one that has imported everything, because imports would take most of the test's time.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _save = TrackingState.save
 
 
 def _deliver(run_directory: Path) -> None:
-    """Deliver, and die by SIGKILL where the cursor would move for the second time."""
-    moves = itertools.count(1)
+    """Deliver, and die by SIGKILL instead of saving the cursor a second time."""
+    saves = itertools.count(1)
 
     def save_or_die(state: TrackingState, directory: Path) -> None:
-        if next(moves) > 1:
+        if next(saves) > 1:
             os.kill(os.getpid(), signal.SIGKILL)
         _save(state, directory)
 
-    setattr(TrackingState, "save", save_or_die)  # noqa: B010 - mypy takes an assignment for a mistake
+    setattr(TrackingState, "save", save_or_die)  # noqa: B010 - mypy rejects an assignment to a method
     started = last_start(run_directory)
     assert started is not None
-    Delivery(run_directory, started).advance(is_over=True)
+    Delivery(run_directory, started).deliver(is_finished=True)
 
 
 def main(run_directory: Path) -> int:
-    """Deliver until a process comes through; returns how many died before."""
+    """Deliver until a process finishes; returns how many were killed before."""
     killed = 0
     while True:
         child = os.fork()
@@ -51,11 +51,11 @@ def main(run_directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    for late in (
+    for module in (  # MLflow imports these lazily
         "mlflow.pytorch",
         "mlflow.store.tracking.sqlalchemy_store",
         "mlflow.store.model_registry.sqlalchemy_store",
     ):
-        import_module(late)
-    model.warm_up()
+        import_module(module)
+    model.warm_up_export()
     print(main(Path(sys.argv[1])))

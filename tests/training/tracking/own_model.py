@@ -1,4 +1,4 @@
-"""A model of a user's own whose forward pass depends on values, so that it cannot be traced."""
+"""A model with data-dependent control flow, which torch.export cannot export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from training.data.types import SampleSpec
 
 
 class Branching(nn.Module):
-    """Takes one way for bright inputs and another for dark ones."""
+    """Negates the logits of dark inputs."""
 
     def __init__(self, spec: SampleSpec) -> None:
         super().__init__()
@@ -21,5 +21,5 @@ class Branching(nn.Module):
 
 
 def make(spec: SampleSpec) -> nn.Module:
-    """The factory."""
+    """Build the model."""
     return Branching(spec)

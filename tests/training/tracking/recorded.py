@@ -1,4 +1,4 @@
-"""A run's folder as a real run would leave it, and what MLflow should then hold of it."""
+"""Writes the folder of a run like a real run, and computes the metrics that MLflow should have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from training import environment
 from training.config.schema import TrainingSettings
 from training.data.types import SampleSpec
 from training.export import save_safetensors, weights_sha256
-from training.models.registry import build
+from training.models.registry import build_model
 from training.rundir import RunDirectory
 from training.tracking.payload import points
 
@@ -39,7 +39,7 @@ SPEC = SampleSpec(shape=(1, 8, 8), classes=10)
 
 
 def settings(folder: Path, uri: str, *, name: str = "run", model: dict[str, Any] | None = None) -> TrainingSettings:
-    """Settings of a small run under a folder, recorded at an address."""
+    """Settings of a small run in a folder, tracked at a URI."""
     return TrainingSettings.model_validate(
         {
             "run": {"name": name, "directory": folder},
@@ -51,7 +51,7 @@ def settings(folder: Path, uri: str, *, name: str = "run", model: dict[str, Any]
 
 @dataclass
 class RecordedRun:
-    """Writes a run's log and files step by step, with times that do not depend on the clock."""
+    """Writes a run's log and files step by step, with fixed timestamps."""
 
     settings: TrainingSettings
 
@@ -65,7 +65,7 @@ class RecordedRun:
                 log.write(event)
 
     def start(self, *, at_step: int = 0) -> None:
-        """The driver starts, the ranks are ready; from a checkpoint where `at_step` is not 0."""
+        """Log the start of driver and training; from a checkpoint if `at_step` is not 0."""
         time = START + at_step
         settings = self.settings.model_dump(mode="json")
         self.write(RunStarted(time=time, run="run", settings=settings, environment=environment.describe()))
@@ -86,11 +86,11 @@ class RecordedRun:
         )
 
     def train(self, first: int, last: int, *, delay: float = 0.0) -> None:
-        """Steps `first` to `last`, with an evaluation and a checkpoint at each epoch's end; `delay` moves their times."""
+        """Log steps `first` to `last`, with evaluation and checkpoint at each epoch's end; `delay` shifts the timestamps."""
         self.write(*(event for step in range(first, last + 1) for event in _step(step, delay)))
 
     def end(self, status: str = "done", *, step: int = 100, message: str = "", seed: int = 0) -> None:
-        """Leave the weights that `seed` gives, where the run is done, and a report, and log the end."""
+        """Log the end and write a report; if `status` is "done", also export the weights initialised with `seed`."""
         digest = self._export(seed) if status == "done" else ""
         (self.directory / "report.html").write_text("<!doctype html><title>report</title>", encoding="utf-8")
         self.write(
@@ -99,18 +99,18 @@ class RecordedRun:
         )
 
     def expected(self) -> dict[str, list[tuple[int, float]]]:
-        """What MLflow should hold by the log: (step, value) of each metric, each step once, as it was first done."""
-        found: dict[str, dict[int, float]] = {}
+        """The (step, value) pairs that MLflow should have for each metric: each step once, with its first value."""
+        expected: dict[str, dict[int, float]] = {}
         for event in read_all(self.directory):
             for point in points(event):
-                found.setdefault(point.key, {}).setdefault(point.step, point.value)
-        return {key: sorted(values.items()) for key, values in found.items()}
+                expected.setdefault(point.key, {}).setdefault(point.step, point.value)
+        return {key: sorted(values.items()) for key, values in expected.items()}
 
     def _export(self, seed: int) -> str:
         folder = self.directory / "model"
         folder.mkdir(exist_ok=True)
         torch.manual_seed(seed)
-        module = build(self.settings.model, SPEC)
+        module = build_model(self.settings.model, SPEC)
         digest = weights_sha256(module)
         save_safetensors(module, folder / "model.safetensors", {"sha256": digest})
         description = {
@@ -124,7 +124,7 @@ class RecordedRun:
 
 
 def history(uri: str, run_id: str) -> dict[str, list[tuple[int, float]]]:
-    """All values of all metrics that a store holds of a run, by step; those of the machine left out."""
+    """The (step, value) pairs of each metric of a run in a store, without system metrics."""
     client = MlflowClient(tracking_uri=uri)
     keys = [key for key in client.get_run(run_id).data.metrics if not key.startswith("system/")]
     return {key: sorted((m.step, m.value) for m in client.get_metric_history(run_id, key)) for key in keys}

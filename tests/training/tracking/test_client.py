@@ -1,4 +1,4 @@
-"""MLflow's client as the follower sets it up."""
+"""The MLflow client as the follower configures it."""
 
 from __future__ import annotations
 
@@ -23,22 +23,28 @@ import training.tracking.follow, training.tracking.sync, training.tracking.ui
 print(*sorted({"torch", "ray", "mlflow", "numpy", "sqlalchemy"} & set(sys.modules)))
 """
 
-# The last two make MLflow keep quiet by itself.
-_CHOSEN = ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "PYTEST_CURRENT_TEST", "CI")
+# The last two disable telemetry, too.
+_CONFIGURED = (
+    "MLFLOW_DISABLE_TELEMETRY",
+    "DO_NOT_TRACK",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES",
+    "PYTEST_CURRENT_TEST",
+    "CI",
+)
 
 
-def output(script: str, *arguments: str) -> str:
-    """What a script prints in a process in which nobody has chosen anything for MLflow."""
-    environment = {name: value for name, value in os.environ.items() if name not in _CHOSEN}
+def run_script(script: str, *arguments: str) -> str:
+    """The output of a script in a process without MLflow configuration."""
+    environment = {name: value for name, value in os.environ.items() if name not in _CONFIGURED}
     environment["PYTHONPATH"] = str(Path(__file__).parents[3])
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.strip()
 
 
 @pytest.mark.parametrize("module", ["client", "delivery", "model"])
-def test_mlflow_tells_nobody_and_does_not_retry_whichever_module_imports_it(module: str) -> None:
-    assert output(REPORT, f"training.tracking.{module}") == "None 0"
+def test_telemetry_and_retries_are_disabled_whichever_module_imports_mlflow(module: str) -> None:
+    assert run_script(REPORT, f"training.tracking.{module}") == "None 0"
 
 
-def test_what_the_driver_and_the_command_line_import_is_light() -> None:
-    assert output(LIGHT) == ""
+def test_the_modules_for_driver_and_command_line_import_no_heavy_package() -> None:
+    assert run_script(LIGHT) == ""

@@ -1,4 +1,4 @@
-"""Delivery of a run to a real store, SQLite."""
+"""Delivery of a run to a SQLite store."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import sys
 from pathlib import Path
 
 import mlflow
+import numpy as np
 import pytest
+import safetensors.torch
+import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
-from mlflow.exceptions import MlflowException
 
 from observability.runlog import Step
 from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
 from training.config.schema import ModelSettings
-from training.models.registry import build
-from training.tracking.delivery import BATCH, Delivery, last_start
+from training.models.registry import build_model
+from training.tracking.delivery import MAX_METRICS, Delivery, last_start
 from training.tracking.locations import EMBEDDED_FOLDER, embedded_uri
 from training.tracking.payload import parameters
-from training.tracking.state import TrackingState
+from training.tracking.state import StoreUnavailableError, TrackingState
 
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's tables and nothing in them: to make one takes seconds, to copy one nothing."""
+    """A database with empty MLflow tables: to create one takes seconds, to copy one no time."""
     file = tmp_path_factory.mktemp("store") / "mlflow.db"
     MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
     return file
@@ -36,27 +38,27 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def uri(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty store of the test's own; relative paths of MLflow's end up beside it."""
+    """An empty store for one test; MLflow resolves relative paths beside it."""
     monkeypatch.chdir(tmp_path)
     return f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
 
 
-def deliver(run: RecordedRun, *, is_over: bool = True) -> TrackingState:
-    """Deliver what there is, as a process that has just started would."""
+def deliver(run: RecordedRun, *, is_finished: bool = True) -> TrackingState:
+    """Deliver all new events with a new `Delivery`."""
     started = last_start(run.directory)
     assert started is not None
     delivery = Delivery(run.directory, started)
-    delivery.advance(is_over=is_over)
+    delivery.deliver(is_finished=is_finished)
     return delivery.state
 
 
-def found(uri: str, state: TrackingState) -> Run:
-    """The run as the store has it."""
+def stored_run(uri: str, state: TrackingState) -> Run:
+    """The run in the store."""
     return MlflowClient(tracking_uri=uri).get_run(state.run_id)
 
 
-def finished(uri: str, folder: Path) -> RecordedRun:
-    """A run from its start to its end."""
+def finished_run(uri: str, folder: Path) -> RecordedRun:
+    """A run with 100 steps that has ended."""
     run = RecordedRun(settings(folder, uri))
     run.start()
     run.train(1, 100)
@@ -64,10 +66,10 @@ def finished(uri: str, folder: Path) -> RecordedRun:
     return run
 
 
-def test_a_finished_run_arrives_whole(uri: str, tmp_path: Path) -> None:
-    run = finished(uri, tmp_path)
+def test_a_finished_run_is_delivered_completely(uri: str, tmp_path: Path) -> None:
+    run = finished_run(uri, tmp_path)
     state = deliver(run)
-    stored = found(uri, state)
+    stored = stored_run(uri, state)
     assert history(uri, state.run_id) == run.expected()
     assert stored.data.params == parameters(run.settings)
     assert (stored.info.status, stored.info.run_name) == ("FINISHED", "run")
@@ -79,14 +81,14 @@ def test_a_finished_run_arrives_whole(uri: str, tmp_path: Path) -> None:
     assert artifacts == {"environment.json", "settings.yaml", "report.html", "weights"}
 
 
-def test_the_environment_arrives_as_a_file(uri: str, tmp_path: Path) -> None:
-    state = deliver(finished(uri, tmp_path))
+def test_the_environment_is_an_artifact(uri: str, tmp_path: Path) -> None:
+    state = deliver(finished_run(uri, tmp_path))
     file = MlflowClient(tracking_uri=uri).download_artifacts(state.run_id, "environment.json")
     assert "torch" in json.loads(Path(file).read_text())["packages"]
 
 
 def test_delivering_again_changes_nothing(uri: str, tmp_path: Path) -> None:
-    run = finished(uri, tmp_path)
+    run = finished_run(uri, tmp_path)
     first = deliver(run)
     (run.directory / "tracking.json").unlink()
     TrackingState(uri=uri, run_key=first.run_key).save(run.directory)
@@ -95,8 +97,8 @@ def test_delivering_again_changes_nothing(uri: str, tmp_path: Path) -> None:
     assert history(uri, again.run_id) == run.expected()
 
 
-def test_killed_before_each_move_of_the_cursor_nothing_is_lost_or_doubled(uri: str, tmp_path: Path) -> None:
-    run = finished(uri, tmp_path)
+def test_a_kill_before_any_save_of_the_cursor_neither_loses_nor_duplicates_anything(uri: str, tmp_path: Path) -> None:
+    run = finished_run(uri, tmp_path)
     command = [sys.executable, "-m", "tests.training.tracking.kill_at_each_save", str(run.directory)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -107,88 +109,88 @@ def test_killed_before_each_move_of_the_cursor_nothing_is_lost_or_doubled(uri: s
     assert history(uri, state.run_id) == run.expected()
     assert len(client.search_runs([state.experiment_id])) == 1
     assert len(client.search_model_versions(f"run_id = '{state.run_id}'")) == 1
-    assert found(uri, state).info.status == "FINISHED"
+    assert stored_run(uri, state).info.status == "FINISHED"
 
 
-def test_what_is_in_the_log_is_delivered_while_the_run_goes_on(uri: str, tmp_path: Path) -> None:
+def test_the_log_is_delivered_while_the_run_trains(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.train(1, 10)
-    state = deliver(run, is_over=False)
+    state = deliver(run, is_finished=False)
     assert history(uri, state.run_id) == run.expected()
-    assert found(uri, state).info.status == "RUNNING"
+    assert stored_run(uri, state).info.status == "RUNNING"
 
 
-def test_the_end_waits_for_the_report(uri: str, tmp_path: Path) -> None:
-    run = finished(uri, tmp_path)
-    assert found(uri, deliver(run, is_over=False)).info.status == "RUNNING"
-    assert found(uri, deliver(run, is_over=True)).info.status == "FINISHED"
+def test_the_end_is_delivered_only_after_the_run_has_finished(uri: str, tmp_path: Path) -> None:
+    run = finished_run(uri, tmp_path)
+    assert stored_run(uri, deliver(run, is_finished=False)).info.status == "RUNNING"
+    assert stored_run(uri, deliver(run, is_finished=True)).info.status == "FINISHED"
 
 
-def test_a_long_log_goes_in_batches(uri: str, tmp_path: Path) -> None:
+def test_a_long_log_is_delivered_in_several_batches(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.train(1, 300)
     state = deliver(run)
-    assert sum(map(len, history(uri, state.run_id).values())) > 3 * BATCH
+    assert sum(map(len, history(uri, state.run_id).values())) > 3 * MAX_METRICS
     assert history(uri, state.run_id) == run.expected()
 
 
-def test_a_resumed_run_is_the_same_run_and_steps_done_again_are_not_doubled(uri: str, tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_mlflow_run_and_repeated_steps_are_delivered_once(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.train(1, 47)
     first = deliver(run)
-    assert found(uri, first).info.status == "KILLED"
+    assert stored_run(uri, first).info.status == "KILLED"
     run.start(at_step=40)
     run.train(41, 100, delay=0.5)
-    assert found(uri, deliver(run, is_over=False)).info.status == "RUNNING"
+    assert stored_run(uri, deliver(run, is_finished=False)).info.status == "RUNNING"
     run.end()
     second = deliver(run)
     assert second.run_id == first.run_id
     assert history(uri, second.run_id) == run.expected()
-    stored = found(uri, second)
+    stored = stored_run(uri, second)
     assert (stored.info.status, stored.data.tags["restored_from_step"]) == ("FINISHED", "40")
 
 
-def test_a_setting_changed_by_a_resume_is_told_by_a_tag(uri: str, tmp_path: Path) -> None:
-    run = finished(uri, tmp_path)
+def test_a_setting_changed_by_a_resume_becomes_a_tag(uri: str, tmp_path: Path) -> None:
+    run = finished_run(uri, tmp_path)
     deliver(run)
     loop = run.settings.loop.model_copy(update={"epochs": 20})
     run.settings = run.settings.model_copy(update={"loop": loop})
     run.start(at_step=100)
-    stored = found(uri, deliver(run))
+    stored = stored_run(uri, deliver(run))
     assert (stored.data.params["loop.epochs"], stored.data.tags["changed.loop.epochs"]) == ("10", "20")
 
 
-def test_more_parameters_than_fit_a_request_all_arrive(uri: str, tmp_path: Path) -> None:
+def test_parameters_beyond_the_limit_of_a_request_are_all_delivered(uri: str, tmp_path: Path) -> None:
     options = {f"option_{number}": number for number in range(150)}
     run = RecordedRun(settings(tmp_path, uri))
     run.settings = run.settings.model_copy(update={"model": ModelSettings(name="mine:make", options=dict(options))})
     run.start()
-    assert found(uri, deliver(run)).data.params == parameters(run.settings)
+    assert stored_run(uri, deliver(run)).data.params == parameters(run.settings)
 
 
 @pytest.mark.parametrize(("status", "expected"), [("failed", "FAILED"), ("interrupted", "KILLED")])
-def test_a_run_that_did_not_finish_says_so(uri: str, tmp_path: Path, status: str, expected: str) -> None:
+def test_a_run_without_success_has_its_status_and_error(uri: str, tmp_path: Path, status: str, expected: str) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.end(status, message="the disk is full")
     state = deliver(run)
-    stored = found(uri, state)
+    stored = stored_run(uri, state)
     assert (stored.info.status, stored.data.tags["error"], state.model_version) == (expected, "the disk is full", "")
 
 
-def test_a_failed_run_that_is_resumed_loses_its_error(uri: str, tmp_path: Path) -> None:
+def test_resuming_a_failed_run_removes_its_error(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.end("failed", message="the disk is full")
     deliver(run)
     run.start(at_step=20)
-    assert "error" not in found(uri, deliver(run)).data.tags
+    assert "error" not in stored_run(uri, deliver(run)).data.tags
 
 
-def test_a_loss_that_is_not_a_number_arrives_as_one(uri: str, tmp_path: Path) -> None:
+def test_nan_and_infinity_are_delivered(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     values = {"loss": math.nan, "accuracy": 0.1, "gradient_norm": math.inf, "learning_rate": 0.1, "seconds": 0.1}
@@ -198,7 +200,7 @@ def test_a_loss_that_is_not_a_number_arrives_as_one(uri: str, tmp_path: Path) ->
     assert stored["train/gradient_norm"] == [(1, sys.float_info.max)]
 
 
-def test_another_store_gets_the_whole_history(uri: str, empty_store: Path, tmp_path: Path) -> None:
+def test_a_new_store_gets_the_whole_history(uri: str, empty_store: Path, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.train(1, 30)
@@ -211,17 +213,17 @@ def test_another_store_gets_the_whole_history(uri: str, empty_store: Path, tmp_p
     assert history(other, second.run_id) == run.expected()
 
 
-def test_a_run_that_never_met_its_store_can_be_sent_to_another(uri: str, tmp_path: Path) -> None:
+def test_a_run_whose_store_was_never_available_can_be_delivered_to_another(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, "http://127.0.0.1:1"))
     run.start()
-    with pytest.raises(MlflowException, match="refused"):
+    with pytest.raises(StoreUnavailableError, match="API request to http://127"):
         deliver(run)
     run.settings = settings(tmp_path, uri)
     run.start()
     assert history(uri, deliver(run).run_id) == run.expected()
 
 
-def test_a_store_that_was_moved_goes_on_with_the_run(uri: str, tmp_path: Path) -> None:
+def test_a_moved_store_keeps_the_run(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     first = deliver(run)
@@ -231,29 +233,23 @@ def test_a_store_that_was_moved_goes_on_with_the_run(uri: str, tmp_path: Path) -
     assert deliver(run).run_id == first.run_id
 
 
-def test_the_first_runs_of_a_machine_make_the_embedded_store_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_first_runs_create_the_embedded_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = "import sys; from training.tracking.client import connect; connect(sys.argv[1]).search_experiments()"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", script, embedded_uri()]
     both = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(2)]
-    problems = [process.communicate()[1].decode() for process in both]
-    assert [process.returncode for process in both] == [0, 0], problems
+    errors = [process.communicate()[1].decode() for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
     assert (EMBEDDED_FOLDER / "mlflow.db").exists()
 
 
-def test_the_registered_model_predicts_what_the_trained_one_does(uri: str, tmp_path: Path) -> None:
-    import numpy as np  # noqa: PLC0415
-    import safetensors.torch  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-
-    run = finished(uri, tmp_path)
+def test_the_registered_model_predicts_like_the_trained_one(uri: str, tmp_path: Path) -> None:
+    run = finished_run(uri, tmp_path)
     state = deliver(run)
     mlflow.set_tracking_uri(uri)
     address = f"models:/mlp-digits/{state.model_version}"
-    trained = build(run.settings.model, SPEC).eval()
+    trained = build_model(run.settings.model, SPEC).eval()
     safetensors.torch.load_model(trained, run.directory / "model" / "model.safetensors")
     inputs = np.random.default_rng(1).standard_normal((7, *SPEC.shape)).astype(np.float32)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The follower as a process, beside a run that goes on."""
+"""The follower as a process during a run."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ time.sleep(600)
 
 @pytest.fixture
 def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database that does not exist yet."""
+    """URI of a database that does not exist yet."""
     monkeypatch.chdir(tmp_path)
     return f"sqlite:///{tmp_path / 'mlflow.db'}"
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline
@@ -51,18 +51,17 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def state_of(run: RecordedRun) -> TrackingState:
-    """What was delivered so far."""
+    """The delivery state of a run, or an empty one."""
     return TrackingState.load(run.directory) or TrackingState(uri="")
 
 
-def test_a_run_arrives_while_it_goes_on_and_whole_at_its_end(uri: str, tmp_path: Path) -> None:
+def test_a_run_is_delivered_while_it_trains_and_completely_at_its_end(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     follower = FollowerProcess(run.directory)
     run.train(1, 30)
     eventually(lambda: state_of(run).newest_step.get("train") == 30)
     assert MlflowClient(tracking_uri=uri).get_run(state_of(run).run_id).info.status == "RUNNING"
-    # The ranks go first.
     assert os.getpriority(os.PRIO_PROCESS, follower.pid) > os.getpriority(os.PRIO_PROCESS, 0)
     run.train(31, 100)
     run.end()
@@ -73,7 +72,7 @@ def test_a_run_arrives_while_it_goes_on_and_whole_at_its_end(uri: str, tmp_path:
     assert "system/cpu_utilization_percentage" in metrics
 
 
-def test_after_a_driver_that_was_killed_the_run_is_killed_in_mlflow_too(uri: str, tmp_path: Path) -> None:
+def test_a_run_whose_driver_was_killed_gets_the_status_killed(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.train(1, 10)
@@ -89,7 +88,7 @@ def test_after_a_driver_that_was_killed_the_run_is_killed_in_mlflow_too(uri: str
     assert history(uri, state_of(run).run_id) == run.expected()
 
 
-def test_a_run_whose_server_is_away_ends_and_says_so(tmp_path: Path) -> None:
+def test_an_unavailable_server_is_reported_once_and_without_credentials(tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, f"http://user:secret@127.0.0.1:{free_port()}"))
     run.start()
     follower = FollowerProcess(run.directory)
@@ -101,12 +100,12 @@ def test_a_run_whose_server_is_away_ends_and_says_so(tmp_path: Path) -> None:
     assert "failed" in report.problem
     (notice,) = select(read_all(run.directory), Notice)
     assert notice.level == "warning"
-    assert "cannot be reached" in notice.message
+    assert "is unavailable" in notice.message
     assert "secret" not in notice.message + report.uri
 
 
 class Clock:
-    """Time as the follower sees it: nothing takes any but its own pauses."""
+    """A fake clock that only `sleep` advances."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -120,15 +119,15 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The follower's clock, when it runs in this process."""
+    """Replaces the clock of a follower in this process."""
     clock = Clock()
     monkeypatch.setattr(follow, "time", clock)
     return clock
 
 
 @pytest.fixture
-def astray(tmp_path: Path) -> follow.Follower:
-    """The follower of a run whose store is away."""
+def unreachable(tmp_path: Path) -> follow.Follower:
+    """A follower whose store is unavailable."""
     uri = f"http://127.0.0.1:{free_port()}"
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
@@ -137,21 +136,23 @@ def astray(tmp_path: Path) -> follow.Follower:
     return follow.Follower(run.directory, Delivery(run.directory, started), uri=uri)
 
 
-def test_a_store_that_goes_away_at_the_very_end_is_waited_for_but_not_for_long(
-    clock: Clock, astray: follow.Follower
+def test_delivery_is_retried_for_a_limited_time_if_the_store_fails_at_the_end(
+    clock: Clock, unreachable: follow.Follower
 ) -> None:
-    assert not astray.conclude()
+    assert not unreachable.finish()
     assert 0 < clock.monotonic() <= follow.GIVE_UP_SECONDS
 
 
-def test_a_store_that_was_away_before_the_end_is_not_waited_for(clock: Clock, astray: follow.Follower) -> None:
-    looks = iter([False, True])
-    astray.follow(lambda _: next(looks))
-    assert not astray.conclude()
+def test_delivery_is_not_retried_at_the_end_if_the_store_failed_before(
+    clock: Clock, unreachable: follow.Follower
+) -> None:
+    has_ended = iter([False, True])
+    unreachable.follow(lambda _: next(has_ended))
+    assert not unreachable.finish()
     assert clock.monotonic() == 0
 
 
-def test_a_follower_that_died_is_reported_and_its_run_is_sent_by_sync(
+def test_a_killed_follower_is_reported_and_sync_delivers_its_run(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = RecordedRun(settings(tmp_path, uri))
@@ -162,13 +163,13 @@ def test_a_follower_that_died_is_reported_and_its_run_is_sent_by_sync(
     run.end()
     report = follower.finish(timeout=PATIENCE)
     assert not report.is_complete
-    assert "ended with status -9" in report.problem
+    assert "exited with status -9" in report.problem
     assert sync([run.directory]) == ExitStatus.DONE
     assert capsys.readouterr().out == "run: delivered\n"
     assert history(uri, state_of(run).run_id) == run.expected()
 
 
-def test_a_follower_that_cannot_go_on_says_why(uri: str, tmp_path: Path) -> None:
+def test_a_failed_follower_reports_the_error(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.end()
@@ -176,11 +177,11 @@ def test_a_follower_that_cannot_go_on_says_why(uri: str, tmp_path: Path) -> None
     file.write_text(file.read_text().replace('"mlp"', '"mlpp"'))
     report = FollowerProcess(run.directory).finish(timeout=PATIENCE)
     assert not report.is_complete
-    assert "model.name=mlpp is no model" in report.problem
+    assert "model.name=mlpp: unknown model" in report.problem
     assert "Traceback" in (run.directory / "logs" / "tracking.jsonl").read_text()
 
 
-def test_the_next_run_sends_what_an_earlier_one_could_not(uri: str, tmp_path: Path) -> None:
+def test_the_next_run_delivers_earlier_runs(uri: str, tmp_path: Path) -> None:
     earlier = RecordedRun(settings(tmp_path, uri, name="earlier"))
     earlier.start()
     earlier.train(1, 20)
@@ -194,7 +195,7 @@ def test_the_next_run_sends_what_an_earlier_one_could_not(uri: str, tmp_path: Pa
     assert history(uri, state_of(earlier).run_id) == earlier.expected()
 
 
-def test_a_driver_does_not_wait_longer_than_it_wants_to(uri: str, tmp_path: Path) -> None:
+def test_finish_stops_waiting_after_its_timeout(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     follower = FollowerProcess(run.directory)

@@ -1,4 +1,4 @@
-"""The model as MLflow keeps it."""
+"""The registered model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.training.tracking.recorded import RecordedRun, settings
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import ExitStatus
-from training.models.registry import build
+from training.models.registry import build_model
 from training.tracking import model
 from training.tracking.state import TrackingState
 from training.tracking.sync import sync
@@ -22,21 +22,21 @@ from training.tracking.sync import sync
 
 @pytest.fixture
 def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database that does not exist yet."""
+    """URI of a database that does not exist yet."""
     monkeypatch.chdir(tmp_path)
     return f"sqlite:///{tmp_path / 'mlflow.db'}"
 
 
-def test_the_example_fits_the_signature() -> None:
+def test_the_input_example_matches_the_signature() -> None:
     spec = SampleSpec(shape=(3, 4, 5), classes=7)
-    inputs = model.example(spec)
-    signature = model.signature(spec)
+    inputs = model.input_example(spec)
+    signature = model.model_signature(spec)
     assert inputs.shape[1:] == signature.inputs.inputs[0].shape[1:] == (3, 4, 5)
     assert inputs.dtype == signature.inputs.inputs[0].type == np.float32
     assert signature.outputs.inputs[0].shape == (-1, 7)
 
 
-def test_a_model_that_cannot_be_traced_is_kept_all_the_same(uri: str, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_exported_is_pickled(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri, model={"name": "tests.training.tracking.own_model:make"}))
     run.start()
     run.end()
@@ -49,7 +49,7 @@ def test_a_model_that_cannot_be_traced_is_kept_all_the_same(uri: str, tmp_path: 
         torch.testing.assert_close(loaded(bright), loaded(-bright) + 2 * loaded.head.bias)
 
 
-def test_a_model_that_can_no_longer_be_built_is_named_and_does_not_leave_the_run_running(
+def test_a_model_that_can_no_longer_be_built_is_named_and_the_run_is_finished(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = RecordedRun(settings(tmp_path, uri))
@@ -58,20 +58,20 @@ def test_a_model_that_can_no_longer_be_built_is_named_and_does_not_leave_the_run
     file = run.directory / "model" / "model.json"
     file.write_text(file.read_text().replace('"mlp"', '"mlpp"'))
     assert sync([run.directory]) == ExitStatus.FAILED
-    assert "model.name=mlpp is no model" in capsys.readouterr().out
+    assert "model.name=mlpp: unknown model" in capsys.readouterr().out
     state = TrackingState.load(run.directory)
     assert state is not None
     assert MlflowClient(tracking_uri=uri).get_run(state.run_id).info.status == "FINISHED"
 
 
 @pytest.mark.parametrize("name", ["mlp", "simple_cnn", "resnet18"])
-def test_a_shipped_model_is_kept_as_a_graph_for_any_batch(name: str) -> None:
+def test_our_models_can_be_exported_for_any_batch_size(name: str) -> None:
     spec = SampleSpec(shape=(3, 32, 32), classes=10)
-    module = build(ModelSettings(name=name), spec).eval()
-    assert model.is_traceable(module, torch.from_numpy(model.example(spec)))
+    module = build_model(ModelSettings(name=name), spec).eval()
+    assert model.is_exportable(module, torch.from_numpy(model.input_example(spec)))
 
 
-def test_a_run_trained_further_registers_a_second_version(uri: str, tmp_path: Path) -> None:
+def test_a_run_that_trains_further_registers_a_second_version(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     for number in range(2):
         run.start(at_step=number)

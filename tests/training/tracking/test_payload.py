@@ -1,4 +1,4 @@
-"""What MLflow is told, as pure functions."""
+"""MLflow parameters, tags and metrics of settings and events."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from observability.runlog import CheckpointCommitted, Evaluated, Event, Notice, Step
 from training.config.schema import ModelSettings, TrainingSettings
 from training.tracking import payload
-from training.tracking.locations import registered_model, run_page, without_password
+from training.tracking.locations import redact_uri, registered_model, run_page
 
 OPTION_VALUES = st.one_of(
     st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(), st.none()
 )
 
 
-def one_of_each() -> list[Event]:
-    """An event of each kind that is measured."""
+def events_with_metrics() -> list[Event]:
+    """An event of each kind that has metrics."""
     return [
         Step(
-            time=1.5,
+            time=1.5006,
             step=3,
             epoch=1,
             loss=2.0,
@@ -33,9 +33,14 @@ def one_of_each() -> list[Event]:
             learning_rate=0.1,
             samples=64,
             seconds=0.5,
+            data_seconds=0.01,
+            forward_seconds=0.02,
+            backward_seconds=0.03,
+            optimizer_seconds=0.04,
+            checkpoint_seconds=0.05,
         ),
-        Evaluated(time=1.5, split="validation", step=3, epoch=1, loss=1.0, accuracy=0.9, samples=100, seconds=0.1),
-        CheckpointCommitted(time=1.5, step=3, path="x", bytes=10, stall_seconds=0.1, write_seconds=0.2),
+        Evaluated(time=1.5006, split="validation", step=3, epoch=1, loss=1.0, accuracy=0.9, samples=100, seconds=0.1),
+        CheckpointCommitted(time=1.5006, step=3, path="x", bytes=10, stall_seconds=0.1, write_seconds=0.2),
     ]
 
 
@@ -45,36 +50,39 @@ def test_every_setting_becomes_a_parameter() -> None:
     assert parameters["scale.gpu"] == "false"
     assert parameters["optimizer.betas"] == "[0.9, 0.999]"
     assert parameters["tracking.uri"] == "null"
+    assert parameters["model.options"] == "{}"
     assert {key.partition(".")[0] for key in parameters} == set(TrainingSettings.model_fields)
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,20}", fullmatch=True), OPTION_VALUES, max_size=5))
-def test_a_parameter_says_its_option_unless_it_is_too_long(options: dict[str, bool | float | str | None]) -> None:
+def test_an_option_becomes_a_parameter_with_its_value_unless_it_is_truncated(
+    options: dict[str, bool | float | str | None],
+) -> None:
     settings = TrainingSettings(model=ModelSettings(name="mine:make", options=dict(options)))
     parameters = payload.parameters(settings)
     for name, value in options.items():
-        said = parameters[f"model.options.{name}"]
-        assert len(said) <= payload.LONGEST_VALUE
-        if len(said) < payload.LONGEST_VALUE:
-            assert said == value if isinstance(value, str) else json.loads(said) == value
+        text = parameters[f"model.options.{name}"]
+        assert len(text) <= payload.MAX_VALUE_CHARACTERS
+        if len(text) < payload.MAX_VALUE_CHARACTERS:
+            assert (text if isinstance(value, str) else json.loads(text)) == value
 
 
-def test_a_value_that_is_too_long_is_cut_visibly() -> None:
-    assert payload.shortened("x" * 501) == "x" * 499 + "…"
+def test_a_long_value_is_truncated_with_an_ellipsis() -> None:
+    assert payload.truncate("x" * 501) == "x" * 499 + "…"
 
 
-def test_a_password_is_in_no_parameter_and_no_settings_file() -> None:
+def test_parameters_and_shared_settings_have_no_credentials() -> None:
     settings = TrainingSettings.model_validate({"tracking": {"uri": "https://me:secret@host:5000/path"}})
     assert payload.parameters(settings)["tracking.uri"] == "https://host:5000/path"
-    assert "secret" not in payload.shareable(settings).model_dump_json()
+    assert "secret" not in payload.redact(settings).model_dump_json()
 
 
 @pytest.mark.parametrize("uri", ["sqlite:////a/b.db", "http://host:1", "file:///a@b", "databricks"])
-def test_an_address_without_a_password_is_left_as_it_is(uri: str) -> None:
-    assert without_password(uri) == uri
+def test_a_uri_without_credentials_is_unchanged(uri: str) -> None:
+    assert redact_uri(uri) == uri
 
 
-def test_a_run_has_a_page_only_where_there_is_a_server() -> None:
+def test_only_a_run_on_a_server_has_a_page() -> None:
     assert run_page("http://a:b@host:1/", experiment_id="2", run_id="r") == "http://host:1/#/experiments/2/runs/r"
     assert run_page("sqlite:///x.db", experiment_id="2", run_id="r") == ""
 
@@ -85,35 +93,50 @@ def test_the_registered_model_is_named_after_model_and_dataset() -> None:
     assert registered_model(TrainingSettings.model_validate(own)) == "package.module.make-a.b"
 
 
-def test_a_step_gives_rate_and_parts_of_its_time() -> None:
-    values = {point.key: point.value for point in payload.points(one_of_each()[0])}
-    assert values["train/samples_per_second"] == 128.0
-    assert values["time/step_seconds"] == 0.5
-    assert {f"time/{part}_seconds" for part in ("data", "forward", "backward", "optimizer", "checkpoint")} <= set(
-        values
+def test_every_measurement_becomes_a_metric() -> None:
+    step, evaluated, committed = (
+        {point.key: point.value for point in payload.points(event)} for event in events_with_metrics()
     )
+    assert step == {
+        "train/loss": 2.0,
+        "train/accuracy": 0.5,
+        "train/gradient_norm": 1.0,
+        "train/learning_rate": 0.1,
+        "train/samples_per_second": 128.0,
+        "time/step_seconds": 0.5,
+        "time/data_seconds": 0.01,
+        "time/forward_seconds": 0.02,
+        "time/backward_seconds": 0.03,
+        "time/optimizer_seconds": 0.04,
+        "time/checkpoint_seconds": 0.05,
+    }
+    assert evaluated == {"validation/loss": 1.0, "validation/accuracy": 0.9, "validation/seconds": 0.1}
+    assert committed == {"checkpoint/bytes": 10, "checkpoint/stall_seconds": 0.1, "checkpoint/write_seconds": 0.2}
 
 
-@pytest.mark.parametrize("event", one_of_each(), ids=lambda event: event.kind)
-def test_a_measurement_keeps_its_step_and_time(event: Event) -> None:
-    assert {(point.step, point.timestamp) for point in payload.points(event)} == {(3, 1500)}
-    assert payload.series(event)
+@pytest.mark.parametrize("event", events_with_metrics(), ids=lambda event: event.kind)
+def test_metrics_have_the_step_and_timestamp_of_their_event(event: Event) -> None:
+    assert {(point.step, point.timestamp) for point in payload.points(event)} == {(3, 1501)}
 
 
-def test_what_is_no_measurement_gives_no_metric() -> None:
+def test_each_kind_of_measurement_is_its_own_series() -> None:
+    assert [payload.series(event) for event in events_with_metrics()] == ["train", "validation", "checkpoint"]
+
+
+def test_a_notice_has_no_metrics() -> None:
     notice = Notice(level="info", message="hello")
     assert payload.points(notice) == []
     assert payload.series(notice) == ""
 
 
-def test_tags_name_the_commit_only_where_there_is_one() -> None:
-    known: dict[str, Any] = {"user": "u", "host": "h", "platform_version": "1", "git": None}
-    assert "mlflow.source.git.commit" not in payload.start_tags(TrainingSettings(), known)
-    known["git"] = {"revision": "abc", "branch": "main", "dirty": True}
-    tags = payload.start_tags(TrainingSettings(), known)
+def test_git_tags_are_set_only_in_a_git_repository() -> None:
+    environment: dict[str, Any] = {"user": "u", "host": "h", "platform_version": "1", "git": None}
+    assert "mlflow.source.git.commit" not in payload.start_tags(TrainingSettings(), environment)
+    environment["git"] = {"revision": "abc", "branch": "main", "dirty": True}
+    tags = payload.start_tags(TrainingSettings(), environment)
     assert (tags["mlflow.source.git.commit"], tags["mlflow.source.git.dirty"]) == ("abc", "true")
 
 
-def test_settings_with_paths_are_plain_values() -> None:
+def test_a_path_becomes_text() -> None:
     settings = TrainingSettings.model_validate({"data": {"path": Path("/data")}})
     assert payload.parameters(settings)["data.path"] == "/data"

@@ -1,4 +1,4 @@
-"""A run against a real MLflow server, on PostgreSQL with artifacts behind S3's API where those are there."""
+"""Delivery to a real MLflow server, with PostgreSQL and an S3 API if available."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ from training.tracking.sync import sync
 
 @pytest.fixture
 def server(mlflow_server: MlflowServer) -> Iterator[MlflowServer]:
-    """The server, for a test that kills it; up again after it."""
+    """The server, for a test that kills it; restarts it afterwards."""
     yield mlflow_server
     mlflow_server.start()
 
 
 def notices(run: RecordedRun) -> list[str]:
-    """What the person at the terminal was told."""
+    """The messages of the run's notices."""
     return [notice.message for notice in select(read_all(run.directory), Notice)]
 
 
-def test_a_run_arrives_whole_and_its_model_predicts(mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path) -> None:
+def test_a_run_is_delivered_completely_and_its_model_predicts(
+    mlflow_server: MlflowServer, s3_api: S3Api, tmp_path: Path
+) -> None:
     run = RecordedRun(settings(tmp_path, mlflow_server.uri))
     run.start()
     follower = FollowerProcess(run.directory)
@@ -50,7 +52,7 @@ def test_a_run_arrives_whole_and_its_model_predicts(mlflow_server: MlflowServer,
     assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.classes)
 
 
-def test_a_loss_that_is_not_a_number_travels_too(mlflow_server: MlflowServer, tmp_path: Path) -> None:
+def test_a_server_accepts_nan_and_infinity(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, mlflow_server.uri))
     run.start()
     run.write(Evaluated(split="validation", step=1, epoch=1, loss=math.nan, accuracy=math.inf, samples=1, seconds=0.1))
@@ -60,7 +62,7 @@ def test_a_loss_that_is_not_a_number_travels_too(mlflow_server: MlflowServer, tm
     assert stored["validation/accuracy"] == [(1, sys.float_info.max)]
 
 
-def test_a_server_killed_in_mid_run_and_back_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:
+def test_a_server_that_restarts_during_a_run_has_everything_once(server: MlflowServer, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, server.uri))
     run.start()
     follower = FollowerProcess(run.directory)
@@ -72,8 +74,8 @@ def test_a_server_killed_in_mid_run_and_back_has_everything_once(server: MlflowS
     run.train(61, 90)
     server.start()
     eventually(lambda: len(notices(run)) == 2)
-    assert "cannot be reached" in notices(run)[0]
-    assert "is back" in notices(run)[1]
+    assert "is unavailable" in notices(run)[0]
+    assert "is available again" in notices(run)[1]
     assert state_of(run).newest_step["train"] == 90
     run.train(91, 100)
     run.end()
@@ -82,7 +84,7 @@ def test_a_server_killed_in_mid_run_and_back_has_everything_once(server: MlflowS
     assert history(server.uri, report.run_id) == run.expected()
 
 
-def test_a_run_that_never_met_its_server_is_sent_by_sync(server: MlflowServer, tmp_path: Path) -> None:
+def test_sync_delivers_a_run_whose_server_was_never_available(server: MlflowServer, tmp_path: Path) -> None:
     server.kill()
     run = RecordedRun(settings(tmp_path, server.uri))
     run.start()

@@ -1,37 +1,48 @@
-"""The cursor and its lock."""
+"""The delivery state and its lock."""
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
-from training.tracking.state import TrackingState, delivering
+import pytest
+
+from training.tracking.state import TrackingState, delivery_lock
 
 HOLD = """
 import sys
+import threading
 from pathlib import Path
-from training.tracking.state import delivering
-with delivering(Path(sys.argv[1]), wait=True):
+from training.tracking.state import delivery_lock
+with delivery_lock(Path(sys.argv[1]), wait=True):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def test_a_run_nobody_delivered_has_no_state(tmp_path: Path) -> None:
+def test_a_run_has_no_state_before_its_first_delivery(tmp_path: Path) -> None:
     assert TrackingState.load(tmp_path) is None
 
 
-def test_a_state_is_read_back_equal(tmp_path: Path) -> None:
+def test_a_saved_state_loads_equal(tmp_path: Path) -> None:
     state = TrackingState(uri="http://host", run_id="r", offset=7, newest_step={"train": 3}, status="RUNNING")
     state.save(tmp_path)
     assert TrackingState.load(tmp_path) == state
 
 
-def test_a_write_that_was_cut_off_leaves_the_state_before_it(tmp_path: Path) -> None:
+def test_an_interrupted_save_keeps_the_previous_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     state = TrackingState(uri="http://host", offset=7)
     state.save(tmp_path)
-    (tmp_path / "tracking.json.partial").write_text('{"uri": "htt')
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        TrackingState(uri="http://host", offset=8).save(tmp_path)
     assert TrackingState.load(tmp_path) == state
 
 
@@ -39,13 +50,13 @@ def test_two_runs_have_different_keys() -> None:
     assert TrackingState(uri="x").run_key != TrackingState(uri="x").run_key
 
 
-def test_a_run_is_delivered_by_one_process_at_a_time_and_by_the_next_when_that_is_killed(tmp_path: Path) -> None:
+def test_one_process_at_a_time_holds_the_lock_until_it_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        with delivering(tmp_path, wait=False) as is_ours:
-            assert not is_ours
-        other.kill()
-    with delivering(tmp_path, wait=False) as is_ours:
-        assert is_ours
+        with delivery_lock(tmp_path, wait=False) as is_acquired:
+            assert not is_acquired
+        threading.Timer(0.2, other.kill).start()
+        with delivery_lock(tmp_path, wait=True) as is_acquired:
+            assert is_acquired

@@ -1,4 +1,4 @@
-"""Samples of the machine."""
+"""System metrics."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ import pytest
 from training.tracking import system
 
 
-def test_the_machine_is_sampled_until_the_run_ends_and_once_more_then(tmp_path: Path) -> None:
+def test_the_machine_is_sampled_during_the_block_and_at_its_end(tmp_path: Path) -> None:
     with system.sampling(tmp_path, since=time.time() - 5, interval=0.05):
         time.sleep(0.2)
-    points, offset = system.read(tmp_path, offset=0)
+    points, offset = system.read_points(tmp_path, offset=0)
     cpu = [point for point in points if point.key == "system/cpu_utilization_percentage"]
     assert len(cpu) >= 2
-    assert all(point.step == 5 and 0 <= point.value <= 100 for point in cpu)
+    assert all(5 <= point.step < 60 and 0 <= point.value <= 100 for point in cpu)
     assert offset == (tmp_path / system.FILE_NAME).stat().st_size
 
 
-def test_reading_goes_on_behind_the_offset_and_leaves_an_unfinished_line(tmp_path: Path) -> None:
+def test_reading_starts_at_the_offset_and_skips_an_incomplete_line(tmp_path: Path) -> None:
     line = '{"time": 1.0, "step": 0, "metrics": {"x": 1.0}}\n'
     file = tmp_path / system.FILE_NAME
     file.write_text(line + line[:20])
-    points, offset = system.read(tmp_path, offset=0)
+    points, offset = system.read_points(tmp_path, offset=0)
     assert (len(points), offset) == (1, len(line))
     file.write_text(line + line)
-    assert len(system.read(tmp_path, offset=offset)[0]) == 1
+    assert len(system.read_points(tmp_path, offset=offset)[0]) == 1
 
 
-def test_a_run_without_samples_has_none(tmp_path: Path) -> None:
-    assert system.read(tmp_path, offset=0) == ([], 0)
+def test_a_run_without_samples_has_no_points(tmp_path: Path) -> None:
+    assert system.read_points(tmp_path, offset=0) == ([], 0)
 
 
 class NvmlError(Exception):
-    """What NVML's binding raises."""
+    """The error of pynvml."""
 
 
-def nvml(*, has_driver: bool, is_divided: bool) -> SimpleNamespace:
-    """NVML's binding on a machine with one GPU: no machine of the tests has both."""
+def nvml(*, has_driver: bool, has_mig: bool) -> SimpleNamespace:
+    """A fake pynvml with one GPU."""
 
-    def initialise() -> None:
+    def init() -> None:
         if not has_driver:
             raise NvmlError
 
     def utilisation(handle: int) -> SimpleNamespace:
-        if is_divided:
+        if has_mig:
             raise NvmlError
         return SimpleNamespace(gpu=50)
 
     return SimpleNamespace(
         NVMLError=NvmlError,
-        nvmlInit=initialise,
+        nvmlInit=init,
         nvmlDeviceGetCount=lambda: 1,
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(used=25_000_000, total=100_000_000),
@@ -64,12 +64,12 @@ def nvml(*, has_driver: bool, is_divided: bool) -> SimpleNamespace:
 
 
 def gpu_metrics() -> dict[str, float]:
-    """What is measured of GPUs."""
-    return {key: value for key, value in system.measure().items() if key.startswith("gpu_")}
+    """The measured GPU metrics."""
+    return {key: value for key, value in system.measure_system().items() if key.startswith("gpu_")}
 
 
 def test_a_gpu_is_measured_in_percent_megabytes_and_watts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, is_divided=False))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, has_mig=False))
     assert gpu_metrics() == {
         "gpu_0_memory_usage_megabytes": 25.0,
         "gpu_0_memory_usage_percentage": 25.0,
@@ -78,11 +78,11 @@ def test_a_gpu_is_measured_in_percent_megabytes_and_watts(monkeypatch: pytest.Mo
     }
 
 
-def test_a_divided_gpu_still_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, is_divided=True))
+def test_a_gpu_in_mig_mode_has_memory_metrics_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=True, has_mig=True))
     assert set(gpu_metrics()) == {"gpu_0_memory_usage_megabytes", "gpu_0_memory_usage_percentage"}
 
 
 def test_a_machine_without_a_driver_has_no_gpu_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=False, is_divided=False))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(has_driver=False, has_mig=False))
     assert gpu_metrics() == {}

@@ -1,4 +1,4 @@
-"""MLflow's pages on the embedded store."""
+"""MLflow's UI on the embedded store."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from training.tracking.ui import serve_ui
 SERVE = "from training.tracking.ui import serve_ui; serve_ui()"
 
 
-def test_the_pages_are_served_until_ctrl_c(tmp_path: Path) -> None:
+def test_the_ui_is_served_until_ctrl_c(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", SERVE]
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as ui:
         assert ui.stdout is not None
         assert ui.stdout.readline() == "starting MLflow on .local/mlflow…\n"
         address = ui.stdout.readline().split()[1]
-        assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"http://{address.removeprefix('http://')}/") as page:
+        port = address.removeprefix("http://127.0.0.1:")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as page:
             assert b"<title>MLflow</title>" in page.read()
         ui.send_signal(signal.SIGINT)
         assert ui.wait(timeout=60) == 0
     assert (tmp_path / ".local/mlflow/mlflow.db").exists()
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"http://{address.removeprefix('http://')}/")
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/")
 
 
-def test_a_port_that_is_in_use_is_refused_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PreflightError, match=f"port {port} on 127.0.0.1"):
+        with pytest.raises(PreflightError, match=f"cannot listen on port {port} of 127.0.0.1"):
             serve_ui(port=port)

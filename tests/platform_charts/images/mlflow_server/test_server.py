@@ -58,7 +58,7 @@ def deliver(uri: str, folder: Path) -> tuple[RecordedRun, TrackingState]:
     started = last_start(run.directory)
     assert started is not None
     delivery = Delivery(run.directory, started)
-    delivery.advance(is_over=True)
+    delivery.deliver(is_finished=True)
     return run, delivery.state
 
 
