@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.spec.errors import StackError
+from infra.spec.errors import PlatformError
 from infra.spec.settings import environment_names
 
 INTERRUPTED = 130
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module, _, function = _COMMANDS[options.name].function.partition(":")
     try:
         status: int = getattr(import_module(f"infra.lifecycle.commands.{module}"), function)(options)
-    except StackError as error:
+    except PlatformError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
     except KeyboardInterrupt:

@@ -35,7 +35,7 @@ class RunningCluster(Protocol):
         """Its custom resource definitions with their status; None where there is no cluster yet.
 
         Raises:
-            StackError: the stack cannot be asked, or the cluster cannot be reached.
+            PlatformError: the stack cannot be asked, or the cluster cannot be reached.
         """
         ...
 

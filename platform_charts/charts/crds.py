@@ -115,7 +115,7 @@ class FetchedCharts:
         """The definitions of the group in the archive of the chart that brings it.
 
         Raises:
-            StackError: there is none, or the archive cannot be had; see `platform_charts.charts.archives.fetch`.
+            PlatformError: there is none, or the archive cannot be had; see `platform_charts.charts.archives.fetch`.
         """
         name = _chart_of(group)
         self._fetch(name, self._release.charts[name])

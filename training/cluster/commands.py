@@ -17,7 +17,7 @@ from platform_charts.jobs.document import to_yaml
 from platform_charts.jobs.rayjob import render
 from training.cluster import places, rendering
 from training.cluster.connection import connect
-from training.cluster.errors import ApiError, ClusterRefusedError, in_our_manner
+from training.cluster.errors import ApiError, ClusterRefusedError
 from training.cluster.job_settings import for_cluster
 from training.cluster.registry import check_image
 from training.cluster.rendering import Wishes
@@ -35,18 +35,16 @@ if TYPE_CHECKING:
 
 def train(arguments: argparse.Namespace) -> ExitStatus:
     """Submit a job and follow it to its end, which is this command's exit status too."""
-    with in_our_manner():
-        scene, manifests, settings = _rendered(arguments)
-        if arguments.print_config:
-            print(configuration.render(settings), end="")
-            return ExitStatus.DONE
-        return _submit(_connect(scene, arguments), scene, manifests, arguments)
+    scene, manifests, settings = _rendered(arguments)
+    if arguments.print_config:
+        print(configuration.render(settings), end="")
+        return ExitStatus.DONE
+    return _submit(_connect(scene, arguments), scene, manifests, arguments)
 
 
 def job(arguments: argparse.Namespace) -> ExitStatus:
     """Write the objects of a job as YAML; no cluster is asked."""
-    with in_our_manner():
-        _, manifests, _ = _rendered(arguments)
+    _, manifests, _ = _rendered(arguments)
     text = to_yaml(manifests)
     if arguments.out in {None, "-"}:
         sys.stdout.write(text)
@@ -61,79 +59,75 @@ def job(arguments: argparse.Namespace) -> ExitStatus:
 
 def jobs(arguments: argparse.Namespace) -> ExitStatus:
     """Print the jobs of a team, or of every team whose jobs these credentials may see."""
-    with in_our_manner():
-        target = find_target(arguments.env, file=arguments.outputs, environment=os.environ)
-        api = connect(target.outputs, kubeconfig=arguments.kubeconfig, environment=os.environ)
-        from training.cluster.job_table import job_table, survey_teams  # noqa: PLC0415
+    target = find_target(arguments.env, file=arguments.outputs, environment=os.environ)
+    api = connect(target.outputs, kubeconfig=arguments.kubeconfig, environment=os.environ)
+    from training.cluster.job_table import job_table, survey_teams  # noqa: PLC0415
 
-        teams = target.outputs.teams if arguments.team is None else (find_team(target.outputs, arguments.team),)
-        print(job_table(survey_teams(api, teams), now=datetime.now(UTC)))
+    teams = target.outputs.teams if arguments.team is None else (find_team(target.outputs, arguments.team),)
+    print(job_table(survey_teams(api, teams), now=datetime.now(UTC)))
     return ExitStatus.DONE
 
 
 def logs(arguments: argparse.Namespace) -> ExitStatus:
     """Print the driver's log and follow it while the job goes on, or print what a rank or a pod wrote so far."""
-    with in_our_manner():
-        scene, api, found = _named_job(arguments)
-        if arguments.rank is not None:
-            from training.cluster.rank_log import rank_log  # noqa: PLC0415
+    scene, api, found = _named_job(arguments)
+    if arguments.rank is not None:
+        from training.cluster.rank_log import rank_log  # noqa: PLC0415
 
-            for line in rank_log(api, scene.team.namespace, found["metadata"]["name"], arguments.rank):
-                print(line)
-            return ExitStatus.DONE
-        if arguments.pod is not None:
-            for line in api.lines(places.log(scene.team.namespace, arguments.pod), {}):
-                print(line)
-            return ExitStatus.DONE
-        from training.cluster.attend import attend  # noqa: PLC0415
+        for line in rank_log(api, scene.team.namespace, found["metadata"]["name"], arguments.rank):
+            print(line)
+        return ExitStatus.DONE
+    if arguments.pod is not None:
+        for line in api.lines(places.log(scene.team.namespace, arguments.pod), {}):
+            print(line)
+        return ExitStatus.DONE
+    from training.cluster.attend import attend  # noqa: PLC0415
 
-        return attend(api, scene, found, stops_on_interrupt=False)
+    return attend(api, scene, found, stops_on_interrupt=False)
 
 
 def stop(arguments: argparse.Namespace) -> ExitStatus:
     """Have a job save its state and give its nodes back, and wait until it has."""
-    with in_our_manner():
-        scene, api, found = _named_job(arguments)
-        name = found["metadata"]["name"]
-        state = _judge(api, scene, name)
-        if state.is_over:
-            raise ClusterRefusedError(
-                f"job {name} is {state.stage} already: {state.reason}".rstrip(": "),
-                remedy=f"{scene.hint('resume', name)} goes on with it",
-            )
-        from training.cluster import control  # noqa: PLC0415
-        from training.cluster.attend import attend  # noqa: PLC0415
+    scene, api, found = _named_job(arguments)
+    name = found["metadata"]["name"]
+    state = _judge(api, scene, name)
+    if state.is_over:
+        raise ClusterRefusedError(
+            f"job {name} is {state.stage} already: {state.reason}".rstrip(": "),
+            remedy=f"{scene.hint('resume', name)} goes on with it",
+        )
+    from training.cluster import control  # noqa: PLC0415
+    from training.cluster.attend import attend  # noqa: PLC0415
 
-        control.stop(api, found)
-        print(f"job {name} saves its state and gives its nodes back; go on with it: {scene.hint('resume', name)}")
-        if not arguments.detach:
-            attend(api, scene, found, stops_on_interrupt=False)
-        return ExitStatus.DONE
+    control.stop(api, found)
+    print(f"job {name} saves its state and gives its nodes back; go on with it: {scene.hint('resume', name)}")
+    if not arguments.detach:
+        attend(api, scene, found, stops_on_interrupt=False)
+    return ExitStatus.DONE
 
 
 def resume(arguments: argparse.Namespace) -> ExitStatus:
     """Let a stopped job go on, or submit one anew that has ended; either goes on from its newest checkpoint."""
-    with in_our_manner():
-        scene, api, found = _named_job(arguments)
-        name = found["metadata"]["name"]
-        state = _judge(api, scene, name)
-        if not state.is_over:
-            raise ClusterRefusedError(
-                f"job {name} is {state.stage}, so that there is nothing to resume",
-                remedy=f"follow it: {scene.hint('logs', name)}",
-            )
-        from training.cluster import control  # noqa: PLC0415
-        from training.cluster.watch import workload_of  # noqa: PLC0415
+    scene, api, found = _named_job(arguments)
+    name = found["metadata"]["name"]
+    state = _judge(api, scene, name)
+    if not state.is_over:
+        raise ClusterRefusedError(
+            f"job {name} is {state.stage}, so that there is nothing to resume",
+            remedy=f"follow it: {scene.hint('logs', name)}",
+        )
+    from training.cluster import control  # noqa: PLC0415
+    from training.cluster.watch import workload_of  # noqa: PLC0415
 
-        is_held = (found.get("status") or {}).get("jobDeploymentStatus") in {None, "", "Suspended"}
-        if is_held and not arguments.set and not _wishes(arguments).given() and workload_of(api, found) is not None:
-            control.reactivate(api, found)
-            print(f"job {name} is in the queue again")
-            return _finish(api, scene, found, arguments)
-        name_of_settings = rendering.settings_name(found)
-        manifests = _rendered_anew(api, scene, found, arguments)
-        control.remove(api, found, name_of_settings)
-        return _submit(api, scene, manifests, arguments)
+    is_held = (found.get("status") or {}).get("jobDeploymentStatus") in {None, "", "Suspended"}
+    if is_held and not arguments.set and not _wishes(arguments).given() and workload_of(api, found) is not None:
+        control.reactivate(api, found)
+        print(f"job {name} is in the queue again")
+        return _finish(api, scene, found, arguments)
+    name_of_settings = rendering.settings_name(found)
+    manifests = _rendered_anew(api, scene, found, arguments)
+    control.remove(api, found, name_of_settings)
+    return _submit(api, scene, manifests, arguments)
 
 
 def _rendered(arguments: argparse.Namespace) -> tuple[Scene, tuple[Manifest, ...], TrainingSettings]:

@@ -17,7 +17,7 @@ from infra.lifecycle.image.plan import Build
 from infra.lifecycle.show import print_line
 from infra.spec import outputs as contract
 from infra.spec.catalog import load_catalog
-from infra.spec.errors import SettingsError, StackError
+from infra.spec.errors import PlatformError, SettingsError
 from infra.spec.release import RELEASE_FILE, load_release
 from infra.spec.release_rules import ROOT
 from infra.spec.stack_outputs import outputs_of_stack
@@ -87,7 +87,7 @@ class _Registry:
         engines.run(builder.push(reference))
         pushed = ecr.digest(self.client, repository, build.tag)
         if pushed is None:
-            raise StackError(f"{builder.name} has pushed {reference}, and the registry does not have it")
+            raise PlatformError(f"{builder.name} has pushed {reference}, and the registry does not have it")
         return pushed
 
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import yaml
 
 from infra.lifecycle import yaml_edit
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import Download, Image, ReleaseManifest, load_release
 from infra.spec.section import build as build_section
 
@@ -47,12 +47,14 @@ class Recipe:
 
 
 _COMMON = ("requirements-bootstrap.lock", ".dockerignore")
+_SHARED = ("infra/__init__.py", "infra/spec/__init__.py", "infra/spec/errors.py")
+"""What the trainer imports of the stack."""
 
 RECIPES: Mapping[ImageName, Recipe] = {
     "trainer": Recipe(
         dockerfile="training/image/Dockerfile",
         lock="requirements.lock",
-        context=(*_COMMON, ".make/environment", "pyproject.toml", "training", "tune", "observability"),
+        context=(*_COMMON, *_SHARED, ".make/environment", "pyproject.toml", "training", "tune", "observability"),
     ),
     "mlflow": Recipe(
         dockerfile="platform_charts/images/mlflow_server/Dockerfile",
@@ -134,7 +136,7 @@ def read_source(root: Path, image: ImageName) -> Source:
     """What git says of the checkout, as far as it goes into an image.
 
     Raises:
-        StackError: the folder is no git checkout with a commit.
+        PlatformError: the folder is no git checkout with a commit.
     """
     recipe = RECIPES[image]
     head = _git(root, "show", "--no-patch", "--format=%H %ct", "HEAD").split()
@@ -146,7 +148,7 @@ def read_source(root: Path, image: ImageName) -> Source:
 def _git(root: Path, *arguments: str) -> str:
     answer = subprocess.run(["git", "-C", str(root), *arguments], check=False, capture_output=True, text=True)
     if answer.returncode != 0:
-        raise StackError(
+        raise PlatformError(
             f"git {arguments[0]}: {answer.stderr.strip()}",
             remedy="an image is named by the commit it is built from: build in a git checkout",
         )

@@ -18,7 +18,7 @@ from infra.lifecycle.image import ecr as ecr_api
 from infra.lifecycle.image import engines, plan
 from infra.lifecycle.image.ecr import Repository
 from infra.lifecycle.image.plan import ImageName
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import RELEASE_FILE, load_release
 from tests.infra.lifecycle.image.samples import checkout, release
 
@@ -119,7 +119,7 @@ def test_a_push_logs_in_with_a_password_by_standard_input(
     ecr: Ecr, calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push_to(ecr, monkeypatch)
-    with pytest.raises(StackError, match="the registry does not have it"):
+    with pytest.raises(PlatformError, match="the registry does not have it"):
         run(push=True, env="dev")
     words = [line.split() for line in calls.read_text().splitlines()]
     assert [line[0] for line in words] == ["info", "build", "login", "push"]
