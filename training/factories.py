@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from training.config.schema import OptionValue, Section
+from infra.spec.section import Section
+from training.config.schema import OptionValue
 from training.errors import SettingsError
 
 Options = TypeVar("Options", bound=Section)

@@ -13,13 +13,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from infra.lifecycle import yaml_edit
 from infra.lifecycle.aws import Client
-from infra.lifecycle.yaml_edit import KeyPath
-from infra.spec.catalog import Catalog, load_catalog
+from infra.spec.catalog import Catalog, load_catalog, with_names
 from infra.spec.section import build
+from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
 SOURCE = "AWS Price List API"
 
@@ -132,7 +129,7 @@ def write(prices: PriceList, file: Path, *, today: date) -> None:
     Raises:
         SettingsError: the file would be no catalogue any more; it is left as it was.
     """
-    changes: dict[KeyPath, yaml_edit.Scalar] = {}
+    changes: dict[KeyPath, Scalar] = {}
     found = [quote for quote in prices.instances if isinstance(quote, Quote)]
     if found and len(found) == len(prices.instances):
         changes |= {("instances", quote.name, "usd_per_hour"): quote.usd for quote in found}
@@ -145,10 +142,9 @@ def write(prices: PriceList, file: Path, *, today: date) -> None:
                 changes[*entry, "usd"] = quote.usd
                 changes[*entry, "as_of"] = today
                 changes[*entry, "source"] = SOURCE
-    changed = yaml_edit.edited(file.read_text(encoding="utf-8"), changes)
-    document = yaml.safe_load(changed)
-    document["instances"] = {name: {"name": name, **facts} for name, facts in document["instances"].items()}
-    build(Catalog, document, file=f"{file.name} with new prices")
+    changed = edited(file.read_text(encoding="utf-8"), changes)
+    title = f"{file.name} with new prices"
+    build(Catalog, with_names(parse(changed, source=title).value), file=title)
     file.write_text(changed, encoding="utf-8")
     load_catalog.cache_clear()
 

@@ -8,14 +8,11 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple, ParamSpec
 
-import yaml
-
-from infra.lifecycle import yaml_edit
 from infra.lifecycle.registries import AddonSource, ChartSource, ImageSource, NodeImageSource
-from infra.lifecycle.yaml_edit import KeyPath
 from infra.spec.errors import NotFoundError
 from infra.spec.release import Entry, ReleaseManifest, load_release
 from infra.spec.section import build
+from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
 P = ParamSpec("P")
 
@@ -150,14 +147,14 @@ def write(resolution: Resolution, file: Path, *, today: date) -> None:
         SettingsError: an answer has not the form the manifest demands; the file is left as it was.
     """
     release, text = load_release(file), file.read_text(encoding="utf-8")
-    changes: dict[KeyPath, yaml_edit.Scalar] = {}
+    changes: dict[KeyPath, Scalar] = {}
     for one in resolution.resolved:
         known = changes.get((*one.entry, "source"), _entry(release, one.entry).source)
         changes[one.path] = one.value
         changes[*one.entry, "as_of"] = today
         changes[*one.entry, "source"] = _joined(str(known) if known else "", one.source)
-    changed = yaml_edit.edited(text, changes)
-    build(ReleaseManifest, yaml.safe_load(changed), file=f"{file.name} with what was looked up")
+    changed, title = edited(text, changes), f"{file.name} with what was looked up"
+    build(ReleaseManifest, parse(changed, source=title).value, file=title)
     file.write_text(changed, encoding="utf-8")
     load_release.cache_clear()
 

@@ -209,4 +209,5 @@ def load_release(path: Path = RELEASE_FILE) -> ReleaseManifest:
     Raises:
         SettingsError: the file is not a manifest; names the key.
     """
-    return build(ReleaseManifest, read_document(path), file=path.name)
+    document = read_document(path)
+    return build(ReleaseManifest, document.value, file=path.name, places=document.places())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import model_validator
 
-from training.config.schema import Section
+from infra.spec.section import Section
 from training.errors import SettingsError
 from training.factories import check_importable, nearest, parse_options
 

@@ -17,15 +17,16 @@ from functools import reduce
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 import training.data.registry
 import training.models.registry
-from training.config import sources, yaml_text
-from training.config.explain import settings_error
+from infra.spec.errors import SettingsError
+from infra.spec.section import build
+from infra.spec.yaml_text import inline
+from training.config import sources
 from training.config.schema import DataSettings, ModelSettings, TrainingSettings
 from training.config.sources import Layer
-from training.errors import SettingsError
 
 _OWNED = (
     ("model", "name", ModelSettings().name, ("options",)),
@@ -59,10 +60,13 @@ def load(
         [sources.from_environment(environment), sources.from_flags(flags or {}), sources.from_overrides(overrides)],
     )
     merged = _plain_is_one_process(reduce(_lay_over, [*files, invocation], Layer()))
-    try:
-        settings = TrainingSettings.model_validate(merged.values)
-    except ValidationError as error:
-        raise settings_error(error, values=merged.values, origins=merged.origins) from None
+    settings = build(
+        TrainingSettings,
+        merged.values,
+        places=merged.origins,
+        aliases={flag.destination: flag.key for flag in sources.FLAGS},
+        remedy="python -m training train --print-config shows every key with its meaning",
+    )
     try:
         validate_names(settings)
         check_tracking_uri(settings.tracking.uri)
@@ -110,7 +114,7 @@ def render(settings: TrainingSettings) -> str:
 def _render_section(section: BaseModel) -> str:
     values = section.model_dump(mode="json")
     return "".join(
-        f"  # {info.description}\n  {name}: {yaml_text.inline(values[name])}\n"
+        f"  # {info.description}\n  {name}: {inline(values[name])}\n"
         for name, info in type(section).model_fields.items()
     )
 

@@ -7,41 +7,16 @@ themselves; what needs this machine (CPUs, GPUs, folders, ports) is checked in `
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from infra.spec.section import Section
 
 OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | None
 """A value that a model's or a dataset's own option may have."""
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Section(BaseModel):
-    """A part of the settings: frozen, unknown keys refused, defaults checked too."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _a_switch_is_no_number(cls, value: object, info: ValidationInfo) -> object:
-        """`true` would otherwise pass for the number 1."""
-        annotation = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, bool) and bool not in {annotation, *get_args(annotation)}:
-            raise PydanticCustomError("switch", "must be no switch")
-        return value
 
 
 class RunSettings(Section):

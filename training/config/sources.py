@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from training.config import yaml_text
-from training.config.yaml_text import KeyPath
-from training.errors import SettingsError
+from infra.spec.errors import SettingsError
+from infra.spec.yaml_text import KeyPath, parse, read_file
 
 SHIPPED: Final = Path(__file__).resolve().parent.parent / "configs"
 """Folder of the configurations that come with the platform; each is known by its file's name without the ending."""
@@ -116,18 +115,16 @@ def from_file(path: Path) -> Layer:
     Raises:
         SettingsError: unreadable, not YAML, or not a mapping of sections; with line and column.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from error
-    values, lines = yaml_text.parse(text, source=str(path))
-    if values is None:
+    document = read_file(path)
+    if document.value is None:
         return Layer()
-    if not isinstance(values, dict):
+    if not isinstance(document.value, dict):
         raise SettingsError(
-            f"{path}: holds {type(values).__name__}, not sections", remedy="write `section:` and its keys below"
+            f"{path}: holds {type(document.value).__name__}, not sections", remedy="write `section:` and its keys below"
         )
-    return Layer(values, {key: f"{path}:{line}" for key, line in lines.items()})
+    # A later source replaces a list as a whole, so its items have no place of their own.
+    places = {key: place for key, place in document.places(str(path)).items() if not key[-1].isdecimal()}
+    return Layer(document.value, places)
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
@@ -176,8 +173,7 @@ def from_overrides(overrides: Sequence[str]) -> Layer:
             raise SettingsError(
                 f"--set {text}: not of the form section.key=value", remedy="for example --set loop.epochs=3"
             )
-        value, _ = yaml_text.parse(match["value"], source=f"--set {match['key']}")
-        keys.append((match["key"], value, "--set"))
+        keys.append((match["key"], parse(match["value"], source=f"--set {match['key']}").value, "--set"))
     return _from_keys(keys)
 
 

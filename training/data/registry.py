@@ -8,8 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from infra.spec.section import Section
 from training import factories
-from training.config.schema import DataSettings, Section
+from training.config.schema import DataSettings
 from training.data.files import check_cifar10, check_image_folders
 from training.data.options import Cifar10Options, DigitsOptions, ImageFolderOptions, SyntheticOptions
 from training.errors import SettingsError

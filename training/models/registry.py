@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from infra.spec.section import Section
 from training import factories
-from training.config.schema import ModelSettings, Section
+from training.config.schema import ModelSettings
 from training.errors import SettingsError
 from training.models.options import MlpOptions, ResNetOptions, SimpleCnnOptions
 

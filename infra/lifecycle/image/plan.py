@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-import yaml
-
-from infra.lifecycle import yaml_edit
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import Download, Image, ReleaseManifest, load_release
 from infra.spec.section import build as build_section
+from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
 ImageName = Literal["trainer", "mlflow"]
 Variant = Literal["cuda", "cpu"]
@@ -47,7 +45,7 @@ class Recipe:
 
 
 _COMMON = ("requirements-bootstrap.lock", ".dockerignore")
-_SHARED = ("infra/__init__.py", "infra/spec/__init__.py", "infra/spec/errors.py")
+_SHARED = ("infra/__init__.py", *(f"infra/spec/{name}.py" for name in ("__init__", "errors", "section", "yaml_text")))
 """What the trainer imports of the stack."""
 
 RECIPES: Mapping[ImageName, Recipe] = {
@@ -305,11 +303,11 @@ def write_digest(file: Path, image: ImageName, digest: str) -> None:
         SettingsError: the manifest would no longer be one; the file is left as it was.
     """
     release, text = load_release(file), file.read_text(encoding="utf-8")
-    changes: dict[yaml_edit.KeyPath, yaml_edit.Scalar] = {("images", image, "digest"): digest}
+    changes: dict[KeyPath, Scalar] = {("images", image, "digest"): digest}
     for package, version in contents(release.images[image], release).items():
         if release.images[image].contains[package] != version:
             changes["images", image, "contains", package] = version
-    changed = yaml_edit.edited(text, changes)
-    build_section(ReleaseManifest, yaml.safe_load(changed), file=f"{file.name} with the digest of {image}")
+    changed, title = edited(text, changes), f"{file.name} with the digest of {image}"
+    build_section(ReleaseManifest, parse(changed, source=title).value, file=title)
     file.write_text(changed, encoding="utf-8")
     load_release.cache_clear()

@@ -19,6 +19,7 @@ from infra.spec.release import load_release
 from infra.spec.section import Violation, build, nearest, read_document, refuse
 from infra.spec.settings.rules import Context, violations_of
 from infra.spec.settings.stack import StackSettings
+from infra.spec.yaml_text import KeyPath
 
 NAMESPACE = "ray-train-platform"
 """Namespace of the project's keys in a stack file: the name of the Pulumi project."""
@@ -48,7 +49,13 @@ def load(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
             remedy=f"write {directory / f'Pulumi.{environment}.yaml'}",
         )
     path = directory / f"Pulumi.{environment}.yaml"
-    return from_mapping(sections_of(read_document(path), file=path.name), file=path.name)
+    document = read_document(path)
+    places = {
+        (keys[1].removeprefix(f"{NAMESPACE}:"), *keys[2:]): place
+        for keys, place in document.places().items()
+        if keys[1:]
+    }
+    return from_mapping(sections_of(document.value, file=path.name), file=path.name, places=places)
 
 
 def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
@@ -76,18 +83,21 @@ def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
     return ours
 
 
-def from_mapping(mapping: Mapping[str, Any], *, file: str) -> StackSettings:
+def from_mapping(
+    mapping: Mapping[str, Any], *, file: str, places: Mapping[KeyPath, str] | None = None
+) -> StackSettings:
     """Check settings that have been read already: one entry per section, without namespace.
 
     Args:
         mapping: sections by name, as plain data.
-        file: how messages call the place the settings come from.
+        file: how messages call the file that the settings come from.
+        places: where in it the keys are, e.g. `line 12`.
 
     Raises:
         SettingsError: names file, key, value, rule and nearest valid name of everything that is wrong.
     """
-    settings = build(StackSettings, mapping, file=file)
-    refuse(file, violations_of(Context(settings, load_catalog(), load_release())))
+    settings = build(StackSettings, mapping, file=file, places=places or {})
+    refuse(file, violations_of(Context(settings, load_catalog(), load_release())), places=places or {})
     return settings
 
 

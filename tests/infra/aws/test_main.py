@@ -88,7 +88,7 @@ def test_a_key_that_nothing_reads_is_refused() -> None:
 
 
 def test_text_where_settings_are_due_is_refused_by_name() -> None:
-    assert "network = 'wide': must be a mapping" in message_of({**config_of("dev"), f"{NAMESPACE}:network": "wide"})
+    assert "network = wide: must be a mapping" in message_of({**config_of("dev"), f"{NAMESPACE}:network": "wide"})
 
 
 def test_a_stack_with_another_environments_file_is_refused() -> None:

@@ -136,7 +136,7 @@ def test_a_digest_is_written_where_it_belongs_and_nothing_else_changes(tmp_path:
     after = file.read_text(encoding="utf-8").splitlines()
     assert load_release(file).images["trainer"].digest == DIGEST
     assert [(old.strip(), new.strip()) for old, new in zip(before, after, strict=True) if old != new] == [
-        ("digest: null", f"digest: '{DIGEST}'")
+        ("digest: null", f"digest: {DIGEST}")
     ]
 
 
