@@ -153,7 +153,8 @@ def _violation(
 ) -> Violation:
     """Put one of pydantic's errors into our words."""
     path = list(_written_path(data, detail))
-    key, value, remedy = ".".join(map(str, path)), _shown(detail["input"]), ""
+    key, remedy = ".".join(map(str, path)), ""
+    value: str | None = _shown(detail["input"])
     context = detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
@@ -163,7 +164,7 @@ def _violation(
         case "literal_error" | "enum":
             rule, remedy = _one_of(detail["input"], context["expected"])
         case "union_tag_invalid":
-            key, value = f"{key}.{context['discriminator'].strip(_QUOTE)}", context["tag"]
+            key, value = f"{key}.{context['discriminator'].strip(_QUOTE)}", str(context["tag"])
             rule, remedy = _one_of(value, context["expected_tags"])
         case "model_type" | "model_attributes_type":
             rule = f"must be a mapping with keys among: {', '.join(sorted(_fields_at(model, path)))}"

@@ -64,7 +64,7 @@ def load(
         TrainingSettings,
         merged.values,
         places=merged.origins,
-        aliases={flag.destination: flag.key for flag in sources.FLAGS},
+        aliases=sources.FLAG_KEYS,
         remedy="python -m training train --print-config shows every key with its meaning",
     )
     try:

@@ -45,7 +45,10 @@ class Recipe:
 
 
 _COMMON = ("requirements-bootstrap.lock", ".dockerignore")
-_SHARED = ("infra/__init__.py", *(f"infra/spec/{name}.py" for name in ("__init__", "errors", "section", "yaml_text")))
+_SHARED = (
+    "infra/__init__.py",
+    *(f"infra/spec/{name}.py" for name in ("__init__", "command_line", "errors", "section", "yaml_text")),
+)
 """What the trainer imports of the stack."""
 
 RECIPES: Mapping[ImageName, Recipe] = {

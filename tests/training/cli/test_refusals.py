@@ -39,7 +39,7 @@ def assert_refused(refusal: Refusal, root: Path) -> None:
     [
         Refusal(("train", "--model", "resnet19"), 2, ("resnet19", "did you mean resnet18?")),
         Refusal(("train", "--dataset", "digit"), 2, ("digit", "did you mean digits?")),
-        Refusal(("train", "--set", "loop.epoch=3"), 2, ("loop.epoch", "loop.epochs")),
+        Refusal(("train", "--set", "loop.epoch=3"), 2, ("loop.epoch: no such setting", "did you mean epochs?")),
         Refusal(("train", "--set", "loop.epochs=none"), 2, ("loop.epochs", "none")),
         Refusal(("train", "--set", "model.options.depth=3"), 2, ("depth", "simple_cnn")),
         Refusal(("train", "--batch", "65"), 2, ("65", "must be a multiple of", "nearest: 64")),
