@@ -96,6 +96,7 @@ def build(
     data: Mapping[str, Any],
     *,
     file: str = "",
+    above: str = "",
     places: Mapping[KeyPath, str] = _NO_PLACES,
     aliases: Mapping[str, str] = _NO_PLACES,  # type: ignore[assignment]  # empty
     remedy: str = "",
@@ -106,6 +107,7 @@ def build(
         model: what the data must be.
         data: plain data, as it was read.
         file: what messages call the place all of it comes from; empty where `places` says it for each key.
+        above: dotted path of the key that holds the data.
         places: where keys were given, e.g. `line 12` or `--epochs`.
         aliases: dotted paths by other names that people know them by.
         remedy: what to do in general, beside what the message says of each value.
@@ -119,6 +121,8 @@ def build(
         found: dict[str, Violation] = {}
         for detail in error.errors(include_url=False):
             violation = _violation(model, data, detail, places=places, aliases=aliases)
+            key = ".".join(filter(None, (above, violation.key)))
+            violation = violation._replace(key=key or "(top level)")
             known = found.get(violation.key)
             # Every member of a union complains about the one value.
             rule = violation.rule if known is None else f"{known.rule} or {violation.rule.removeprefix('must be ')}"
@@ -177,7 +181,7 @@ def _violation(
             value = None if isinstance(detail["input"], (Mapping, BaseModel)) else value
         case _:
             rule = re.sub(r"^\w+ should", "must", detail["msg"]).removeprefix("Input ").split(", unable to parse")[0]
-    return Violation(key or "(top level)", value, rule, remedy)
+    return Violation(key, value, rule, remedy)
 
 
 _QUOTE: Final = "'"
@@ -221,7 +225,7 @@ def _nearest_key(model: type[BaseModel], path: Sequence[int | str], aliases: Map
         close = difflib.get_close_matches(leaf, candidates, n=1, cutoff=cutoff)
         if close:
             return f"did you mean {close[0] if candidates is siblings else anywhere[close[0]]}?"
-    return f"one of {', '.join(siblings)}"
+    return f"one of {', '.join(siblings)}" if siblings else ""
 
 
 def _keys(model: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyPath]:

@@ -45,7 +45,7 @@ def refusal(
             ["model.options.width = {a: 1}: must be a valid boolean or a valid integer"],
         ),
         ("loop: 3\n", ["my.yaml:1: loop = 3: must be a mapping with keys among: accumulation"]),
-        ("model: {options: {widht: 3}}\n", ["my.yaml:1: model.options.widht=3", "did you mean width?"]),
+        ("model: {options: {widht: 3}}\n", ["my.yaml:1: model.options.widht: no such setting", "did you mean width?"]),
         ("model: {name: resnet19}\n", ["my.yaml:1: model.name=resnet19", "resnet18"]),
         ("data: {dataset: cifar}\n", ["my.yaml:1: data.dataset=cifar", "did you mean cifar10?"]),
         ("data: {dataset: cifar10}\n", ["data.path is not set"]),
