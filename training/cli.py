@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from infra.spec.command_line import CommandLine, NoOptions
-from training.config.load import load, render
+from training.config.load import load_settings, render
 from training.errors import ExitStatus
 from training.options import (
     RUN_DIRECTORY,
@@ -50,7 +50,7 @@ def train(options: TrainOptions) -> ExitStatus:
         from training.cluster import commands
 
         return commands.train(options)
-    settings = load(options.config or ["digits"], overrides=options.set, flags=options.flags())
+    settings = load_settings(options.config or ["digits"], overrides=options.set, flags=options.flags())
     if options.print_config:
         print(render(settings), end="")
         return ExitStatus.DONE
@@ -66,7 +66,7 @@ def resume(options: ResumeOptions) -> ExitStatus:
         from training.cluster import commands
 
         return commands.resume(options)
-    settings = load([_chosen(options).settings_file], overrides=options.set, environment={})
+    settings = load_settings([_chosen(options).settings_file], overrides=options.set, environment={})
     from training.drive import drive
 
     return drive(settings)

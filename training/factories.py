@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TypeVar
 
-from infra.spec.section import Section, build
+from infra.spec.section import Section, validate
 from training.config.schema import OptionValue
 from training.errors import SettingsError
 
@@ -37,7 +37,7 @@ def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, set
     Raises:
         SettingsError: an option is unknown or its value is wrong.
     """
-    return build(kind, values, above=setting, remedy=describe_options(kind, owner=owner))
+    return validate(kind, values, above=setting, remedy=describe_options(kind, owner=owner))
 
 
 def describe_options(kind: type[Section], *, owner: str) -> str:

@@ -66,7 +66,7 @@ class SettingsOptions(ChangeOptions):
     gpus_per_worker: str | None = option("0 or 1: a rank drives one GPU; more GPUs take more workers", metavar="N")
 
     def flags(self) -> dict[str, str | bool | None]:
-        """The plain flags by name, as `training.config.load.load` takes them."""
+        """The plain flags by name, as `training.config.load.load_settings` takes them."""
         return {name: vars(self)[name] for name in (*FLAG_KEYS, GPUS_PER_WORKER)}
 
 

@@ -107,7 +107,7 @@ def release_check(options: ReleaseCheckOptions) -> int:
 
 @COMMANDS.command("keep the release")
 def staleness(options: StalenessOptions) -> int:
-    """List what nobody has compared with its source lately."""
+    """List entries that were not compared with their source lately."""
     from infra.lifecycle.commands import report as commands
 
     return commands.stale(options)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from infra.spec.errors import SettingsError
-from infra.spec.section import Section, build, nearest, read_document
+from infra.spec.section import Section, nearest, read_document, validate
 
 CATALOG_FILE = Path(__file__).with_name("catalog.yaml")
 
@@ -174,7 +174,7 @@ def load_catalog(path: Path = CATALOG_FILE) -> Catalog:
         SettingsError: the file is not a catalogue; names the key.
     """
     document = read_document(path)
-    return build(Catalog, with_names(document.value), file=path.name, places=document.places())
+    return validate(Catalog, with_names(document.value), file=path.name, places=document.places())
 
 
 def with_names(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field
 
-from infra.spec.section import Section, build, read_document
+from infra.spec.section import Section, read_document, validate
 
 RELEASE_FILE = Path(__file__).with_name("release.yaml")
 
@@ -210,4 +210,4 @@ def load_release(path: Path = RELEASE_FILE) -> ReleaseManifest:
         SettingsError: the file is not a manifest; names the key.
     """
     document = read_document(path)
-    return build(ReleaseManifest, document.value, file=path.name, places=document.places())
+    return validate(ReleaseManifest, document.value, file=path.name, places=document.places())

@@ -91,7 +91,7 @@ def read_document(path: Path) -> Document:
     return document
 
 
-def build(
+def validate(
     model: type[M],
     data: Mapping[str, Any],
     *,

@@ -142,7 +142,7 @@ def resume(arguments: ResumeOptions) -> ExitStatus:
 
 def _rendered(arguments: TrainOptions | JobOptions) -> tuple[Scene, tuple[Manifest, ...], TrainingSettings]:
     """The job that the command line describes; what is wrong with its settings is said before the stack is asked."""
-    written = configuration.load(
+    written = configuration.load_settings(
         arguments.config or ["digits"], overrides=arguments.set, flags=arguments.flags(), environment={}
     )
     scene = _scene(arguments)
@@ -168,7 +168,7 @@ def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: ResumeOpt
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, f"{name}.yaml")
         file.write_text(rendering.settings_text(kept), encoding="utf-8")
-        settings = configuration.load([file], overrides=arguments.set, environment={})
+        settings = configuration.load_settings([file], overrides=arguments.set, environment={})
     return _render(settings, _wishes(arguments).over(rendering.wishes_of(found)), scene)
 
 

@@ -1,4 +1,4 @@
-"""See what an environment consists of, without an engine, an account or a cluster."""
+"""Show the resources of an environment, without an engine, an account or a cluster."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from infra.lifecycle.options import GraphOptions
 from infra.lifecycle.show import print_line, print_table
 from infra.preview.graph import document, table
 from infra.preview.recording import record
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 
 
 def graph(options: GraphOptions) -> int:
-    """Print every resource of an environment and what that took; write it as JSON and as a picture where asked."""
-    settings = load(options.env)
+    """Print every resource of an environment, and write it as JSON and as a picture where asked."""
+    settings = load_environment(options.env)
     recording = record(settings)
     print_table(table.of(recording))
     if options.json is not None:

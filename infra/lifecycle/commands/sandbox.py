@@ -17,14 +17,14 @@ from infra.lifecycle.sandbox.recorded import recorded
 from infra.lifecycle.show import print_line
 from infra.spec.command_line import NoOptions
 from infra.spec.outputs import StackOutputs
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 
 FOLDER = Path(".local/sandbox")
 
 
 def up(options: SandboxOptions) -> int:
     """Start a sandbox and make the environment in it."""
-    settings = load(options.env)
+    settings = load_environment(options.env)
     folder = FOLDER.resolve()
     running = detached.start(folder, crds=options.crds)
     kubeconfig = kubeconfig_in(folder)

@@ -1,4 +1,4 @@
-"""Change a stack, after everything has been checked that can be known before."""
+"""Change a stack, after the preflight."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from infra.lifecycle.show import print_line
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
 from infra.spec.release import load_release
-from infra.spec.settings import check_account, load
+from infra.spec.settings import check_account, load_environment
 from infra.spec.stack_outputs import find_pulumi
 from platform_charts.charts.crds import FetchedCharts
 
 
 def preflight(options: EnvironmentOptions) -> int:
-    """Check all that can be known before anything is created."""
+    """Run every check that is possible before anything is created."""
     _check(options.env)
-    print_line(f"{options.env}: nothing stands in the way")
+    print_line(f"{options.env}: preflight passed")
     return 0
 
 
@@ -59,7 +59,7 @@ def _check(environment: str) -> None:
 
 
 def _case(environment: str) -> checks.Case:
-    settings, release = load(environment), load_release()
+    settings, release = load_environment(environment), load_release()
     return checks.Case(
         settings=settings,
         catalog=load_catalog(),

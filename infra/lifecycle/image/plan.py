@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import Download, Image, ReleaseManifest, load_release
-from infra.spec.section import build as build_section
+from infra.spec.section import validate
 from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
 ImageName = Literal["trainer", "mlflow"]
@@ -311,6 +311,6 @@ def write_digest(file: Path, image: ImageName, digest: str) -> None:
         if release.images[image].contains[package] != version:
             changes["images", image, "contains", package] = version
     changed, title = edited(text, changes), f"{file.name} with the digest of {image}"
-    build_section(ReleaseManifest, parse(changed, source=title).value, file=title)
+    validate(ReleaseManifest, parse(changed, source=title).value, file=title)
     file.write_text(changed, encoding="utf-8")
     load_release.cache_clear()

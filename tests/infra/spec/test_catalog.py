@@ -11,7 +11,7 @@ from moto import mock_aws
 
 from infra.spec.catalog import CATALOG_FILE, Catalog, InstanceType, load_catalog
 from infra.spec.errors import SettingsError
-from infra.spec.section import build, read_document
+from infra.spec.section import read_document, validate
 
 CATALOG = load_catalog()
 
@@ -96,7 +96,7 @@ def test_a_price_without_a_source_is_refused_by_name() -> None:
     document["instances"] = {}
     document["prices"]["services"]["nat_gateway_hour"] = {"usd": 0.045}
     with pytest.raises(SettingsError, match=r"prices\.services\.nat_gateway_hour: a price needs as_of and source"):
-        build(Catalog, document, file="catalog.yaml")
+        validate(Catalog, document, file="catalog.yaml")
 
 
 def test_an_instance_of_a_family_that_is_not_listed_is_refused(tmp_path: Path) -> None:

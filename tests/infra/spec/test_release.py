@@ -13,7 +13,7 @@ from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release, staleness
 from infra.spec.release_rules import RULES, check, findings, read_project
-from infra.spec.section import build, read_document
+from infra.spec.section import read_document, validate
 from tests.infra.spec.samples import changed
 
 PROJECT = read_project()
@@ -51,7 +51,7 @@ BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
 
 def release_with(changes: dict[str, Any]) -> ReleaseManifest:
     """The shipped release with values at dotted paths replaced."""
-    return build(ReleaseManifest, changed(read_document(RELEASE_FILE).value, changes), file="release.yaml")
+    return validate(ReleaseManifest, changed(read_document(RELEASE_FILE).value, changes), file="release.yaml")
 
 
 def resolved_release() -> ReleaseManifest:
@@ -72,7 +72,7 @@ def resolved_release() -> ReleaseManifest:
                 node[field] = "0" * 64
             case _:
                 node[field] = DIGEST
-    return build(ReleaseManifest, document, file="release.yaml")
+    return validate(ReleaseManifest, document, file="release.yaml")
 
 
 def test_the_shipped_release_fits_together() -> None:

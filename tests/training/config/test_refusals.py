@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training.config.load import load
+from training.config.load import load_settings
 from training.errors import SettingsError
 
 
@@ -18,7 +18,7 @@ def refusal(
     environment: dict[str, str] | None = None,
 ) -> str:
     with pytest.raises(SettingsError) as caught:
-        load(files or [], overrides or [], flags, environment or {})
+        load_settings(files or [], overrides or [], flags, environment or {})
     return str(caught.value)
 
 
@@ -91,15 +91,15 @@ def test_a_batch_that_does_not_divide_is_refused_with_the_nearest_that_does() ->
 
 
 @pytest.mark.parametrize("uri", ["localhost", "htp://host", "http://", "http://host:port", "http://[::1"])
-def test_a_tracking_address_that_is_none_is_refused(uri: str) -> None:
-    assert f"RTP_TRACKING_URI: tracking.uri={uri} is no address" in refusal(environment={"RTP_TRACKING_URI": uri})
+def test_an_invalid_tracking_address_is_refused(uri: str) -> None:
+    assert f"RTP_TRACKING_URI: tracking.uri={uri} is not a" in refusal(environment={"RTP_TRACKING_URI": uri})
 
 
 @pytest.mark.parametrize(
     "uri", ["http://host:5000", "https://host/path", "sqlite:///a.db", "postgresql+psycopg2://u:p@h/d", "databricks"]
 )
-def test_a_tracking_address_of_a_store_is_taken(uri: str) -> None:
-    assert load(environment={"RTP_TRACKING_URI": uri}).tracking.uri == uri
+def test_an_address_of_a_store_is_accepted(uri: str) -> None:
+    assert load_settings(environment={"RTP_TRACKING_URI": uri}).tracking.uri == uri
 
 
 def test_all_wrong_keys_are_named_at_once() -> None:
@@ -118,7 +118,7 @@ def test_a_missing_file_is_refused_by_its_path(tmp_path: Path) -> None:
     assert f"--config {tmp_path / 'no.yaml'}: no such file" in refusal(files=[tmp_path / "no.yaml"])
 
 
-def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_binary_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     assert f"{path}: cannot be read" in refusal(files=[path])
