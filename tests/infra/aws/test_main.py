@@ -84,7 +84,7 @@ def test_a_misspelt_section_is_refused_by_name() -> None:
 
 
 def test_a_key_that_nothing_reads_is_refused() -> None:
-    assert "config.aws:region: nothing reads it" in message_of({**config_of("dev"), "aws:region": "us-east-1"})
+    assert "config.aws:region: unknown key" in message_of({**config_of("dev"), "aws:region": "us-east-1"})
 
 
 def test_text_where_settings_are_due_is_refused_by_name() -> None:
