@@ -18,7 +18,7 @@ from infra.aws.program import build
 from infra.lifecycle.registries import Registries
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
-from infra.spec.errors import SettingsError, StackError
+from infra.spec.errors import PlatformError, SettingsError
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.settings.loading import sections_of
@@ -66,7 +66,7 @@ def main() -> None:
         platform = build(settings)
         install(platform, crds=PinnedCharts(release))
         export(platform)
-    except StackError as error:
+    except PlatformError as error:
         raise pulumi.RunError(str(error)) from error
 
 

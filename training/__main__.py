@@ -1,5 +1,7 @@
 """`python -m training`."""
 
+# PYTHON_ARGCOMPLETE_OK
+
 import sys
 
 from training.cli import main

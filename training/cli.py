@@ -1,184 +1,184 @@
 """The command line: `python -m training COMMAND`. `make train` and its like are thin over it.
 
-Each command is a function of the parsed arguments that returns an exit status. Nothing heavy is imported here: help and every refusal
-come within a second.
+With `--env` a command works on the cluster of that environment. What a command needs beside settings and run folders it imports itself.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from training import commands
-from training.config import sources
-from training.config.schema import RunSettings
-from training.errors import ExitStatus, PlatformError
+from infra.spec.command_line import CommandLine, NoOptions
+from training.config.load import load_settings, render
+from training.errors import ExitStatus
+from training.options import (
+    RUN_DIRECTORY,
+    JobOptions,
+    JobsOptions,
+    LogsOptions,
+    MonitorOptions,
+    ResumeOptions,
+    RunOptions,
+    StopOptions,
+    TrainOptions,
+    UiOptions,
+)
+from training.rundir import RunDirectory, runs
 
-_RUN_DIRECTORY = "RTP_RUN_DIRECTORY"
-_DEFAULT_ROOT = Path(os.environ.get(_RUN_DIRECTORY) or str(RunSettings.model_fields["directory"].default))
-
-Command = Callable[[argparse.Namespace], ExitStatus]
+COMMANDS = CommandLine(
+    "python -m training",
+    "Train models, on this machine or with --env on a cluster, and look at their runs.",
+    variables={
+        RUN_DIRECTORY: "folder of the runs, run.directory",
+        "RTP_TRACKING_URI": "MLflow's tracking server, tracking.uri",
+        "RTP_EXPERIMENT": "MLflow's experiment, tracking.experiment",
+        "RTP_STACK_OUTPUTS": "with --env: file of what `pulumi stack output --json` printed",
+        "KUBECONFIG": "with --env: kubeconfig of the cluster",
+    },
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status is one of `training.errors.ExitStatus`."""
-    parsed = _parser().parse_args(arguments)
-    try:
-        return _command(parsed)(parsed)
-    except PlatformError as error:
-        sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr)
-        return error.status
-    except KeyboardInterrupt:
-        return ExitStatus.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of a pipe, `head` say, has had enough. Python would complain once more when it flushes at exit.
-        sys.stderr.close()
+    """Run a command; the exit status is one of `ExitStatus`."""
+    return COMMANDS.main(arguments)
+
+
+@COMMANDS.command("train")
+def train(options: TrainOptions) -> ExitStatus:
+    """Train a new run, or resume the one of the given name; with --env submit and follow a job."""
+    if options.env is not None:
+        from training.cluster import commands
+
+        return commands.train(options)
+    settings = load_settings(options.config or ["digits"], overrides=options.set, flags=options.flags())
+    if options.print_config:
+        print(render(settings), end="")
         return ExitStatus.DONE
+    from training.drive import drive
+
+    return drive(settings)
 
 
-def _command(parsed: argparse.Namespace) -> Command:
-    """What was asked for: a command of this machine, or with `--env` the one of the same name on a cluster."""
-    if getattr(parsed, "env", None) is None:
-        here: Command = parsed.command
-        return here
-    # Reads the stack's files, and takes half a second to import.
-    from training.cluster import commands as cluster  # noqa: PLC0415
+@COMMANDS.command("train")
+def resume(options: ResumeOptions) -> ExitStatus:
+    """Resume a run from its newest good checkpoint, with the settings it was started with and those changed now."""
+    if options.env is not None:
+        from training.cluster import commands
 
-    there: Command = getattr(cluster, parsed.asked)
-    return there
+        return commands.resume(options)
+    settings = load_settings([_chosen(options).settings_file], overrides=options.set, environment={})
+    from training.drive import drive
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__.splitlines()[0])
-    subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_train(subparsers)
-    _add_resume(subparsers)
-    _add_job(subparsers)
-    jobs = _add(
-        subparsers, "jobs", commands.jobs, "list the runs of this machine, or the jobs of a cluster, newest first"
-    )
-    _add_root(jobs)
-    _add_cluster(jobs)
-    logs = _add_for_run(subparsers, "logs", commands.logs, "print a run's log of events in words, or a rank's own log")
-    logs.add_argument("--rank", type=int, help="the log of this rank instead")
-    _add_cluster(logs).add_argument("--pod", help="what this pod of the job wrote instead")
-    stop = _add_for_run(subparsers, "stop", commands.stop, "have a running run commit its state and end")
-    _add_detach(_add_cluster(stop))
-    _add_for_run(subparsers, "verify", commands.verify, "verify every checkpoint of a run, sizes and sha256")
-    _add_for_run(subparsers, "report", commands.report, "write a run's report anew")
-    monitor = _add_for_run(subparsers, "monitor", commands.monitor, "watch a run in the terminal; never touches it")
-    monitor.add_argument("--once", action="store_true", help="print one picture and end")
-    _add_for_run(subparsers, "sync", commands.sync, "send what MLflow has not had yet; of all runs where none is named")
-    ui = _add(subparsers, "ui", commands.ui, "open MLflow on the embedded store")
-    ui.add_argument("--port", type=int, default=0, help="port on loopback; any free one by default")
-    _add(subparsers, "schema", commands.schema, "print the JSON Schema of the settings")
-    return parser
+    return drive(settings)
 
 
-def _add(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command | None, summary: str
-) -> argparse.ArgumentParser:
-    parser = subparsers.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(command=command, asked=name)
-    return parser
+@COMMANDS.command("train")
+def stop(options: StopOptions) -> ExitStatus:
+    """Have a running run save its state and stop."""
+    if options.env is not None:
+        from training.cluster import commands
+
+        return commands.stop(options)
+    run = _chosen(options)
+    run.request_stop()
+    print(f"{run.name} will save and stop at its next step; resume it: make resume NAME={run.name}")
+    return ExitStatus.DONE
 
 
-def _add_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--root", type=Path, default=_DEFAULT_ROOT, help=f"folder of the runs (${_RUN_DIRECTORY}, else .local/runs)"
-    )
+@COMMANDS.command("train")
+def job(options: JobOptions) -> ExitStatus:
+    """Write what `train --env` would submit, as YAML; needs no cluster."""
+    from training.cluster import commands
+
+    return commands.job(options)
 
 
-def _add_for_run(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: Command, summary: str
-) -> argparse.ArgumentParser:
-    parser = _add(subparsers, name, command, summary)
-    _add_root(parser)
-    parser.add_argument("run", nargs="?", help="name or folder of the run; the newest by default")
-    return parser
+@COMMANDS.command("look at runs")
+def jobs(options: JobsOptions) -> ExitStatus:
+    """List the runs of this machine, or the jobs of a cluster, newest first."""
+    if options.env is not None:
+        from training.cluster import commands
+
+        return commands.jobs(options)
+    from training.joblist import job_table
+
+    print(job_table(runs(options.root)))
+    return ExitStatus.DONE
 
 
-def _add_train(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(subparsers, "train", commands.train, "train a model, on this machine or with --env on a cluster")
-    _add_settings(parser)
-    parser.add_argument("--print-config", action="store_true", help="print the whole settings and end")
-    _add_following(_add_wishes(_add_cluster(parser)))
+@COMMANDS.command("look at runs")
+def logs(options: LogsOptions) -> ExitStatus:
+    """Print the events of a run, or the log of one of its ranks."""
+    if options.env is not None:
+        from training.cluster import commands
+
+        return commands.logs(options)
+    run = _chosen(options)
+    path = run.logs / f"rank-{options.rank}.jsonl" if options.rank is not None else run.events
+    if path.exists():
+        sys.stdout.write(path.read_text(encoding="utf-8"))
+    return ExitStatus.DONE
 
 
-def _add_job(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(subparsers, "job", None, "write what `train --env` would submit as YAML; asks no cluster")
-    _add_settings(parser)
-    group = _add_wishes(_add_cluster(parser, is_required=True))
-    group.add_argument("--out", metavar="FILE", help="file to write; - or none prints it")
+@COMMANDS.command("look at runs")
+def monitor(options: MonitorOptions) -> ExitStatus:
+    """Watch a run in the terminal, without touching it."""
+    from observability.monitor import watch
+
+    watch(_chosen(options).path, once=options.once)
+    return ExitStatus.DONE
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        help="YAML file or name of a shipped one; may be repeated, later ones win",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set one key, e.g. loop.clip_norm=0.5; may be repeated",
-    )
-    for flag in sources.FLAGS:
-        if flag.is_switch:
-            parser.add_argument(flag.option, action=argparse.BooleanOptionalAction, help=f"sets {flag.key}")
-        else:
-            parser.add_argument(flag.option, metavar="VALUE", help=f"sets {flag.key}")
-    parser.add_argument(
-        "--gpus-per-worker", metavar="N", help="0 or 1: a rank drives one GPU; more GPUs take more workers"
-    )
+@COMMANDS.command("look at runs")
+def report(options: RunOptions) -> ExitStatus:
+    """Write a run's report again."""
+    from observability.report import write_report
+
+    print(write_report(_chosen(options).path))
+    return ExitStatus.DONE
 
 
-def _add_resume(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add_for_run(subparsers, "resume", commands.resume, "go on with a run from its newest good checkpoint")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change one key, e.g. loop.epochs=20"
-    )
-    _add_following(_add_wishes(_add_cluster(parser)))
+@COMMANDS.command("look at runs")
+def verify(options: RunOptions) -> ExitStatus:
+    """Verify the sizes and sha256 of every checkpoint of a run; fails where one is damaged, or where there is none."""
+    from training.checkpoint.manifest import MANIFEST_FILE
+    from training.checkpoint.store import verify_run
+
+    run = _chosen(options)
+    committed = {path: problems for path, problems in verify_run(run.path) if (path / MANIFEST_FILE).exists()}
+    for path, problems in committed.items():
+        print(f"{path}: {'; '.join(problems) if problems else 'good'}")
+    if not committed:
+        print(f"{run.path}: no checkpoint")
+    return ExitStatus.FAILED if not committed or any(committed.values()) else ExitStatus.DONE
 
 
-def _add_cluster(parser: argparse.ArgumentParser, *, is_required: bool = False) -> argparse._ArgumentGroup:
-    group = parser.add_argument_group("on a cluster")
-    group.add_argument("--env", required=is_required, help="environment of the stack")
-    group.add_argument(
-        "--outputs", type=Path, metavar="FILE", help="its outputs ($RTP_STACK_OUTPUTS); asks pulumi without it"
-    )
-    group.add_argument("--kubeconfig", type=Path, metavar="FILE", help="a kubeconfig of its cluster ($KUBECONFIG)")
-    group.add_argument("--team", help="whose namespace; may be left out where there is one team")
-    return group
+@COMMANDS.command("MLflow")
+def ui(options: UiOptions) -> ExitStatus:
+    """Serve MLflow's pages on the embedded store until interrupted."""
+    from training.tracking.ui import serve_ui
+
+    serve_ui(port=options.port)
+    return ExitStatus.DONE
 
 
-def _add_wishes(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
-    group.add_argument("--group", help="GPU node group; the cheapest that fits without it")
-    group.add_argument("--priority", choices=("low", "normal", "high"), help="place in the queue; normal by default")
-    group.add_argument("--deadline-hours", type=float, metavar="H", help="hours the job may take from its admission on")
-    group.add_argument(
-        "--restarts",
-        type=int,
-        metavar="N",
-        help="times a failed driver is begun anew on a new cluster; 0",
-    )
-    group.add_argument("--keep-days", type=float, metavar="D", help="days the job stays listed after its end")
-    return group
+@COMMANDS.command("MLflow")
+def sync(options: RunOptions) -> ExitStatus:
+    """Send MLflow what it has not received yet, of one run or of all."""
+    from training.tracking.sync import sync as send
+
+    chosen = [_chosen(options)] if options.run else runs(options.root)
+    return send([run.path for run in chosen])
 
 
-def _add_following(group: argparse._ArgumentGroup) -> None:
-    _add_detach(group)
-    group.add_argument(
-        "--stop-on-interrupt", action="store_true", help="Ctrl-C stops the job; it goes on without this option"
-    )
+@COMMANDS.command("settings")
+def schema(_options: NoOptions) -> ExitStatus:
+    """Print the JSON Schema of the settings."""
+    from training.config import json_schema
+
+    print(json_schema.text(), end="")
+    return ExitStatus.DONE
 
 
-def _add_detach(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--detach", action="store_true", help="do not wait for the job")
+def _chosen(options: RunOptions) -> RunDirectory:
+    return RunDirectory.open(options.run, root=options.root) if options.run else RunDirectory.newest(options.root)

@@ -1,77 +1,37 @@
-"""Errors that end a command, and the exit status each one means.
-
-Every message names the thing, the value, the rule that the value breaks, and the remedy. A message is for the person who typed
-the command; a traceback is for a defect of ours, and these errors are therefore printed without one.
-"""
+"""Errors that only a training run has; the others are the platform's own, from `infra.spec.errors`."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsError
+
+__all__ = [
+    "CheckpointError",
+    "DataError",
+    "ExitStatus",
+    "Interrupted",
+    "NonFiniteLossError",
+    "PlatformError",
+    "PreflightError",
+    "ResumeMismatchError",
+    "SettingsError",
+    "TrainingFailedError",
+]
 
 
-class ExitStatus(IntEnum):
-    """Exit status of every command of the platform."""
-
-    DONE = 0
-    FAILED = 1
-    WRONG_INPUT = 2
-    REFUSED = 3
-    INTERRUPTED = 130
+class PreflightError(RefusedError):
+    """The settings are valid, but this machine or folder cannot serve them (exit status 3)."""
 
 
-class PlatformError(Exception):
-    """An error whose message is enough for the person at the keyboard.
-
-    Attributes:
-        status: the exit status the command ends with.
-        remedy: what to do about it; printed on a line of its own, empty where the message says it all.
-    """
-
-    status: ExitStatus = ExitStatus.FAILED
-
-    def __init__(self, message: str, *, remedy: str = "") -> None:
-        super().__init__(message)
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        message = super().__str__()
-        return f"{message}\n  remedy: {self.remedy}" if self.remedy else message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # The default would rebuild the error without its keyword argument on the far side of a process boundary.
-        return _rebuild, (type(self), self.args[0], self.remedy)
-
-
-def _rebuild(kind: type[PlatformError], message: str, remedy: str) -> PlatformError:
-    return kind(message, remedy=remedy)
-
-
-class SettingsError(PlatformError):
-    """The input or a setting is wrong (exit status 2)."""
-
-    status = ExitStatus.WRONG_INPUT
-
-
-class PreflightError(PlatformError):
-    """The input is well-formed, but this machine or folder cannot serve it (exit status 3)."""
-
-    status = ExitStatus.REFUSED
-
-
-class DataError(PlatformError):
-    """A dataset is missing, truncated or holds something unreadable (exit status 3)."""
-
-    status = ExitStatus.REFUSED
+class DataError(RefusedError):
+    """A dataset is missing, truncated or unreadable (exit status 3)."""
 
 
 class CheckpointError(PlatformError):
     """A checkpoint could not be written, or none that was asked for can be read (exit status 1)."""
 
 
-class ResumeMismatchError(PlatformError):
+class ResumeMismatchError(RefusedError):
     """A checkpoint belongs to another dataset, model or global batch than the settings ask for (exit status 3)."""
-
-    status = ExitStatus.REFUSED
 
 
 class TrainingFailedError(PlatformError):

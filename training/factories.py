@@ -13,9 +13,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
-
-from training.config.schema import OptionValue, Section
+from infra.spec.section import Section, validate
+from training.config.schema import OptionValue
 from training.errors import SettingsError
 
 Options = TypeVar("Options", bound=Section)
@@ -142,19 +141,7 @@ def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, set
     Raises:
         SettingsError: an option is unknown or its value is invalid.
     """
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-    key = ".".join((setting, *map(str, first["loc"])))
-    remedy = describe_options(kind, owner=owner)
-    if first["type"] == "extra_forbidden":
-        unknown = str(first["loc"][0])
-        raise SettingsError(
-            f"{key}={first['input']}: {owner} has no such option",
-            remedy=suggest(unknown, list(kind.model_fields)) + remedy,
-        )
-    raise SettingsError(f"{key}={first['input']}: {first['msg'].removeprefix('Value error, ')}", remedy=remedy)
+    return validate(kind, values, above=setting, remedy=describe_options(kind, owner=owner))
 
 
 def describe_options(kind: type[Section], *, owner: str) -> str:

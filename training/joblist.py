@@ -35,7 +35,7 @@ def _row(run: RunDirectory) -> tuple[str, str, str, str, str]:
 
 
 def _state(run: RunDirectory, events: list[Event]) -> str:
-    """`running`, how the last driver ended the run, or `killed` where it is gone without a word."""
+    """`running`, how the last driver ended the run, or `killed` where it ended without a record."""
     if run.is_running():
         return "running"
     last = next((event for event in reversed(events) if isinstance(event, RunStarted | RunEnded)), None)

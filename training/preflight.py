@@ -1,8 +1,7 @@
-"""What has to be true of this machine before a run starts, asked before anything heavy is imported or started.
+"""Checks of this machine before a run starts, before anything heavy is imported or started.
 
-Ray waits for ever for a CPU or GPU that is not there, and a port or folder that cannot be used shows only after half
-a minute of starting processes. Each refusal names what is there and the nearest setting that works. Torch is not
-imported: counting its devices costs seconds.
+Ray waits forever for a missing CPU or GPU, and an unusable port or folder fails only half a minute into the start. Each refusal
+names what is available and the nearest setting that works. torch is not imported: counting devices with it takes seconds.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ def this_machine(environment: Mapping[str, str] = os.environ) -> Machine:
 
 
 def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingSettings, str]:
-    """Let the default number of workers shrink to the machine.
+    """Reduce the default number of workers to what the machine has.
 
-    A number that somebody wrote is never changed: `check` refuses it if it does not fit. The default, 2, is our
-    choice and not the user's; on a machine with one CPU the first `make train` has to work, and two ranks that take
-    turns on one CPU would only be slower than one. The global batch stays, so what is learnt is the same.
+    A number that was given is never changed: `check` refuses it if it does not fit. The default, 2, is ours: on a machine with
+    one CPU the first `make train` has to work, and two ranks on one CPU are slower than one. The global batch stays, so the
+    training is the same.
 
     Returns:
         The settings to run with, and a notice for the person; empty where nothing changed.
@@ -71,7 +70,7 @@ def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingS
 
 
 def check(settings: TrainingSettings, machine: Machine) -> None:
-    """Refuse a run that this machine cannot serve.
+    """Refuse a run that this machine cannot run.
 
     Raises:
         PreflightError: too few CPUs or GPUs, a folder that cannot be written, too little space, a port in use, a Ray
@@ -154,7 +153,9 @@ def _check_gpus(scale: ScaleSettings, machine: Machine) -> None:
         return
     if machine.gpus == 0:
         hidden = "CUDA_VISIBLE_DEVICES" in os.environ and _present_gpus() > 0
-        why = f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']} hides them all" if hidden else "none is there"
+        why = (
+            f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']} hides them all" if hidden else "none was found"
+        )
         raise PreflightError(
             f"scale.gpu=true needs one GPU per worker (scale.workers={scale.workers}), and {why}",
             remedy="leave --use-gpu (GPU=1) out to train on CPUs; nvidia-smi says why a GPU is not seen",
@@ -173,13 +174,13 @@ def _check_cluster(address: str) -> None:
         if place in {"auto", "local"}:
             return
         raise PreflightError(
-            f"scale.address={address} is no host:port", remedy="write HOST:6379, ray://HOST:10001 or auto"
+            f"scale.address={address} is not host:port", remedy="write HOST:6379, ray://HOST:10001 or auto"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CLUSTER_ANSWERS_WITHIN).close()
     except (OSError, OverflowError) as error:
         raise PreflightError(
-            f"scale.address={address}: no Ray cluster answers there: {error}",
+            f"scale.address={address}: no Ray cluster answers: {error}",
             remedy="start it, correct the address, or leave it out to start one on this machine",
         ) from error
 

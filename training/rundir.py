@@ -1,4 +1,4 @@
-"""The folder of a run: what lies where in it, how it is named and found, and who may write to it.
+"""The folder of a run: its layout and name, how runs are found, and the driver's lock.
 
     .local/runs/simple_cnn-digits-20261121-104233/
         settings.yaml   the settings the run was started with; `resume` reads them
@@ -10,7 +10,7 @@
         failures/       what each failed rank left (training.failures)
         report.html     plots and facts
         tracking.json   the MLflow run and what was delivered to it
-        stop            present: someone asked the run to stop at its next committed step
+        stop            present: a request to stop at the next committed step
         driver.pid      process id of the driver, locked by it while it lives
 
 Nothing heavy is imported here.
@@ -30,7 +30,7 @@ from datetime import datetime
 from pathlib import Path
 
 from observability import runlog
-from training.config.load import load, render
+from training.config.load import load_settings, render
 from training.config.schema import TrainingSettings
 from training.errors import PreflightError, SettingsError
 
@@ -69,7 +69,7 @@ class RunDirectory:
                 run.write_settings(settings)
         except OSError as error:
             raise PreflightError(
-                f"no folder for the run can be made under run.directory={root}: {error.strerror}",
+                f"cannot create the run's folder under run.directory={root}: {error.strerror}",
                 remedy="choose another with --set run.directory=FOLDER",
             ) from error
         return run
@@ -95,7 +95,7 @@ class RunDirectory:
 
     @classmethod
     def newest(cls, root: Path) -> RunDirectory:
-        """The run under `root` in which something happened last.
+        """The most recently active run under `root`.
 
         Raises:
             SettingsError: there is none.
@@ -151,7 +151,7 @@ class RunDirectory:
 
     @property
     def stop_request(self) -> Path:
-        """Present while someone wants the run to stop."""
+        """Present while a stop is requested."""
         return self.path / "stop"
 
     @property
@@ -165,7 +165,7 @@ class RunDirectory:
         Raises:
             SettingsError: the file was changed by hand to something wrong.
         """
-        return load([self.settings_file], environment={})
+        return load_settings([self.settings_file], environment={})
 
     def write_settings(self, settings: TrainingSettings) -> None:
         """Replace the run's settings, under its own name, by a rename: a reader never sees half of them."""
@@ -176,9 +176,9 @@ class RunDirectory:
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """Be the run's driver: hold its lock until the block ends or this process does, however it does.
+        """Hold the run's driver lock until the block or this process ends.
 
-        The lock is the kernel's (flock), so a killed driver leaves none behind. Of a run on several machines the driver
+        The kernel holds the lock (flock), so a killed driver releases it. Of a run on several machines the driver
         of node 0 holds it.
 
         Raises:
@@ -188,7 +188,7 @@ class RunDirectory:
         try:
             if not _lock(descriptor):
                 raise PreflightError(
-                    f"run {self.name} is being trained by process {self.driver_pid()}",
+                    f"run {self.name} is already driven by process {self.driver_pid()}",
                     remedy=f"wait for it, stop it (make stop NAME={self.name}), or give this run another --name",
                 )
             os.ftruncate(descriptor, 0)
@@ -219,26 +219,26 @@ class RunDirectory:
         return int(text) if text else None
 
     def request_stop(self) -> None:
-        """Ask the running driver to commit the run's state and end.
+        """Ask the running driver to save a checkpoint and stop.
 
         Raises:
-            PreflightError: nobody drives the run.
+            PreflightError: no driver runs.
         """
         if not self.is_running():
             raise PreflightError(f"run {self.name} is not running", remedy="make jobs lists the runs and their states")
         self.stop_request.touch()
 
     def clear_stop(self) -> None:
-        """Forget a request to stop that was meant for an earlier driver."""
+        """Remove a stop request that was for an earlier driver."""
         self.stop_request.unlink(missing_ok=True)
 
     def stop_is_requested(self) -> bool:
-        """Whether someone asked the run to stop since its driver started."""
+        """Whether a stop was requested since the driver started."""
         return self.stop_request.exists()
 
 
 def runs(root: Path) -> list[RunDirectory]:
-    """The runs under a folder, the one in which something happened last first."""
+    """The runs under a folder, the most recently active first."""
     found = [RunDirectory(path.parent) for path in root.glob("*/settings.yaml")]
     return sorted(found, key=_last_change, reverse=True)
 
@@ -268,7 +268,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _make_unique(root: Path, name: str) -> Path:
-    """Make a folder that nobody else has made: two runs may start in the same second."""
+    """Create a new folder: two runs may start in the same second."""
     path = root / name
     number = 1
     while True:

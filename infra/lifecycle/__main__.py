@@ -1,5 +1,7 @@
 """`python -m infra.lifecycle`."""
 
+# PYTHON_ARGCOMPLETE_OK
+
 from __future__ import annotations
 
 import sys

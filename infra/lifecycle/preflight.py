@@ -17,7 +17,7 @@ from infra.lifecycle.running import RunningCluster
 from infra.spec import release_rules
 from infra.spec.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
 from infra.spec.catalog import Catalog
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings import StackSettings, check_account
 from platform_charts.charts.crds import CRD_GROUPS, CrdSource, check_upgrades
@@ -184,7 +184,7 @@ def problems(case: Case) -> tuple[Problem, ...]:
             found += [Problem(name, *answer) for answer in check(case)]
         except (BotoCoreError, ClientError) as error:
             found.append(Problem(name, str(error), "give these credentials the permission to ask"))
-        except StackError as error:
+        except PlatformError as error:
             found.append(Problem(name, str(error.args[0]), error.remedy))
     return tuple(found)
 

@@ -1,7 +1,7 @@
 """Bring the catalogue's price table up to date from the AWS Price List API.
 
-A figure is written only where exactly one list price answers its question; otherwise it stays as it is, with its old
-date, and is reported. Prices of instances share one date, so they are written together or not at all.
+A figure is written only where exactly one list price matches its query; otherwise it keeps its value and date, and is
+reported. Prices of instances share one date, so they are written together or not at all.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from infra.lifecycle import yaml_edit
 from infra.lifecycle.aws import Client
-from infra.lifecycle.yaml_edit import KeyPath
-from infra.spec.catalog import Catalog, load_catalog
-from infra.spec.section import build
+from infra.spec.catalog import Catalog, load_catalog, with_names
+from infra.spec.section import validate
+from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
 SOURCE = "AWS Price List API"
 
@@ -53,7 +50,7 @@ SERVICES: Mapping[str, Query] = {
         "AmazonRDS", {"databaseEngine": "PostgreSQL", "deploymentOption": "Single-AZ"}, "RDS:GP3-Storage"
     ),
 }
-"""What is asked for each price of a service, by its name in the catalogue."""
+"""The query for each price of a service, by its name in the catalogue."""
 
 
 class Quote(NamedTuple):
@@ -72,7 +69,7 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True)
 class PriceList:
-    """What a round of asking has brought, by section of the price table."""
+    """The answers of one query, by section of the price table."""
 
     instances: tuple[Quote | Missing, ...]
     services: tuple[Quote | Missing, ...]
@@ -80,7 +77,7 @@ class PriceList:
 
     @property
     def missing(self) -> tuple[Missing, ...]:
-        """Everything without an answer."""
+        """Every price that was not found."""
         return tuple(one for one in (*self.instances, *self.services, *self.databases) if isinstance(one, Missing))
 
 
@@ -104,7 +101,7 @@ def database_query(instance_class: str) -> Query:
 
 
 def look_up(catalog: Catalog, client: Client) -> PriceList:
-    """Ask for every figure of the price table, in its region.
+    """Query every figure of the price table, in its region.
 
     Args:
         catalog: the catalogue.
@@ -127,12 +124,12 @@ def look_up(catalog: Catalog, client: Client) -> PriceList:
 
 
 def write(prices: PriceList, file: Path, *, today: date) -> None:
-    """Write what was found into the catalogue, and read the catalogue back.
+    """Write the prices into the catalogue, and validate it.
 
     Raises:
-        SettingsError: the file would be no catalogue any more; it is left as it was.
+        SettingsError: the file would no longer be a valid catalogue; it stays unchanged.
     """
-    changes: dict[KeyPath, yaml_edit.Scalar] = {}
+    changes: dict[KeyPath, Scalar] = {}
     found = [quote for quote in prices.instances if isinstance(quote, Quote)]
     if found and len(found) == len(prices.instances):
         changes |= {("instances", quote.name, "usd_per_hour"): quote.usd for quote in found}
@@ -145,10 +142,9 @@ def write(prices: PriceList, file: Path, *, today: date) -> None:
                 changes[*entry, "usd"] = quote.usd
                 changes[*entry, "as_of"] = today
                 changes[*entry, "source"] = SOURCE
-    changed = yaml_edit.edited(file.read_text(encoding="utf-8"), changes)
-    document = yaml.safe_load(changed)
-    document["instances"] = {name: {"name": name, **facts} for name, facts in document["instances"].items()}
-    build(Catalog, document, file=f"{file.name} with new prices")
+    changed = edited(file.read_text(encoding="utf-8"), changes)
+    title = f"{file.name} with new prices"
+    validate(Catalog, with_names(parse(changed, source=title).value), file=title)
     file.write_text(changed, encoding="utf-8")
     load_catalog.cache_clear()
 

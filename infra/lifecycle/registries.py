@@ -1,6 +1,7 @@
 """Where what the release manifest pins can be looked up: chart repositories, image registries, and AWS.
 
-Every source answers one question, and raises `NotFoundError` with the reason where it cannot; nothing is guessed.
+Every source answers one question, and raises `NotFoundError` with the reason where it cannot; nothing is guessed. `helm` and `oras`
+download charts too, but each is a binary that a deployment would have to install for this alone.
 """
 
 from __future__ import annotations
@@ -12,17 +13,14 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
-import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 from packaging.version import InvalidVersion, Version
 
 from infra.lifecycle.aws import Client
 from infra.spec.errors import NotFoundError
+from infra.spec.manifest_yaml import read_manifests
 from infra.spec.release import AmiType
 from platform_charts.charts.archives import Download
-
-_FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""An index has megabytes, for which the loader written in Python takes a minute."""
 
 HELM_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 """Media type of a chart's archive in an OCI registry (Helm, "Use OCI-based registries")."""
@@ -151,7 +149,7 @@ class Registries:
     def _index(self, repository: str, name: str) -> tuple[str, dict[str, dict[str, Any]]]:
         """Where a repository's index lies, and its entries for a chart by version."""
         url = f"{repository.rstrip('/')}/index.yaml"
-        index = yaml.load(self._get(url).data, Loader=_FAST_LOADER)  # noqa: S506  # a safe loader
+        [index] = read_manifests(self._get(url).data)
         return url, {str(one["version"]): one for one in index.get("entries", {}).get(name, ())}
 
     def _oci_chart(self, repository: str, name: str, version: str | None) -> tuple[str, str, str]:

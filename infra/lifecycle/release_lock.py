@@ -1,4 +1,4 @@
-"""Resolve what the release manifest leaves open, and write the answers into it with date and source."""
+"""Look up what the release manifest leaves unresolved, and write it there with date and source."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple, ParamSpec
 
-import yaml
-
-from infra.lifecycle import yaml_edit
 from infra.lifecycle.registries import AddonSource, ChartSource, ImageSource, NodeImageSource
-from infra.lifecycle.yaml_edit import KeyPath
 from infra.spec.errors import NotFoundError
 from infra.spec.release import Entry, ReleaseManifest, load_release
-from infra.spec.section import build
+from infra.spec.section import validate
+from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where to look, by what is looked for."""
+    """Where to look for what."""
 
     charts: ChartSource
     images: ImageSource
@@ -36,7 +33,7 @@ class Resolved(NamedTuple):
     Attributes:
         path: of the value in the manifest.
         value: what goes there.
-        source: who said so.
+        source: where it was found.
     """
 
     path: KeyPath
@@ -58,25 +55,25 @@ class Open(NamedTuple):
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a round of looking up has brought."""
+    """The result of one look-up."""
 
     resolved: tuple[Resolved, ...]
     open: tuple[Open, ...]
 
 
 def resolve(release: ReleaseManifest, sources: Sources) -> Resolution:
-    """Look everything up that is unresolved. Nothing that is resolved already is asked for again, or changed."""
-    round_ = _Round(release, sources)
-    round_.node_images()
-    round_.addons()
-    round_.charts()
-    round_.images()
-    round_.downloads()
-    return Resolution(tuple(round_.resolved), tuple(round_.open))
+    """Look up everything that is unresolved; what is resolved stays as it is."""
+    lookup = _LookUp(release, sources)
+    lookup.node_images()
+    lookup.addons()
+    lookup.charts()
+    lookup.images()
+    lookup.downloads()
+    return Resolution(tuple(lookup.resolved), tuple(lookup.open))
 
 
-class _Round:
-    """One round of looking up."""
+class _LookUp:
+    """One look-up of everything unresolved."""
 
     def __init__(self, release: ReleaseManifest, sources: Sources) -> None:
         self._release = release
@@ -144,20 +141,20 @@ class _Round:
 
 
 def write(resolution: Resolution, file: Path, *, today: date) -> None:
-    """Write what was found into the manifest, each with its source and the day, and read the manifest back.
+    """Write the values into the manifest, each with source and date, and validate it.
 
     Raises:
-        SettingsError: an answer has not the form the manifest demands; the file is left as it was.
+        SettingsError: an answer does not fit the manifest; the file stays unchanged.
     """
     release, text = load_release(file), file.read_text(encoding="utf-8")
-    changes: dict[KeyPath, yaml_edit.Scalar] = {}
+    changes: dict[KeyPath, Scalar] = {}
     for one in resolution.resolved:
         known = changes.get((*one.entry, "source"), _entry(release, one.entry).source)
         changes[one.path] = one.value
         changes[*one.entry, "as_of"] = today
         changes[*one.entry, "source"] = _joined(str(known) if known else "", one.source)
-    changed = yaml_edit.edited(text, changes)
-    build(ReleaseManifest, yaml.safe_load(changed), file=f"{file.name} with what was looked up")
+    changed, title = edited(text, changes), f"{file.name} with looked-up values"
+    validate(ReleaseManifest, parse(changed, source=title).value, file=title)
     file.write_text(changed, encoding="utf-8")
     load_release.cache_clear()
 

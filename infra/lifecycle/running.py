@@ -16,7 +16,7 @@ from infra.spec import kubeconfig
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from infra.spec.outputs import ClusterOutput
-from infra.spec.section import build
+from infra.spec.section import validate
 from infra.spec.settings import StackSettings
 from infra.spec.stack_outputs import NoStackError, outputs_of_stack
 
@@ -35,7 +35,7 @@ class RunningCluster(Protocol):
         """Its custom resource definitions with their status; None where there is no cluster yet.
 
         Raises:
-            StackError: the stack cannot be asked, or the cluster cannot be reached.
+            PlatformError: the stack cannot be asked, or the cluster cannot be reached.
         """
         ...
 
@@ -64,7 +64,7 @@ class StackCluster:
 
     def _read(self, output: Mapping[str, Any]) -> tuple[Manifest, ...]:
         # This output and not all of them: the stack may be of an older release, whose contract was another.
-        cluster = build(ClusterOutput, output, file=f"output cluster of {self._settings.environment.name}")
+        cluster = validate(ClusterOutput, output, file=f"output cluster of {self._settings.environment.name}")
         if shutil.which(kubeconfig.PROGRAM) is None:
             raise RefusedError(
                 f"no `{kubeconfig.PROGRAM}` on PATH, which gives the token for cluster {cluster.name}",

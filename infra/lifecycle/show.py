@@ -1,4 +1,4 @@
-"""How the commands print."""
+"""Printing of tables and lines."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview
         is_preview: outputs of resources are unknown, as in the preview of a stack that does not exist yet.
 
     Raises:
-        StackError: the program refuses the settings or the release.
+        PlatformError: the program refuses the settings or the release.
     """
 
     def evaluate() -> None:

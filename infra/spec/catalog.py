@@ -6,15 +6,16 @@ to ask.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from infra.spec.errors import SettingsError
-from infra.spec.section import Section, build, nearest, read_document
+from infra.spec.section import Section, nearest, read_document, validate
 
 CATALOG_FILE = Path(__file__).with_name("catalog.yaml")
 
@@ -173,7 +174,12 @@ def load_catalog(path: Path = CATALOG_FILE) -> Catalog:
         SettingsError: the file is not a catalogue; names the key.
     """
     document = read_document(path)
+    return validate(Catalog, with_names(document.value), file=path.name, places=document.places())
+
+
+def with_names(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The catalogue as its file has it, with every instance's key as its name too."""
     instances = document.get("instances")
-    if isinstance(instances, dict):
-        document["instances"] = {name: {"name": name, **facts} for name, facts in instances.items()}
-    return build(Catalog, document, file=path.name)
+    if not isinstance(instances, dict):
+        return dict(document)
+    return {**document, "instances": {name: {"name": name, **facts} for name, facts in instances.items()}}

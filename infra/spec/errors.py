@@ -1,15 +1,25 @@
-"""Errors that end a command of the stack, and the exit status each one means.
+"""Errors that end a command, and the exit status each one means.
 
-Same manner as the trainer's: a message names the thing, the value, the rule that the value breaks, and the remedy. It
-is for the person who typed the command, and is printed without a traceback.
+A message names the thing, the value, the rule that the value breaks, and the remedy. It is for the person who typed the command, and
+is printed without a traceback; a traceback is for a defect of ours.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from enum import IntEnum
 
 
-class StackError(Exception):
+class ExitStatus(IntEnum):
+    """Exit status of every command of the platform."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG_INPUT = 2
+    REFUSED = 3
+    INTERRUPTED = 130
+
+
+class PlatformError(Exception):
     """An error whose message is enough for the person at the keyboard.
 
     Attributes:
@@ -17,7 +27,7 @@ class StackError(Exception):
         remedy: what to do about it; printed on a line of its own, empty where the message says it all.
     """
 
-    status: ClassVar[int] = 1
+    status: ExitStatus = ExitStatus.FAILED
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)
@@ -28,16 +38,16 @@ class StackError(Exception):
         return f"{message}\n  remedy: {self.remedy}" if self.remedy else message
 
 
-class SettingsError(StackError):
-    """A setting, or a file the settings depend on, is wrong (exit status 2)."""
+class SettingsError(PlatformError):
+    """The input, a setting, or a file that the settings depend on is wrong (exit status 2)."""
 
-    status = 2
+    status = ExitStatus.WRONG_INPUT
 
 
-class RefusedError(StackError):
-    """The input is well-formed, but this account, release or environment may not be served with it (exit status 3)."""
+class RefusedError(PlatformError):
+    """The input is well-formed, but this machine, account, release or environment cannot serve it (exit status 3)."""
 
-    status = 3
+    status = ExitStatus.REFUSED
 
 
 class NotFoundError(Exception):

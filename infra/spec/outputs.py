@@ -12,7 +12,7 @@ from infra.spec.catalog import Catalog
 from infra.spec.errors import RefusedError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
-from infra.spec.section import Section, build
+from infra.spec.section import Section, validate
 from infra.spec.settings.environment import AccountId, KubernetesName, RoleArn
 from infra.spec.settings.nodes import GpuGroup
 from infra.spec.sharing import devices_per_gpu
@@ -148,7 +148,7 @@ def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
     Raises:
         SettingsError: names every output that is absent, unknown or wrong.
     """
-    return build(StackOutputs, mapping, file=file)
+    return validate(StackOutputs, mapping, file=file)
 
 
 def check(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field
 
-from infra.spec.section import Section, build, read_document
+from infra.spec.section import Section, read_document, validate
 
 RELEASE_FILE = Path(__file__).with_name("release.yaml")
 
@@ -209,4 +209,5 @@ def load_release(path: Path = RELEASE_FILE) -> ReleaseManifest:
     Raises:
         SettingsError: the file is not a manifest; names the key.
     """
-    return build(ReleaseManifest, read_document(path), file=path.name)
+    document = read_document(path)
+    return validate(ReleaseManifest, document.value, file=path.name, places=document.places())

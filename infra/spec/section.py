@@ -1,4 +1,4 @@
-"""What every model of the stack's plain data shares: strictness, reading YAML, and messages one can act on."""
+"""What every model of our plain data shares: strictness, reading from YAML, and messages one can act on."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import NoneType
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from ruamel.yaml.error import YAMLError
 
 from infra.spec.errors import SettingsError
+from infra.spec.yaml_text import Document, KeyPath, inline, read_file
+
+_LONGEST_VALUE: Final = 60
+_SWITCH: Final = PydanticCustomError("not_a_switch", "must not be true or false")
+_NO_PLACES: Final[Mapping[KeyPath, str]] = {}
 
 
 class Section(BaseModel):
@@ -21,10 +25,24 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_not_a_number(cls, data: object) -> object:
+        """Refuse `true` where it would pass for the number 1. Not a field's validator: a union's tag may have none."""
+        fields = cls.model_fields
+        wrong = [
+            InitErrorDetails(type=_SWITCH, loc=(name,), input=value)
+            for name, value in (data.items() if isinstance(data, Mapping) else ())
+            if isinstance(value, bool)
+            and name in fields
+            and bool not in {fields[name].annotation, *get_args(fields[name].annotation)}
+        ]
+        if wrong:
+            raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return data
 
-M = TypeVar("M", bound=Section)
 
-_QUOTE = "'"
+M = TypeVar("M", bound=BaseModel)
 
 
 class Violation(NamedTuple):
@@ -48,15 +66,10 @@ class Violation(NamedTuple):
         return f"{self.key}{shown}: {self.rule}{hint}"
 
 
-def refuse(file: str, violations: Sequence[Violation]) -> None:
-    """Raise one SettingsError that lists every violation, or return where there is none."""
+def refuse(file: str, violations: Sequence[Violation], *, places: Mapping[KeyPath, str] = _NO_PLACES) -> None:
+    """Raise one SettingsError that lists every violation and where its value was given, or return where there is none."""
     if violations:
-        raise _refusal(file, violations)
-
-
-def _refusal(file: str, violations: Sequence[Violation]) -> SettingsError:
-    lines = "".join(f"\n  {violation}" for violation in violations)
-    return SettingsError(f"{file}: {len(violations)} wrong setting{'s' * (len(violations) > 1)}{lines}")
+        raise _refusal(violations, file=file, places=places)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -66,59 +79,121 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"
 
 
-def read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> Document:
     """Read a YAML file whose top level is a mapping.
 
     Raises:
         SettingsError: no such file, not YAML, or another top level.
     """
-    if not path.is_file():
-        raise SettingsError(f"{path}: no such file")
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(document, dict):
-        raise SettingsError(f"{path}: the top level must be a mapping, got {type(document).__name__}")
+    document = read_file(path)
+    if not isinstance(document.value, dict):
+        raise SettingsError(f"{path}: the top level must be a mapping, got {type(document.value).__name__}")
     return document
 
 
-def build(model: type[M], data: Mapping[str, Any], *, file: str) -> M:
+def validate(
+    model: type[M],
+    data: Mapping[str, Any],
+    *,
+    file: str = "",
+    above: str = "",
+    places: Mapping[KeyPath, str] = _NO_PLACES,
+    aliases: Mapping[str, str] = _NO_PLACES,  # type: ignore[assignment]  # empty
+    remedy: str = "",
+) -> M:
     """Validate `data` as `model`.
 
+    Args:
+        model: what the data must be.
+        data: plain data, as it was read.
+        file: what messages call the place all of it comes from; empty where `places` says it for each key.
+        above: dotted path of the key that holds the data.
+        places: where keys were given, e.g. `line 12` or `--epochs`.
+        aliases: dotted paths by other names that people know them by.
+        remedy: what to do in general, beside what the message says of each value.
+
     Raises:
-        SettingsError: names file, key, value, rule and nearest valid name of everything that is wrong.
+        SettingsError: names place, key, value, rule and nearest valid name of everything that is wrong.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        raise _refusal(file, [_violation(model, data, detail) for detail in details]) from error
+        found: dict[str, Violation] = {}
+        for detail in error.errors(include_url=False):
+            violation = _violation(model, data, detail, places=places, aliases=aliases)
+            key = ".".join(filter(None, (above, violation.key)))
+            violation = violation._replace(key=key or "(top level)")
+            known = found.get(violation.key)
+            # Every member of a union complains about the one value.
+            rule = violation.rule if known is None else f"{known.rule} or {violation.rule.removeprefix('must be ')}"
+            found[violation.key] = violation._replace(rule=rule)
+        raise _refusal(list(found.values()), file=file, places=places, remedy=remedy) from error
 
 
-def _violation(model: type[BaseModel], data: Mapping[str, Any], detail: ErrorDetails) -> Violation:
+def _refusal(
+    violations: Sequence[Violation], *, file: str, places: Mapping[KeyPath, str], remedy: str = ""
+) -> SettingsError:
+    lines = [f"{_place(violation.key, places)}{violation}" for violation in violations]
+    if not file and len(lines) == 1:
+        return SettingsError(lines[0], remedy=remedy)
+    title = f"{file}: " * bool(file) + f"{len(lines)} wrong setting{'s' * (len(lines) > 1)}"
+    return SettingsError("\n  ".join([title, *lines]), remedy=remedy)
+
+
+def _place(key: str, places: Mapping[KeyPath, str]) -> str:
+    """Where a key was given, or what it is missing from."""
+    path = tuple(key.split("."))
+    given = next((places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in places), "")
+    return f"{given}: " if given else ""
+
+
+def _violation(
+    model: type[BaseModel],
+    data: Mapping[str, Any],
+    detail: ErrorDetails,
+    *,
+    places: Mapping[KeyPath, str],
+    aliases: Mapping[str, str],
+) -> Violation:
     """Put one of pydantic's errors into our words."""
     path = list(_written_path(data, detail))
-    key, value, remedy = ".".join(map(str, path)) or "(top level)", detail["input"], ""
+    key, remedy = ".".join(map(str, path)), ""
+    value: str | None = _shown(detail["input"])
     context = detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            value, rule = None, "no such setting"
-            remedy = nearest(str(path[-1]), _fields_at(model, path[:-1]))
+            value, rule, remedy = None, "no such setting", _nearest_key(model, path, aliases)
         case "missing":
             value, rule = None, f"is required: {_fields_at(model, path[:-1])[str(path[-1])].description}"
         case "literal_error" | "enum":
-            rule, remedy = _one_of(value, context["expected"])
+            rule, remedy = _one_of(detail["input"], context["expected"])
         case "union_tag_invalid":
-            key, value = f"{key}.{context['discriminator'].strip(_QUOTE)}", context["tag"]
+            key, value = f"{key}.{context['discriminator'].strip(_QUOTE)}", str(context["tag"])
             rule, remedy = _one_of(value, context["expected_tags"])
-        case "model_type" | "model_attributes_type" | "dict_type":
-            rule = "must be a mapping of settings"
-        case "string_type" if isinstance(value, (int, float)):
-            rule, remedy = "must be text", f'write it in quotes: "{value}"'
+        case "model_type" | "model_attributes_type":
+            rule = f"must be a mapping with keys among: {', '.join(sorted(_fields_at(model, path)))}"
+        case "dict_type":
+            rule = "must be a mapping"
+        case "string_type" if isinstance(detail["input"], (int, float)):
+            rule, remedy = "must be text", "write it in quotes"
+        case "value_error":
+            rule = str(context["error"]) + _given_keys(str(context["error"]), path, places)
+            value = None if isinstance(detail["input"], (Mapping, BaseModel)) else value
         case _:
-            rule = detail["msg"].removeprefix("Value error, ")
-    return Violation(key, None if isinstance(value, (dict, list, NoneType)) else repr(value), rule, remedy)
+            rule = re.sub(r"^\w+ should", "must", detail["msg"]).removeprefix("Input ").split(", unable to parse")[0]
+    return Violation(key, value, rule, remedy)
+
+
+_QUOTE: Final = "'"
+
+
+def _shown(value: object) -> str:
+    """A value as it is written in a file, cut where it is long."""
+    try:
+        text = inline(value)
+    except YAMLError:  # not plain data
+        text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def _one_of(value: object, expected: str) -> tuple[str, str]:
@@ -127,17 +202,58 @@ def _one_of(value: object, expected: str) -> tuple[str, str]:
     return f"must be one of {', '.join(valid)}", nearest(str(value), valid)
 
 
+def _given_keys(message: str, section: Sequence[int | str], places: Mapping[KeyPath, str]) -> str:
+    """Where the keys were given that a rule between keys names."""
+    above = tuple(map(str, section))
+    given = [
+        f"{'.'.join(path)} from {place}"
+        for path, place in places.items()
+        if path[:-1] and path[: len(above)] == above and re.search(rf"\b{re.escape(path[-1])}\b", message)
+    ]
+    return f" ({', '.join(given)})" if given else ""
+
+
+def _nearest_key(model: type[BaseModel], path: Sequence[int | str], aliases: Mapping[str, str]) -> str:
+    """The key probably meant: the one known by this name, else one like it in its section, else one anywhere."""
+    *above, last = path
+    leaf = str(last)
+    siblings = _fields_at(model, above)
+    anywhere = {key[-1]: ".".join(key) for key in _keys(model)}
+    for candidates, cutoff in ((siblings, 0.5), (anywhere, 0.8)):
+        if leaf in aliases:
+            return f"did you mean {aliases[leaf]}?"
+        close = difflib.get_close_matches(leaf, candidates, n=1, cutoff=cutoff)
+        if close:
+            return f"did you mean {close[0] if candidates is siblings else anywhere[close[0]]}?"
+    return f"one of {', '.join(siblings)}" if siblings else ""
+
+
+def _keys(model: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyPath]:
+    """The path of every key below a model; `*` stands for a position or a free name."""
+    for name, field in model.model_fields.items():
+        path = (*above, name)
+        yield path
+        inner = path if get_origin(field.annotation) not in {tuple, list, dict} else (*path, "*")
+        for one in _models_in(field.annotation):
+            yield from _keys(one, inner)
+
+
 def _written_path(data: object, detail: ErrorDetails) -> Iterator[int | str]:
-    """Pydantic's location without the tags of unions, which nobody wrote into the file."""
+    """Pydantic's location without the tags and members of unions, which nobody wrote into the file."""
     *inner, last = detail["loc"] or ("",)
     for part in inner:
-        is_written = part in data if isinstance(data, Mapping) else isinstance(data, (list, tuple))
-        if is_written:
-            data = data[part]  # type: ignore[index]  # narrowed by is_written
+        if _has(data, part):
+            data = data[part]  # type: ignore[index]  # it has it
             yield part
-    is_tag = isinstance(last, str) and isinstance(data, Mapping) and last not in data and detail["type"] != "missing"
-    if last != "" and not is_tag:
+    is_absent = detail["type"] == "missing" or (detail["type"] == "extra_forbidden" and isinstance(data, Mapping))
+    if last != "" and (is_absent or _has(data, last)):
         yield last
+
+
+def _has(data: object, part: int | str) -> bool:
+    if isinstance(data, Mapping):
+        return part in data
+    return isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> dict[str, Any]:

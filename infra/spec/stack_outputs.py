@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release_rules import ROOT
 
 _NO_STACK = "no stack named"
 """How the binary says that there is no such stack (pulumi, cmd/stack, `requireStack`)."""
 
 
-class NoStackError(StackError):
+class NoStackError(PlatformError):
     """The stack was never brought up."""
 
 
@@ -40,13 +40,13 @@ def outputs_of_stack(environment: str) -> Mapping[str, Any]:
 
     Raises:
         NoStackError: there is no such stack.
-        StackError: the engine cannot tell; carries its message.
+        PlatformError: the engine cannot tell; carries its message.
         SettingsError: what the engine printed is no JSON object.
     """
     arguments = [find_pulumi(), "stack", "output", "--json", "--cwd", str(ROOT), "--stack", environment]
     answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
     if answer.returncode != 0:
-        kind = NoStackError if _NO_STACK in answer.stderr else StackError
+        kind = NoStackError if _NO_STACK in answer.stderr else PlatformError
         raise kind(f"pulumi stack output: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`")
     return _parsed(answer.stdout, file=f"outputs of {environment}")
 

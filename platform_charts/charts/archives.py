@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from infra.spec.errors import NotFoundError, RefusedError, SettingsError, StackError
+from infra.spec.errors import NotFoundError, PlatformError, RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import Chart, ReleaseManifest
 
@@ -74,7 +74,7 @@ def fetch(
     Raises:
         RefusedError: the archive is not the pinned one, or prod was to take one whose hash is unresolved.
         SettingsError: the release has no version of the chart.
-        StackError: the repository does not have the archive.
+        PlatformError: the repository does not have the archive.
     """
     path = archive_path(name, chart, folder=folder)
     if chart.sha256 is None:
@@ -88,7 +88,7 @@ def fetch(
     try:
         content, where = source.archive(mirror or chart.repository, name, str(chart.version))
     except NotFoundError as error:
-        raise StackError(f"chart {name} {chart.version}: {error}", remedy=_remedy(mirror)) from error
+        raise PlatformError(f"chart {name} {chart.version}: {error}", remedy=_remedy(mirror)) from error
     found = _sha256(content)
     if chart.sha256 not in {None, found}:
         raise RefusedError(

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
-import yaml
 from packaging.version import Version
 
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.manifest import Manifest, annotated
+from infra.spec.manifest_yaml import read_manifests
 from infra.spec.outputs import LABEL_PREFIX
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
@@ -39,13 +39,6 @@ CHART_VERSION = f"{LABEL_PREFIX}/chart-version"
 _KIND = "CustomResourceDefinition"
 _CRD_MEMBER = re.compile(r"(^|/)crds/[^/]+\.ya?ml$")
 """Where a packaged chart, or a chart inside it, has its definitions."""
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the one in C where there is one
-    """Reads what Go writes: megabytes, and `=` as plain text, for which YAML 1.1 has a type of its own."""
-
-
-_Loader.add_constructor("tag:yaml.org,2002:value", yaml.constructor.SafeConstructor.construct_yaml_str)
 
 
 class CrdSource(Protocol):
@@ -115,7 +108,7 @@ class FetchedCharts:
         """The definitions of the group in the archive of the chart that brings it.
 
         Raises:
-            StackError: there is none, or the archive cannot be had; see `platform_charts.charts.archives.fetch`.
+            PlatformError: there is none, or the archive cannot be had; see `platform_charts.charts.archives.fetch`.
         """
         name = _chart_of(group)
         self._fetch(name, self._release.charts[name])
@@ -139,7 +132,7 @@ class CrdFolder:
             SettingsError: there is none.
         """
         texts = (path.read_text(encoding="utf-8") for path in sorted(self._folder.rglob("*.yaml")))
-        return _of_group((one for text in texts for one in _documents(text)), group, where=str(self._folder))
+        return _of_group((one for text in texts for one in read_manifests(text)), group, where=str(self._folder))
 
 
 def check_upgrade(old: Manifest, new: Manifest) -> None:
@@ -234,8 +227,4 @@ def _documents_in_archive(path: Path) -> Iterator[Manifest]:
             if member.isfile() and _CRD_MEMBER.search(member.name):
                 content = archive.extractfile(member)
                 assert content is not None, f"{member.name} is a file"
-                yield from _documents(content.read().decode())
-
-
-def _documents(text: str) -> Iterator[Manifest]:
-    yield from (one for one in yaml.load_all(text, Loader=_Loader) if isinstance(one, dict))
+                yield from read_manifests(content.read())

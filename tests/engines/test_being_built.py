@@ -12,7 +12,7 @@ import pytest
 
 from infra.lifecycle.sandbox.build import build
 from infra.lifecycle.sandbox.programs import find
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 from tests.engines.being_built import await_build, is_being_built
 from tests.infra.lifecycle.sandbox.test_build import Compiler, silent
 
@@ -71,7 +71,7 @@ def test_a_build_that_fails_is_not_waited_for_any_longer(tmp_path: Path, gate: G
         building = pool.submit(build, environment, say=silent)
         gate.let_one_through()
         assert not is_built_after_waiting(environment)
-        with pytest.raises(StackError):
+        with pytest.raises(PlatformError):
             building.result()
 
 

@@ -14,7 +14,7 @@ from infra.spec.cluster_names import GPU_NAMESPACE
 from infra.spec.names import START_UP_TAINT
 from infra.spec.outputs import LABEL_PREFIX
 from infra.spec.release import load_release
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 from platform_charts.images.node_gate.__main__ import Nodes, open_complete
 from platform_charts.objects.node_gate import gate_objects
 from tests.engines.kubernetes import Cluster
@@ -36,7 +36,9 @@ def closed_node(name: str) -> dict[str, Any]:
 @pytest.fixture
 def rights(kubernetes_api: Cluster) -> Iterator[None]:
     """The role of the gate, and nothing of what runs it."""
-    objects = gate_objects(load("prod"), load_release(), catalog=load_catalog(), registry="registry.example")
+    objects = gate_objects(
+        load_environment("prod"), load_release(), catalog=load_catalog(), registry="registry.example"
+    )
     roles = [one for one in objects if one["kind"].startswith("ClusterRole")]
     with kubernetes_api.applied(*roles):
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import model_validator
 
-from training.config.schema import Section
+from infra.spec.section import Section
 from training.errors import SettingsError
 from training.factories import check_importable, parse_options, suggest
 
@@ -30,7 +30,7 @@ class Nothing(Section):
 def test_options_that_violate_a_rule_between_them_are_rejected_with_the_rule() -> None:
     with pytest.raises(SettingsError) as raised:
         parse_options(Range, {"low": 3}, setting="model.options", owner="model range")
-    assert raised.value.args[0] == "model.options={'low': 3}: low=3 must be below high=1"
+    assert raised.value.args[0] == "model.options: low=3 must be below high=1"
 
 
 def test_an_option_is_rejected_where_there_are_none() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from training import preflight
-from training.config.load import load
+from training.config.load import load_settings
 from training.config.schema import TrainingSettings
 from training.errors import DataError, ExitStatus, PreflightError
 from training.preflight import Machine, available_cpus, check, fit_workers, visible_gpus
@@ -21,7 +21,7 @@ SMALL = Machine(cpus=2, gpus=0)
 
 
 def settings(root: Path, *overrides: str) -> TrainingSettings:
-    return load(overrides=[f"run.directory={root / 'runs'}", *overrides], environment={})
+    return load_settings(overrides=[f"run.directory={root / 'runs'}", *overrides], environment={})
 
 
 def refusal(wanted: TrainingSettings, machine: Machine = SMALL) -> str:
@@ -50,7 +50,7 @@ def test_a_run_that_fits_is_let_through(tmp_path: Path) -> None:
             SMALL,
             ["needs 4 = 4 CPUs on each machine, this one has 2", "--num-workers 4 fits"],
         ),
-        (["scale.gpu=true"], SMALL, ["needs one GPU per worker (scale.workers=2), and none is there"]),
+        (["scale.gpu=true"], SMALL, ["needs one GPU per worker (scale.workers=2), and none was found"]),
         (["scale.gpu=true"], Machine(cpus=2, gpus=1), ["needs 2 GPUs", "has 1", "--use-gpu --num-workers 1 fits"]),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_cluster_that_does_not_answer_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     refused = refusal(settings(tmp_path, f"scale.address=ray://127.0.0.1:{port}"))
-    assert f"scale.address=ray://127.0.0.1:{port}: no Ray cluster answers there" in refused
+    assert f"scale.address=ray://127.0.0.1:{port}: no Ray cluster answers" in refused
 
 
 @pytest.mark.parametrize("address", ["somewhere", ":6379", "host:port", "127.0.0.1:99999"])

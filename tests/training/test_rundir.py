@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observability.runlog import Notice, RunLogWriter
-from training.config.load import load
+from training.config.load import load_settings
 from training.config.schema import DataSettings, ModelSettings, RunSettings, TrainingSettings
 from training.errors import ExitStatus, PreflightError, SettingsError
 from training.rundir import RunDirectory, runs
@@ -54,7 +54,7 @@ def test_any_model_and_dataset_make_a_valid_name(
 def test_a_new_run_holds_its_settings_under_its_own_name(tmp_path: Path) -> None:
     run = make(tmp_path)
     assert run.settings() == settings(tmp_path, run.name)
-    assert load([run.settings_file], environment={}) == run.settings()
+    assert load_settings([run.settings_file], environment={}) == run.settings()
 
 
 def test_creating_a_run_of_an_existing_name_changes_nothing(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_second_driver_is_refused_with_the_first_one_s_process(tmp_path: Path)
     run = make(tmp_path, "mine")
     with run.driving():
         assert run.is_running()
-        with pytest.raises(PreflightError, match=f"trained by process {os.getpid()}") as caught, run.driving():
+        with pytest.raises(PreflightError, match=f"driven by process {os.getpid()}") as caught, run.driving():
             pass
     assert caught.value.status == ExitStatus.REFUSED
     assert not run.is_running()

@@ -1,8 +1,7 @@
-"""The commands of the command line with `--env`: what `training.commands` does on this machine, done on a cluster."""
+"""The commands of the command line with `--env`: what `training.cli` does on this machine, done on a cluster."""
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import os
 import sys
@@ -17,7 +16,7 @@ from platform_charts.jobs.document import to_yaml
 from platform_charts.jobs.rayjob import render
 from training.cluster import places, rendering
 from training.cluster.connection import connect
-from training.cluster.errors import ApiError, ClusterRefusedError, in_our_manner
+from training.cluster.errors import ApiError, ClusterRefusedError
 from training.cluster.job_settings import for_cluster
 from training.cluster.registry import check_image
 from training.cluster.rendering import Wishes
@@ -25,30 +24,38 @@ from training.cluster.scene import Scene
 from training.cluster.state import JobState, judge
 from training.cluster.target import find_target, find_team
 from training.config import load as configuration
-from training.config import sources
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, SettingsError
+from training.options import (
+    ClusterOptions,
+    FollowOptions,
+    JobOptions,
+    JobsOptions,
+    LogsOptions,
+    ResumeOptions,
+    StopOptions,
+    SubmissionOptions,
+    TrainOptions,
+)
 
 if TYPE_CHECKING:
     from training.cluster.api import Api
 
 
-def train(arguments: argparse.Namespace) -> ExitStatus:
+def train(arguments: TrainOptions) -> ExitStatus:
     """Submit a job and follow it to its end, which is this command's exit status too."""
-    with in_our_manner():
-        scene, manifests, settings = _rendered(arguments)
-        if arguments.print_config:
-            print(configuration.render(settings), end="")
-            return ExitStatus.DONE
-        return _submit(_connect(scene, arguments), scene, manifests, arguments)
+    scene, manifests, settings = _rendered(arguments)
+    if arguments.print_config:
+        print(configuration.render(settings), end="")
+        return ExitStatus.DONE
+    return _submit(_connect(scene, arguments), scene, manifests, arguments)
 
 
-def job(arguments: argparse.Namespace) -> ExitStatus:
+def job(arguments: JobOptions) -> ExitStatus:
     """Write the objects of a job as YAML; no cluster is asked."""
-    with in_our_manner():
-        _, manifests, _ = _rendered(arguments)
+    _, manifests, _ = _rendered(arguments)
     text = to_yaml(manifests)
-    if arguments.out in {None, "-"}:
+    if arguments.out is None or arguments.out == "-":
         sys.stdout.write(text)
         return ExitStatus.DONE
     try:
@@ -59,88 +66,85 @@ def job(arguments: argparse.Namespace) -> ExitStatus:
     return ExitStatus.DONE
 
 
-def jobs(arguments: argparse.Namespace) -> ExitStatus:
+def jobs(arguments: JobsOptions) -> ExitStatus:
     """Print the jobs of a team, or of every team whose jobs these credentials may see."""
-    with in_our_manner():
-        target = find_target(arguments.env, file=arguments.outputs, environment=os.environ)
-        api = connect(target.outputs, kubeconfig=arguments.kubeconfig, environment=os.environ)
-        from training.cluster.job_table import job_table, survey_teams  # noqa: PLC0415
+    assert arguments.env is not None, "without --env the command is this machine's"
+    target = find_target(arguments.env, file=arguments.outputs, environment=os.environ)
+    api = connect(target.outputs, kubeconfig=arguments.kubeconfig, environment=os.environ)
+    from training.cluster.job_table import job_table, survey_teams  # noqa: PLC0415
 
-        teams = target.outputs.teams if arguments.team is None else (find_team(target.outputs, arguments.team),)
-        print(job_table(survey_teams(api, teams), now=datetime.now(UTC)))
+    teams = target.outputs.teams if arguments.team is None else (find_team(target.outputs, arguments.team),)
+    print(job_table(survey_teams(api, teams), now=datetime.now(UTC)))
     return ExitStatus.DONE
 
 
-def logs(arguments: argparse.Namespace) -> ExitStatus:
+def logs(arguments: LogsOptions) -> ExitStatus:
     """Print the driver's log and follow it while the job goes on, or print what a rank or a pod wrote so far."""
-    with in_our_manner():
-        scene, api, found = _named_job(arguments)
-        if arguments.rank is not None:
-            from training.cluster.rank_log import rank_log  # noqa: PLC0415
+    scene, api, found = _named_job(arguments)
+    if arguments.rank is not None:
+        from training.cluster.rank_log import rank_log  # noqa: PLC0415
 
-            for line in rank_log(api, scene.team.namespace, found["metadata"]["name"], arguments.rank):
-                print(line)
-            return ExitStatus.DONE
-        if arguments.pod is not None:
-            for line in api.lines(places.log(scene.team.namespace, arguments.pod), {}):
-                print(line)
-            return ExitStatus.DONE
-        from training.cluster.attend import attend  # noqa: PLC0415
-
-        return attend(api, scene, found, stops_on_interrupt=False)
-
-
-def stop(arguments: argparse.Namespace) -> ExitStatus:
-    """Have a job save its state and give its nodes back, and wait until it has."""
-    with in_our_manner():
-        scene, api, found = _named_job(arguments)
-        name = found["metadata"]["name"]
-        state = _judge(api, scene, name)
-        if state.is_over:
-            raise ClusterRefusedError(
-                f"job {name} is {state.stage} already: {state.reason}".rstrip(": "),
-                remedy=f"{scene.hint('resume', name)} goes on with it",
-            )
-        from training.cluster import control  # noqa: PLC0415
-        from training.cluster.attend import attend  # noqa: PLC0415
-
-        control.stop(api, found)
-        print(f"job {name} saves its state and gives its nodes back; go on with it: {scene.hint('resume', name)}")
-        if not arguments.detach:
-            attend(api, scene, found, stops_on_interrupt=False)
+        for line in rank_log(api, scene.team.namespace, found["metadata"]["name"], arguments.rank):
+            print(line)
         return ExitStatus.DONE
+    if arguments.pod is not None:
+        for line in api.lines(places.log(scene.team.namespace, arguments.pod), {}):
+            print(line)
+        return ExitStatus.DONE
+    from training.cluster.attend import attend  # noqa: PLC0415
+
+    return attend(api, scene, found, stops_on_interrupt=False)
 
 
-def resume(arguments: argparse.Namespace) -> ExitStatus:
+def stop(arguments: StopOptions) -> ExitStatus:
+    """Have a job save its state and give its nodes back, and wait until it has."""
+    scene, api, found = _named_job(arguments)
+    name = found["metadata"]["name"]
+    state = _judge(api, scene, name)
+    if state.is_over:
+        raise ClusterRefusedError(
+            f"job {name} is {state.stage} already: {state.reason}".rstrip(": "),
+            remedy=f"{scene.hint('resume', name)} goes on with it",
+        )
+    from training.cluster import control  # noqa: PLC0415
+    from training.cluster.attend import attend  # noqa: PLC0415
+
+    control.stop(api, found)
+    print(f"job {name} saves its state and gives its nodes back; go on with it: {scene.hint('resume', name)}")
+    if not arguments.detach:
+        attend(api, scene, found, stops_on_interrupt=False)
+    return ExitStatus.DONE
+
+
+def resume(arguments: ResumeOptions) -> ExitStatus:
     """Let a stopped job go on, or submit one anew that has ended; either goes on from its newest checkpoint."""
-    with in_our_manner():
-        scene, api, found = _named_job(arguments)
-        name = found["metadata"]["name"]
-        state = _judge(api, scene, name)
-        if not state.is_over:
-            raise ClusterRefusedError(
-                f"job {name} is {state.stage}, so that there is nothing to resume",
-                remedy=f"follow it: {scene.hint('logs', name)}",
-            )
-        from training.cluster import control  # noqa: PLC0415
-        from training.cluster.watch import workload_of  # noqa: PLC0415
+    scene, api, found = _named_job(arguments)
+    name = found["metadata"]["name"]
+    state = _judge(api, scene, name)
+    if not state.is_over:
+        raise ClusterRefusedError(
+            f"job {name} is {state.stage}, so that there is nothing to resume",
+            remedy=f"follow it: {scene.hint('logs', name)}",
+        )
+    from training.cluster import control  # noqa: PLC0415
+    from training.cluster.watch import workload_of  # noqa: PLC0415
 
-        is_held = (found.get("status") or {}).get("jobDeploymentStatus") in {None, "", "Suspended"}
-        if is_held and not arguments.set and not _wishes(arguments).given() and workload_of(api, found) is not None:
-            control.reactivate(api, found)
-            print(f"job {name} is in the queue again")
-            return _finish(api, scene, found, arguments)
-        name_of_settings = rendering.settings_name(found)
-        manifests = _rendered_anew(api, scene, found, arguments)
-        control.remove(api, found, name_of_settings)
-        return _submit(api, scene, manifests, arguments)
+    is_held = (found.get("status") or {}).get("jobDeploymentStatus") in {None, "", "Suspended"}
+    if is_held and not arguments.set and not _wishes(arguments).given() and workload_of(api, found) is not None:
+        control.reactivate(api, found)
+        print(f"job {name} is in the queue again")
+        return _finish(api, scene, found, arguments)
+    name_of_settings = rendering.settings_name(found)
+    manifests = _rendered_anew(api, scene, found, arguments)
+    control.remove(api, found, name_of_settings)
+    return _submit(api, scene, manifests, arguments)
 
 
-def _rendered(arguments: argparse.Namespace) -> tuple[Scene, tuple[Manifest, ...], TrainingSettings]:
+def _rendered(arguments: TrainOptions | JobOptions) -> tuple[Scene, tuple[Manifest, ...], TrainingSettings]:
     """The job that the command line describes; what is wrong with its settings is said before the stack is asked."""
-    flags = {flag.destination: getattr(arguments, flag.destination) for flag in sources.FLAGS}
-    flags[sources.GPUS_PER_WORKER] = arguments.gpus_per_worker
-    written = configuration.load(arguments.config or ["digits"], overrides=arguments.set, flags=flags, environment={})
+    written = configuration.load_settings(
+        arguments.config or ["digits"], overrides=arguments.set, flags=arguments.flags(), environment={}
+    )
     scene = _scene(arguments)
     settings = for_cluster(written, scene.target.outputs, now=datetime.now(UTC))
     return scene, _render(settings, _wishes(arguments), scene), settings
@@ -152,7 +156,7 @@ def _render(settings: TrainingSettings, wishes: Wishes, scene: Scene) -> tuple[M
     return render(request, scene.target)
 
 
-def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: argparse.Namespace) -> tuple[Manifest, ...]:
+def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: ResumeOptions) -> tuple[Manifest, ...]:
     """The same job in this release's form, with the settings it had and those changed now."""
     name = rendering.settings_name(found)
     kept = api.read(places.config_map(scene.team.namespace, name))
@@ -164,11 +168,11 @@ def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: argparse.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, f"{name}.yaml")
         file.write_text(rendering.settings_text(kept), encoding="utf-8")
-        settings = configuration.load([file], overrides=arguments.set, environment={})
+        settings = configuration.load_settings([file], overrides=arguments.set, environment={})
     return _render(settings, _wishes(arguments).over(rendering.wishes_of(found)), scene)
 
 
-def _submit(api: Api, scene: Scene, manifests: tuple[Manifest, ...], arguments: argparse.Namespace) -> ExitStatus:
+def _submit(api: Api, scene: Scene, manifests: tuple[Manifest, ...], arguments: FollowOptions) -> ExitStatus:
     from training.cluster.submission import submit  # noqa: PLC0415
 
     (rendered,) = [one for one in manifests if one["kind"] == "RayJob"]
@@ -195,7 +199,7 @@ def _clear_ended(api: Api, scene: Scene) -> None:
         print(f"cleared away, having ended long ago: {', '.join(cleared)}")
 
 
-def _finish(api: Api, scene: Scene, made: Manifest, arguments: argparse.Namespace) -> ExitStatus:
+def _finish(api: Api, scene: Scene, made: Manifest, arguments: FollowOptions) -> ExitStatus:
     if not arguments.detach:
         from training.cluster.attend import attend  # noqa: PLC0415
 
@@ -206,16 +210,17 @@ def _finish(api: Api, scene: Scene, made: Manifest, arguments: argparse.Namespac
     return ExitStatus.DONE
 
 
-def _scene(arguments: argparse.Namespace) -> Scene:
+def _scene(arguments: ClusterOptions) -> Scene:
+    assert arguments.env is not None, "without --env the command is this machine's"
     target = find_target(arguments.env, file=arguments.outputs, environment=os.environ)
     return Scene(env=arguments.env, target=target, team=find_team(target.outputs, arguments.team))
 
 
-def _connect(scene: Scene, arguments: argparse.Namespace) -> Api:
+def _connect(scene: Scene, arguments: ClusterOptions) -> Api:
     return connect(scene.target.outputs, kubeconfig=arguments.kubeconfig, environment=os.environ)
 
 
-def _wishes(arguments: argparse.Namespace) -> Wishes:
+def _wishes(arguments: SubmissionOptions) -> Wishes:
     return Wishes(
         group=arguments.group,
         priority=arguments.priority,
@@ -225,7 +230,7 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
     )
 
 
-def _named_job(arguments: argparse.Namespace) -> tuple[Scene, Api, Manifest]:
+def _named_job(arguments: LogsOptions | StopOptions | ResumeOptions) -> tuple[Scene, Api, Manifest]:
     """Everything that a command on one job begins with."""
     scene = _scene(arguments)
     api = _connect(scene, arguments)

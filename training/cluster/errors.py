@@ -1,18 +1,12 @@
-"""Errors of what is done on a cluster, and the stack's errors in the trainer's manner."""
+"""Errors of what is done on a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from infra.spec.errors import StackError
-from training.errors import ExitStatus, PlatformError
+from infra.spec.errors import RefusedError
 
 
-class ClusterRefusedError(PlatformError):
+class ClusterRefusedError(RefusedError):
     """The cluster, or what is known of it, does not allow what was asked (exit status 3)."""
-
-    status = ExitStatus.REFUSED
 
 
 class ApiError(ClusterRefusedError):
@@ -36,14 +30,3 @@ class ApiError(ClusterRefusedError):
 
 class LostConnectionError(ClusterRefusedError):
     """The API server did not answer, or stopped in the middle."""
-
-
-@contextmanager
-def in_our_manner() -> Iterator[None]:
-    """Turn an error of the stack's parts into one that this command line prints, with the same exit status."""
-    try:
-        yield
-    except StackError as error:
-        own = PlatformError(str(error.args[0]), remedy=error.remedy)
-        own.status = ExitStatus(error.status)
-        raise own from error

@@ -26,7 +26,7 @@ def find_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
         environment: the environment variables.
 
     Raises:
-        StackError: there are no outputs, or they are not this release's.
+        PlatformError: there are no outputs, or they are not this release's.
         SettingsError: they are another environment's.
     """
     if file is None and environment.get(OUTPUTS_VARIABLE):

@@ -1,10 +1,10 @@
 """Reads the settings of a run from all their sources into one validated tree, and writes such a tree as YAML.
 
-Precedence, lowest first: defaults, files, environment variables, flags, `--set`. Two rules make the layers say what
-people mean:
+Precedence, lowest first: defaults, files, environment variables, flags, `--set`. Two rules handle layers that depend on each
+other:
 
-* Options belong to the name they were written with. Where the command line chooses another model or dataset than the
-  file, the file's options (and data path) for its own choice do not apply.
+* Options belong to the model or dataset they were given with. Where the command line chooses another one than the file, the file's
+  options (and data path) do not apply.
 * `launcher=plain` runs one process; where nothing gives a number of workers it is 1.
 """
 
@@ -17,15 +17,16 @@ from functools import reduce
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 import training.data.registry
 import training.models.registry
-from training.config import sources, yaml_text
-from training.config.explain import settings_error
+from infra.spec.errors import SettingsError
+from infra.spec.section import validate
+from infra.spec.yaml_text import inline
+from training.config import sources
 from training.config.schema import DataSettings, ModelSettings, TrainingSettings
 from training.config.sources import Layer
-from training.errors import SettingsError
 
 _OWNED = (
     ("model", "name", ModelSettings().name, ("options",)),
@@ -36,7 +37,7 @@ _OWNED = (
 _TRACKING_SCHEMES = frozenset({"http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks"})
 
 
-def load(
+def load_settings(
     config_files: Sequence[str | Path] = (),
     overrides: Sequence[str] = (),
     flags: Mapping[str, str | bool | None] | None = None,
@@ -59,10 +60,13 @@ def load(
         [sources.from_environment(environment), sources.from_flags(flags or {}), sources.from_overrides(overrides)],
     )
     merged = _plain_is_one_process(reduce(_lay_over, [*files, invocation], Layer()))
-    try:
-        settings = TrainingSettings.model_validate(merged.values)
-    except ValidationError as error:
-        raise settings_error(error, values=merged.values, origins=merged.origins) from None
+    settings = validate(
+        TrainingSettings,
+        merged.values,
+        places=merged.origins,
+        aliases=sources.FLAG_KEYS,
+        remedy="python -m training train --print-config shows every key with its meaning",
+    )
     try:
         validate_names(settings)
         check_tracking_uri(settings.tracking.uri)
@@ -82,7 +86,7 @@ def validate_names(settings: TrainingSettings) -> None:
 
 
 def check_tracking_uri(uri: str | None) -> None:
-    """Check that an address is one MLflow can have a store behind; whether it answers is not asked here.
+    """Check that an address can be an MLflow store; it is not contacted.
 
     Raises:
         SettingsError: it has no scheme, one that MLflow does not know, or no host.
@@ -93,24 +97,24 @@ def check_tracking_uri(uri: str | None) -> None:
         parts = urlsplit(uri)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise SettingsError(f"tracking.uri={uri} is no address: {error}") from error
+        raise SettingsError(f"tracking.uri={uri} is not a valid address: {error}") from error
     scheme = parts.scheme.partition("+")[0]
     if scheme not in _TRACKING_SCHEMES or (scheme in {"http", "https"} and not host):
         raise SettingsError(
-            f"tracking.uri={uri} is no address of an MLflow store",
+            f"tracking.uri={uri} is not an address of an MLflow store",
             remedy="write http://HOST:PORT or sqlite:///FILE, or leave it out for the embedded database",
         )
 
 
 def render(settings: TrainingSettings) -> str:
-    """The whole tree as YAML, each key under its description; `load` reads it back equal."""
+    """The whole tree as YAML, each key under its description; `load_settings` reads it back equal."""
     return "\n".join(f"{name}:\n{_render_section(getattr(settings, name))}" for name in TrainingSettings.model_fields)
 
 
 def _render_section(section: BaseModel) -> str:
     values = section.model_dump(mode="json")
     return "".join(
-        f"  # {info.description}\n  {name}: {yaml_text.inline(values[name])}\n"
+        f"  # {info.description}\n  {name}: {inline(values[name])}\n"
         for name, info in type(section).model_fields.items()
     )
 

@@ -7,21 +7,11 @@ themselves; what needs this machine (CPUs, GPUs, folders, ports) is checked in `
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from infra.spec.section import Section
 
 OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | None
 """A value that a model's or a dataset's own option may have."""
@@ -29,23 +19,8 @@ OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | N
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Section(BaseModel):
-    """A part of the settings: frozen, unknown keys refused, defaults checked too."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _a_switch_is_no_number(cls, value: object, info: ValidationInfo) -> object:
-        """`true` would otherwise pass for the number 1."""
-        annotation = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, bool) and bool not in {annotation, *get_args(annotation)}:
-            raise PydanticCustomError("switch", "must be no switch")
-        return value
-
-
 class RunSettings(Section):
-    """What the run is called, where it keeps its files, and what makes it repeatable."""
+    """The run's name, folder and seed."""
 
     name: str | None = Field(
         None,
@@ -60,7 +35,7 @@ class RunSettings(Section):
 
 
 class ModelSettings(Section):
-    """Which network is trained."""
+    """The network."""
 
     name: str = Field(
         "simple_cnn", description="A name of the model registry, or `package.module:factory` of your own."
@@ -69,7 +44,7 @@ class ModelSettings(Section):
 
 
 class DataSettings(Section):
-    """Which samples are trained on, and how they reach the loop."""
+    """The dataset and its loader."""
 
     dataset: str = Field(
         "digits", description="A name of the dataset registry, or `package.module:factory` of your own."
@@ -111,7 +86,7 @@ class OptimizerSettings(Section):
 
 
 class ScheduleSettings(Section):
-    """How the learning rate moves; a pure function of the optimizer step."""
+    """The learning rate over the run; a pure function of the optimizer step."""
 
     name: Literal["constant", "step", "cosine", "one_cycle"] = Field(
         "cosine", description="constant | step | cosine | one_cycle."
@@ -138,7 +113,7 @@ class ScheduleSettings(Section):
 
 
 class LoopSettings(Section):
-    """How long, in which batches, and what happens to a bad step."""
+    """Duration, batches, and handling of a bad step."""
 
     epochs: PositiveInt = Field(10, description="Passes over the training split.")
     max_steps: PositiveInt | None = Field(
@@ -157,7 +132,7 @@ class LoopSettings(Section):
 
 
 class PrecisionSettings(Section):
-    """Number formats of the forward and backward pass."""
+    """Number format of the forward and backward pass."""
 
     mode: Literal["fp32", "bf16", "fp16"] = Field(
         "fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler)."
@@ -166,7 +141,7 @@ class PrecisionSettings(Section):
 
 
 class ScaleSettings(Section):
-    """How many processes, on what, started by whom."""
+    """Number of processes, devices and launcher."""
 
     launcher: Literal["ray", "torchrun", "plain"] = Field(
         "ray", description="ray (Ray Train) | torchrun | plain (one process)."
@@ -177,7 +152,7 @@ class ScaleSettings(Section):
     nodes: PositiveInt = Field(1, description="Machines (torchrun): workers are spread evenly over them.")
     node_rank: NonNegativeInt = Field(0, description="This machine's number (torchrun).")
     rendezvous: str | None = Field(
-        None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port that the machines meet at (torchrun, nodes > 1)."
+        None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port of the rendezvous (torchrun, nodes > 1)."
     )
     address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
     start_timeout: PositiveFloat = Field(120.0, description="Seconds within which all ranks must have started.")
@@ -185,7 +160,7 @@ class ScaleSettings(Section):
         300.0, description="Seconds after which a collective that does not end fails the run."
     )
     max_restarts: NonNegativeInt = Field(
-        2, description="Times a driver starts a failed group of workers again from its last checkpoint."
+        2, description="Times a driver restarts a failed worker group from its last checkpoint."
     )
 
     @model_validator(mode="after")
@@ -208,7 +183,7 @@ class ScaleSettings(Section):
 
 
 class CheckpointSettings(Section):
-    """When state is saved and how much of it is kept."""
+    """When checkpoints are saved, and how many are kept."""
 
     every_steps: PositiveInt = Field(
         50, description="Optimizer steps between two checkpoints; the end of the run always has one."
@@ -221,7 +196,7 @@ class CheckpointSettings(Section):
         "validation_accuracy", description="What makes a checkpoint the best."
     )
     resume: Literal["auto", "never"] = Field(
-        "auto", description="auto goes on from the run's newest good checkpoint; never refuses a run that has one."
+        "auto", description="auto resumes from the run's newest good checkpoint; never refuses a run that has one."
     )
 
 
@@ -244,12 +219,12 @@ class MetricsSettings(Section):
     )
     host: str = Field("127.0.0.1", description="Address /metrics is served on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0, description="Port of /metrics; 0 takes any free one and says which."
+        0, description="Port of /metrics; 0 uses an ephemeral port and prints it."
     )
 
 
 class TrainingSettings(Section):
-    """Everything a training run is set by."""
+    """All settings of a training run."""
 
     run: RunSettings = Field(default_factory=RunSettings)
     model: ModelSettings = Field(default_factory=ModelSettings)

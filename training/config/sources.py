@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from training.config import yaml_text
-from training.config.yaml_text import KeyPath
-from training.errors import SettingsError
+from infra.spec.errors import SettingsError
+from infra.spec.yaml_text import KeyPath, parse, read_file
 
 SHIPPED: Final = Path(__file__).resolve().parent.parent / "configs"
 """Folder of the configurations that come with the platform; each is known by its file's name without the ending."""
@@ -37,46 +36,26 @@ class Layer:
     origins: dict[KeyPath, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Flag:
-    """A plain flag of the command line that stands for one key of the settings.
-
-    Attributes:
-        option: as typed, e.g. `--num-workers`.
-        key: the key it sets, e.g. `scale.workers`.
-        is_switch: it takes no value, and has a `--no-…` form.
-    """
-
-    option: str
-    key: str
-    is_switch: bool = False
-
-    @property
-    def destination(self) -> str:
-        """Its name in a parsed command line, as argparse makes it: `num_workers`."""
-        return self.option.removeprefix("--").replace("-", "_")
-
-
-FLAGS: Final = (
-    Flag("--model", "model.name"),
-    Flag("--dataset", "data.dataset"),
-    Flag("--data-path", "data.path"),
-    Flag("--num-workers", "scale.workers"),
-    Flag("--use-gpu", "scale.gpu", is_switch=True),
-    Flag("--epochs", "loop.epochs"),
-    Flag("--batch", "loop.global_batch"),
-    Flag("--lr", "optimizer.learning_rate"),
-    Flag("--seed", "run.seed"),
-    Flag("--name", "run.name"),
-    Flag("--launcher", "scale.launcher"),
-    Flag("--nodes", "scale.nodes"),
-    Flag("--node-rank", "scale.node_rank"),
-    Flag("--rendezvous", "scale.rendezvous"),
-)
-"""The plain flags, beside `--gpus-per-worker`, which stands for no key of its own."""
+FLAG_KEYS: Final = {
+    "model": "model.name",
+    "dataset": "data.dataset",
+    "data_path": "data.path",
+    "num_workers": "scale.workers",
+    "use_gpu": "scale.gpu",
+    "epochs": "loop.epochs",
+    "batch": "loop.global_batch",
+    "lr": "optimizer.learning_rate",
+    "seed": "run.seed",
+    "name": "run.name",
+    "launcher": "scale.launcher",
+    "nodes": "scale.nodes",
+    "node_rank": "scale.node_rank",
+    "rendezvous": "scale.rendezvous",
+}
+"""The key that each plain flag sets, by its name in `training.options.SettingsOptions`: `num_workers` is `--num-workers`."""
 
 GPUS_PER_WORKER: Final = "gpus_per_worker"
-"""Destination of `--gpus-per-worker`: 0 or 1, another way to say `--no-use-gpu` or `--use-gpu`."""
+"""Name of the flag `--gpus-per-worker`, which is 0 or 1: another way to say `--no-use-gpu` or `--use-gpu`."""
 
 ENVIRONMENT: Final = {
     "RTP_TRACKING_URI": "tracking.uri",
@@ -116,18 +95,16 @@ def from_file(path: Path) -> Layer:
     Raises:
         SettingsError: unreadable, not YAML, or not a mapping of sections; with line and column.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from error
-    values, lines = yaml_text.parse(text, source=str(path))
-    if values is None:
+    document = read_file(path)
+    if document.value is None:
         return Layer()
-    if not isinstance(values, dict):
+    if not isinstance(document.value, dict):
         raise SettingsError(
-            f"{path}: holds {type(values).__name__}, not sections", remedy="write `section:` and its keys below"
+            f"{path}: holds {type(document.value).__name__}, not sections", remedy="write `section:` and its keys below"
         )
-    return Layer(values, {key: f"{path}:{line}" for key, line in lines.items()})
+    # A later source replaces a list as a whole, so its items have no place of their own.
+    places = {key: place for key, place in document.places(str(path)).items() if not key[-1].isdecimal()}
+    return Layer(document.value, places)
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
@@ -139,19 +116,18 @@ def from_flags(flags: Mapping[str, str | bool | None]) -> Layer:
     """The layer of a parsed command line.
 
     Args:
-        flags: value by `Flag.destination` or `GPUS_PER_WORKER`; None stands for a flag that was not given. Values are
+        flags: value by a name of `FLAG_KEYS` or `GPUS_PER_WORKER`; None stands for a flag that was not given. Values are
             text as typed; the schema gives them their types.
 
     Raises:
         SettingsError: several GPUs per worker, or a contradiction to `--use-gpu`.
-        ValueError: a destination that is no flag's.
+        ValueError: unknown flag.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     per_worker = given.pop(GPUS_PER_WORKER, None)
-    known = {flag.destination: flag for flag in FLAGS}
-    if unknown := given.keys() - known.keys():
-        raise ValueError(f"no flags of the settings: {sorted(unknown)}")
-    keys = [(known[name].key, value, _typed(known[name], value)) for name, value in given.items()]
+    if unknown := given.keys() - FLAG_KEYS.keys():
+        raise ValueError(f"unknown flags: {sorted(unknown)}")
+    keys = [(FLAG_KEYS[name], value, _typed(name, value)) for name, value in given.items()]
     if per_worker is not None:
         uses_gpu = _uses_gpu(str(per_worker), workers=str(given.get("num_workers", "")))
         if given.get("use_gpu", uses_gpu) != uses_gpu:
@@ -176,8 +152,7 @@ def from_overrides(overrides: Sequence[str]) -> Layer:
             raise SettingsError(
                 f"--set {text}: not of the form section.key=value", remedy="for example --set loop.epochs=3"
             )
-        value, _ = yaml_text.parse(match["value"], source=f"--set {match['key']}")
-        keys.append((match["key"], value, "--set"))
+        keys.append((match["key"], parse(match["value"], source=f"--set {match['key']}").value, "--set"))
     return _from_keys(keys)
 
 
@@ -205,9 +180,9 @@ def _from_keys(keys: Iterable[tuple[str, Any, str]]) -> Layer:
     return layer
 
 
-def _typed(flag: Flag, value: object) -> str:
+def _typed(name: str, value: object) -> str:
     """The flag as the person typed it."""
-    return flag.option.replace("--", "--no-", 1) if value is False else flag.option
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
 def _uses_gpu(per_worker: str, *, workers: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from training.config.schema import Section
+from infra.spec.section import Section
 
 
 class DigitsOptions(Section):

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from training.config.schema import Fraction, Section
+from infra.spec.section import Section
+from training.config.schema import Fraction
 
 
 class MlpOptions(Section):

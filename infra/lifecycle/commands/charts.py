@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-
+from infra.lifecycle.options import EnvironmentOptions
 from infra.lifecycle.registries import Registries
 from infra.lifecycle.show import print_line
 from infra.spec.catalog import load_catalog
 from infra.spec.release import load_release
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 from platform_charts.charts.archives import fetch_all
 from platform_charts.charts.installs import chart_installs
 
 
-def fetch(options: argparse.Namespace) -> int:
+def fetch(options: EnvironmentOptions) -> int:
     """Fetch and verify every chart that the environment installs, and print where it lies."""
-    settings, release = load(options.env), load_release()
+    settings, release = load_environment(options.env), load_release()
     names = chart_installs(settings, release, load_catalog())
     kind, mirror = settings.environment.kind, settings.mirrors.charts
     for path in fetch_all(release, names, source=Registries(), kind=kind, mirror=mirror).values():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from infra.lifecycle.sandbox.build import build
 from infra.lifecycle.sandbox.modules import MODULES
+from infra.spec.command_line import NoOptions
 
 
-def engines(_options: argparse.Namespace) -> int:
+def engines(_options: NoOptions) -> int:
     """Build the programs of the control plane and its operators, where they are not there yet."""
     folder = build(os.environ, say=_say)
     _say(f"{', '.join(f'{module.title} {module.version}' for module in MODULES)}: in {folder}")

@@ -1,26 +1,26 @@
-"""See what an environment consists of, without an engine, an account or a cluster."""
+"""Show the resources of an environment, without an engine, an account or a cluster."""
 
 from __future__ import annotations
 
-import argparse
 import time
 
+from infra.lifecycle.options import GraphOptions
 from infra.lifecycle.show import print_line, print_table
 from infra.preview.graph import document, table
 from infra.preview.recording import record
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 
 
-def graph(options: argparse.Namespace) -> int:
-    """Print every resource of an environment and what that took; write it as JSON and as a picture where asked."""
-    settings = load(options.env)
+def graph(options: GraphOptions) -> int:
+    """Print every resource of an environment, and write it as JSON and as a picture where asked."""
+    settings = load_environment(options.env)
     recording = record(settings)
     print_table(table.of(recording))
     if options.json is not None:
         options.json.write_text(document.render(recording), encoding="utf-8")
     if options.picture is not None:
         # Imported here: the table needs no matplotlib.
-        from infra.preview.graph import picture  # noqa: PLC0415
+        from infra.preview.graph import picture
 
         picture.draw(settings, recording, options.picture)
     # Since the process began, so imports count, of which Pulumi's are a good part; how busy the machine is does not.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,11 @@ from infra.lifecycle.image import ecr, engines, plan, sbom
 from infra.lifecycle.image.ecr import Repository
 from infra.lifecycle.image.engines import ImageEngine
 from infra.lifecycle.image.plan import Build
+from infra.lifecycle.options import ImageOptions
 from infra.lifecycle.show import print_line
 from infra.spec import outputs as contract
 from infra.spec.catalog import load_catalog
-from infra.spec.errors import SettingsError, StackError
+from infra.spec.errors import PlatformError, SettingsError
 from infra.spec.release import RELEASE_FILE, load_release
 from infra.spec.release_rules import ROOT
 from infra.spec.stack_outputs import outputs_of_stack
@@ -26,7 +26,7 @@ SBOM_FOLDER = Path(".local/sbom")
 """Where bills of materials are left, below the repository."""
 
 
-def image(options: argparse.Namespace) -> int:
+def image(options: ImageOptions) -> int:
     """Build one image, or all of them; with `--push`, push them and write their digests into the release manifest."""
     names: tuple[plan.ImageName, ...] = (options.image,) if options.image else plan.IMAGES
     builds = [_plan(name, options) for name in names]
@@ -43,7 +43,7 @@ def image(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(name: plan.ImageName, options: argparse.Namespace) -> Build:
+def _plan(name: plan.ImageName, options: ImageOptions) -> Build:
     source = plan.read_source(ROOT, name)
     if options.push:
         plan.require_committed(source, name)
@@ -87,7 +87,7 @@ class _Registry:
         engines.run(builder.push(reference))
         pushed = ecr.digest(self.client, repository, build.tag)
         if pushed is None:
-            raise StackError(f"{builder.name} has pushed {reference}, and the registry does not have it")
+            raise PlatformError(f"{builder.name} has pushed {reference}, and the registry does not have it")
         return pushed
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from datetime import UTC, datetime
 
 import boto3
 
 from infra.lifecycle import prices as price_list
 from infra.lifecycle import release_lock as lock
+from infra.lifecycle.options import PricesOptions, ReleaseLockOptions
 from infra.lifecycle.registries import AwsSource, Registries, ecr_login
 from infra.lifecycle.show import print_line
 from infra.spec.catalog import CATALOG_FILE, load_catalog
@@ -18,7 +18,7 @@ INCOMPLETE = 1
 """Exit status where something was not found."""
 
 
-def release_lock(options: argparse.Namespace) -> int:
+def release_lock(options: ReleaseLockOptions) -> int:
     """Look up what the release leaves open; fails while anything is."""
     session = boto3.Session(region_name=options.region)
     registries = Registries(login=ecr_login(lambda region: session.client("ecr", region_name=region)))
@@ -35,7 +35,7 @@ def release_lock(options: argparse.Namespace) -> int:
     return INCOMPLETE if resolution.open else 0
 
 
-def prices(options: argparse.Namespace) -> int:
+def prices(options: PricesOptions) -> int:
     """Bring the price table up to date; fails where a price was not found."""
     found = price_list.look_up(load_catalog(), boto3.client("pricing", region_name=price_list.API_REGION))
     if not options.dry_run:

@@ -1,12 +1,12 @@
-"""Read what the repository itself says: cost, release, and a stack's outputs against both."""
+"""Cost, release, and a stack's outputs checked against both."""
 
 from __future__ import annotations
 
-import argparse
 from datetime import UTC, datetime
 
 from rich.table import Table
 
+from infra.lifecycle.options import EnvironmentOptions, OutputsOptions, ReleaseCheckOptions, StalenessOptions
 from infra.lifecycle.show import print_line, print_table
 from infra.spec import outputs as contract
 from infra.spec import release_rules
@@ -14,19 +14,19 @@ from infra.spec.catalog import load_catalog
 from infra.spec.cost import HOURS_PER_MONTH, NOT_COUNTED, CostEstimate, estimate
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import load_release, staleness
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 from infra.spec.stack_outputs import outputs_in_file, outputs_of_stack
 
 
-def cost(options: argparse.Namespace) -> int:
+def cost(options: EnvironmentOptions) -> int:
     """Print what an environment costs by the hour, and exit with 0."""
-    _print_cost(estimate(load(options.env), catalog=load_catalog()))
+    _print_cost(estimate(load_environment(options.env), catalog=load_catalog()))
     return 0
 
 
-def outputs(options: argparse.Namespace) -> int:
+def outputs(options: OutputsOptions) -> int:
     """Check the outputs of a stack against the contract and this release."""
-    environment, file = load(options.env).environment.name, options.file
+    environment, file = load_environment(options.env).environment.name, options.file
     found = outputs_in_file(file) if file else outputs_of_stack(environment)
     stack = contract.read_outputs(found, file=str(file or f"outputs of {environment}"))
     contract.check(stack, load_release(), catalog=load_catalog())
@@ -34,10 +34,10 @@ def outputs(options: argparse.Namespace) -> int:
     return 0
 
 
-def release_check(options: argparse.Namespace) -> int:
+def release_check(options: ReleaseCheckOptions) -> int:
     """Check that the versions of the release fit together, and for an environment that it may be deployed there."""
     release, project = load_release(), release_rules.read_project()
-    kind = load(options.env).environment.kind if options.env else EnvironmentKind.DEV
+    kind = load_environment(options.env).environment.kind if options.env else EnvironmentKind.DEV
     release_rules.check(release, kind=kind, project=project)
     print_line(f"release {release.platform} fits together; {len(release.unresolved())} unresolved, which prod refuses")
     for name in release.unresolved():
@@ -45,8 +45,8 @@ def release_check(options: argparse.Namespace) -> int:
     return 0
 
 
-def stale(options: argparse.Namespace) -> int:
-    """Print which entries of the release nobody has compared with their source for a while."""
+def stale(options: StalenessOptions) -> int:
+    """Print which entries of the release were not compared with their source lately."""
     entries = staleness(load_release(), today=datetime.now(UTC).date(), limit_days=options.days)
     print_line(f"{len(entries)} entries not compared with their source for {options.days} days")
     for one in entries:

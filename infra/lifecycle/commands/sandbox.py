@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 from pathlib import Path
 
 from kubernetes import config
 
+from infra.lifecycle.options import SandboxOptions
 from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.contents import fill
@@ -15,15 +15,16 @@ from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import KUBERNETES, OPERATORS, Module
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.lifecycle.show import print_line
+from infra.spec.command_line import NoOptions
 from infra.spec.outputs import StackOutputs
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 
 FOLDER = Path(".local/sandbox")
 
 
-def up(options: argparse.Namespace) -> int:
+def up(options: SandboxOptions) -> int:
     """Start a sandbox and make the environment in it."""
-    settings = load(options.env)
+    settings = load_environment(options.env)
     folder = FOLDER.resolve()
     running = detached.start(folder, crds=options.crds)
     kubeconfig = kubeconfig_in(folder)
@@ -43,7 +44,7 @@ def up(options: argparse.Namespace) -> int:
     return 0
 
 
-def down(_options: argparse.Namespace) -> int:
+def down(_options: NoOptions) -> int:
     """End the sandbox and remove what it wrote."""
     print_line("sandbox: gone" if detached.stop(FOLDER.resolve()) else "sandbox: there is none")
     return 0

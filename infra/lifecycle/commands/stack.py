@@ -1,45 +1,54 @@
-"""Change a stack, after everything has been checked that can be known before."""
+"""Change a stack, after the preflight."""
 
 from __future__ import annotations
 
-import argparse
 from datetime import UTC, datetime
 
 import boto3
 
 from infra.lifecycle import preflight as checks
 from infra.lifecycle import pulumi_cli
+from infra.lifecycle.options import ChangeOptions, EnvironmentOptions
 from infra.lifecycle.registries import Registries
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.show import print_line
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
 from infra.spec.release import load_release
-from infra.spec.settings import check_account, load
+from infra.spec.settings import check_account, load_environment
 from infra.spec.stack_outputs import find_pulumi
 from platform_charts.charts.crds import FetchedCharts
 
 
-def preflight(options: argparse.Namespace) -> int:
-    """Check all that can be known before anything is created."""
+def preflight(options: EnvironmentOptions) -> int:
+    """Run every check that is possible before anything is created."""
     _check(options.env)
-    print_line(f"{options.env}: nothing stands in the way")
+    print_line(f"{options.env}: preflight passed")
     return 0
 
 
-def change(options: argparse.Namespace) -> int:
-    """Preview or bring up a stack, after the preflight; exits as pulumi does."""
-    find_pulumi()
-    _check(options.env)
-    return pulumi_cli.run(options.name, environment=options.env, is_confirmed=options.yes)
+def preview(options: ChangeOptions) -> int:
+    """Show what bringing a stack up would change, after the preflight; exits as pulumi does."""
+    return _change("preview", options)
 
 
-def destroy(options: argparse.Namespace) -> int:
+def up(options: ChangeOptions) -> int:
+    """Bring up a stack, after the preflight; exits as pulumi does."""
+    return _change("up", options)
+
+
+def destroy(options: ChangeOptions) -> int:
     """Destroy a stack, in an account it may be in; exits as pulumi does."""
     find_pulumi()
     case = _case(options.env)
     check_account(case.settings, checks.account_of(case.session))
     return pulumi_cli.run("destroy", environment=options.env, is_confirmed=options.yes)
+
+
+def _change(command: str, options: ChangeOptions) -> int:
+    find_pulumi()
+    _check(options.env)
+    return pulumi_cli.run(command, environment=options.env, is_confirmed=options.yes)
 
 
 def _check(environment: str) -> None:
@@ -50,7 +59,7 @@ def _check(environment: str) -> None:
 
 
 def _case(environment: str) -> checks.Case:
-    settings, release = load(environment), load_release()
+    settings, release = load_environment(environment), load_release()
     return checks.Case(
         settings=settings,
         catalog=load_catalog(),

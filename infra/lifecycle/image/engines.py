@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from infra.lifecycle.image.plan import Build
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 
 PLATFORM = "linux/amd64"
 """That of the nodes, whatever machine builds."""
@@ -139,8 +139,8 @@ def run(command: Sequence[str], *, standard_input: str | None = None) -> None:
     """Run one of an engine's commands in the foreground.
 
     Raises:
-        StackError: it failed; it has printed why.
+        PlatformError: it failed; it has printed why.
     """
     finished = subprocess.run(command, check=False, input=standard_input, text=True)
     if finished.returncode != 0:
-        raise StackError(f"`{' '.join(command[:3])} …` ended with exit status {finished.returncode}; see above")
+        raise PlatformError(f"`{' '.join(command[:3])} …` ended with exit status {finished.returncode}; see above")

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-import yaml
-
-from infra.lifecycle import yaml_edit
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import Download, Image, ReleaseManifest, load_release
-from infra.spec.section import build as build_section
+from infra.spec.section import validate
+from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
 ImageName = Literal["trainer", "mlflow"]
 Variant = Literal["cuda", "cpu"]
@@ -47,12 +45,17 @@ class Recipe:
 
 
 _COMMON = ("requirements-bootstrap.lock", ".dockerignore")
+_SHARED = (
+    "infra/__init__.py",
+    *(f"infra/spec/{name}.py" for name in ("__init__", "command_line", "errors", "section", "yaml_text")),
+)
+"""What the trainer imports of the stack."""
 
 RECIPES: Mapping[ImageName, Recipe] = {
     "trainer": Recipe(
         dockerfile="training/image/Dockerfile",
         lock="requirements.lock",
-        context=(*_COMMON, ".make/environment", "pyproject.toml", "training", "tune", "observability"),
+        context=(*_COMMON, *_SHARED, ".make/environment", "pyproject.toml", "training", "tune", "observability"),
     ),
     "mlflow": Recipe(
         dockerfile="platform_charts/images/mlflow_server/Dockerfile",
@@ -134,7 +137,7 @@ def read_source(root: Path, image: ImageName) -> Source:
     """What git says of the checkout, as far as it goes into an image.
 
     Raises:
-        StackError: the folder is no git checkout with a commit.
+        PlatformError: the folder is no git checkout with a commit.
     """
     recipe = RECIPES[image]
     head = _git(root, "show", "--no-patch", "--format=%H %ct", "HEAD").split()
@@ -146,7 +149,7 @@ def read_source(root: Path, image: ImageName) -> Source:
 def _git(root: Path, *arguments: str) -> str:
     answer = subprocess.run(["git", "-C", str(root), *arguments], check=False, capture_output=True, text=True)
     if answer.returncode != 0:
-        raise StackError(
+        raise PlatformError(
             f"git {arguments[0]}: {answer.stderr.strip()}",
             remedy="an image is named by the commit it is built from: build in a git checkout",
         )
@@ -303,11 +306,11 @@ def write_digest(file: Path, image: ImageName, digest: str) -> None:
         SettingsError: the manifest would no longer be one; the file is left as it was.
     """
     release, text = load_release(file), file.read_text(encoding="utf-8")
-    changes: dict[yaml_edit.KeyPath, yaml_edit.Scalar] = {("images", image, "digest"): digest}
+    changes: dict[KeyPath, Scalar] = {("images", image, "digest"): digest}
     for package, version in contents(release.images[image], release).items():
         if release.images[image].contains[package] != version:
             changes["images", image, "contains", package] = version
-    changed = yaml_edit.edited(text, changes)
-    build_section(ReleaseManifest, yaml.safe_load(changed), file=f"{file.name} with the digest of {image}")
+    changed, title = edited(text, changes), f"{file.name} with the digest of {image}"
+    validate(ReleaseManifest, parse(changed, source=title).value, file=title)
     file.write_text(changed, encoding="utf-8")
     load_release.cache_clear()

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from infra.spec.errors import StackError
+from infra.spec.errors import PlatformError
 
 FIELD_MANAGER = "ray-train-platform"
 
@@ -23,7 +23,7 @@ _GIVEN = {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
 """Kind and name of what controllers put into every namespace."""
 
 
-class ApiRefusalError(StackError):
+class ApiRefusalError(PlatformError):
     """The API server did not do what it was asked.
 
     Attributes:

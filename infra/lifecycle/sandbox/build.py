@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, MODULES, Module, build_lock, cache_root, newest_go
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 """Packages whose variables say which Kubernetes a program is; unstamped, clients take it for v0.0.0."""
@@ -32,7 +32,7 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path
 
     Raises:
         RefusedError: there is no Go.
-        StackError: Go failed; with what it said.
+        PlatformError: Go failed; with what it said.
     """
     root = cache_root(environment)
     if not _missing(environment):
@@ -84,7 +84,7 @@ def _run(go: str, module: Module, *arguments: str) -> str:
         check=False,
     )
     if done.returncode != 0:
-        raise StackError(
+        raise PlatformError(
             f"go {arguments[0]} failed for {module.title} ({arguments[-1]}):\n{done.stderr[-2000:].strip()}",
             remedy="see that the Go module proxy can be reached (go env GOPROXY) and that 3 GB are free",
         )

@@ -54,7 +54,7 @@ class ControlPlane:
         """Start everything; it is ready when this returns, in about 5 s.
 
         Raises:
-            StackError: a program did not start; with the end of its output.
+            PlatformError: a program did not start; with the end of its output.
         """
         self._layout.folder.mkdir(parents=True, mode=0o700)
         try:

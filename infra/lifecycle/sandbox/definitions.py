@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.modules import DEFINITIONS, OPERATORS
 from infra.spec.errors import SettingsError
+from infra.spec.manifest_yaml import read_manifests
 from infra.spec.release import load_release
 from platform_charts.charts.archives import archive_path
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
@@ -25,10 +24,9 @@ def read_definitions(folder: Path) -> tuple[Object, ...]:
     documents = (
         document
         for file in sorted(folder.rglob("*.yaml"))
-        # The C parser: KubeRay's definitions have 100,000 lines.
-        for document in yaml.load_all(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        for document in read_manifests(file.read_text(encoding="utf-8"))
     )
-    found = tuple(one for one in documents if one is not None and one.get("kind") == "CustomResourceDefinition")
+    found = tuple(one for one in documents if one.get("kind") == "CustomResourceDefinition")
     if not found:
         raise SettingsError(f"{folder}: holds no YAML file with a CustomResourceDefinition")
     return found

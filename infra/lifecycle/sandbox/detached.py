@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from infra.lifecycle.sandbox.keeper import READY, lock_of
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.05
@@ -43,7 +43,7 @@ def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
 
     Raises:
         RefusedError: one is up already.
-        StackError: it did not start, or its programs are not there; in the keeper's words.
+        PlatformError: it did not start, or its programs are not there; in the keeper's words.
     """
     if is_running(folder):
         raise RefusedError(f"a sandbox is running already in {folder}", remedy="end it first: make sandbox-down")
@@ -64,7 +64,7 @@ def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
         reason = f"{first}{said.read()}".rstrip()
     keeper.wait()
     _remove(folder)
-    raise StackError(f"the sandbox did not start: {reason}")
+    raise PlatformError(f"the sandbox did not start: {reason}")
 
 
 def stop(folder: Path) -> bool:
@@ -74,7 +74,7 @@ def stop(folder: Path) -> bool:
         whether there was one.
 
     Raises:
-        StackError: it did not end.
+        PlatformError: it did not end.
     """
     was_running = is_running(folder)
     if was_running:
@@ -83,7 +83,7 @@ def stop(folder: Path) -> bool:
         deadline = time.monotonic() + _STOP_SECONDS
         while is_running(folder):
             if time.monotonic() > deadline:
-                raise StackError(
+                raise PlatformError(
                     f"the sandbox (process {keeper}) did not end in {_STOP_SECONDS:.0f} s",
                     remedy=f"kill -9 {keeper}, and do this again",
                 )

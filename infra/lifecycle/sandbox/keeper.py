@@ -18,7 +18,7 @@ from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.definitions import known_definitions, read_definitions
 from infra.lifecycle.sandbox.operators import start_operators
 from infra.lifecycle.sandbox.programs import find
-from infra.spec.errors import StackError
+from infra.spec.errors import PlatformError
 
 READY = "ready"
 """First word of a keeper whose control plane is up."""
@@ -51,7 +51,7 @@ def keep(folder: Path, *, crds: Path | None) -> int:
             _let_go_of_the_terminal()
             while True:
                 signal.pause()
-    except StackError as error:
+    except PlatformError as error:
         print(error, flush=True)
         return error.status
     except SystemExit:

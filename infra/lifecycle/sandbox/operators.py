@@ -34,7 +34,7 @@ def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tupl
 
     Raises:
         RefusedError: a variable names no program.
-        StackError: one did not start; with the end of its output.
+        PlatformError: one did not start; with the end of its output.
     """
     api = Api(plane.client())
     started = []
@@ -60,7 +60,7 @@ def start_kuberay(plane: ControlPlane, program: Path, *, proxy: str | None = Non
             their names mean nothing on this machine.
 
     Raises:
-        StackError: see `start_operators`.
+        PlatformError: see `start_operators`.
     """
     (port,) = free_ports(1)
     command: list[str | Path] = [
@@ -79,7 +79,7 @@ def start_kueue(plane: ControlPlane, program: Path) -> Process:
     """Start Kueue, with the configuration that our chart has, and lead the API server to its webhooks.
 
     Raises:
-        StackError: see `start_operators`.
+        PlatformError: see `start_operators`.
     """
     webhook_port, health_port = free_ports(2)
     certificates = plane.folder / "kueue-certificates"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from infra.spec.errors import StackError
+from infra.spec.errors import PlatformError
 
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when the thread that started it ends."""
@@ -57,15 +57,15 @@ class Process:
         """Wait until it is ready.
 
         Raises:
-            StackError: it ended, or is not ready in time; with the end of its output.
+            PlatformError: it ended, or is not ready in time; with the end of its output.
         """
         deadline = time.monotonic() + seconds
         while not is_ready():
             status = self._process.poll()
             if status is not None:
-                raise StackError(f"{self.name} ended with status {status} before it was ready:\n{self._tail()}")
+                raise PlatformError(f"{self.name} ended with status {status} before it was ready:\n{self._tail()}")
             if time.monotonic() > deadline:
-                raise StackError(f"{self.name} was not ready after {seconds:.0f} s:\n{self._tail()}")
+                raise PlatformError(f"{self.name} was not ready after {seconds:.0f} s:\n{self._tail()}")
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:

@@ -1,6 +1,12 @@
-"""Settings of an environment: `load("dev")`, or `from_mapping(...)` for what Pulumi has read already."""
+"""Settings of an environment: `load_environment("dev")`, or `from_mapping(...)` for what Pulumi has read already."""
 
-from infra.spec.settings.loading import check_account, environment_names, from_mapping, load, render_test_environment
+from infra.spec.settings.loading import (
+    check_account,
+    environment_names,
+    from_mapping,
+    load_environment,
+    render_test_environment,
+)
 from infra.spec.settings.stack import StackSettings
 
 __all__ = [
@@ -8,6 +14,6 @@ __all__ = [
     "check_account",
     "environment_names",
     "from_mapping",
-    "load",
+    "load_environment",
     "render_test_environment",
 ]

@@ -1,4 +1,4 @@
-"""The EKS cluster: who may reach and administer it, and what it logs."""
+"""The EKS cluster: access, administration and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which environment this is, where it runs, who owns it and what it may cost."""
+"""An environment's identity, place, owner and budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EnvironmentSettings(Section):
         description="Name of the environment, 3 to 20 characters; part of the cluster's and the buckets' names.",
     )
     kind: EnvironmentKind = Field(description="dev | staging | prod | test; decides what protects it.")
-    owner: Email = Field(description="Mail address of who answers for it; a tag of every resource.")
+    owner: Email = Field(description="Mail address of the owner; a tag of every resource.")
     expires: AwareDatetime | None = Field(
         None, description="When a test cluster is reaped, with time zone; null never expires, which kind test forbids."
     )

@@ -1,7 +1,7 @@
-"""From a Pulumi stack file, or from Pulumi's own configuration, to checked settings; this is the only door.
+"""Load and validate an environment's settings, from its Pulumi stack file or from Pulumi's own configuration.
 
-The files are Pulumi's: `config` holds one key per section, in the project's namespace. They can be read without Pulumi,
-so that a graph, a price or a job can be made where neither Pulumi nor credentials are.
+The files are Pulumi's: `config` holds one key per section, in the project's namespace. Reading them needs no Pulumi, so graphs,
+costs and jobs need neither Pulumi nor credentials.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.release import load_release
-from infra.spec.section import Violation, build, nearest, read_document, refuse
+from infra.spec.section import Violation, nearest, read_document, refuse, validate
 from infra.spec.settings.rules import Context, violations_of
 from infra.spec.settings.stack import StackSettings
+from infra.spec.yaml_text import KeyPath
 
 NAMESPACE = "ray-train-platform"
 """Namespace of the project's keys in a stack file: the name of the Pulumi project."""
@@ -30,12 +31,12 @@ _PULUMI_KEYS = frozenset({"config", "encryptionsalt", "secretsprovider", "encryp
 
 
 def environment_names(directory: Path = ENVIRONMENTS) -> tuple[str, ...]:
-    """Names of the stacks that have a file, in alphabetical order."""
+    """Names of the stacks that have a file, sorted."""
     files = sorted(directory.glob("Pulumi.*.yaml"))
     return tuple(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files)
 
 
-def load(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
+def load_environment(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
     """Read and check the settings of an environment, without Pulumi.
 
     Raises:
@@ -48,7 +49,13 @@ def load(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
             remedy=f"write {directory / f'Pulumi.{environment}.yaml'}",
         )
     path = directory / f"Pulumi.{environment}.yaml"
-    return from_mapping(sections_of(read_document(path), file=path.name), file=path.name)
+    document = read_document(path)
+    places = {
+        (keys[1].removeprefix(f"{NAMESPACE}:"), *keys[2:]): place
+        for keys, place in document.places().items()
+        if keys[1:]
+    }
+    return from_mapping(sections_of(document.value, file=path.name), file=path.name, places=places)
 
 
 def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
@@ -60,7 +67,8 @@ def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
     strays = sorted(set(document) - _PULUMI_KEYS)
     if strays:
         refuse(
-            file, [Violation(key, None, "no key of a Pulumi stack file", nearest(key, _PULUMI_KEYS)) for key in strays]
+            file,
+            [Violation(key, None, "unknown key of a Pulumi stack file", nearest(key, _PULUMI_KEYS)) for key in strays],
         )
     config = document.get("config")
     if not isinstance(config, dict):
@@ -71,23 +79,26 @@ def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
         if namespace == NAMESPACE:
             ours[section] = value
         elif namespace != "pulumi":
-            others.append(Violation(f"config.{key}", None, f"nothing reads it: keys are {NAMESPACE}:<section>"))
+            others.append(Violation(f"config.{key}", None, f"unknown key; keys are {NAMESPACE}:<section>"))
     refuse(file, others)
     return ours
 
 
-def from_mapping(mapping: Mapping[str, Any], *, file: str) -> StackSettings:
+def from_mapping(
+    mapping: Mapping[str, Any], *, file: str, places: Mapping[KeyPath, str] | None = None
+) -> StackSettings:
     """Check settings that have been read already: one entry per section, without namespace.
 
     Args:
         mapping: sections by name, as plain data.
-        file: how messages call the place the settings come from.
+        file: how messages call the file that the settings come from.
+        places: where in it the keys are, e.g. `line 12`.
 
     Raises:
         SettingsError: names file, key, value, rule and nearest valid name of everything that is wrong.
     """
-    settings = build(StackSettings, mapping, file=file)
-    refuse(file, violations_of(Context(settings, load_catalog(), load_release())))
+    settings = validate(StackSettings, mapping, file=file, places=places or {})
+    refuse(file, violations_of(Context(settings, load_catalog(), load_release())), places=places or {})
     return settings
 
 
@@ -111,7 +122,7 @@ def render_test_environment(*, name: str, owner: str, account: str, expires: dat
 
     Args:
         name: name of the environment and the stack, e.g. test-4711.
-        owner: mail address of who answers for it.
+        owner: mail address of who is responsible for it.
         account: the only AWS account it may be created in.
         expires: when the reaper destroys it; has a time zone.
         budget_usd: US dollars a month.

@@ -1,4 +1,4 @@
-"""Node groups: the system group everything of the platform runs on, and the GPU groups."""
+"""Node groups: the system group, on which the platform itself runs, and the GPU groups."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ class GpuGroup(LaunchRequest):
 def _check_sizes(smallest: int, desired: int, largest: int) -> None:
     if not smallest <= desired <= largest:
         raise ValueError(
-            f"min_size={smallest}, desired_size={desired}, max_size={largest}: must not fall in this order"
+            f"min_size={smallest}, desired_size={desired}, max_size={largest}: must satisfy min ≤ desired ≤ max"
         )

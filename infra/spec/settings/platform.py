@@ -1,4 +1,4 @@
-"""What runs on the cluster: teams with their share of the GPUs, MLflow, monitoring, and where all of it comes from."""
+"""What runs on the cluster: teams with their GPU quotas, MLflow, monitoring, mirrors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from infra.spec.settings.environment import Email, KubernetesName, RoleArn
 
 
 class Team(Section):
-    """A team: a namespace, a queue, and its share of the GPUs."""
+    """A team: a namespace, a queue, and GPU quotas."""
 
     name: KubernetesName = Field(description="Name of the team, of its namespace and of its queue.")
-    roles: tuple[RoleArn, ...] = Field((), description="IAM roles whose bearers may submit jobs into the namespace.")
+    roles: tuple[RoleArn, ...] = Field((), description="IAM roles that may submit jobs to the namespace.")
     gpus: dict[str, NonNegativeInt] = Field(
-        default_factory=dict, description="GPUs that are the team's own, by GPU group; what is idle may be lent."
+        default_factory=dict, description="GPU quota by GPU group; idle quota may be lent to other teams."
     )
-    borrow: bool = Field(True, description="The team may use GPUs that other teams leave idle, until they want them.")
+    borrow: bool = Field(True, description="The team may borrow idle GPUs of other teams, until they reclaim them.")
 
 
 class MlflowSettings(Section):
@@ -33,12 +33,12 @@ class MonitoringSettings(Section):
 
     retention_days: PositiveInt = Field(15, description="Days metrics are kept.")
     storage_gib: Annotated[int, Field(ge=10)] = Field(50, description="Volume of Prometheus in GiB.")
-    alert_email: Email | None = Field(None, description="Who gets alerts by mail; null mails nobody.")
+    alert_email: Email | None = Field(None, description="Mail address for alerts; null sends no mail.")
     webhook_secret: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9/_+=.@-]+$",
         max_length=512,
-        description="Name of the Secrets Manager secret that holds the URL alerts are posted to; null posts nowhere.",
+        description="Name of the Secrets Manager secret that holds the URL alerts are posted to; null has no webhook.",
     )
 
 

@@ -1,7 +1,6 @@
-"""Rules that look at more than one setting, or at the catalogue: one function each, listed at the end.
+"""Rules between settings, or between a setting and the catalogue: one function each, listed at the end.
 
-Nothing here looks at the clock: an expired test cluster and a finished Capacity Block still have to be loaded to be
-destroyed.
+No rule depends on the time: an expired test cluster and a finished Capacity Block must still load to be destroyed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from infra.spec.settings.stack import StackSettings
 from infra.spec.sharing import devices_per_gpu
 
 SHARED_ADDRESSES = 32
-"""Addresses of a private subnet that are not nodes': endpoints, EKS's and EFS's interfaces, the database, spare."""
+"""Addresses of a private subnet for other than nodes: endpoints, the interfaces of EKS and EFS, the database, spare."""
 
 _SERVICE_BLOCKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _RESERVED_NAMES = frozenset({"default", "system"})
@@ -30,7 +29,7 @@ _RESERVED_NAMES = frozenset({"default", "system"})
 
 @dataclass(frozen=True)
 class Context:
-    """What the rules look at."""
+    """The input of every rule."""
 
     settings: StackSettings
     catalog: Catalog
@@ -43,16 +42,16 @@ Rule = Callable[[Context], Iterator[Violation]]
 def _the_region_is_known(context: Context) -> Iterator[Violation]:
     region, known = context.settings.aws.region, context.catalog.regions()
     if region not in known:
-        yield Violation("aws.region", region, "no region of the catalogue", nearest(region, known))
+        yield Violation("aws.region", region, "unknown region", nearest(region, known))
 
 
 def _zones_belong_to_the_region(context: Context) -> Iterator[Violation]:
     region, zones = context.settings.aws.region, context.settings.network.availability_zones
     for zone in zones:
         if zone[:-1] != region:
-            yield Violation("network.availability_zones", zone, f"is no zone of aws.region = {region}")
+            yield Violation("network.availability_zones", zone, f"not a zone of aws.region = {region}")
     if len(set(zones)) < len(zones):
-        yield Violation("network.availability_zones", ", ".join(zones), "must name every zone once")
+        yield Violation("network.availability_zones", ", ".join(zones), "must list each zone once")
 
 
 def _ranges_have_a_legal_size(context: Context) -> Iterator[Violation]:
@@ -130,7 +129,7 @@ def _instances_are_offered(context: Context) -> Iterator[Violation]:
         fitting = [one.name for one in catalog.instances.values() if bool(one.gpus) == wants_gpus]
         key, what = f"{prefix}.instance_type", "with GPUs" if wants_gpus else "without GPUs"
         if name not in fitting:
-            yield Violation(key, name, f"is no type {what} of the instance catalogue", nearest(name, fitting))
+            yield Violation(key, name, f"not an instance type {what} in the catalogue", nearest(name, fitting))
         elif settings.aws.region not in (regions := catalog.family_of(name).regions):
             yield Violation(key, name, f"is not offered in {settings.aws.region}", f"offered in {', '.join(regions)}")
 
@@ -163,29 +162,29 @@ def _sharing_fits_the_gpu(context: Context) -> Iterator[Violation]:
         if instance and instance.gpu and sharing.mig_profile and not instance.gpu.mig:
             yield Violation(f"{key}.mig_profile", sharing.mig_profile, f"{instance.gpu.model} has no MIG")
         if group.efa and (sharing.mig_profile or sharing.time_slices > 1):
-            yield Violation(key, None, "a shared GPU is for development; efa: true is for training across nodes")
+            yield Violation(key, None, "GPU sharing is for development; it cannot be combined with efa: true")
 
 
 def _teams_share_what_there_is(context: Context) -> Iterator[Violation]:
     settings, names = context.settings, Counter(team.name for team in context.settings.teams)
     groups = {group.name: group for group in settings.gpu_groups}
-    promised: Counter[str] = Counter()
+    assigned: Counter[str] = Counter()
     for index, team in enumerate(settings.teams):
         is_taken = team.name in {*_RESERVED_NAMES, *PLATFORM_NAMESPACES} or team.name.startswith("kube-")
         if names[team.name] > 1 or is_taken:
-            rule = "must be unique, and no namespace of Kubernetes's or the platform's own"
+            rule = "must be unique, and not a namespace of Kubernetes or of the platform"
             yield Violation(f"teams.{index}.name", team.name, rule)
         for name, gpus in team.gpus.items():
             key = f"teams.{index}.gpus.{name}"
-            promised[name] += gpus
+            assigned[name] += gpus
             group = groups.get(name)
             instance = context.catalog.instances.get(group.instance_type) if group else None
             if group is None:
                 yield Violation(key, gpus, "no such GPU group", nearest(name, groups) if groups else "")
             elif instance and instance.gpu:
                 total = group.max_size * instance.gpus * devices_per_gpu(group.sharing, instance.gpu)
-                if promised[name] > total:
-                    yield Violation(key, gpus, f"the teams are promised {promised[name]} GPUs, {name} has {total}")
+                if assigned[name] > total:
+                    yield Violation(key, gpus, f"the teams' quotas add up to {assigned[name]} GPUs, {name} has {total}")
 
 
 def _prod_is_highly_available(context: Context) -> Iterator[Violation]:
@@ -194,16 +193,18 @@ def _prod_is_highly_available(context: Context) -> Iterator[Violation]:
         return
     if settings.cluster.public_cidrs:
         shown = ", ".join(map(str, settings.cluster.public_cidrs))
-        yield Violation("cluster.public_cidrs", shown, "prod has no public endpoint", "leave it out; use VPN or SSM")
+        yield Violation(
+            "cluster.public_cidrs", shown, "prod must not have a public endpoint", "leave it out; use a VPN or SSM"
+        )
     if settings.network.nat != "per_az":
-        yield Violation("network.nat", settings.network.nat, "prod has a NAT gateway per zone", "set nat: per_az")
+        yield Violation("network.nat", settings.network.nat, "prod needs a NAT gateway per zone", "set nat: per_az")
     if len(settings.network.availability_zones) != 3:
         zones = ", ".join(settings.network.availability_zones)
-        yield Violation("network.availability_zones", zones, "prod spans three zones")
+        yield Violation("network.availability_zones", zones, "prod needs three zones")
     if not settings.database.multi_az:
-        yield Violation("database.multi_az", "false", "prod's database has a standby", "set multi_az: true")
+        yield Violation("database.multi_az", "false", "prod's database needs a standby", "set multi_az: true")
     if settings.monitoring.alert_email is None and settings.monitoring.webhook_secret is None:
-        yield Violation("monitoring", None, "prod's alerts reach somebody", "set alert_email or webhook_secret")
+        yield Violation("monitoring", None, "prod needs a recipient of alerts", "set alert_email or webhook_secret")
     if settings.budget is None:
         yield Violation("budget", None, "is required in prod: monthly_usd and email")
 

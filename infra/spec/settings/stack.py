@@ -17,7 +17,7 @@ from infra.spec.settings.stores import DatabaseSettings, RegistrySettings, Stora
 
 
 class StackSettings(Section):
-    """Everything an environment is set by. Each field is one key of the stack's configuration."""
+    """All settings of an environment. Each field is one key of the stack's configuration."""
 
     environment: EnvironmentSettings = Field(description="What the environment is for.")
     aws: AwsSettings = Field(description="Where it runs.")
@@ -28,7 +28,7 @@ class StackSettings(Section):
     storage: StorageSettings = Field(StorageSettings(), description="Datasets and checkpoints.")
     database: DatabaseSettings = Field(DatabaseSettings(), description="MLflow's backend.")
     registry: RegistrySettings = Field(RegistrySettings(), description="Images.")
-    teams: tuple[Team, ...] = Field((), description="Who trains, and with what share of the GPUs.")
+    teams: tuple[Team, ...] = Field((), description="Teams, and their GPU quotas.")
     mlflow: MlflowSettings = Field(MlflowSettings(), description="The tracking server.")
     monitoring: MonitoringSettings = Field(MonitoringSettings(), description="Metrics, alerts and dashboards.")
     mirrors: Mirrors = Field(Mirrors(), description="Where charts and images come from, in a closed network.")

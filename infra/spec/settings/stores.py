@@ -1,4 +1,4 @@
-"""Everything that keeps state: datasets, checkpoints, the database and the images."""
+"""What keeps state: datasets, checkpoints, the database and the images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StorageSettings(Section):
         1000, description="User and group id of every file in EFS: the id the trainer image runs as."
     )
     noncurrent_days: Days = Field(30, description="Days an overwritten or deleted checkpoint can be brought back.")
-    abort_upload_days: Days = Field(3, description="Days after which an unfinished multipart upload is thrown away.")
+    abort_upload_days: Days = Field(3, description="Days after which an unfinished multipart upload is aborted.")
     infrequent_access_days: Annotated[int, Field(ge=30)] | None = Field(
         90, description="Days after which a checkpoint moves to Standard-IA; null never."
     )

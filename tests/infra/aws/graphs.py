@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from infra.preview.recording import Recording, Resource, record
-from infra.spec.settings import StackSettings, from_mapping, load, render_test_environment
+from infra.spec.settings import StackSettings, from_mapping, load_environment, render_test_environment
 from infra.spec.settings.loading import sections_of
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections
 
@@ -32,7 +32,7 @@ RESEARCHER = "arn:aws:iam::111122223333:role/teams/researcher"
 def settings_of(environment: str) -> StackSettings:
     """Settings of one of `ENVIRONMENTS`."""
     if environment != "test":
-        return load(environment)
+        return load_environment(environment)
     text = render_test_environment(
         name="test-4711",
         owner="ops@example.com",

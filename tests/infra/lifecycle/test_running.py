@@ -16,7 +16,7 @@ from infra.lifecycle.preflight import Case, notes, the_clusters_definitions_can_
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.definitions import define
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import CHART_VERSION
 from tests.engines.kubernetes import Cluster
@@ -144,7 +144,7 @@ def test_a_first_up_that_was_broken_off_has_no_cluster(program: Program) -> None
 
 def test_what_pulumi_cannot_tell_is_no_first_up(program: Program) -> None:
     program("pulumi", "#!/bin/sh\necho 'error: could not reach the backend' >&2; exit 255\n")
-    with pytest.raises(StackError, match="could not reach the backend"):
+    with pytest.raises(PlatformError, match="could not reach the backend"):
         StackCluster(case().settings).definitions()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from infra.spec.catalog import load_catalog
 from infra.spec.cost import CostEstimate, CostItem, estimate
-from infra.spec.settings import from_mapping, load
+from infra.spec.settings import from_mapping, load_environment
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
 
 CATALOG = load_catalog()
@@ -95,5 +95,5 @@ def test_every_price_has_its_date() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_full_environment_costs_more_than_an_idle_one(name: str) -> None:
-    cost = estimate(load(name), catalog=CATALOG)
+    cost = estimate(load_environment(name), catalog=CATALOG)
     assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour

@@ -11,7 +11,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.outputs import GPU_TAINT, SPOT_TAINT, StackOutputs, check, gpu_group_output, read_outputs
 from infra.spec.release import load_release
-from infra.spec.settings import from_mapping, load
+from infra.spec.settings import from_mapping, load_environment
 from tests.infra.spec.samples import SHIPPED, Tree, changed, dev_sections
 
 CATALOG, RELEASE = load_catalog(), load_release()
@@ -97,7 +97,7 @@ def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_gpu_group_of_a_shipped_environment_can_be_told_apart_by_its_labels(name: str) -> None:
-    settings = load(name)
+    settings = load_environment(name)
     zones = settings.network.availability_zones
     groups = [gpu_group_output(group, catalog=CATALOG, network_zones=zones) for group in settings.gpu_groups]
     assert len({tuple(sorted(group.labels.items())) for group in groups}) == len(groups)

@@ -13,7 +13,7 @@ from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release, staleness
 from infra.spec.release_rules import RULES, check, findings, read_project
-from infra.spec.section import build, read_document
+from infra.spec.section import read_document, validate
 from tests.infra.spec.samples import changed
 
 PROJECT = read_project()
@@ -51,13 +51,13 @@ BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
 
 def release_with(changes: dict[str, Any]) -> ReleaseManifest:
     """The shipped release with values at dotted paths replaced."""
-    return build(ReleaseManifest, changed(read_document(RELEASE_FILE), changes), file="release.yaml")
+    return validate(ReleaseManifest, changed(read_document(RELEASE_FILE).value, changes), file="release.yaml")
 
 
 def resolved_release() -> ReleaseManifest:
     """The shipped release with something in every place that is unresolved; the values are of the test's making."""
     release = load_release()
-    document = read_document(RELEASE_FILE)
+    document = read_document(RELEASE_FILE).value
     for name in release.unresolved():
         group, key, field = name.split(".")
         node = document[group][key]
@@ -72,7 +72,7 @@ def resolved_release() -> ReleaseManifest:
                 node[field] = "0" * 64
             case _:
                 node[field] = DIGEST
-    return build(ReleaseManifest, document, file="release.yaml")
+    return validate(ReleaseManifest, document, file="release.yaml")
 
 
 def test_the_shipped_release_fits_together() -> None:
@@ -114,10 +114,10 @@ def test_prod_takes_a_release_with_everything_resolved() -> None:
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"images.trainer.digest": "latest"}, "images.trainer.digest = 'latest'"),
-        ({"charts.kueue.sha256": "abc"}, "charts.kueue.sha256 = 'abc'"),
-        ({"addons.coredns.version": "latest"}, "addons.coredns.version = 'latest'"),
-        ({"charts.kueue.kubernetes": "newish"}, "charts.kueue.kubernetes = 'newish': 'newish' is no version range"),
+        ({"images.trainer.digest": "latest"}, "images.trainer.digest = latest"),
+        ({"charts.kueue.sha256": "abc"}, "charts.kueue.sha256 = abc"),
+        ({"addons.coredns.version": "latest"}, "addons.coredns.version = latest"),
+        ({"charts.kueue.kubernetes": "newish"}, "charts.kueue.kubernetes = newish: 'newish' is no version range"),
         ({"charts.kueue.sha": None}, "charts.kueue.sha: no such setting"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.registries import Registries
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import Chart
 from platform_charts.charts.archives import archive_path, fetch
@@ -114,7 +114,7 @@ def test_a_chart_without_a_version_is_refused(site: Site, tmp_path: Path) -> Non
 def test_a_repository_without_the_archive_is_named_with_what_to_do(site: Site, tmp_path: Path) -> None:
     chart = chart_of(f"http://{site.host}/elsewhere")
     with pytest.raises(
-        StackError, match=r"chart operator 1\.7\.0: .*/elsewhere/index\.yaml: HTTP status 404"
+        PlatformError, match=r"chart operator 1\.7\.0: .*/elsewhere/index\.yaml: HTTP status 404"
     ) as caught:
         fetch(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
     assert "mirrors.charts" in caught.value.remedy

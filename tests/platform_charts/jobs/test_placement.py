@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infra.spec.capacity import EFA_HUGE_PAGES_BYTES
 from infra.spec.catalog import InstanceType, load_catalog
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from platform_charts.jobs.placement import place_cluster, place_job
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.resources import gpu_share
@@ -84,7 +84,7 @@ def test_workers_of_a_cluster_that_scales_have_a_gpu_each() -> None:
     assert (placement.pods, placement.gpus, placement.efa) == (8, 1, 0)
 
 
-WRONG: list[tuple[dict[str, Any], type[StackError], str]] = [
+WRONG: list[tuple[dict[str, Any], type[PlatformError], str]] = [
     ({"team": "reserch"}, SettingsError, "did you mean research?"),
     ({"group": "a10"}, SettingsError, "did you mean a100?"),
     ({"gpus_per_worker": 0, "group": "a100"}, SettingsError, "group=a100 is of GPU nodes, but gpus_per_worker=0"),
@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, Any], type[StackError], str]] = [
 
 @pytest.mark.parametrize(("changes", "error", "message"), WRONG, ids=[str(changes) for changes, *_ in WRONG])
 def test_what_cannot_be_placed_is_refused_with_the_numbers(
-    changes: dict[str, Any], error: type[StackError], message: str
+    changes: dict[str, Any], error: type[PlatformError], message: str
 ) -> None:
     target, request = target_of("prod"), job(**changes)
     with pytest.raises(error) as refusal:

@@ -16,7 +16,7 @@ from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest
 from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
-from training.config.load import load
+from training.config.load import load_settings
 from training.config.sources import find_config, shipped_names
 from training.logs import POD_LOG_VARIABLE
 
@@ -26,7 +26,7 @@ EFA_JOB = rendered(job(group="a100"), PROD)
 
 def request_of(config: str) -> JobRequest:
     """The request that a shipped configuration becomes."""
-    scale = load([find_config(config)], environment={}).scale
+    scale = load_settings([find_config(config)], environment={}).scale
     return job(
         name=f"run-{config}",
         settings_yaml=find_config(config).read_text(encoding="utf-8"),

@@ -39,7 +39,7 @@ def assert_refused(refusal: Refusal, root: Path) -> None:
     [
         Refusal(("train", "--model", "resnet19"), 2, ("resnet19", "did you mean resnet18?")),
         Refusal(("train", "--dataset", "digit"), 2, ("digit", "did you mean digits?")),
-        Refusal(("train", "--set", "loop.epoch=3"), 2, ("loop.epoch", "loop.epochs")),
+        Refusal(("train", "--set", "loop.epoch=3"), 2, ("loop.epoch: no such setting", "did you mean epochs?")),
         Refusal(("train", "--set", "loop.epochs=none"), 2, ("loop.epochs", "none")),
         Refusal(("train", "--set", "model.options.depth=3"), 2, ("depth", "simple_cnn")),
         Refusal(("train", "--batch", "65"), 2, ("65", "must be a multiple of", "nearest: 64")),
@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path) 
 @pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
     arguments = ("train", "--use-gpu", "--set", f"run.directory={tmp_path}")
-    assert_refused(Refusal(arguments, 3, ("scale.gpu=true", "none is there")), tmp_path)
+    assert_refused(Refusal(arguments, 3, ("scale.gpu=true", "none was found")), tmp_path)
 
 
 def test_one_worker_more_than_there_are_cpus_is_refused_with_the_number_that_fits(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
 from training.cluster.job_settings import for_cluster
 from training.cluster.rendering import Wishes, request_of
-from training.config.load import load
+from training.config.load import load_settings
 
 TEAM = "research"
 
@@ -50,7 +50,7 @@ def target(**changes: object) -> Target:
 def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...]:
     """What a job of that name, on two CPU workers, consists of."""
     stack = target()
-    written = load(["digits"], overrides=[f"run.name={name}", *overrides], environment={})
+    written = load_settings(["digits"], overrides=[f"run.name={name}", *overrides], environment={})
     settings = for_cluster(written, stack.outputs, now=datetime.now(UTC))
     return render(request_of(settings, team=team, wishes=Wishes()), stack)
 

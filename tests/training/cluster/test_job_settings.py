@@ -12,7 +12,7 @@ from platform_charts.jobs.request import LONGEST_JOB_NAME, JobRequest
 from tests.training.cluster.stage import target
 from training.cluster.job_settings import for_cluster, job_name
 from training.cluster.rendering import Wishes, request_of
-from training.config.load import load
+from training.config.load import load_settings
 from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 def cluster_settings(*overrides: str, config: str = "digits") -> TrainingSettings:
     """The settings of a run as the dev cluster runs it."""
-    return for_cluster(load([config], overrides=overrides, environment={}), target().outputs, now=NOW)
+    return for_cluster(load_settings([config], overrides=overrides, environment={}), target().outputs, now=NOW)
 
 
 def test_what_belongs_to_the_machine_is_the_clusters() -> None:
@@ -38,7 +38,7 @@ def test_ranks_wait_for_a_node_in_the_place_of_a_lost_one(written: float, on_the
 
 
 def test_what_is_learnt_stays_as_it_was_written() -> None:
-    written = load(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
+    written = load_settings(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
     settings = for_cluster(written, target().outputs, now=NOW)
     for section in ("model", "data", "optimizer", "schedule", "loop", "precision", "checkpoint"):
         assert getattr(settings, section) == getattr(written, section)

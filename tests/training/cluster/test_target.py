@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra.spec.errors import RefusedError, StackError
-from infra.spec.errors import SettingsError as StackSettingsError
+from infra.spec.errors import RefusedError, SettingsError
 from tests.training.cluster.stage import dev_outputs, target
 from training.cluster.target import find_target, find_team
-from training.errors import SettingsError
 
 
 def written(folder: Path, **changes: Any) -> Path:  # noqa: ANN401 - any output
@@ -32,7 +30,7 @@ def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StackSettingsError, match="absent"):
+    with pytest.raises(SettingsError, match="absent"):
         find_target("dev", file=tmp_path / "absent", environment={})
 
 
@@ -48,7 +46,7 @@ def test_a_stack_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_without_pulumi_and_without_a_file_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(StackError, match="no `pulumi` on PATH"):
+    with pytest.raises(RefusedError, match="no `pulumi` on PATH"):
         find_target("dev", file=None, environment={})
 
 

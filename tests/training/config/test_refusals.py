@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training.config.load import load
+from training.config.load import load_settings
 from training.errors import SettingsError
 
 
@@ -18,28 +18,34 @@ def refusal(
     environment: dict[str, str] | None = None,
 ) -> str:
     with pytest.raises(SettingsError) as caught:
-        load(files or [], overrides or [], flags, environment or {})
+        load_settings(files or [], overrides or [], flags, environment or {})
     return str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("loop:\n  epochs: -3\n", ["my.yaml:2: loop.epochs=-3 must be greater than 0"]),
-        ("loop:\n  epochs: true\n", ["my.yaml:2: loop.epochs=true must be no switch"]),
-        ("loop:\n  epochs: many\n", ["my.yaml:2: loop.epochs=many must be a valid integer"]),
-        ("\nloop:\n  epoch: 3\n", ["my.yaml:3: unknown key `loop.epoch`; nearest: loop.epochs"]),
-        ("optimiser: {name: sgd}\n", ["my.yaml:1: unknown key `optimiser`; nearest: optimizer"]),
-        ("optimizer: {lr: 0.1}\n", ["unknown key `optimizer.lr`; nearest: optimizer.learning_rate"]),
-        ("loop: {batch: 8}\n", ["unknown key `loop.batch`; nearest: loop.global_batch"]),
-        ("loop: {gamma: 8}\n", ["unknown key `loop.gamma`; nearest: schedule.gamma"]),
-        ("loop: {zzz: 8}\n", ["unknown key `loop.zzz`; loop has: epochs, max_steps"]),
-        ("epochs: 3\n", ["unknown key `epochs`; nearest: loop.epochs"]),
-        ("optimizer: {name: adamm}\n", ["must be one of: sgd, adam, adamw; nearest: adam"]),
-        ("optimizer: {betas: [0.9, 1.5]}\n", ["optimizer.betas[1]=1.5 must be less than 1"]),
-        ("model: {options: {width: {a: 1}}}\n", ["model.options.width={a: 1} must be a boolean, a number, text"]),
-        ("loop: 3\n", ["my.yaml:1: loop=3 must be a section with keys among: accumulation"]),
-        ("model: {options: {widht: 3}}\n", ["my.yaml:1: model.options.widht=3", "did you mean width?"]),
+        ("loop:\n  epochs: -3\n", ["my.yaml:2: loop.epochs = -3: must be greater than 0"]),
+        ("loop:\n  epochs: true\n", ["my.yaml:2: loop.epochs = true: must not be true or false"]),
+        ("loop:\n  epochs: many\n", ["my.yaml:2: loop.epochs = many: must be a valid integer"]),
+        ("\nloop:\n  epoch: 3\n", ["my.yaml:3: loop.epoch: no such setting\n    remedy: did you mean epochs?"]),
+        ("optimiser: {name: sgd}\n", ["my.yaml:1: optimiser: no such setting\n    remedy: did you mean optimizer?"]),
+        (
+            "optimizer: {lr: 0.1}\n",
+            ["optimizer.lr: no such setting\n    remedy: did you mean optimizer.learning_rate?"],
+        ),
+        ("loop: {batch: 8}\n", ["loop.batch: no such setting\n    remedy: did you mean loop.global_batch?"]),
+        ("loop: {gamma: 8}\n", ["loop.gamma: no such setting\n    remedy: did you mean schedule.gamma?"]),
+        ("loop: {zzz: 8}\n", ["loop.zzz: no such setting\n    remedy: one of epochs, max_steps"]),
+        ("epochs: 3\n", ["epochs: no such setting\n    remedy: did you mean loop.epochs?"]),
+        ("optimizer: {name: adamm}\n", ["must be one of sgd, adam, adamw\n    remedy: did you mean adam?"]),
+        ("optimizer: {betas: [0.9, 1.5]}\n", ["optimizer.betas.1 = 1.5: must be less than 1"]),
+        (
+            "model: {options: {width: {a: 1}}}\n",
+            ["model.options.width = {a: 1}: must be a valid boolean or a valid integer"],
+        ),
+        ("loop: 3\n", ["my.yaml:1: loop = 3: must be a mapping with keys among: accumulation"]),
+        ("model: {options: {widht: 3}}\n", ["my.yaml:1: model.options.widht: no such setting", "did you mean width?"]),
         ("model: {name: resnet19}\n", ["my.yaml:1: model.name=resnet19", "resnet18"]),
         ("data: {dataset: cifar}\n", ["my.yaml:1: data.dataset=cifar", "did you mean cifar10?"]),
         ("data: {dataset: cifar10}\n", ["data.path is not set"]),
@@ -63,8 +69,8 @@ def test_a_wrong_file_is_refused_with_the_line_to_change(
         ("loop.epochs", "--set loop.epochs: not of the form section.key=value"),
         ("=3", "--set =3: not of the form section.key=value"),
         ("loop.epochs=[1", "--set loop.epochs:1:3: not valid YAML"),
-        ("loop.epochs=0", "--set: loop.epochs=0 must be greater than 0"),
-        ("run.name=My Run", "--set: run.name=My Run must match pattern"),
+        ("loop.epochs=0", "--set: loop.epochs = 0: must be greater than 0"),
+        ("run.name=My Run", "--set: run.name = My Run: must match pattern"),
         ("data.path=/x", "--set: data.path=/x is set, but dataset digits has no files"),
     ],
 )
@@ -73,8 +79,8 @@ def test_a_wrong_override_is_refused(override: str, part: str) -> None:
 
 
 def test_a_wrong_flag_is_named_as_it_was_typed() -> None:
-    assert "--epochs: loop.epochs='3.5' must be a valid integer" in refusal(flags={"epochs": "3.5"})
-    assert "--lr: optimizer.learning_rate=fast must be a valid number" in refusal(flags={"lr": "fast"})
+    assert "--epochs: loop.epochs = '3.5': must be a valid integer" in refusal(flags={"epochs": "3.5"})
+    assert "--lr: optimizer.learning_rate = fast: must be a valid number" in refusal(flags={"lr": "fast"})
 
 
 def test_a_batch_that_does_not_divide_is_refused_with_the_nearest_that_does() -> None:
@@ -85,21 +91,21 @@ def test_a_batch_that_does_not_divide_is_refused_with_the_nearest_that_does() ->
 
 
 @pytest.mark.parametrize("uri", ["localhost", "htp://host", "http://", "http://host:port", "http://[::1"])
-def test_a_tracking_address_that_is_none_is_refused(uri: str) -> None:
-    assert f"RTP_TRACKING_URI: tracking.uri={uri} is no address" in refusal(environment={"RTP_TRACKING_URI": uri})
+def test_an_invalid_tracking_address_is_refused(uri: str) -> None:
+    assert f"RTP_TRACKING_URI: tracking.uri={uri} is not a" in refusal(environment={"RTP_TRACKING_URI": uri})
 
 
 @pytest.mark.parametrize(
     "uri", ["http://host:5000", "https://host/path", "sqlite:///a.db", "postgresql+psycopg2://u:p@h/d", "databricks"]
 )
-def test_a_tracking_address_of_a_store_is_taken(uri: str) -> None:
-    assert load(environment={"RTP_TRACKING_URI": uri}).tracking.uri == uri
+def test_an_address_of_a_store_is_accepted(uri: str) -> None:
+    assert load_settings(environment={"RTP_TRACKING_URI": uri}).tracking.uri == uri
 
 
 def test_all_wrong_keys_are_named_at_once() -> None:
     refused = refusal(overrides=["loop.epochs=0", "loop.epoch=1", "run.seed=-1"])
-    assert refused.startswith("3 settings are wrong:\n")
-    assert all(part in refused for part in ("loop.epochs=0", "`loop.epoch`", "run.seed=-1"))
+    assert refused.startswith("3 wrong settings\n")
+    assert all(part in refused for part in ("loop.epochs = 0", "loop.epoch: no such", "run.seed = -1"))
 
 
 def test_an_unknown_configuration_is_refused_with_the_nearest_shipped_one() -> None:
@@ -112,7 +118,7 @@ def test_a_missing_file_is_refused_by_its_path(tmp_path: Path) -> None:
     assert f"--config {tmp_path / 'no.yaml'}: no such file" in refusal(files=[tmp_path / "no.yaml"])
 
 
-def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_binary_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     assert f"{path}: cannot be read" in refusal(files=[path])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from infra.spec.yaml_text import read_file
 from training.config import json_schema
 from training.config.sources import SHIPPED, shipped_names
-from training.config.yaml_text import parse
 
 SCHEMA: dict[str, Any] = json.loads(json_schema.text())
 
@@ -37,8 +37,7 @@ def test_every_key_has_a_description() -> None:
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_an_editor_finds_nothing_wrong_with_a_shipped_configuration(name: str) -> None:
-    text = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8")
-    values, _ = parse(text, source=name)
+    values = read_file(SHIPPED / f"{name}.yaml").value
     assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(values)] == []
 
 

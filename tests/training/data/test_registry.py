@@ -52,12 +52,12 @@ def test_an_unknown_dataset_is_rejected_with_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("dataset", "options", "expected"),
     [
-        ("synthetic", {"sample": 5}, "data.options.sample=5: dataset synthetic has no such option"),
-        ("synthetic", {"samples": 0}, "data.options.samples=0: Input should be greater than 0"),
-        ("synthetic", {"kind": "sound"}, "data.options.kind=sound: Input should be 'features' or 'images'"),
+        ("synthetic", {"sample": 5}, "data.options.sample: no such setting\n    remedy: did you mean samples?"),
+        ("synthetic", {"samples": 0}, "data.options.samples = 0: must be greater than 0"),
+        ("synthetic", {"kind": "sound"}, "data.options.kind = sound: must be one of features, images"),
         ("synthetic", {"height": 8}, "height=8 is an option of kind=images, got kind=features"),
         ("synthetic", {"kind": "images", "features": 8}, "features=8 is an option of kind=features, got kind=images"),
-        ("digits", {"shift": 5}, "data.options.shift=5: Input should be less than or equal to 4"),
+        ("digits", {"shift": 5}, "data.options.shift = 5: must be less than or equal to 4"),
     ],
 )
 def test_an_invalid_option_is_rejected_with_key_value_and_rule(
@@ -70,7 +70,9 @@ def test_an_invalid_option_is_rejected_with_key_value_and_rule(
 
 
 def test_an_option_is_rejected_for_a_dataset_without_options() -> None:
-    with pytest.raises(SettingsError, match="dataset cifar10 has no such option"):
+    with pytest.raises(
+        SettingsError, match=r"data\.options\.crop: no such setting\n  remedy: options of dataset cifar10: none"
+    ):
         registry.validate(DataSettings(dataset="cifar10", path=Path("x"), options={"crop": 4}))
 
 

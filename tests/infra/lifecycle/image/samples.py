@@ -9,7 +9,7 @@ import yaml
 
 from infra.lifecycle.image.plan import RECIPES, ImageName
 from infra.spec.release import RELEASE_FILE, ReleaseManifest
-from infra.spec.section import build
+from infra.spec.section import validate
 
 EFA_SHA256 = "e" * 64
 RDS_SHA256 = "a" * 64
@@ -22,7 +22,7 @@ def release(*, efa_sha256: str | None = EFA_SHA256, rds_sha256: str | None = RDS
     document["downloads"]["efa-installer"]["sha256"] = efa_sha256
     document["downloads"]["rds-certificates"]["sha256"] = rds_sha256
     document["images"]["python-base"]["digest"] = BASE_DIGEST
-    return build(ReleaseManifest, document, file="release.yaml")
+    return validate(ReleaseManifest, document, file="release.yaml")
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from infra.lifecycle.image import ecr as ecr_api
 from infra.lifecycle.image import engines, plan
 from infra.lifecycle.image.ecr import Repository
 from infra.lifecycle.image.plan import ImageName
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.lifecycle.options import ImageOptions
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import RELEASE_FILE, load_release
 from tests.infra.lifecycle.image.samples import checkout, release
 
@@ -89,9 +89,7 @@ def push_to(ecr: Ecr, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*, push: bool = False, image: ImageName | None = "mlflow", **options: Any) -> int:  # noqa: ANN401
     """Run the command."""
-    return command.image(
-        argparse.Namespace(**{"image": image, "variant": "cuda", "push": push, "env": None, **options})
-    )
+    return command.image(ImageOptions(image=image, push=push, **options))
 
 
 def test_an_image_is_built_under_a_local_name_with_its_bill_beside(
@@ -119,7 +117,7 @@ def test_a_push_logs_in_with_a_password_by_standard_input(
     ecr: Ecr, calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push_to(ecr, monkeypatch)
-    with pytest.raises(StackError, match="the registry does not have it"):
+    with pytest.raises(PlatformError, match="the registry does not have it"):
         run(push=True, env="dev")
     words = [line.split() for line in calls.read_text().splitlines()]
     assert [line[0] for line in words] == ["info", "build", "login", "push"]

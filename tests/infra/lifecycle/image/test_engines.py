@@ -9,7 +9,7 @@ import pytest
 
 from infra.lifecycle.image.engines import ENGINES, Buildah, Docker, ImageEngine, find, run
 from infra.lifecycle.image.plan import Build, plan, read_source
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 from tests.infra.lifecycle.image.samples import checkout, release
 
 
@@ -86,7 +86,7 @@ def test_a_registrys_password_is_on_no_command_line(engine: ImageEngine) -> None
 
 
 def test_a_command_that_fails_ends_ours() -> None:
-    with pytest.raises(StackError, match=r"`sh -c exit 7 …` ended with exit status 7"):
+    with pytest.raises(PlatformError, match=r"`sh -c exit 7 …` ended with exit status 7"):
         run(["sh", "-c", "exit 7"])
 
 

@@ -20,7 +20,7 @@ from infra.lifecycle.image.plan import (
     torch_choice,
     write_digest,
 )
-from infra.spec.errors import RefusedError, SettingsError, StackError
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import RELEASE_FILE, load_release
 from infra.spec.release_rules import ROOT
 from tests.infra.lifecycle.image.samples import BASE_DIGEST, EFA_SHA256, RDS_SHA256, checkout, release
@@ -125,7 +125,7 @@ def test_a_new_file_of_the_context_counts_as_a_change(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_commit_is_no_source(tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="git show"):
+    with pytest.raises(PlatformError, match="git show"):
         read_source(tmp_path, "trainer")
 
 
@@ -136,7 +136,7 @@ def test_a_digest_is_written_where_it_belongs_and_nothing_else_changes(tmp_path:
     after = file.read_text(encoding="utf-8").splitlines()
     assert load_release(file).images["trainer"].digest == DIGEST
     assert [(old.strip(), new.strip()) for old, new in zip(before, after, strict=True) if old != new] == [
-        ("digest: null", f"digest: '{DIGEST}'")
+        ("digest: null", f"digest: {DIGEST}")
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from infra.lifecycle.sandbox.build import build
 from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, KUEUE, MODULES, OPERATORS
 from infra.lifecycle.sandbox.programs import find
-from infra.spec.errors import RefusedError, StackError
+from infra.spec.errors import PlatformError, RefusedError
 
 _PACKAGES = [package for module in MODULES for package in module.packages.values()]
 
@@ -108,7 +108,7 @@ def test_of_two_builders_one_builds(tmp_path: Path) -> None:
 
 def test_a_failed_build_says_what_go_said_and_leaves_no_folder_that_looks_built(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin", does="echo 'no such host: proxy' >&2; exit 1")
-    with pytest.raises(StackError, match="no such host: proxy"):
+    with pytest.raises(PlatformError, match="no such host: proxy"):
         build(compiler.environment, say=silent)
     with pytest.raises(RefusedError):
         find({**compiler.environment, "PATH": ""})
@@ -117,14 +117,14 @@ def test_a_failed_build_says_what_go_said_and_leaves_no_folder_that_looks_built(
 def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_path: Path) -> None:
     does = 'case "$PWD" in */kuberay) exit 1; esac; echo program >"$2"; chmod +x "$2"'
     compiler = Compiler(tmp_path / "bin", does=does)
-    with pytest.raises(StackError, match="KubeRay's operator"):
+    with pytest.raises(PlatformError, match="KubeRay's operator"):
         build(compiler.environment, say=silent)
     assert find({**compiler.environment, "PATH": ""})
 
 
 def test_a_build_goes_on_after_one_that_was_interrupted(tmp_path: Path) -> None:
     broken = Compiler(tmp_path / "broken", does='echo half >"$2"; exit 1')
-    with pytest.raises(StackError):
+    with pytest.raises(PlatformError):
         build(broken.environment, say=silent)
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.processes import Process
-from infra.spec.errors import StackError
+from infra.spec.errors import PlatformError
 
 _STARTER = """
 import sys, time
@@ -54,7 +54,7 @@ def test_a_program_ends_with_a_starter_that_was_killed(tmp_path: Path) -> None:
 
 def test_a_program_that_ends_before_it_is_ready_is_an_error_with_its_last_words(tmp_path: Path) -> None:
     process = Process(["sh", "-c", "echo address in use; exit 3"], log=tmp_path / "log")
-    with pytest.raises(StackError, match=r"sh ended with status 3 before it was ready:\n  address in use"):
+    with pytest.raises(PlatformError, match=r"sh ended with status 3 before it was ready:\n  address in use"):
         process.await_(lambda: False, seconds=10)
 
 
@@ -62,7 +62,7 @@ def test_a_program_that_is_not_ready_in_time_is_an_error_with_its_last_words(tmp
     log = tmp_path / "log"
     process = Process(["sh", "-c", "echo still waiting; exec sleep 1000"], log=log)
     process.await_(lambda: log.read_text() != "", seconds=10)
-    with pytest.raises(StackError, match=r"not ready after 0 s:\n  still waiting"):
+    with pytest.raises(PlatformError, match=r"not ready after 0 s:\n  still waiting"):
         process.await_(lambda: False, seconds=0.1)
     process.stop()
 

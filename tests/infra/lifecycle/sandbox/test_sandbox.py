@@ -19,7 +19,7 @@ from infra.lifecycle.sandbox.keeper import lock_of
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import OPERATORS
 from infra.lifecycle.sandbox.programs import find_operator
-from infra.spec.errors import StackError
+from infra.spec.errors import PlatformError
 from infra.spec.outputs import read_outputs
 from tests.distribution import KUBERNETES
 from tests.engines.kubernetes import engine_environment, engine_programs
@@ -83,7 +83,7 @@ def test_without_programs_the_message_says_what_builds_them_and_nothing_is_left(
 ) -> None:
     monkeypatch.setenv("RTP_ENGINES", str(folder))
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(StackError, match=r"(?s)did not start: etcd, .* make engines"):
+    with pytest.raises(PlatformError, match=r"(?s)did not start: etcd, .* make engines"):
         detached.start(folder)
     assert list(folder.parent.iterdir()) == []
 

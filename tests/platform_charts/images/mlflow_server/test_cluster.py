@@ -12,13 +12,13 @@ from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS
 from infra.spec.release import load_release
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 from platform_charts.images.mlflow_server.cluster import KubernetesSecrets, random_password
 from platform_charts.images.mlflow_server.names import SERVER_SECRET, TEAM_SECRET
 from platform_charts.objects import mlflow as objects
 from tests.engines.kubernetes import Cluster
 
-SETTINGS = load("dev")
+SETTINGS = load_environment("dev")
 NAMESPACE, ACCOUNT = PLATFORM_ACCOUNTS["mlflow"][0]
 HOME, TEAM = f"secrets-of-{NAMESPACE}", f"secrets-of-{SETTINGS.teams[0].name}"
 """Namespaces of these tests' own, with the rights of those they are called after."""

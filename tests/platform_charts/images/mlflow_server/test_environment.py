@@ -11,7 +11,7 @@ import pytest
 from infra.spec import cluster_names
 from infra.spec.names import MLFLOW_URI
 from infra.spec.release import load_release
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 from platform_charts.images.mlflow_server import names
 from platform_charts.images.mlflow_server.__main__ import main
 from platform_charts.images.mlflow_server.environment import (
@@ -39,7 +39,7 @@ STORES = objects.Stores(database_host="db", database_port=5432, database_secret_
 
 def container_of(kind: str) -> dict[str, Any]:
     """The container of the Job or the Deployment, as the platform makes it."""
-    made = objects.mlflow(load("dev"), load_release(), STORES, registry="registry.example")
+    made = objects.mlflow(load_environment("dev"), load_release(), STORES, registry="registry.example")
     [workload] = [one for one in made if one["kind"] == kind]
     [container] = workload["spec"]["template"]["spec"]["containers"]
     assert isinstance(container, dict)
@@ -57,7 +57,7 @@ def test_the_job_is_told_what_migrate_reads() -> None:
     environment = variables(container_of("Job"))
     assert DatabaseSettings.from_environment(environment).secret == "arn:x"
     settings = BootstrapSettings.from_environment(environment)
-    assert settings.teams == tuple(team.name for team in load("dev").teams)
+    assert settings.teams == tuple(team.name for team in load_environment("dev").teams)
     assert settings.namespace == cluster_names.MLFLOW_NAMESPACE
 
 

@@ -8,7 +8,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.names import START_UP_TAINT
 from infra.spec.outputs import LABEL_PREFIX
 from infra.spec.release import load_release
-from infra.spec.settings import load
+from infra.spec.settings import load_environment
 from platform_charts.images.node_gate.gate import closed_nodes, opening
 from platform_charts.objects.node_gate import gate_objects, promises
 
@@ -64,7 +64,7 @@ def test_opening_takes_the_one_taint_and_fails_on_a_node_that_has_changed() -> N
 
 
 def test_the_promises_of_prod_are_those_of_the_catalogue() -> None:
-    assert promises(load("prod"), catalog=load_catalog()) == {
+    assert promises(load_environment("prod"), catalog=load_catalog()) == {
         "l4": {"nvidia.com/gpu": 4},
         "a100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 4},
         "h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32},
@@ -72,5 +72,5 @@ def test_the_promises_of_prod_are_those_of_the_catalogue() -> None:
 
 
 def test_there_is_no_gate_without_gpus() -> None:
-    settings = load("prod").model_copy(update={"gpu_groups": ()})
+    settings = load_environment("prod").model_copy(update={"gpu_groups": ()})
     assert gate_objects(settings, load_release(), catalog=load_catalog(), registry="registry.example") == ()

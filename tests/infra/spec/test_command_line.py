@@ -1,0 +1,162 @@
+"""Commands are typed functions: their options are parsed, listed and completed from their dataclasses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import pytest
+
+from infra.spec.command_line import CommandLine, NoOptions, argument, option
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMANDS = CommandLine("python -m sample", "A sample.", variables={"SAMPLE_HOME": "where it lives"})
+CALLS: list[object] = []
+ERRORS: dict[str | None, BaseException] = {
+    "failed": PlatformError("it failed"),
+    "wrong": SettingsError("it is wrong", remedy="write it right"),
+    "refused": RefusedError("not here"),
+    "interrupted": KeyboardInterrupt(),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What several commands take."""
+
+    TITLE: ClassVar = "shared options"
+
+    folder: Path = option("a folder", default_factory=lambda: Path("here"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllKinds(Shared):
+    """An option of every kind."""
+
+    env: str = option("required", ...)
+    name: str | None = argument("a name")
+    many: tuple[str, ...] = option("several")
+    is_on: bool = option("a switch", default=False)
+    is_known: bool | None = option("a switch with a negation")
+    count: int = option("100 % of them", 3)
+    size: Literal["small", "large"] | None = option("a size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Which:
+    """Which error."""
+
+    error: str | None = argument("name of the error")
+
+
+@COMMANDS.command("first")
+def every_kind(options: AllKinds) -> int:
+    """Take every kind of option."""
+    CALLS.append(options)
+    return 0
+
+
+@COMMANDS.command("second")
+def fail(options: Which) -> int:
+    """Fail."""
+    raise ERRORS[options.error]
+
+
+@COMMANDS.command("second")
+def succeed(_options: NoOptions) -> int:
+    """Succeed."""
+    return 0
+
+
+def test_options_arrive_typed() -> None:
+    words = ["every-kind", "x", "--env", "dev", "--many", "a", "--many", "b", "--is-on", "--no-is-known"]
+    assert COMMANDS.main([*words, "--count", "4", "--size", "small", "--folder", "f"]) == 0
+    assert CALLS.pop() == AllKinds(
+        env="dev", name="x", many=("a", "b"), is_on=True, is_known=False, count=4, size="small", folder=Path("f")
+    )
+
+
+def test_options_that_are_not_given_have_their_defaults() -> None:
+    assert COMMANDS.main(["every-kind", "--env", "dev"]) == 0
+    expected = {"folder": Path("here"), "env": "dev", "name": None, "many": (), "is_on": False}
+    assert vars(CALLS.pop()) == {**expected, "is_known": None, "count": 3, "size": None}
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["every-kind"], "the following arguments are required: --env"),
+        (["every-kind", "--env", "dev", "--size", "huge"], "argument --size: invalid choice: 'huge'"),
+        (["every-kind", "--env", "dev", "--count", "many"], "argument --count: invalid int value: 'many'"),
+        (["every"], "invalid choice: 'every'"),
+        ([], "the following arguments are required: COMMAND"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_the_status_of_wrong_input(
+    words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        COMMANDS.main(words)
+    assert caught.value.code == 2
+    assert part in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        ("failed", 1, "error: it failed\n"),
+        ("wrong", 2, "error: it is wrong\n  remedy: write it right\n"),
+        ("refused", 3, "error: not here\n"),
+        ("interrupted", 130, ""),
+    ],
+)
+def test_an_error_ends_the_command_with_its_message_and_status(
+    error: str, status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert COMMANDS.main(["fail", error]) == status
+    assert capsys.readouterr().err == message
+
+
+def test_help_lists_commands_under_headings_and_the_environment_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        COMMANDS.main(["--help"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    first, second = lines.index(["first:"]), lines.index(["second:"])
+    assert lines[first + 1 : second - 1] == [["every-kind", "Take", "every", "kind", "of", "option."]]
+    assert [words[0] for words in lines[second + 1 : second + 3]] == ["fail", "succeed"]
+    assert ["SAMPLE_HOME", "where", "it", "lives"] in lines
+
+
+def test_the_help_of_a_command_groups_what_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        COMMANDS.main(["every-kind", "--help"])
+    own, _, shared = capsys.readouterr().out.partition("shared options:")
+    assert "100 % of them" in own
+    assert shared.split() == ["--folder", "FOLDER", "a", "folder"]
+
+
+@pytest.mark.parametrize(
+    ("program", "typed", "expected"),
+    [
+        ("training", "re", {"report", "resume"}),
+        ("training", "train --no-u", {"--no-use-gpu"}),
+        ("training", "train --priority ", {"low", "normal", "high"}),
+        ("infra.lifecycle", "release", {"release-check", "release-lock"}),
+        ("infra.lifecycle", "image ", {"trainer", "mlflow"}),
+    ],
+)
+def test_the_shell_completes(program: str, typed: str, expected: set[str], tmp_path: Path) -> None:
+    line, answers = f"python -m {program} {typed}", tmp_path / "answers"
+    asked = {"_ARGCOMPLETE": "3", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    subprocess.run(
+        [sys.executable, "-m", program],
+        cwd=ROOT,
+        env={**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(answers)},
+        check=True,
+    )
+    assert expected <= {answer.strip() for answer in answers.read_text().split("\n")}
