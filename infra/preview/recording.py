@@ -134,7 +134,7 @@ def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview
     """
 
     def evaluate() -> None:
-        platform = program.build(settings)
+        platform = program.make_platform(settings)
         install(platform, crds=crds)
         exports.export(platform)
 

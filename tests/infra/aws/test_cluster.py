@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from infra.aws.cluster import access_of
+from infra.aws.cluster import access_entries
 from infra.policy import tokens
 from infra.spec.protection import protection_of
 from infra.spec.release import load_release
@@ -90,7 +90,7 @@ def test_who_submits_for_a_team_is_in_its_group_and_no_administrator() -> None:
 
 def test_a_role_named_in_two_places_has_one_entry_with_both_rights() -> None:
     settings = from_mapping(changed(dev_sections(), {"teams.0.roles": [ADMIN]}), file="sample")
-    (access,) = access_of(settings)
+    (access,) = access_entries(settings)
     assert access.is_admin
     assert access.groups == ["ray-train-platform:team:research"]
 

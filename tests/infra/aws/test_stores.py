@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.aws.registry import mirror_prefix
+from infra.aws.registry import pull_through_prefix
 from infra.policy import tokens
 from infra.spec.protection import protection_of
 from infra.spec.release import load_release
@@ -254,7 +254,7 @@ def test_images_go_by_age_without_a_tag_and_by_number_with_one() -> None:
 def test_public_registries_are_mirrored_where_asked_for_under_the_stacks_own_prefix() -> None:
     rules = graph("prod").of_type("aws:ecr/pullThroughCacheRule:PullThroughCacheRule")
     found = {one.properties["upstreamRegistryUrl"]: one.properties["ecrRepositoryPrefix"] for one in rules}
-    assert found == {one: mirror_prefix("rtp-prod", one) for one in settings_of("prod").registry.pull_through}
+    assert found == {one: pull_through_prefix("rtp-prod", one) for one in settings_of("prod").registry.pull_through}
     assert graph("dev").of_type("aws:ecr/pullThroughCacheRule:PullThroughCacheRule") == ()
 
 
