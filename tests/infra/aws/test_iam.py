@@ -14,7 +14,7 @@ from moto import mock_aws
 
 from infra.aws.iam import AWS_MANAGED_POLICIES
 from infra.policy import tokens
-from infra.policy.rules.iam import WITHOUT_RESOURCE
+from infra.policy.rules.iam import ACTIONS_WITHOUT_RESOURCE_TYPE
 from tests.infra.aws.graphs import ACCOUNT, ENVIRONMENTS, graph, sample, settings_of
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -53,9 +53,9 @@ def test_no_role_may_do_anything_by_a_pattern(environment: str) -> None:
 @every_environment
 def test_every_resource_means_only_what_has_no_resource(environment: str) -> None:
     unbound = {
-        place: sorted(set(body["Action"]) - WITHOUT_RESOURCE)
+        place: sorted(set(body["Action"]) - ACTIONS_WITHOUT_RESOURCE_TYPE)
         for place, body in statements(environment, tokens.ROLE_POLICY)
-        if "*" in body["Resource"] and not set(body["Action"]) <= WITHOUT_RESOURCE
+        if "*" in body["Resource"] and not set(body["Action"]) <= ACTIONS_WITHOUT_RESOURCE_TYPE
     }
     assert unbound == {}
 

@@ -93,7 +93,7 @@ def test_text_where_settings_are_due_is_refused_by_name() -> None:
 
 def test_a_stack_with_another_environments_file_is_refused() -> None:
     message = message_of(config_of("dev"), stack="prod")
-    assert "environment.name = dev: the stack is prod" in message
+    assert "environment.name = dev: must equal the stack's name, prod" in message
     assert "remedy: set environment.name: prod" in message
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.policy.rules.protection import STATEFUL
+from infra.policy.rules.protection import STATEFUL_TYPES
 from infra.preview.recording import UNKNOWN, Recording, Resource
 from infra.spec.catalog import load_catalog
 from infra.spec.outputs import StackOutputs, check, read_outputs
@@ -93,8 +93,8 @@ def test_what_a_preview_knows_is_what_will_be(environment: str) -> None:
 @every_environment
 def test_what_holds_state_is_guarded_as_its_environment_demands(environment: str) -> None:
     wanted = protection_of(settings_of(environment).environment.kind)
-    stores = [one for one in graph(environment).resources if one.type in STATEFUL]
-    assert {one.type for one in stores} == set(STATEFUL)
+    stores = [one for one in graph(environment).resources if one.type in STATEFUL_TYPES]
+    assert {one.type for one in stores} == set(STATEFUL_TYPES)
     assert {(one.protect, one.retain_on_delete) for one in stores} == {(wanted.protect, wanted.retain_on_delete)}
 
 
