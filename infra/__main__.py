@@ -22,7 +22,7 @@ from infra.spec.errors import SettingsError, StackError
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.settings.loading import sections_of
-from platform_charts.charts.archives import fetch_all
+from platform_charts.charts.archives import fetch_archives
 from platform_charts.charts.crds import PinnedCharts
 from platform_charts.charts.installs import chart_installs
 from platform_charts.install.platform import install
@@ -62,7 +62,7 @@ def main() -> None:
         kind = settings.environment.kind
         release_rules.check(release, kind=kind, project=release_rules.read_project())
         charts = chart_installs(settings, release, load_catalog())
-        fetch_all(release, charts, source=Registries(), kind=kind, mirror=settings.mirrors.charts)
+        fetch_archives(release, charts, source=Registries(), kind=kind, mirror=settings.mirrors.charts)
         platform = make_platform(settings)
         install(platform, crds=PinnedCharts(release))
         export(platform)

@@ -19,7 +19,7 @@ from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.loading import ENVIRONMENTS, NAMESPACE
 from platform_charts.charts.crds import PinnedCharts
 from tests.infra.aws.graphs import settings_of
-from tests.platform_charts.charts.archives import keep
+from tests.platform_charts.charts.archives import write_archives
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,7 +33,7 @@ def config_of(environment: str) -> dict[str, Any]:
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ReleaseManifest:
     """A release whose charts, made by the test, are in the archive folder."""
-    release = keep(load_release(), tmp_path / "charts")
+    release = write_archives(load_release(), tmp_path / "charts")
     monkeypatch.setattr("platform_charts.charts.archives.ARCHIVES", tmp_path / "charts")
     monkeypatch.setattr("infra.spec.release.load_release", lambda: release)
     monkeypatch.setattr("infra.aws.program.load_release", lambda: release)
