@@ -58,7 +58,7 @@ class BuildContext:
         return pulumi.ResourceOptions.merge(self.opts, pulumi.ResourceOptions(depends_on=list(resources)))
 
     def ami_release(self, ami_type: AmiType) -> str | None:
-        """The pinned AMI release; None if it is for another Kubernetes minor, e.g. while an environment stays behind."""
+        """The pinned AMI release; None if it is for another Kubernetes minor than the cluster's."""
         pinned = self.release.node_image.releases[ami_type]
         return pinned if pinned and pinned.startswith(f"{self.kubernetes}.") else None
 

@@ -34,7 +34,7 @@ class Statement:
         sid: its purpose, in camel case.
         actions: IAM actions.
         resources: ARNs; empty in a trust policy, where the role is the resource.
-        principal: `"*"`, or values by type (`Service`, `AWS`), in a resource-based policy; None in an identity-based one.
+        principal: `"*"` or values by type (`Service`, `AWS`) in a resource-based policy; None in an identity-based one.
         condition: condition block.
         effect: Allow or Deny.
     """

@@ -1,4 +1,4 @@
-"""CloudWatch log groups, made before the services that write to them: a service's own has no retention and is never deleted."""
+"""CloudWatch log groups, made before the services that write to them: a service's own has no retention."""
 
 from __future__ import annotations
 

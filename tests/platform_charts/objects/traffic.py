@@ -23,7 +23,7 @@ class Pod:
 
 
 End = Pod | str
-"""A pod, or an address that is no pod's."""
+"""A pod, or an address outside the pod network."""
 
 
 @dataclass(frozen=True)
