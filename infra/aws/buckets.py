@@ -8,7 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.aws.context import protected_opts
-from infra.aws.iam import Statement, policy_document
+from infra.aws.iam import Statement, deny_without_tls, policy_document
 from infra.spec.protection import Protection
 
 _OLDEST_TLS = "1.2"
@@ -119,14 +119,7 @@ class Bucket(pulumi.ComponentResource):
     def _policy_statements(self) -> list[Statement]:
         bucket_and_objects = (self.arn, pulumi.Output.concat(self.arn, "/*"))
         statements = [
-            Statement(
-                sid="TlsOnly",
-                effect="Deny",
-                principal="*",
-                actions=("s3:*",),
-                resources=bucket_and_objects,
-                condition={"Bool": {"aws:SecureTransport": "false"}},
-            ),
+            deny_without_tls("s3:*", bucket_and_objects),
             Statement(
                 sid="NoOldTls",
                 effect="Deny",

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.aws.context import protected_opts
-from infra.aws.iam import Statement, policy_document
+from infra.aws.iam import Statement, deny_without_tls, policy_document
 from infra.spec.protection import Protection
 
 _NFS = 2049
@@ -151,14 +151,7 @@ def _deny_statements(file_system_arn: pulumi.Input[str]) -> list[Statement]:
     that can reach a mount target (EFS user guide, "Using IAM to control access to file systems").
     """
     return [
-        Statement(
-            sid="TlsOnly",
-            effect="Deny",
-            principal="*",
-            actions=("elasticfilesystem:*",),
-            resources=(file_system_arn,),
-            condition={"Bool": {"aws:SecureTransport": "false"}},
-        ),
+        deny_without_tls("elasticfilesystem:*", (file_system_arn,)),
         Statement(
             sid="NoRoot",
             effect="Deny",

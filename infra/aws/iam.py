@@ -68,6 +68,18 @@ def policy_document(statements: Iterable[Statement]) -> pulumi.Output[str]:
     )
 
 
+def deny_without_tls(action: str, resources: Sequence[pulumi.Input[str]]) -> Statement:
+    """Deny every principal requests without TLS."""
+    return Statement(
+        sid="TlsOnly",
+        effect="Deny",
+        principal="*",
+        actions=(action,),
+        resources=resources,
+        condition={"Bool": {"aws:SecureTransport": "false"}},
+    )
+
+
 def trust_service(service: str, *, account: pulumi.Input[str]) -> Statement:
     """Let a service assume the role on behalf of this account only (IAM user guide, "The confused deputy problem")."""
     return Statement(

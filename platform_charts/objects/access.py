@@ -69,13 +69,7 @@ def role(
     return (
         api_object(api, "Role", name, namespace=namespace, labels=labels, rules=[dict(one) for one in rules]),
         api_object(
-            api,
-            "RoleBinding",
-            name,
-            namespace=namespace,
-            labels=labels,
-            roleRef=reference,
-            subjects=[dict(subject)],
+            api, "RoleBinding", name, namespace=namespace, labels=labels, roleRef=reference, subjects=[dict(subject)]
         ),
     )
 

@@ -49,9 +49,7 @@ def gate(control_plane: ControlPlane, rights: None) -> Nodes:
 
 def poll(gate: Nodes) -> list[str]:
     expected = {"h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}}
-    return untaint_ready_nodes(
-        gate, taint=START_UP_TAINT.key, group_label=f"{LABEL_PREFIX}/group", expected_devices=expected
-    )
+    return untaint_ready_nodes(gate, taint=START_UP_TAINT.key, group_label=f"{LABEL_PREFIX}/group", expected=expected)
 
 
 def taints(kubernetes_api: Cluster, node: dict[str, Any]) -> list[str]:

@@ -48,12 +48,10 @@ class Nodes:
         return True
 
 
-def untaint_ready_nodes(nodes: Nodes, *, taint: str, group_label: str, expected_devices: ExpectedDevices) -> list[str]:
+def untaint_ready_nodes(nodes: Nodes, *, taint: str, group_label: str, expected: ExpectedDevices) -> list[str]:
     """Remove the taint of every ready node; returns a log line for each tainted node."""
     by_name: dict[str, Node] = {node["metadata"]["name"]: node for node in nodes.list_all()}
-    tainted = tainted_nodes(
-        list(by_name.values()), taint=taint, group_label=group_label, expected_devices=expected_devices
-    )
+    tainted = tainted_nodes(list(by_name.values()), taint=taint, group_label=group_label, expected=expected)
     lines = []
     for one in tainted:
         if one.missing:
@@ -68,16 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m node_gate", description=__doc__)
     parser.add_argument("--taint", required=True, help="key of the taint")
     parser.add_argument("--group-label", required=True, help="label with the name of a node's group")
-    parser.add_argument(
-        "--promises", required=True, type=json.loads, help="expected devices by resource by group, JSON"
-    )
+    parser.add_argument("--promises", required=True, type=json.loads, help="JSON: expected devices by group")
     parser.add_argument("--interval", type=float, default=5.0, help="seconds between polls")
     options = parser.parse_args(arguments)
     config.load_incluster_config()
     nodes, logged = Nodes(client.ApiClient()), ""
     while True:
         lines = untaint_ready_nodes(
-            nodes, taint=options.taint, group_label=options.group_label, expected_devices=options.promises
+            nodes, taint=options.taint, group_label=options.group_label, expected=options.promises
         )
         if (status := "\n".join(lines)) != logged:
             print(status or "no tainted nodes", flush=True)

@@ -25,7 +25,7 @@ class TaintedNode(NamedTuple):
 
 
 def tainted_nodes(
-    nodes: Sequence[Node], *, taint: str, group_label: str, expected_devices: ExpectedDevices
+    nodes: Sequence[Node], *, taint: str, group_label: str, expected: ExpectedDevices
 ) -> Iterator[TaintedNode]:
     """Nodes with the taint and their missing devices; a node of an unknown group lacks none.
 
@@ -35,15 +35,15 @@ def tainted_nodes(
         nodes: all nodes.
         taint: key of the taint.
         group_label: label with the name of a node's group.
-        expected_devices: devices of ready nodes, by group.
+        expected: devices of ready nodes, by group.
     """
     for node in nodes:
         if any(one["key"] == taint for one in node["spec"].get("taints", ())):
-            expected = expected_devices.get(node["metadata"].get("labels", {}).get(group_label, ""), {})
+            devices = expected.get(node["metadata"].get("labels", {}).get(group_label, ""), {})
             allocatable = node.get("status", {}).get("allocatable", {})
             missing = tuple(
                 f"{resource} {allocatable.get(resource, '0')} of {quantity}"
-                for resource, quantity in expected.items()
+                for resource, quantity in devices.items()
                 if int(allocatable.get(resource, "0")) < quantity
             )
             yield TaintedNode(node["metadata"]["name"], missing)

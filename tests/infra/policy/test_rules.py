@@ -63,11 +63,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("buckets-block-public-access", {f"bucket-access.{P}.restrictPublicBuckets": ...}, "all four settings"),
     ("buckets-disable-acls", {f"bucket-ownership.{P}.rule.objectOwnership": "ObjectWriter"}, "BucketOwnerEnforced"),
     ("databases-are-private", {f"database.{P}.publiclyAccessible": True}, "publiclyAccessible is true"),
-    (
-        "api-server-access-is-restricted",
-        {f"cluster.{P}.vpcConfig.endpointPrivateAccess": False},
-        "no private endpoint",
-    ),
+    ("api-server-access-is-restricted", {f"cluster.{P}.vpcConfig.endpointPrivateAccess": False}, "no private endpoint"),
     (
         "api-server-access-is-restricted",
         {f"cluster.{P}.vpcConfig": {"endpointPrivateAccess": True, "endpointPublicAccess": True}},
@@ -92,11 +88,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
         {f"role-policy.{P}.policy": document(statement(NotAction="iam:*", Resource="x"))},
         "allows NotAction:iam:*",
     ),
-    (
-        "no-wildcard-actions",
-        {f"role.{P}.inlinePolicies": [{"policy": permission("s3:*", "x")}]},
-        "allows s3:*",
-    ),
+    ("no-wildcard-actions", {f"role.{P}.inlinePolicies": [{"policy": permission("s3:*", "x")}]}, "allows s3:*"),
     (
         "no-wildcard-resources",
         {f"role-policy.{P}.policy": permission(["s3:GetObject", "ec2:DescribeImages"], "*")},
@@ -134,11 +126,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
         {f"group-rule.{P}": {"ipProtocol": "tcp", "fromPort": 443, "cidrIpv4": "0.0.0.0/0"}},
         "allows 0.0.0.0/0",
     ),
-    (
-        "no-ingress-from-the-internet",
-        {f"group.{P}.ingress": [{"ipv6CidrBlocks": ["::/0"]}]},
-        "allows ::/0",
-    ),
+    ("no-ingress-from-the-internet", {f"group.{P}.ingress": [{"ipv6CidrBlocks": ["::/0"]}]}, "allows ::/0"),
     (
         "all-protocol-ingress-names-a-security-group",
         {f"group-rule.{P}": {"ipProtocol": "-1", "cidrIpv4": "10.0.0.0/8"}},
@@ -162,11 +150,7 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("efa-nodes-reach-each-other", {f"group-rule.{P}.ipProtocol": "tcp"}, "no security group"),
     ("prod-survives-a-zone-failure", {"nat": ...}, "0 NAT gateways for 1 zones"),
     ("prod-survives-a-zone-failure", {f"database.{P}.multiAz": False}, "no standby"),
-    (
-        "nodes-require-imdsv2",
-        {f"template.{P}.metadataOptions.httpTokens": "optional"},
-        "httpTokens is optional",
-    ),
+    ("nodes-require-imdsv2", {f"template.{P}.metadataOptions.httpTokens": "optional"}, "httpTokens is optional"),
     (
         "nodes-require-imdsv2",
         {f"template.{P}.metadataOptions.httpPutResponseHopLimit": 2},

@@ -118,10 +118,7 @@ def mailed(s3_api: S3Api) -> Iterator[tuple[str, Callable[[], list[str]]]]:
 
 @pytest.fixture
 def running(
-    posted: tuple[str, list[dict[str, Any]]],
-    mailed: tuple[str, Callable[[], list[str]]],
-    s3_api: S3Api,
-    tmp_path: Path,
+    posted: tuple[str, list[dict[str, Any]]], mailed: tuple[str, Callable[[], list[str]]], s3_api: S3Api, tmp_path: Path
 ) -> Iterator[Alertmanager]:
     """Alertmanager with both receivers and short intervals."""
     config: Any = copy.deepcopy(alertmanager_config(replace(BOTH, topic_arn=mailed[0])))
@@ -142,9 +139,7 @@ def names(posted: list[dict[str, Any]]) -> set[str]:
 
 
 def test_only_warning_and_critical_alerts_are_sent_by_webhook_and_email(
-    running: Alertmanager,
-    posted: tuple[str, list[dict[str, Any]]],
-    mailed: tuple[str, Callable[[], list[str]]],
+    running: Alertmanager, posted: tuple[str, list[dict[str, Any]]], mailed: tuple[str, Callable[[], list[str]]]
 ) -> None:
     running.fire(alertname="Watchdog", severity="none")
     running.fire(alertname="InfoInhibitor", severity="none", namespace="a")

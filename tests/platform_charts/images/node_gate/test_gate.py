@@ -27,7 +27,7 @@ def node(*, allocatable: dict[str, str], group: str = "h100", is_tainted: bool =
 
 
 def missing(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    tainted = tainted_nodes([found], taint=START_UP_TAINT.key, group_label=GROUP_LABEL, expected_devices=EXPECTED)
+    tainted = tainted_nodes([found], taint=START_UP_TAINT.key, group_label=GROUP_LABEL, expected=EXPECTED)
     return [one.missing for one in tainted]
 
 
