@@ -1,1 +1,1 @@
-"""What runs on the cluster: charts, our own objects, and the job templates."""
+"""The Kubernetes side of the platform: charts, objects, job templates and the programs of its images."""

@@ -1,4 +1,4 @@
-"""Which nodes pods go to: operators to the system group, daemons to the nodes they serve."""
+"""Scheduling: operators on system nodes, daemons on the nodes that they serve."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from infra.spec.names import START_UP_TAINT
 from infra.spec.outputs import GPU_TAINT, GROUP_LABEL, LABEL_PREFIX, SPOT_TAINT, SYSTEM_GROUP, Taint
 
 SYSTEM_NODES: dict[str, str] = {GROUP_LABEL: SYSTEM_GROUP}
-"""Node selector of everything that is not a daemon: no GPU node is kept up for an operator."""
+"""Node selector of everything but daemons, so that no operator keeps a GPU node running."""
 
 
 def tolerations() -> list[Manifest]:
-    """Tolerations of the taints that nodes of ours can have; no others, a daemon has no business on foreign nodes.
+    """Tolerations of the platform's own node taints, for daemons.
 
-    The start-up taint is among them: it goes when the devices are there, and these pods are what makes them be there.
+    They include the start-up taint, which stays until the device plugins, themselves daemons, have registered all devices.
     """
     return [toleration(taint) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)]
 
 
 def gpu_nodes() -> Manifest:
-    """Affinity to nodes with GPUs, by the label that the stack gives them before anything has looked at them."""
+    """Affinity to GPU nodes by the stack's own label, which needs no feature discovery."""
     term = {"matchExpressions": [{"key": f"{LABEL_PREFIX}/gpu", "operator": "Exists"}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
 def resources(*, cpu: str, memory: str) -> dict[str, Any]:
-    """Requests of CPU and memory; memory is the limit too, CPU has none: a throttled operator only does its work late."""
+    """Requests of CPU and memory with an equal memory limit; no CPU limit, which would only throttle."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
 
 
 def toleration(taint: Taint) -> Manifest:
-    """Lets a pod onto nodes with the taint."""
+    """The toleration of a taint."""
     return {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}

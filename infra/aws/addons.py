@@ -1,4 +1,4 @@
-"""EKS add-ons at the release's versions, in two rounds: what a node needs to become ready, and what needs a node."""
+"""EKS add-ons at the release's versions: those that nodes need to become ready, then those whose pods need a node."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from infra.spec import names
 from infra.spec.outputs import Workload
 
 BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-"""DaemonSets without which no node becomes ready. The others run pods, and EKS waits for those in vain without a node."""
+"""DaemonSets that nodes need to become ready. EKS waits for the pods of any other add-on, which need a node to run."""
 
 CONFIGURATION: Mapping[str, Mapping[str, Any]] = {
     "vpc-cni": {
-        # The subnets are cut for prefixes of 16 addresses (infra.spec.settings.network), and team isolation is by
-        # NetworkPolicy, which the CNI enforces.
+        # Subnets are sized for prefixes of 16 addresses (infra.spec.settings.network). NetworkPolicies isolate the
+        # teams, and the CNI enforces them.
         "env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"},
         "enableNetworkPolicy": "true",
     },
 }
-"""Values of add-ons that differ from AWS's own, by add-on."""
+"""Configuration values that differ from EKS's defaults, by add-on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +35,9 @@ class AddOnArgs:
     """One add-on.
 
     Attributes:
-        name: EKS's name of it.
-        version: EKS's version; None while the release has not resolved it, and EKS takes its default.
-        roles: ARN of the role by service account.
+        name: EKS's name of the add-on.
+        version: add-on version; None while the release has not resolved it, which installs EKS's default.
+        roles: role ARN by service account.
     """
 
     name: str
@@ -46,7 +46,7 @@ class AddOnArgs:
 
 
 class AddOns(pulumi.ComponentResource):
-    """A round of add-ons."""
+    """Add-ons that are installed together."""
 
     def __init__(
         self,
@@ -78,20 +78,20 @@ class AddOns(pulumi.ComponentResource):
 
 
 ADDON_WORKLOADS: Mapping[str, Workload] = {"aws-ebs-csi-driver": "ebs-csi", "aws-efs-csi-driver": "efs-csi"}
-"""Add-ons that call AWS, and the workload whose role they take."""
+"""Add-ons that call AWS, and the workload whose role they assume."""
 
 
-def split_addons(
+def addon_args(
     context: BuildContext, cni_role: Role, identity: Identity
 ) -> tuple[Sequence[AddOnArgs], Sequence[AddOnArgs]]:
-    """The release's add-ons: those before the first node, and those after it."""
+    """The release's add-ons: those to install before the nodes, and those to install after."""
     roles: dict[str, dict[str, pulumi.Output[str]]] = {"vpc-cni": {CNI_ACCOUNT.name: cni_role.arn}}
     for addon, workload in ADDON_WORKLOADS.items():
         accounts = names.PLATFORM_ACCOUNTS[workload]
         roles[addon] = {account.name: identity.roles[workload].arn for account in accounts}
-    every = [
+    addons = [
         AddOnArgs(name=name, version=addon.version, roles=roles.get(name, {}))
         for name, addon in context.release.addons.items()
     ]
-    early = [addon for addon in every if addon.name in BEFORE_NODES]
-    return early, [addon for addon in every if addon.name not in BEFORE_NODES]
+    before_nodes = [addon for addon in addons if addon.name in BEFORE_NODES]
+    return before_nodes, [addon for addon in addons if addon.name not in BEFORE_NODES]

@@ -1,4 +1,4 @@
-"""The way of alerts to people: a topic that mails them."""
+"""The SNS topic that emails alerts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from infra.spec import names
 
 
 class AlertTopic(pulumi.ComponentResource):
-    """An SNS topic with one subscriber, who has to confirm the mail that AWS sends at the first `up`.
+    """An SNS topic with one email subscription, which the recipient must confirm after the first `up`.
 
-    It is encrypted with the key that AWS keeps for SNS, which serves whoever may publish: alerts hold names and figures
-    only, and a key of the stack's own would have to be opened to Alertmanager for no gain.
+    The topic uses the AWS managed key `alias/aws/sns`: alerts hold only names and figures, and a customer managed key
+    would need a grant for Alertmanager.
 
     Attributes:
         arn: ARN of the topic.
@@ -23,16 +23,18 @@ class AlertTopic(pulumi.ComponentResource):
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions, *, topic: str, email: str) -> None:
         super().__init__("rtp:aws:AlertTopic", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
-        made = aws.sns.Topic(name, name=topic, kms_master_key_id="alias/aws/sns", opts=below)
-        aws.sns.TopicSubscription(f"{name}-mail", topic=made.arn, protocol="email", endpoint=email, opts=below)
-        self.arn = made.arn
+        child_opts = pulumi.ResourceOptions(parent=self)
+        sns_topic = aws.sns.Topic(name, name=topic, kms_master_key_id="alias/aws/sns", opts=child_opts)
+        aws.sns.TopicSubscription(
+            f"{name}-mail", topic=sns_topic.arn, protocol="email", endpoint=email, opts=child_opts
+        )
+        self.arn = sns_topic.arn
         self.register_outputs({"arn": self.arn})
 
 
-def make_alerts(context: BuildContext) -> AlertTopic | None:
-    """The topic that mails alerts, where somebody gets them by mail."""
+def make_alert_topic(context: BuildContext) -> AlertTopic | None:
+    """Make the alert topic; None if `monitoring.alert_email` is not set."""
     email = context.settings.monitoring.alert_email
     if email is None:
         return None
-    return AlertTopic("alerts", context.top, topic=names.alert_topic_name(context.settings), email=email)
+    return AlertTopic("alerts", context.opts, topic=names.alert_topic_name(context.settings), email=email)

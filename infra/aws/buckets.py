@@ -1,4 +1,4 @@
-"""A bucket as every bucket of the stack is."""
+"""The S3 bucket component that the whole stack uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.aws.iam import Statement, policy
+from infra.aws.context import protected_opts
+from infra.aws.iam import Statement, deny_without_tls, policy_document
 from infra.spec.protection import Protection
 
 _OLDEST_TLS = "1.2"
@@ -15,13 +16,13 @@ _OLDEST_TLS = "1.2"
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """How long a bucket keeps what.
+    """Lifecycle of a bucket's objects.
 
     Attributes:
-        noncurrent_days: days an overwritten or deleted object can be brought back.
-        abort_upload_days: days after which an unfinished upload is thrown away.
-        infrequent_access_days: days after which an object moves to Standard-IA; None never.
-        expire_days: days after which an object is deleted; None never.
+        noncurrent_days: days for which an overwritten or deleted object can be restored.
+        abort_upload_days: days after which an incomplete multipart upload is aborted.
+        infrequent_access_days: days after which an object moves to Standard-IA; None for never.
+        expire_days: days after which an object expires; None for never.
     """
 
     noncurrent_days: int
@@ -32,7 +33,7 @@ class Retention:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessLog:
-    """Where a bucket's access log goes: S3's log delivery writes it, into a bucket that admits it."""
+    """Target of a bucket's server access logs; the target's policy must allow log delivery."""
 
     bucket: pulumi.Input[str]
     prefix: str
@@ -40,16 +41,16 @@ class AccessLog:
 
 @dataclass(frozen=True, kw_only=True)
 class BucketArgs:
-    """One bucket.
+    """Inputs of `Bucket`.
 
     Attributes:
         bucket: physical name.
-        key_arn: KMS key; None encrypts with S3's own, which a target of S3's access logs has to (S3 user guide,
+        key_arn: KMS key; None uses SSE-S3, the only encryption that a target of access logs supports (S3 user guide,
             "Enabling Amazon S3 server access logging").
-        retention: how long it keeps what.
-        protection: what guards it.
-        access_log: where its access log goes; None for the target itself.
-        log_source_account: account whose access logs it takes; None takes none.
+        retention: lifecycle of the objects.
+        protection: deletion protection.
+        access_log: target of the access logs; None for the target itself.
+        log_source_account: account that may deliver access logs here; None for none.
     """
 
     bucket: pulumi.Input[str]
@@ -61,13 +62,13 @@ class BucketArgs:
 
 
 class Bucket(pulumi.ComponentResource):
-    """A bucket with versions, TLS only, no public access, no ACLs, and an end to what nobody needs.
+    """A versioned bucket with TLS required, public access blocked, ACLs disabled and a lifecycle.
 
-    Every part carries the bucket's own guards: without its policy or its versions a bucket that is kept is no safe one.
+    Every child carries the bucket's deletion protection: a retained bucket needs its policy and its versioning.
 
     Attributes:
         name: physical name.
-        arn: its ARN.
+        arn: ARN of the bucket.
     """
 
     name: pulumi.Output[str]
@@ -77,27 +78,25 @@ class Bucket(pulumi.ComponentResource):
         super().__init__("rtp:aws:Bucket", name, None, opts)
         self._name = name
         self._args = args
-        self._guarded = pulumi.ResourceOptions(
-            parent=self, protect=args.protection.protect, retain_on_delete=args.protection.retain_on_delete
-        )
+        self._protected_opts = protected_opts(self, args.protection)
         bucket = aws.s3.Bucket(
-            name, bucket=args.bucket, force_destroy=args.protection.force_destroy, opts=self._guarded
+            name, bucket=args.bucket, force_destroy=args.protection.force_destroy, opts=self._protected_opts
         )
         self.name, self.arn = bucket.bucket, bucket.arn
-        self._close()
-        self._encrypt()
-        self._keep_versions()
+        self._restrict_access()
+        self._enable_encryption()
+        self._enable_versioning()
         if args.access_log is not None:
             aws.s3.BucketLogging(
                 name,
                 bucket=self.name,
                 target_bucket=args.access_log.bucket,
                 target_prefix=args.access_log.prefix,
-                opts=self._guarded,
+                opts=self._protected_opts,
             )
         self.register_outputs({"name": self.name, "arn": self.arn})
 
-    def _close(self) -> None:
+    def _restrict_access(self) -> None:
         block = aws.s3.BucketPublicAccessBlock(
             self._name,
             bucket=self.name,
@@ -105,35 +104,28 @@ class Bucket(pulumi.ComponentResource):
             block_public_policy=True,
             ignore_public_acls=True,
             restrict_public_buckets=True,
-            opts=self._guarded,
+            opts=self._protected_opts,
         )
         aws.s3.BucketOwnershipControls(
             self._name,
             bucket=self.name,
             rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
-            opts=self._guarded,
+            opts=self._protected_opts,
         )
-        # S3 refuses two changes of a bucket's access at once (OperationAborted).
-        after = pulumi.ResourceOptions.merge(self._guarded, pulumi.ResourceOptions(depends_on=[block]))
-        aws.s3.BucketPolicy(self._name, bucket=self.name, policy=policy(self._statements()), opts=after)
+        # S3 rejects concurrent changes of a bucket's access settings (OperationAborted).
+        after = pulumi.ResourceOptions.merge(self._protected_opts, pulumi.ResourceOptions(depends_on=[block]))
+        aws.s3.BucketPolicy(self._name, bucket=self.name, policy=policy_document(self._policy_statements()), opts=after)
 
-    def _statements(self) -> list[Statement]:
-        everything = (self.arn, pulumi.Output.concat(self.arn, "/*"))
+    def _policy_statements(self) -> list[Statement]:
+        bucket_and_objects = (self.arn, pulumi.Output.concat(self.arn, "/*"))
         statements = [
-            Statement(
-                sid="TlsOnly",
-                effect="Deny",
-                principal="*",
-                actions=("s3:*",),
-                resources=everything,
-                condition={"Bool": {"aws:SecureTransport": "false"}},
-            ),
+            deny_without_tls("s3:*", bucket_and_objects),
             Statement(
                 sid="NoOldTls",
                 effect="Deny",
                 principal="*",
                 actions=("s3:*",),
-                resources=everything,
+                resources=bucket_and_objects,
                 condition={"NumericLessThan": {"s3:TlsVersion": _OLDEST_TLS}},
             ),
         ]
@@ -149,7 +141,7 @@ class Bucket(pulumi.ComponentResource):
             )
         return statements
 
-    def _encrypt(self) -> None:
+    def _enable_encryption(self) -> None:
         key = self._args.key_arn
         default = aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
             sse_algorithm="AES256" if key is None else "aws:kms", kms_master_key_id=key
@@ -160,45 +152,45 @@ class Bucket(pulumi.ComponentResource):
             rules=[
                 aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
                     apply_server_side_encryption_by_default=default,
-                    # One data key per bucket and hour instead of one per object: KMS is billed, and throttled, by call.
+                    # Bucket keys save a KMS request per object; KMS bills and throttles by request.
                     bucket_key_enabled=key is not None,
                 )
             ],
-            opts=self._guarded,
+            opts=self._protected_opts,
         )
 
-    def _keep_versions(self) -> None:
+    def _enable_versioning(self) -> None:
         versioning = aws.s3.BucketVersioning(
             self._name,
             bucket=self.name,
             versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
-            opts=self._guarded,
+            opts=self._protected_opts,
         )
-        # Rules on versions are refused before there are versions.
-        after = pulumi.ResourceOptions.merge(self._guarded, pulumi.ResourceOptions(depends_on=[versioning]))
-        aws.s3.BucketLifecycleConfiguration(self._name, bucket=self.name, rules=[self._lifecycle()], opts=after)
+        # S3 rejects rules on noncurrent versions before versioning is enabled.
+        after = pulumi.ResourceOptions.merge(self._protected_opts, pulumi.ResourceOptions(depends_on=[versioning]))
+        aws.s3.BucketLifecycleConfiguration(self._name, bucket=self.name, rules=[self._lifecycle_rule()], opts=after)
 
-    def _lifecycle(self) -> aws.s3.BucketLifecycleConfigurationRuleArgs:
-        keep = self._args.retention
+    def _lifecycle_rule(self) -> aws.s3.BucketLifecycleConfigurationRuleArgs:
+        retention = self._args.retention
         return aws.s3.BucketLifecycleConfigurationRuleArgs(
             id="retention",
             status="Enabled",
             filter=aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
             abort_incomplete_multipart_upload=aws.s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
-                days_after_initiation=keep.abort_upload_days
+                days_after_initiation=retention.abort_upload_days
             ),
             noncurrent_version_expiration=aws.s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
-                noncurrent_days=keep.noncurrent_days
+                noncurrent_days=retention.noncurrent_days
             ),
-            # Without days: markers under which no version is left, which make listing slow and cost nothing to drop.
-            expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(days=keep.expire_days)
-            if keep.expire_days
+            # Without an age: delete markers that have no versions left, which slow listing down.
+            expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(days=retention.expire_days)
+            if retention.expire_days
             else aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(expired_object_delete_marker=True),
             transitions=[
                 aws.s3.BucketLifecycleConfigurationRuleTransitionArgs(
-                    days=keep.infrequent_access_days, storage_class="STANDARD_IA"
+                    days=retention.infrequent_access_days, storage_class="STANDARD_IA"
                 )
             ]
-            if keep.infrequent_access_days
+            if retention.infrequent_access_days
             else None,
         )

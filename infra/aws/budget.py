@@ -1,4 +1,4 @@
-"""The alarm on what the environment costs."""
+"""The AWS budget of an environment."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from infra.spec import names
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """What it may cost, and who hears of it.
+    """Inputs of `Budget`.
 
     Attributes:
         name: physical name of the budget.
-        monthly_usd: US dollars a month.
-        alert_percent: percentages of the budget, spent, at which a mail goes out.
-        email: who gets it.
-        tag: key and value of the tag of what is counted.
+        monthly_usd: limit in US dollars a month.
+        alert_percent: percentages of the limit that trigger an email once spent.
+        email: recipient of the emails.
+        tag: key and value of the tag whose cost counts.
     """
 
     name: str
@@ -32,10 +32,10 @@ class BudgetArgs:
 
 
 class Budget(pulumi.ComponentResource):
-    """An AWS budget over the tagged cost, with a mail at each percentage, and one when the forecast passes the whole.
+    """A monthly cost budget with an email at each percentage spent, and one when the forecast exceeds the limit.
 
-    AWS counts by tags that are activated as cost allocation tags, once per organisation and by its payer account; until
-    then the budget sees nothing (AWS Billing user guide, "Activating user-defined cost allocation tags").
+    The payer account must activate the tag as a cost allocation tag; until then the budget counts no cost (AWS Billing
+    user guide, "Activating user-defined cost allocation tags").
     """
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions) -> None:
@@ -68,7 +68,7 @@ def _notification(kind: str, percent: int, email: str) -> aws.budgets.BudgetNoti
 
 
 def make_budget(context: BuildContext) -> None:
-    """The budget with its alarm, where the environment has one."""
+    """Make the budget, if the settings have one."""
     budget = context.settings.budget
     if budget is None:
         return
@@ -79,4 +79,4 @@ def make_budget(context: BuildContext) -> None:
         email=budget.email,
         tag=(names.STACK_TAG, names.stack_tag(context.settings)),
     )
-    Budget("budget", args, context.top)
+    Budget("budget", args, context.opts)

@@ -1,4 +1,4 @@
-"""The EKS control plane: its role, its logs, who may reach it and who may do what in it."""
+"""The EKS control plane: IAM role, logs, endpoint access and access entries."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _CLUSTER_ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
-    """What the bearers of an IAM role may do in the cluster.
+class AccessEntry:
+    """Kubernetes permissions of an IAM role.
 
     Attributes:
         principal_arn: the IAM role.
-        is_admin: everything.
-        groups: Kubernetes groups they belong to, which RBAC gives rights to.
+        is_admin: whether the role is a cluster admin.
+        groups: Kubernetes groups of the role, which RBAC bindings refer to.
     """
 
     principal_arn: str
@@ -35,28 +35,28 @@ class Access:
 
     @property
     def name(self) -> str:
-        """Path and name of the role, without the account: the same in every environment."""
+        """Path and name of the role, without the account, which differs between environments."""
         return self.principal_arn.partition(":role/")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterArgs:
-    """The control plane's shape.
+    """Inputs of `Cluster`.
 
     Attributes:
         name: name of the cluster.
-        kubernetes: minor, e.g. 1.35.
-        support: STANDARD or EXTENDED.
+        kubernetes: minor version, e.g. 1.35.
+        support: upgrade policy, STANDARD or EXTENDED.
         account: AWS account.
         subnet_ids: subnets of at least two zones, for the control plane's network interfaces.
-        public_cidrs: ranges that reach the API server from the internet; empty has no public endpoint.
-        service_cidr: addresses of Kubernetes services.
-        logs: kinds of control-plane logs.
-        log_days: their retention.
+        public_cidrs: ranges that may reach the public endpoint; empty disables it.
+        service_cidr: range of the Kubernetes services.
+        logs: enabled control plane log types.
+        log_days: log retention in days.
         logs_key_arn: KMS key of the logs.
-        secrets_key_arn: KMS key of the envelope encryption.
-        has_deletion_protection: EKS refuses to delete the cluster.
-        access: who may do what.
+        secrets_key_arn: KMS key of the envelope encryption of secrets.
+        has_deletion_protection: whether EKS refuses to delete the cluster.
+        access: access entries.
     """
 
     name: str
@@ -71,20 +71,20 @@ class ClusterArgs:
     logs_key_arn: pulumi.Input[str]
     secrets_key_arn: pulumi.Input[str]
     has_deletion_protection: bool
-    access: Sequence[Access]
+    access: Sequence[AccessEntry]
 
 
 class Cluster(pulumi.ComponentResource):
     """The control plane.
 
-    Who deploys has to be among `ClusterArgs.access`: creating a cluster makes nobody an administrator here, because
-    that would be whoever ran the first deployment, for ever, and listed nowhere.
+    `ClusterArgs.access` must include the deploying role. Bootstrap admin permissions are off, because they would make
+    the role of the first deployment an admin for good without any access entry that shows it.
 
     Attributes:
-        name: name of the cluster; known only when the cluster exists, so that what uses it waits.
+        name: name of the cluster, as an output, so that resources that use it depend on the cluster.
         endpoint: URL of the API server.
         certificate_authority: CA certificate, base64.
-        security_group_id: EKS's own security group, which control plane and nodes share.
+        security_group_id: the cluster security group, which EKS makes and the control plane and nodes share.
     """
 
     name: pulumi.Output[str]
@@ -95,17 +95,17 @@ class Cluster(pulumi.ComponentResource):
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Cluster", name, None, opts)
         self._args = args
-        self._below = pulumi.ResourceOptions(parent=self)
+        self._child_opts = pulumi.ResourceOptions(parent=self)
         cluster = self._make_cluster()
         self.name, self.endpoint = cluster.name, cluster.endpoint
         self.certificate_authority = cluster.certificate_authority.data.apply(_present)
         self.security_group_id = cluster.vpc_config.cluster_security_group_id.apply(_present)
-        for access in args.access:
-            self._grant(access)
+        for entry in args.access:
+            self._make_access_entry(entry)
         self.register_outputs({"name": self.name, "endpoint": self.endpoint})
 
     def _make_role(self) -> Role:
-        use_key = Statement(
+        encrypt_secrets = Statement(
             sid="EncryptSecrets",
             actions=("kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"),
             resources=(self._args.secrets_key_arn,),
@@ -115,10 +115,10 @@ class Cluster(pulumi.ComponentResource):
             RoleArgs(
                 description="The EKS control plane",
                 trust=trust_service("eks.amazonaws.com", account=self._args.account),
-                statements=(use_key,),
+                statements=(encrypt_secrets,),
                 managed=("AmazonEKSClusterPolicy",),
             ),
-            self._below,
+            self._child_opts,
         )
 
     def _make_cluster(self) -> aws.eks.Cluster:
@@ -149,39 +149,39 @@ class Cluster(pulumi.ComponentResource):
             ),
             enabled_cluster_log_types=list(args.logs),
             upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type=args.support),
-            # The add-ons are ours, at the release's versions; EKS would install its newest beside them.
+            # The stack installs the add-ons itself, at the release's versions.
             bootstrap_self_managed_addons=False,
             deletion_protection=args.has_deletion_protection,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[role, logs]),
         )
 
-    def _grant(self, access: Access) -> None:
-        entry = aws.eks.AccessEntry(
-            access.name,
+    def _make_access_entry(self, entry: AccessEntry) -> None:
+        resource = aws.eks.AccessEntry(
+            entry.name,
             cluster_name=self.name,
-            principal_arn=access.principal_arn,
+            principal_arn=entry.principal_arn,
             type="STANDARD",
-            kubernetes_groups=list(access.groups),
-            opts=self._below,
+            kubernetes_groups=list(entry.groups),
+            opts=self._child_opts,
         )
-        if access.is_admin:
+        if entry.is_admin:
             aws.eks.AccessPolicyAssociation(
-                access.name,
+                entry.name,
                 cluster_name=self.name,
-                principal_arn=entry.principal_arn,
+                principal_arn=resource.principal_arn,
                 policy_arn=_CLUSTER_ADMIN,
                 access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
-                opts=self._below,
+                opts=self._child_opts,
             )
 
 
 def _present(value: str | None) -> str:
-    assert value is not None, "EKS sets it on every cluster"
+    assert value is not None, "EKS sets this output on every cluster"
     return value
 
 
 def make_cluster(context: BuildContext, encryption: Encryption, network: Network) -> Cluster:
-    """EKS's control plane and who may reach it."""
+    """Make the control plane with its access entries."""
     cluster = context.settings.cluster
     args = ClusterArgs(
         name=context.cluster_name,
@@ -196,17 +196,17 @@ def make_cluster(context: BuildContext, encryption: Encryption, network: Network
         logs_key_arn=encryption.keys["logs"],
         secrets_key_arn=encryption.keys["cluster"],
         has_deletion_protection=context.protection.deletion_protection,
-        access=access_of(context.settings),
+        access=access_entries(context.settings),
     )
-    return Cluster("cluster", args, context.top)
+    return Cluster("cluster", args, context.opts)
 
 
-def access_of(settings: StackSettings) -> Sequence[Access]:
-    """Who may do what in the cluster: one entry per IAM role, however often the settings name it."""
+def access_entries(settings: StackSettings) -> Sequence[AccessEntry]:
+    """One entry per IAM role, which may be an admin and a member of several teams at once."""
     admins = dict.fromkeys(settings.cluster.admin_roles)
     submitters = dict.fromkeys(role for team in settings.teams for role in team.roles)
     return [
-        Access(
+        AccessEntry(
             principal_arn=role,
             is_admin=role in admins,
             groups=[names.team_group(team.name) for team in settings.teams if role in team.roles],

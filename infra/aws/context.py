@@ -1,7 +1,8 @@
-"""What every component of the stack is made from."""
+"""The context that every `make_…` factory of this package takes, and options that components share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -16,47 +17,59 @@ from infra.spec.settings.stack import StackSettings
 
 @dataclass(frozen=True, kw_only=True)
 class BuildContext:
-    """What every part below is made from.
+    """Inputs that every component of a stack shares.
 
     Attributes:
         settings: the environment.
-        release: the versions.
+        release: the pinned versions.
         catalog: the instance catalogue.
         account: the AWS account.
-        top: options of a component that waits for nothing.
+        opts: options of a top-level component without dependencies.
     """
 
     settings: StackSettings
     release: ReleaseManifest
     catalog: Catalog
     account: pulumi.Output[str]
-    top: pulumi.ResourceOptions
+    opts: pulumi.ResourceOptions
 
     @property
     def cluster_name(self) -> str:
-        """Name of the EKS cluster, which most names begin with."""
+        """Name of the EKS cluster, the prefix of most physical names."""
         return names.cluster_name(self.settings)
 
     @property
     def kubernetes(self) -> str:
-        """Kubernetes minor of the cluster: the environment's own, else the release's."""
+        """Kubernetes minor version: the environment's, by default the release's."""
         return self.settings.cluster.kubernetes or self.release.kubernetes.version
 
     @property
     def protection(self) -> Protection:
-        """What keeps the environment's state from being deleted."""
+        """Deletion protection and backups for this kind of environment."""
         return protection_of(self.settings.environment.kind)
 
     @property
     def scope(self) -> Scope:
-        """Where the stack's identities may act."""
+        """Cluster, account and region that the stack's IAM roles are limited to."""
         return Scope(cluster_name=self.cluster_name, account=self.account, region=self.settings.aws.region)
 
     def after(self, *resources: pulumi.Resource) -> pulumi.ResourceOptions:
-        """Options of a component that waits for others, and is deleted before them."""
-        return pulumi.ResourceOptions.merge(self.top, pulumi.ResourceOptions(depends_on=list(resources)))
+        """Options of a top-level component that depends on `resources`."""
+        return pulumi.ResourceOptions.merge(self.opts, pulumi.ResourceOptions(depends_on=list(resources)))
 
     def ami_release(self, ami_type: AmiType) -> str | None:
-        """The pinned AMI release, if it is of the cluster's minor: an environment may stay at an older one."""
+        """The pinned AMI release; None if it is for another Kubernetes minor than the cluster's."""
         pinned = self.release.node_image.releases[ami_type]
         return pinned if pinned and pinned.startswith(f"{self.kubernetes}.") else None
+
+
+def protected_opts(
+    parent: pulumi.Resource, protection: Protection, *, depends_on: Sequence[pulumi.Resource] = ()
+) -> pulumi.ResourceOptions:
+    """Options of a child resource that holds state."""
+    return pulumi.ResourceOptions(
+        parent=parent,
+        protect=protection.protect,
+        retain_on_delete=protection.retain_on_delete,
+        depends_on=list(depends_on),
+    )

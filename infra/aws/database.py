@@ -1,4 +1,4 @@
-"""MLflow's backend: RDS for PostgreSQL, encrypted at rest and in transit, its password made and kept by RDS."""
+"""MLflow's backend store: RDS for PostgreSQL with encryption, TLS and an RDS-managed master password."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.aws.cluster import Cluster
-from infra.aws.context import BuildContext
+from infra.aws.context import BuildContext, protected_opts
 from infra.aws.encryption import Encryption
 from infra.aws.iam import Role, RoleArgs, trust_service
 from infra.aws.logs import make_log_group
@@ -18,36 +18,36 @@ from infra.spec.protection import Protection
 
 PORT = 5432
 _LOGS = ("postgresql", "upgrade")
-_SLOW_MS = 1000
+_SLOW_STATEMENT_MS = 1000
 
 _PARAMETERS = {
     "rds.force_ssl": "1",
     "log_connections": "1",
     "log_disconnections": "1",
-    "log_min_duration_statement": str(_SLOW_MS),
+    "log_min_duration_statement": str(_SLOW_STATEMENT_MS),
 }
-"""Parameters that differ from RDS's own; all take effect without a restart."""
+"""Parameters that differ from RDS's defaults; all are dynamic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseArgs:
-    """The database's shape.
+    """Inputs of `Database`.
 
     Attributes:
         identifier: physical name of the instance.
         account: AWS account.
         instance_class: e.g. db.t4g.medium.
-        engine_version: PostgreSQL major; RDS keeps the minor current.
-        allocated_gib: storage at creation.
-        max_allocated_gib: storage it may grow to.
-        is_multi_az: a standby in another zone.
+        engine_version: PostgreSQL major version; RDS upgrades the minor version.
+        allocated_gib: initial storage in GiB.
+        max_allocated_gib: limit of storage autoscaling in GiB.
+        is_multi_az: whether a standby runs in another zone.
         vpc_id: the VPC.
         subnet_ids: subnets of at least two zones.
         client_security_group_id: security group of the nodes.
-        key_arn: KMS key of storage, snapshots, insights and the password.
+        key_arn: KMS key of storage, snapshots, Performance Insights and the password.
         logs_key_arn: KMS key of the logs.
-        log_days: retention of the logs.
-        protection: what guards it.
+        log_days: log retention in days.
+        protection: deletion protection and backups.
     """
 
     identifier: str
@@ -67,12 +67,12 @@ class DatabaseArgs:
 
 
 class Database(pulumi.ComponentResource):
-    """The instance, and what it needs around it.
+    """The instance with its security group, parameter group, subnet group and logs.
 
     Attributes:
         address: host name.
         database: name of the database.
-        secret_arn: secret of the master user, which RDS rotates.
+        secret_arn: Secrets Manager secret of the master user, which RDS rotates.
     """
 
     address: pulumi.Output[str]
@@ -82,38 +82,37 @@ class Database(pulumi.ComponentResource):
     def __init__(self, name: str, args: DatabaseArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Database", name, None, opts)
         self._args = args
-        self._below = pulumi.ResourceOptions(parent=self)
+        self._child_opts = pulumi.ResourceOptions(parent=self)
         instance = self._make_instance(name, self._make_security_group())
         self.address, self.database = instance.address, instance.db_name
         self.secret_arn = instance.master_user_secrets[0].secret_arn
         self.register_outputs({"address": self.address, "secretArn": self.secret_arn})
 
     def _make_security_group(self) -> aws.ec2.SecurityGroup:
-        group = aws.ec2.SecurityGroup(
-            "database", vpc_id=self._args.vpc_id, description="MLflow's database", opts=self._below
+        security_group = aws.ec2.SecurityGroup(
+            "database", vpc_id=self._args.vpc_id, description="MLflow's database", opts=self._child_opts
         )
         aws.vpc.SecurityGroupIngressRule(
             "database",
-            security_group_id=group.id,
+            security_group_id=security_group.id,
             description="PostgreSQL from the nodes",
             referenced_security_group_id=self._args.client_security_group_id,
             ip_protocol="tcp",
             from_port=PORT,
             to_port=PORT,
-            opts=self._below,
+            opts=self._child_opts,
         )
-        return group
+        return security_group
 
-    def _make_parameters(self, name: str) -> aws.rds.ParameterGroup:
-        family = f"postgres{self._args.engine_version}"
+    def _make_parameter_group(self, name: str) -> aws.rds.ParameterGroup:
         return aws.rds.ParameterGroup(
             name,
-            family=family,
+            family=f"postgres{self._args.engine_version}",
             description="TLS only, connections and slow statements logged",
             parameters=[
                 aws.rds.ParameterGroupParameterArgs(name=key, value=value) for key, value in _PARAMETERS.items()
             ],
-            opts=self._below,
+            opts=self._child_opts,
         )
 
     def _make_monitoring_role(self) -> Role:
@@ -124,10 +123,10 @@ class Database(pulumi.ComponentResource):
                 trust=trust_service("monitoring.rds.amazonaws.com", account=self._args.account),
                 managed=("service-role/AmazonRDSEnhancedMonitoringRole",),
             ),
-            self._below,
+            self._child_opts,
         )
 
-    def _make_logs(self) -> list[aws.cloudwatch.LogGroup]:
+    def _make_log_groups(self) -> list[aws.cloudwatch.LogGroup]:
         args = self._args
         return [
             make_log_group(
@@ -140,12 +139,12 @@ class Database(pulumi.ComponentResource):
             for log in _LOGS
         ]
 
-    def _make_instance(self, name: str, group: aws.ec2.SecurityGroup) -> aws.rds.Instance:
-        args, guards, role = self._args, self._args.protection, self._make_monitoring_role()
-        subnets = aws.rds.SubnetGroup(name, subnet_ids=list(args.subnet_ids), opts=self._below)
-        # Unlike the identifier, the security group's id is new at each creation: an earlier snapshot is in nobody's way.
+    def _make_instance(self, name: str, security_group: aws.ec2.SecurityGroup) -> aws.rds.Instance:
+        args, protection, role = self._args, self._args.protection, self._make_monitoring_role()
+        subnets = aws.rds.SubnetGroup(name, subnet_ids=list(args.subnet_ids), opts=self._child_opts)
+        # The security group's ID makes the name unique, so that an earlier final snapshot does not block a deletion.
         snapshot = pulumi.Output.concat(
-            f"{args.identifier}-final-", group.id.apply(lambda id_: id_.removeprefix("sg-"))
+            f"{args.identifier}-final-", security_group.id.apply(lambda id_: id_.removeprefix("sg-"))
         )
         return aws.rds.Instance(
             name,
@@ -168,14 +167,14 @@ class Database(pulumi.ComponentResource):
             port=PORT,
             publicly_accessible=False,
             db_subnet_group_name=subnets.name,
-            vpc_security_group_ids=[group.id],
-            parameter_group_name=self._make_parameters(name).name,
+            vpc_security_group_ids=[security_group.id],
+            parameter_group_name=self._make_parameter_group(name).name,
             ca_cert_identifier="rds-ca-rsa2048-g1",
-            backup_retention_period=guards.backup_days,
-            delete_automated_backups=guards.force_destroy,
-            deletion_protection=guards.deletion_protection,
-            skip_final_snapshot=not guards.final_snapshot,
-            final_snapshot_identifier=snapshot if guards.final_snapshot else None,
+            backup_retention_period=protection.backup_days,
+            delete_automated_backups=protection.force_destroy,
+            deletion_protection=protection.deletion_protection,
+            skip_final_snapshot=not protection.final_snapshot,
+            final_snapshot_identifier=snapshot if protection.final_snapshot else None,
             copy_tags_to_snapshot=True,
             performance_insights_enabled=True,
             performance_insights_kms_key_id=args.key_arn,
@@ -183,17 +182,12 @@ class Database(pulumi.ComponentResource):
             monitoring_interval=60,
             monitoring_role_arn=role.arn,
             enabled_cloudwatch_logs_exports=list(_LOGS),
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                protect=guards.protect,
-                retain_on_delete=guards.retain_on_delete,
-                depends_on=[role, *self._make_logs()],
-            ),
+            opts=protected_opts(self, protection, depends_on=[role, *self._make_log_groups()]),
         )
 
 
 def make_database(context: BuildContext, encryption: Encryption, network: Network, cluster: Cluster) -> Database:
-    """PostgreSQL behind MLflow."""
+    """Make MLflow's database."""
     database = context.settings.database
     args = DatabaseArgs(
         identifier=f"{context.cluster_name}-mlflow",
@@ -211,4 +205,4 @@ def make_database(context: BuildContext, encryption: Encryption, network: Networ
         log_days=context.settings.cluster.log_days,
         protection=context.protection,
     )
-    return Database("mlflow", args, context.top)
+    return Database("mlflow", args, context.opts)

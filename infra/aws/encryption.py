@@ -1,4 +1,4 @@
-"""KMS keys: one for each kind of data, so that access to one kind gives none to another."""
+"""KMS keys: one per kind of data, so that a grant for one kind gives no access to another."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 import pulumi
 import pulumi_aws as aws
 
-from infra.aws.context import BuildContext
-from infra.aws.iam import Statement, policy
+from infra.aws.context import BuildContext, protected_opts
+from infra.aws.iam import Statement, policy_document
 from infra.spec.protection import Protection
 
 KeyPurpose = Literal["cluster", "logs", "volumes", "storage", "registry", "database"]
@@ -24,7 +24,7 @@ _DESCRIPTIONS: Mapping[KeyPurpose, str] = {
     "database": "MLflow's database and its master password",
 }
 
-_USE = (
+KEY_USE_ACTIONS = (
     "kms:Encrypt",
     "kms:Decrypt",
     "kms:ReEncryptFrom",
@@ -37,13 +37,13 @@ _USE = (
 
 @dataclass(frozen=True, kw_only=True)
 class EncryptionArgs:
-    """What the keys belong to.
+    """Inputs of `Encryption`.
 
     Attributes:
-        cluster_name: name of the EKS cluster; part of the aliases and of the log groups' names.
+        cluster_name: name of the EKS cluster; part of the aliases and the log group names.
         account: AWS account.
         region: AWS region.
-        protection: what guards the keys; a lost key is the loss of everything it encrypts.
+        protection: deletion protection; deleting a key destroys everything it encrypts.
     """
 
     cluster_name: str
@@ -56,7 +56,7 @@ class Encryption(pulumi.ComponentResource):
     """All keys of the stack.
 
     Attributes:
-        keys: ARN of the key by what it encrypts.
+        keys: key ARN by purpose.
     """
 
     keys: Mapping[KeyPurpose, pulumi.Output[str]]
@@ -74,10 +74,8 @@ class Encryption(pulumi.ComponentResource):
             description=_DESCRIPTIONS[purpose],
             enable_key_rotation=True,
             deletion_window_in_days=protection.kms_deletion_days,
-            policy=policy([self._administration(), *self._service_use(purpose)]),
-            opts=pulumi.ResourceOptions(
-                parent=self, protect=protection.protect, retain_on_delete=protection.retain_on_delete
-            ),
+            policy=policy_document([self._allow_account(), *self._allow_services(purpose)]),
+            opts=protected_opts(self, protection),
         )
         aws.kms.Alias(
             purpose,
@@ -87,23 +85,23 @@ class Encryption(pulumi.ComponentResource):
         )
         return key.arn
 
-    def _administration(self) -> Statement:
-        """IAM policies of the account decide who uses the key; without this statement nobody could ever change it."""
+    def _allow_account(self) -> Statement:
+        """Let the account's IAM policies grant use of the key; without this statement the key is unmanageable."""
         root = pulumi.Output.concat("arn:aws:iam::", self._args.account, ":root")
         return Statement(sid="AccountByIam", actions=("kms:*",), resources=("*",), principal={"AWS": root})
 
-    def _service_use(self, purpose: KeyPurpose) -> tuple[Statement, ...]:
-        """Use by services that act for themselves; those that act for their caller need the caller's permission only."""
+    def _allow_services(self, purpose: KeyPurpose) -> tuple[Statement, ...]:
+        """Grants for services that act on their own behalf; other services use the caller's permissions."""
         match purpose:
             case "logs":
-                return (self._use_by_cloudwatch(),)
+                return (self._allow_cloudwatch(),)
             case "volumes":
-                return self._use_by_autoscaling()
+                return self._allow_autoscaling()
             case _:
                 return ()
 
-    def _use_by_cloudwatch(self) -> Statement:
-        """CloudWatch Logs, for the log groups of this stack (CloudWatch Logs user guide, "Encrypt log data")."""
+    def _allow_cloudwatch(self) -> Statement:
+        """Allow CloudWatch Logs for the stack's log groups (CloudWatch Logs user guide, "Encrypt log data")."""
         region, cluster = self._args.region, self._args.cluster_name
         groups = [
             pulumi.Output.concat(f"arn:aws:logs:{region}:", self._args.account, ":log-group:", pattern)
@@ -111,17 +109,17 @@ class Encryption(pulumi.ComponentResource):
         ]
         return Statement(
             sid="CloudWatchLogs",
-            actions=_USE,
+            actions=KEY_USE_ACTIONS,
             resources=("*",),
             principal={"Service": f"logs.{region}.amazonaws.com"},
             condition={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
         )
 
-    def _use_by_autoscaling(self) -> tuple[Statement, ...]:
-        """EC2 Auto Scaling's service-linked role, which starts the nodes and their volumes.
+    def _allow_autoscaling(self) -> tuple[Statement, ...]:
+        """Allow EC2 Auto Scaling's service-linked role, which launches nodes with encrypted volumes.
 
-        The role is named in a condition: as a principal it would have to exist when the key is made, and an account
-        that never had an autoscaling group does not have it.
+        A condition names the role, because a principal must exist when the key is created, and AWS creates this role
+        with an account's first Auto Scaling group.
         """
         role = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
         caller = {"aws:PrincipalArn": pulumi.Output.concat("arn:aws:iam::", self._args.account, ":", role)}
@@ -129,7 +127,7 @@ class Encryption(pulumi.ComponentResource):
         return (
             Statement(
                 sid="AutoScalingUses",
-                actions=_USE,
+                actions=KEY_USE_ACTIONS,
                 resources=("*",),
                 principal="*",
                 condition={"StringEquals": account, "ArnEquals": caller},
@@ -149,11 +147,11 @@ class Encryption(pulumi.ComponentResource):
 
 
 def make_encryption(context: BuildContext) -> Encryption:
-    """KMS keys, one for each kind of data."""
+    """Make the KMS keys."""
     args = EncryptionArgs(
         cluster_name=context.cluster_name,
         account=context.account,
         region=context.settings.aws.region,
         protection=context.protection,
     )
-    return Encryption("encryption", args, context.top)
+    return Encryption("encryption", args, context.opts)

@@ -1,4 +1,4 @@
-"""The file system of the datasets and of the teams' runs."""
+"""The EFS file system for datasets and the teams' runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.aws.iam import Statement, policy
+from infra.aws.context import protected_opts
+from infra.aws.iam import Statement, deny_without_tls, policy_document
 from infra.spec.protection import Protection
 
 _NFS = 2049
@@ -16,17 +17,17 @@ _NFS = 2049
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystemArgs:
-    """The file system of the datasets and of the teams' runs.
+    """Inputs of `FileSystem`.
 
     Attributes:
         key_arn: KMS key.
-        throughput: elastic or bursting.
-        uid: user and group of everything below the access points.
+        throughput: throughput mode, elastic or bursting.
+        uid: POSIX user and group of every access point.
         teams: names of the teams.
         vpc_id: the VPC.
         subnet_ids: one subnet per zone, by zone; each gets a mount target.
         client_security_group_id: security group of the nodes.
-        protection: what guards it.
+        protection: deletion protection.
     """
 
     key_arn: pulumi.Input[str]
@@ -40,16 +41,16 @@ class FileSystemArgs:
 
 
 class FileSystem(pulumi.ComponentResource):
-    """EFS with TLS and IAM enforced, a mount target per zone, and access points with a fixed user.
+    """EFS with TLS and IAM required, a mount target per zone, and an access point per team.
 
-    All of them act as the same user, so that it is their root directories that keep the teams apart: nobody gets above
-    that of the access point he mounts by.
+    All access points enforce the same POSIX user. Their root directories isolate the teams: a client cannot leave the
+    root directory of the access point that it mounts.
 
     Attributes:
-        id: the file system.
-        arn: its ARN.
-        datasets: the access point of `/datasets`.
-        teams: access point of `/teams/<team>` by team.
+        id: ID of the file system.
+        arn: ARN of the file system.
+        datasets: access point for `/datasets`.
+        teams: access point for `/teams/<team>`, by team.
     """
 
     id: pulumi.Output[str]
@@ -60,17 +61,15 @@ class FileSystem(pulumi.ComponentResource):
     def __init__(self, name: str, args: FileSystemArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:FileSystem", name, None, opts)
         self._args = args
-        self._below = pulumi.ResourceOptions(parent=self)
-        self._guarded = pulumi.ResourceOptions(
-            parent=self, protect=args.protection.protect, retain_on_delete=args.protection.retain_on_delete
-        )
+        self._child_opts = pulumi.ResourceOptions(parent=self)
+        self._protected_opts = protected_opts(self, args.protection)
         file_system = self._make_file_system(name)
         self.id, self.arn = file_system.id, file_system.arn
         self._make_mount_targets()
-        self.datasets = self._make_access_point(name, "/datasets", permissions="0770", opts=self._guarded)
-        # Not guarded: the directory stays without its access point, and a team may leave.
+        self.datasets = self._make_access_point(name, "/datasets", permissions="0770", opts=self._protected_opts)
+        # Unprotected, so that a team can be removed; its directory outlives the access point.
         self.teams = {
-            team: self._make_access_point(f"team-{team}", f"/teams/{team}", permissions="0750", opts=self._below)
+            team: self._make_access_point(f"team-{team}", f"/teams/{team}", permissions="0750", opts=self._child_opts)
             for team in args.teams
         }
         self.register_outputs({"id": self.id, "accessPointId": self.datasets.id})
@@ -88,7 +87,7 @@ class FileSystem(pulumi.ComponentResource):
                 aws.efs.FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
             ],
             tags={"Name": name},
-            opts=self._guarded,
+            opts=self._protected_opts,
         )
         aws.efs.BackupPolicy(
             name,
@@ -96,20 +95,20 @@ class FileSystem(pulumi.ComponentResource):
             backup_policy=aws.efs.BackupPolicyBackupPolicyArgs(
                 status="ENABLED" if args.protection.backup_days else "DISABLED"
             ),
-            opts=self._guarded,
+            opts=self._protected_opts,
         )
         aws.efs.FileSystemPolicy(
             name,
             file_system_id=file_system.id,
-            policy=policy(_refusals(file_system.arn)),
-            opts=self._guarded,
+            policy=policy_document(_deny_statements(file_system.arn)),
+            opts=self._protected_opts,
         )
         return file_system
 
     def _make_mount_targets(self) -> None:
         args = self._args
         group = aws.ec2.SecurityGroup(
-            "efs", vpc_id=args.vpc_id, description="Mount targets of the datasets", opts=self._below
+            "efs", vpc_id=args.vpc_id, description="Mount targets of the datasets", opts=self._child_opts
         )
         aws.vpc.SecurityGroupIngressRule(
             "efs",
@@ -119,17 +118,17 @@ class FileSystem(pulumi.ComponentResource):
             ip_protocol="tcp",
             from_port=_NFS,
             to_port=_NFS,
-            opts=self._below,
+            opts=self._child_opts,
         )
         for zone, subnet in args.subnet_ids.items():
             aws.efs.MountTarget(
-                zone, file_system_id=self.id, subnet_id=subnet, security_groups=[group.id], opts=self._below
+                zone, file_system_id=self.id, subnet_id=subnet, security_groups=[group.id], opts=self._child_opts
             )
 
     def _make_access_point(
         self, name: str, path: str, *, permissions: str, opts: pulumi.ResourceOptions
     ) -> aws.efs.AccessPoint:
-        """EFS makes the directory, and those above it, at the first mount."""
+        """An access point; EFS creates its directory at the first mount."""
         uid = self._args.uid
         return aws.efs.AccessPoint(
             name,
@@ -145,21 +144,14 @@ class FileSystem(pulumi.ComponentResource):
         )
 
 
-def _refusals(file_system_arn: pulumi.Input[str]) -> list[Statement]:
-    """Nobody without TLS, nobody as root, and nobody without IAM.
+def _deny_statements(file_system_arn: pulumi.Input[str]) -> list[Statement]:
+    """Deny access without TLS and root access.
 
-    The last follows from there being a policy at all: it replaces EFS's default, which lets every client in that
-    reaches a mount target (EFS user guide, "Using IAM to control access to file systems").
+    Attaching any policy also denies access without IAM: it replaces EFS's default policy, which allows every client
+    that can reach a mount target (EFS user guide, "Using IAM to control access to file systems").
     """
     return [
-        Statement(
-            sid="TlsOnly",
-            effect="Deny",
-            principal="*",
-            actions=("elasticfilesystem:*",),
-            resources=(file_system_arn,),
-            condition={"Bool": {"aws:SecureTransport": "false"}},
-        ),
+        deny_without_tls("elasticfilesystem:*", (file_system_arn,)),
         Statement(
             sid="NoRoot",
             effect="Deny",

@@ -1,4 +1,4 @@
-"""IAM policies as data, and roles of services and of pods."""
+"""IAM policy documents, trust policies and roles."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pulumi_aws as aws
 from infra.spec.names import ServiceAccount
 
 Condition = Mapping[str, Mapping[str, Any]]
-"""Operator, then key, then values; a value may be an output."""
+"""Values by condition key by operator; a value may be an output."""
 
 AWS_MANAGED_POLICIES: Mapping[str, str] = {
-    "AmazonEKSClusterPolicy": "what EKS's control plane does in the account; EKS grows it with its versions",
-    "AmazonEKSWorkerNodePolicy": "how a node joins a cluster and how its pods get Pod Identity credentials",
-    "AmazonEKS_CNI_Policy": "what the VPC CNI add-on does to network interfaces; grows with the add-on",
-    "AmazonEC2ContainerRegistryPullOnly": "pulling images, and nothing else of ECR",
-    "AmazonSSMManagedInstanceCore": "a shell on a node without an open port and without keys",
-    "service-role/AmazonEBSCSIDriverPolicy": "volumes that the driver itself tagged; grows with the add-on",
-    "service-role/AmazonRDSEnhancedMonitoringRole": "writing RDS's operating system metrics",
+    "AmazonEKSClusterPolicy": "the control plane's calls in the account, which change with EKS's versions",
+    "AmazonEKSWorkerNodePolicy": "joining the cluster, and Pod Identity credentials for pods",
+    "AmazonEKS_CNI_Policy": "the VPC CNI's network interfaces, which change with the add-on's versions",
+    "AmazonEC2ContainerRegistryPullOnly": "pulling images",
+    "AmazonSSMManagedInstanceCore": "a shell on a node without an open port or an SSH key",
+    "service-role/AmazonEBSCSIDriverPolicy": "volumes that the driver has tagged; changes with the add-on's versions",
+    "service-role/AmazonRDSEnhancedMonitoringRole": "publishing RDS's operating system metrics",
 }
-"""AWS's own policies that roles of this stack may carry, each with its reason; every other permission is written out."""
+"""AWS managed policies that the stack's roles may use, with the reason; all other permissions are inline policies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,11 @@ class Statement:
     """One statement of a policy.
 
     Attributes:
-        sid: what it is for, in camel case.
+        sid: its purpose, in camel case.
         actions: IAM actions.
         resources: ARNs; empty in a trust policy, where the role is the resource.
-        principal: who, in a policy of a resource: `"*"` or values by kind (`Service`, `AWS`); None in a role's policy.
-        condition: what narrows it.
+        principal: `"*"` or values by type (`Service`, `AWS`) in a resource-based policy; None in an identity-based one.
+        condition: condition block.
         effect: Allow or Deny.
     """
 
@@ -47,7 +47,7 @@ class Statement:
     effect: Literal["Allow", "Deny"] = "Allow"
 
     def document(self) -> dict[str, Any]:
-        """The statement in IAM's spelling."""
+        """The statement as an IAM JSON element."""
         optional = {
             "Principal": self.principal,
             "Resource": list(self.resources) or None,
@@ -61,15 +61,27 @@ class Statement:
         }
 
 
-def policy(statements: Iterable[Statement]) -> pulumi.Output[str]:
-    """A policy document as JSON; unknown in a preview if any of its values is."""
+def policy_document(statements: Iterable[Statement]) -> pulumi.Output[str]:
+    """A policy document as JSON; unknown in a preview if one of its values is unknown."""
     return pulumi.Output.json_dumps(
         {"Version": "2012-10-17", "Statement": [statement.document() for statement in statements]}
     )
 
 
+def deny_without_tls(action: str, resources: Sequence[pulumi.Input[str]]) -> Statement:
+    """Deny every principal requests without TLS."""
+    return Statement(
+        sid="TlsOnly",
+        effect="Deny",
+        principal="*",
+        actions=(action,),
+        resources=resources,
+        condition={"Bool": {"aws:SecureTransport": "false"}},
+    )
+
+
 def trust_service(service: str, *, account: pulumi.Input[str]) -> Statement:
-    """Let a service take the role, on behalf of this account only (IAM user guide, "The confused deputy problem")."""
+    """Let a service assume the role on behalf of this account only (IAM user guide, "The confused deputy problem")."""
     return Statement(
         sid="ServiceOfThisAccount",
         actions=("sts:AssumeRole",),
@@ -79,12 +91,12 @@ def trust_service(service: str, *, account: pulumi.Input[str]) -> Statement:
 
 
 def trust_nodes() -> Statement:
-    """Let EC2 hand the role to instances; the confused deputy cannot arise, EC2 takes it for instance profiles only."""
+    """Let EC2 instances assume the role; instance profiles cannot cross accounts, so no condition is needed."""
     return Statement(sid="Instances", actions=("sts:AssumeRole",), principal={"Service": "ec2.amazonaws.com"})
 
 
 def trust_pods(accounts: Sequence[ServiceAccount], *, cluster_arn: pulumi.Input[str]) -> Statement:
-    """Let pods of this cluster take the role, in these namespaces under these service accounts.
+    """Let pods of this cluster assume the role, in these namespaces with these service accounts.
 
     Pod Identity sends cluster, namespace and service account as session tags (EKS user guide, "Create IAM role with
     trust policy required by EKS Pod Identity").
@@ -105,13 +117,13 @@ def trust_pods(accounts: Sequence[ServiceAccount], *, cluster_arn: pulumi.Input[
 
 @dataclass(frozen=True, kw_only=True)
 class RoleArgs:
-    """What a role is.
+    """Inputs of `Role`.
 
     Attributes:
-        description: what the role is for.
-        trust: who may take it.
-        statements: what it may do.
-        managed: names of AWS's own policies it carries; keys of `AWS_MANAGED_POLICIES`.
+        description: purpose of the role.
+        trust: statement of the trust policy.
+        statements: statements of the inline policy.
+        managed: names of AWS managed policies to attach; keys of `AWS_MANAGED_POLICIES`.
     """
 
     description: str
@@ -121,7 +133,7 @@ class RoleArgs:
 
 
 class Role(pulumi.ComponentResource):
-    """A role with all its permissions: whatever depends on it has to wait for, and is deleted before, them too.
+    """A role with its policies, so that a resource that depends on the role depends on its permissions too.
 
     Attributes:
         arn: ARN of the role.
@@ -133,23 +145,23 @@ class Role(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: RoleArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Role", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         role = aws.iam.Role(
             name,
             description=args.description,
-            assume_role_policy=policy([args.trust]),
+            assume_role_policy=policy_document([args.trust]),
             force_detach_policies=True,
-            opts=below,
+            opts=child_opts,
         )
         if args.statements:
-            aws.iam.RolePolicy(name, role=role.name, policy=policy(args.statements), opts=below)
+            aws.iam.RolePolicy(name, role=role.name, policy=policy_document(args.statements), opts=child_opts)
         for managed in args.managed:
-            assert managed in AWS_MANAGED_POLICIES, f"{managed} is on no list"
+            assert managed in AWS_MANAGED_POLICIES, f"{managed} is not in AWS_MANAGED_POLICIES"
             aws.iam.RolePolicyAttachment(
                 f"{name}-{managed.rpartition('/')[2]}",
                 role=role.name,
                 policy_arn=f"arn:aws:iam::aws:policy/{managed}",
-                opts=below,
+                opts=child_opts,
             )
         self.arn, self.name = role.arn, role.name
         self.register_outputs({"arn": self.arn})
@@ -157,10 +169,10 @@ class Role(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Where the roles work.
+    """Cluster, account and region that permissions are limited to.
 
     Attributes:
-        cluster_name: name of the EKS cluster, as text: a role need not wait for the cluster.
+        cluster_name: name of the EKS cluster as text, so that a role does not depend on the cluster.
         account: AWS account.
         region: AWS region.
     """
@@ -170,10 +182,10 @@ class Scope:
     region: str
 
     def arn(self, service: str, resource: str) -> pulumi.Output[str]:
-        """The ARN of something in this account and region."""
+        """The ARN of a resource in this account and region."""
         return pulumi.Output.concat(f"arn:aws:{service}:{self.region}:", self.account, f":{resource}")
 
     @property
     def cluster_arn(self) -> pulumi.Output[str]:
-        """The cluster's ARN."""
+        """ARN of the EKS cluster."""
         return self.arn("eks", f"cluster/{self.cluster_name}")

@@ -1,4 +1,4 @@
-"""Who may do what in AWS: a role for the nodes, and one for each workload, which its pods take by Pod Identity."""
+"""IAM roles: one for the nodes, and one per workload that its pods assume through EKS Pod Identity."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pulumi_aws as aws
 from infra.aws.cluster import Cluster
 from infra.aws.context import BuildContext
 from infra.aws.database import Database
-from infra.aws.encryption import Encryption
+from infra.aws.encryption import KEY_USE_ACTIONS, Encryption
 from infra.aws.iam import Role, RoleArgs, Scope, Statement, trust_nodes, trust_pods
-from infra.aws.registry import mirror_prefix
+from infra.aws.registry import pull_through_prefix
 from infra.aws.storage import Storage
 from infra.spec import names
 from infra.spec.names import PLATFORM_ACCOUNTS, ServiceAccount, trainer_account
@@ -21,27 +21,17 @@ from infra.spec.outputs import Workload
 
 CNI_ACCOUNT = ServiceAccount("kube-system", "aws-node")
 
-_OF_THE_TEAM = "${aws:PrincipalTag/kubernetes-namespace}"
-"""Namespace of the pod that has the credentials: Pod Identity puts it into the session's tags."""
+_TEAM_NAMESPACE = "${aws:PrincipalTag/kubernetes-namespace}"
+"""Policy variable for the pod's namespace, which Pod Identity sets as a session tag."""
 
-_OBJECTS = (
+_OBJECT_ACTIONS = (
     "s3:GetObject",
     "s3:PutObject",
     "s3:DeleteObject",
     "s3:AbortMultipartUpload",
     "s3:ListMultipartUploadParts",
 )
-_DATA_KEYS = ("kms:Decrypt", "kms:GenerateDataKey")
-_VOLUME_KEYS = (
-    "kms:Encrypt",
-    "kms:Decrypt",
-    "kms:ReEncryptFrom",
-    "kms:ReEncryptTo",
-    "kms:GenerateDataKey",
-    "kms:GenerateDataKeyWithoutPlaintext",
-    "kms:DescribeKey",
-)
-_LOOK_AT_GROUPS = (
+_DESCRIBE_ACTIONS = (
     "autoscaling:DescribeAutoScalingGroups",
     "autoscaling:DescribeAutoScalingInstances",
     "autoscaling:DescribeLaunchConfigurations",
@@ -54,57 +44,60 @@ _LOOK_AT_GROUPS = (
 )
 
 
-def make_node_role(scope: Scope, *, pull_through: Sequence[str], opts: pulumi.ResourceOptions) -> Role:
-    """The role of every node. Pods have roles of their own, and the hop limit of 1 keeps this one from them."""
-    mirrors = [scope.arn("ecr", f"repository/{mirror_prefix(scope.cluster_name, one)}/*") for one in pull_through]
-    first_pull = Statement(sid="MirrorAtFirstPull", actions=("ecr:CreateRepository",), resources=mirrors)
+def make_node_role(context: BuildContext) -> Role:
+    """Make the role of every node. Pods cannot assume it, because the metadata service's hop limit is 1."""
+    caches = [
+        context.scope.arn("ecr", f"repository/{pull_through_prefix(context.cluster_name, upstream)}/*")
+        for upstream in context.settings.registry.pull_through
+    ]
+    first_pull = Statement(sid="MirrorAtFirstPull", actions=("ecr:CreateRepository",), resources=caches)
     return Role(
         "node",
         RoleArgs(
             description="The nodes of the cluster",
             trust=trust_nodes(),
-            statements=(first_pull,) if mirrors else (),
+            statements=(first_pull,) if caches else (),
             managed=(
                 "AmazonEKSWorkerNodePolicy",
                 "AmazonEC2ContainerRegistryPullOnly",
                 "AmazonSSMManagedInstanceCore",
             ),
         ),
-        opts,
+        context.opts,
     )
 
 
-def make_cni_role(scope: Scope, *, opts: pulumi.ResourceOptions) -> Role:
-    """The role of the VPC CNI, which the nodes then need not have."""
+def make_cni_role(context: BuildContext) -> Role:
+    """Make the role of the VPC CNI, so that the node role does not need its permissions."""
     return Role(
         "vpc-cni",
         RoleArgs(
             description="Network interfaces of the nodes",
-            trust=trust_pods([CNI_ACCOUNT], cluster_arn=scope.cluster_arn),
+            trust=trust_pods([CNI_ACCOUNT], cluster_arn=context.scope.cluster_arn),
             managed=("AmazonEKS_CNI_Policy",),
         ),
-        opts,
+        context.opts,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """What the workloads' permissions are about.
+    """Resources that the workloads' permissions refer to.
 
     Attributes:
-        scope: where the roles work.
-        cluster_name: the cluster, when it exists.
+        scope: cluster, account and region of the roles.
+        cluster_name: name of the cluster, as an output of the cluster.
         teams: names of the teams.
-        checkpoints_arn: bucket of the checkpoints.
-        artifacts_arn: bucket of MLflow's artifacts.
-        storage_key_arn: KMS key of both.
-        file_system_arn: file system of the datasets and of the teams' runs.
-        access_point_arns: its access points.
+        checkpoints_arn: bucket for checkpoints.
+        artifacts_arn: bucket for MLflow's artifacts.
+        storage_key_arn: KMS key of both buckets.
+        file_system_arn: file system for the datasets and the teams' runs.
+        access_point_arns: access points of the file system.
         volume_key_arn: KMS key of persistent volumes.
         database_secret_arn: secret of the database's master user.
         database_key_arn: KMS key of that secret.
-        alert_topic: name of the topic that mails alerts; None mails nobody.
-        webhook_secret: name of the secret that alerts are posted by; None posts nowhere.
+        alert_topic: name of the SNS topic for alerts; None without one.
+        webhook_secret: name of the secret with the alert webhook's URL; None without a webhook.
     """
 
     scope: Scope
@@ -123,7 +116,7 @@ class IdentityArgs:
 
 
 class Identity(pulumi.ComponentResource):
-    """One role per workload, and its associations.
+    """One role per workload, with its Pod Identity associations.
 
     Attributes:
         roles: role by workload.
@@ -154,7 +147,7 @@ class Identity(pulumi.ComponentResource):
     def _make_role(
         self, workload: Workload, description: str, statements: Sequence[Statement], *, managed: Sequence[str] = ()
     ) -> Role:
-        accounts, below = self._accounts(workload), pulumi.ResourceOptions(parent=self)
+        accounts, child_opts = self._accounts(workload), pulumi.ResourceOptions(parent=self)
         role = Role(
             workload,
             RoleArgs(
@@ -163,9 +156,9 @@ class Identity(pulumi.ComponentResource):
                 statements=statements,
                 managed=managed,
             ),
-            below,
+            child_opts,
         )
-        # Add-ons name their roles themselves; a second association of the same account would be refused.
+        # EKS creates the associations of add-ons, and rejects a second one for the same service account.
         for account in () if workload in {"ebs-csi", "efs-csi"} else accounts:
             aws.eks.PodIdentityAssociation(
                 f"{account.namespace}-{account.name}",
@@ -173,38 +166,38 @@ class Identity(pulumi.ComponentResource):
                 namespace=account.namespace,
                 service_account=account.name,
                 role_arn=role.arn,
-                opts=below,
+                opts=child_opts,
             )
         return role
 
-    def _via(self, service: str) -> Mapping[str, Mapping[str, str]]:
-        """The key serves this service's requests only: nobody decrypts what was not read through it."""
+    def _only_via(self, service: str) -> Mapping[str, Mapping[str, str]]:
+        """Condition that limits a KMS key to requests made through this service."""
         return {"StringEquals": {"kms:ViaService": f"{service}.{self._args.scope.region}.amazonaws.com"}}
 
     def _trainer(self) -> tuple[Statement, ...]:
-        """A team's jobs see what lies under their own namespace's name in the checkpoint bucket, and nothing else."""
+        """A team's jobs read and write their namespace's prefix in the checkpoint bucket."""
         bucket = self._args.checkpoints_arn
         return (
             Statement(
                 sid="CheckpointsOfTheTeam",
-                actions=_OBJECTS,
-                resources=(pulumi.Output.concat(bucket, f"/{_OF_THE_TEAM}/*"),),
+                actions=_OBJECT_ACTIONS,
+                resources=(pulumi.Output.concat(bucket, f"/{_TEAM_NAMESPACE}/*"),),
             ),
             Statement(
                 sid="ListOfTheTeam",
                 actions=("s3:ListBucket",),
                 resources=(bucket,),
-                condition={"StringLike": {"s3:prefix": [f"{_OF_THE_TEAM}/*"]}},
+                condition={"StringLike": {"s3:prefix": [f"{_TEAM_NAMESPACE}/*"]}},
             ),
-            self._keys_of_storage(),
+            self._storage_key(),
         )
 
     def _mlflow(self) -> tuple[Statement, ...]:
         bucket = self._args.artifacts_arn
         return (
-            Statement(sid="Artifacts", actions=_OBJECTS, resources=(pulumi.Output.concat(bucket, "/*"),)),
+            Statement(sid="Artifacts", actions=_OBJECT_ACTIONS, resources=(pulumi.Output.concat(bucket, "/*"),)),
             Statement(sid="ListArtifacts", actions=("s3:ListBucket",), resources=(bucket,)),
-            self._keys_of_storage(),
+            self._storage_key(),
             Statement(
                 sid="DatabasePassword",
                 actions=("secretsmanager:GetSecretValue",),
@@ -214,23 +207,23 @@ class Identity(pulumi.ComponentResource):
                 sid="KeyOfThePassword",
                 actions=("kms:Decrypt",),
                 resources=(self._args.database_key_arn,),
-                condition=self._via("secretsmanager"),
+                condition=self._only_via("secretsmanager"),
             ),
         )
 
-    def _keys_of_storage(self) -> Statement:
+    def _storage_key(self) -> Statement:
         return Statement(
             sid="KeyOfTheBucket",
-            actions=_DATA_KEYS,
+            actions=("kms:Decrypt", "kms:GenerateDataKey"),
             resources=(self._args.storage_key_arn,),
-            condition=self._via("s3"),
+            condition=self._only_via("s3"),
         )
 
     def _autoscaler(self) -> tuple[Statement, ...]:
-        """Looks at every group, moves those of this cluster (cluster-autoscaler, AWS provider, "IAM policy")."""
+        """Describe every group, scale those of this cluster (cluster-autoscaler, AWS provider, "IAM policy")."""
         scope = self._args.scope
         return (
-            Statement(sid="LookAtGroups", actions=_LOOK_AT_GROUPS, resources=("*",)),
+            Statement(sid="LookAtGroups", actions=_DESCRIBE_ACTIONS, resources=("*",)),
             Statement(
                 sid="LookAtNodeGroups",
                 actions=("eks:DescribeNodegroup",),
@@ -247,10 +240,10 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _ebs_csi(self) -> tuple[Statement, ...]:
-        """The key of the volumes; the rest is AWS's own policy for the driver."""
+        """Use of the volume key; AWS's managed policy for the driver has the rest."""
         key = self._args.volume_key_arn
         return (
-            Statement(sid="EncryptVolumes", actions=_VOLUME_KEYS, resources=(key,)),
+            Statement(sid="EncryptVolumes", actions=KEY_USE_ACTIONS, resources=(key,)),
             Statement(
                 sid="LendTheKeyToEbs",
                 actions=("kms:CreateGrant",),
@@ -260,7 +253,7 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _efs_csi(self) -> tuple[Statement, ...]:
-        """Mounts through the access points, as their user; the driver makes none of its own here."""
+        """Mount through the stack's access points; no dynamic provisioning."""
         args = self._args
         return (
             Statement(
@@ -283,21 +276,22 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _monitoring(self) -> tuple[Statement, ...]:
-        args, found = self._args, list[Statement]()
+        args, statements = self._args, list[Statement]()
         if args.alert_topic is not None:
             topic = args.scope.arn("sns", args.alert_topic)
-            found.append(Statement(sid="MailAlerts", actions=("sns:Publish",), resources=(topic,)))
+            statements.append(Statement(sid="MailAlerts", actions=("sns:Publish",), resources=(topic,)))
         if args.webhook_secret is not None:
-            # Secrets Manager ends every ARN with a hyphen and six characters of its own.
+            # Secrets Manager appends a hyphen and six random characters to the name.
             arn = args.scope.arn("secretsmanager", f"secret:{args.webhook_secret}-??????")
-            found.append(Statement(sid="AlertWebhook", actions=("secretsmanager:GetSecretValue",), resources=(arn,)))
-        return tuple(found)
+            read = ("secretsmanager:GetSecretValue",)
+            statements.append(Statement(sid="AlertWebhook", actions=read, resources=(arn,)))
+        return tuple(statements)
 
 
 def make_identity(
     context: BuildContext, encryption: Encryption, cluster: Cluster, storage: Storage, database: Database
 ) -> Identity:
-    """A role for each workload, over just what it touches."""
+    """Make the workloads' roles."""
     file_system, monitoring = storage.file_system, context.settings.monitoring
     args = IdentityArgs(
         scope=context.scope,
@@ -314,4 +308,4 @@ def make_identity(
         alert_topic=None if monitoring.alert_email is None else names.alert_topic_name(context.settings),
         webhook_secret=monitoring.webhook_secret,
     )
-    return Identity("identity", args, context.top)
+    return Identity("identity", args, context.opts)

@@ -1,4 +1,4 @@
-"""Log groups that exist before what writes into them: one that a service makes has no retention, and stays behind."""
+"""CloudWatch log groups, made before the services that write to them: a service's own has no retention."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pulumi_aws as aws
 def make_log_group(
     name: str, *, group: str, days: int, key: pulumi.Input[str], parent: pulumi.Resource
 ) -> aws.cloudwatch.LogGroup:
-    """A log group.
+    """Make a log group.
 
     Args:
         name: logical name.
-        group: name of the group, which the service that writes into it prescribes.
-        days: retention.
-        key: ARN of a KMS key whose policy admits CloudWatch Logs.
+        group: physical name, which the writing service prescribes.
+        days: retention in days.
+        key: ARN of a KMS key whose policy allows CloudWatch Logs.
         parent: parent of the resource.
     """
     return aws.cloudwatch.LogGroup(

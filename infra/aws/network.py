@@ -1,4 +1,4 @@
-"""The VPC: subnets per zone, the ways out, AWS's services inside, flow logs, and EFA's security group."""
+"""The VPC: subnets per zone, NAT gateways, VPC endpoints, flow logs, and the EFA security group."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Zone:
 
     Attributes:
         name: e.g. us-east-1a.
-        private_cidr: range of the nodes.
-        public_cidr: range of what is reached from the internet: NAT gateways and public load balancers.
+        private_cidr: range of the private subnet, for nodes.
+        public_cidr: range of the public subnet, for NAT gateways and public load balancers.
     """
 
     name: str
@@ -34,17 +34,17 @@ class Zone:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """The VPC's shape.
+    """Inputs of `Network`.
 
     Attributes:
-        cluster_name: name of the EKS cluster, part of the flow logs' name.
+        cluster_name: name of the EKS cluster, part of names and of the flow log group.
         account: AWS account.
         region: AWS region.
         cidr: range of the VPC.
         zones: two or three zones.
-        has_nat_per_zone: each zone has a NAT gateway; else the first zone's serves all.
-        interface_endpoints: AWS services reached inside the VPC, e.g. ecr.api.
-        flow_log_days: retention of the flow logs.
+        has_nat_per_zone: whether each zone has a NAT gateway; otherwise all zones share the first zone's.
+        interface_endpoints: AWS services with an interface endpoint, e.g. ecr.api.
+        flow_log_days: flow log retention in days.
         logs_key_arn: KMS key of the flow logs.
     """
 
@@ -60,12 +60,12 @@ class NetworkArgs:
 
 
 class Network(pulumi.ComponentResource):
-    """The VPC and everything that belongs to no workload in particular.
+    """The VPC with its subnets, routes, endpoints, flow logs and security groups.
 
     Attributes:
         vpc_id: the VPC.
-        private_subnet_ids: subnet of the nodes by zone.
-        efa_security_group_id: security group of EFA interfaces: all traffic among its members.
+        private_subnet_ids: private subnet by zone.
+        efa_security_group_id: security group of EFA interfaces, which allows all traffic among its members.
     """
 
     vpc_id: pulumi.Output[str]
@@ -75,7 +75,7 @@ class Network(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Network", name, None, opts)
         self._args = args
-        self._below = pulumi.ResourceOptions(parent=self)
+        self._child_opts = pulumi.ResourceOptions(parent=self)
         self._vpc = self._make_vpc()
         self.vpc_id = self._vpc.id
         private = {zone.name: self._make_subnet(zone, is_public=False) for zone in args.zones}
@@ -95,14 +95,14 @@ class Network(pulumi.ComponentResource):
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags={"Name": self._args.cluster_name},
-            opts=self._below,
+            opts=self._child_opts,
         )
-        # AWS makes this group, open among its members; adopted without a rule, it serves nobody who forgets to name one.
-        aws.ec2.DefaultSecurityGroup("default", vpc_id=vpc.id, ingress=[], egress=[], opts=self._below)
+        # AWS creates this group with open rules. Adopting it without rules closes it to resources that name no group.
+        aws.ec2.DefaultSecurityGroup("default", vpc_id=vpc.id, ingress=[], egress=[], opts=self._child_opts)
         return vpc
 
     def _make_subnet(self, zone: Zone, *, is_public: bool) -> aws.ec2.Subnet:
-        """One subnet; its tag tells load balancer controllers what it is for (EKS user guide, "VPC requirements")."""
+        """A subnet, tagged for load balancer discovery (EKS user guide, "VPC requirements")."""
         kind, role = ("public", "elb") if is_public else ("private", "internal-elb")
         return aws.ec2.Subnet(
             f"{kind}-{zone.name}",
@@ -111,52 +111,52 @@ class Network(pulumi.ComponentResource):
             cidr_block=zone.public_cidr if is_public else zone.private_cidr,
             map_public_ip_on_launch=False,
             tags={"Name": f"{self._args.cluster_name}-{kind}-{zone.name}", f"kubernetes.io/role/{role}": "1"},
-            opts=self._below,
+            opts=self._child_opts,
         )
 
     def _make_routes(
         self, private: Mapping[str, aws.ec2.Subnet], public: Mapping[str, aws.ec2.Subnet]
     ) -> list[aws.ec2.RouteTable]:
-        """Routes to the internet: public subnets through the gateway, private ones through NAT; returns all tables."""
-        internet = aws.ec2.InternetGateway("internet", vpc_id=self.vpc_id, opts=self._below)
-        outward = self._make_route_table("public", public)
-        to_internet = aws.ec2.Route(
+        """Route public subnets to the internet gateway and private ones to NAT gateways; returns all route tables."""
+        internet = aws.ec2.InternetGateway("internet", vpc_id=self.vpc_id, opts=self._child_opts)
+        public_table = self._make_route_table("public", public)
+        internet_route = aws.ec2.Route(
             "public",
-            route_table_id=outward.id,
+            route_table_id=public_table.id,
             destination_cidr_block="0.0.0.0/0",
             gateway_id=internet.id,
-            opts=self._below,
+            opts=self._child_opts,
         )
-        with_gateway = list(public) if self._args.has_nat_per_zone else list(public)[:1]
-        gateways = {zone: self._make_nat(zone, public[zone], after=to_internet) for zone in with_gateway}
-        tables = [outward]
+        nat_zones = list(public) if self._args.has_nat_per_zone else list(public)[:1]
+        gateways = {zone: self._make_nat_gateway(zone, public[zone], internet_route) for zone in nat_zones}
+        tables = [public_table]
         for zone, subnet in private.items():
             table = self._make_route_table(f"private-{zone}", {zone: subnet})
             aws.ec2.Route(
                 f"private-{zone}",
                 route_table_id=table.id,
                 destination_cidr_block="0.0.0.0/0",
-                nat_gateway_id=gateways.get(zone, gateways[with_gateway[0]]).id,
-                opts=self._below,
+                nat_gateway_id=gateways.get(zone, gateways[nat_zones[0]]).id,
+                opts=self._child_opts,
             )
             tables.append(table)
         return tables
 
     def _make_route_table(self, name: str, subnets: Mapping[str, aws.ec2.Subnet]) -> aws.ec2.RouteTable:
         tags = {"Name": f"{self._args.cluster_name}-{name}"}
-        table = aws.ec2.RouteTable(name, vpc_id=self.vpc_id, tags=tags, opts=self._below)
+        table = aws.ec2.RouteTable(name, vpc_id=self.vpc_id, tags=tags, opts=self._child_opts)
         kind = name.partition("-")[0]
         for zone, subnet in subnets.items():
             aws.ec2.RouteTableAssociation(
-                f"{kind}-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=self._below
+                f"{kind}-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=self._child_opts
             )
         return table
 
-    def _make_nat(self, zone: str, subnet: aws.ec2.Subnet, *, after: aws.ec2.Route) -> aws.ec2.NatGateway:
+    def _make_nat_gateway(self, zone: str, subnet: aws.ec2.Subnet, internet_route: aws.ec2.Route) -> aws.ec2.NatGateway:
         tags = {"Name": f"{self._args.cluster_name}-nat-{zone}"}
-        address = aws.ec2.Eip(f"nat-{zone}", domain="vpc", tags=tags, opts=self._below)
-        # The gateway is of use only while its subnet has the route to the internet: made after it, deleted before it.
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
+        address = aws.ec2.Eip(f"nat-{zone}", domain="vpc", tags=tags, opts=self._child_opts)
+        # A NAT gateway works only while its subnet has a route to the internet gateway.
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[internet_route])
         return aws.ec2.NatGateway(f"nat-{zone}", allocation_id=address.id, subnet_id=subnet.id, tags=tags, opts=opts)
 
     def _make_gateway_endpoint(self, tables: Sequence[aws.ec2.RouteTable]) -> None:
@@ -167,12 +167,12 @@ class Network(pulumi.ComponentResource):
             vpc_endpoint_type="Gateway",
             route_table_ids=[table.id for table in tables],
             tags={"Name": f"{self._args.cluster_name}-s3"},
-            opts=self._below,
+            opts=self._child_opts,
         )
 
     def _make_interface_endpoints(self) -> None:
         group = aws.ec2.SecurityGroup(
-            "endpoints", vpc_id=self.vpc_id, description="Interface endpoints of AWS services", opts=self._below
+            "endpoints", vpc_id=self.vpc_id, description="Interface endpoints of AWS services", opts=self._child_opts
         )
         aws.vpc.SecurityGroupIngressRule(
             "endpoints",
@@ -182,7 +182,7 @@ class Network(pulumi.ComponentResource):
             ip_protocol="tcp",
             from_port=443,
             to_port=443,
-            opts=self._below,
+            opts=self._child_opts,
         )
         for service in self._args.interface_endpoints:
             aws.ec2.VpcEndpoint(
@@ -194,7 +194,7 @@ class Network(pulumi.ComponentResource):
                 subnet_ids=list(self.private_subnet_ids.values()),
                 security_group_ids=[group.id],
                 tags={"Name": f"{self._args.cluster_name}-{service}"},
-                opts=self._below,
+                opts=self._child_opts,
             )
 
     def _make_flow_logs(self) -> None:
@@ -205,7 +205,7 @@ class Network(pulumi.ComponentResource):
             key=self._args.logs_key_arn,
             parent=self,
         )
-        write = Statement(
+        write_logs = Statement(
             sid="WriteFlowLogs",
             actions=("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogGroups", "logs:DescribeLogStreams"),
             resources=(group.arn, pulumi.Output.concat(group.arn, ":log-stream:*")),
@@ -215,9 +215,9 @@ class Network(pulumi.ComponentResource):
             RoleArgs(
                 description="Writes the VPC's flow logs",
                 trust=trust_service("vpc-flow-logs.amazonaws.com", account=self._args.account),
-                statements=(write,),
+                statements=(write_logs,),
             ),
-            self._below,
+            self._child_opts,
         )
         aws.ec2.FlowLog(
             "flow-logs",
@@ -231,12 +231,12 @@ class Network(pulumi.ComponentResource):
         )
 
     def _make_efa_security_group(self) -> pulumi.Output[str]:
-        """EFA bypasses the IP stack: only rules that name the group itself apply to it, in both directions.
+        """EFA traffic needs rules in both directions that refer to the group itself.
 
         Source: EC2 user guide, "Get started with EFA and NCCL", step "Prepare an EFA-enabled security group".
         """
         group = aws.ec2.SecurityGroup(
-            "efa", vpc_id=self.vpc_id, description="EFA interfaces: all traffic among themselves", opts=self._below
+            "efa", vpc_id=self.vpc_id, description="EFA interfaces: all traffic among themselves", opts=self._child_opts
         )
         for direction in (aws.vpc.SecurityGroupIngressRule, aws.vpc.SecurityGroupEgressRule):
             direction(
@@ -245,13 +245,13 @@ class Network(pulumi.ComponentResource):
                 description="All traffic among members",
                 referenced_security_group_id=group.id,
                 ip_protocol=ALL_PROTOCOLS,
-                opts=self._below,
+                opts=self._child_opts,
             )
         return group.id
 
 
 def make_network(context: BuildContext, encryption: Encryption) -> Network:
-    """VPC, subnets by zone, endpoints and flow logs."""
+    """Make the VPC."""
     network, subnets = context.settings.network, subnets_of(context.settings.network)
     args = NetworkArgs(
         cluster_name=context.cluster_name,
@@ -267,4 +267,4 @@ def make_network(context: BuildContext, encryption: Encryption) -> Network:
         flow_log_days=network.flow_log_days,
         logs_key_arn=encryption.keys["logs"],
     )
-    return Network("network", args, context.top)
+    return Network("network", args, context.opts)

@@ -1,4 +1,4 @@
-"""The stack: settings and release in, components in the order in which they need each other."""
+"""The AWS side of the stack: every component, in dependency order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.aws.addons import ADDON_WORKLOADS, AddOns, split_addons
-from infra.aws.alerts import AlertTopic, make_alerts
+from infra.aws.addons import ADDON_WORKLOADS, AddOns, addon_args
+from infra.aws.alerts import AlertTopic, make_alert_topic
 from infra.aws.budget import make_budget
 from infra.aws.cluster import Cluster, make_cluster
 from infra.aws.context import BuildContext
@@ -28,25 +28,25 @@ from infra.spec.settings.stack import StackSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """Everything of AWS; what is installed on the cluster starts from here.
+    """The AWS components, which `platform_charts.install` builds on.
 
     Attributes:
         settings: the environment.
-        release: the versions.
+        release: the pinned versions.
         catalog: the instance catalogue.
         provider: the AWS provider.
         account: the AWS account.
         network: the VPC.
         encryption: the KMS keys.
         cluster: the control plane.
-        system_nodes: the group that everything of the platform runs on.
-        gpu_groups: GPU groups by name.
-        addons: the last add-ons; a pod with a volume or a metric has to wait for them.
+        system_nodes: the node group of the platform's own pods.
+        gpu_groups: GPU node groups by name.
+        addons: the add-ons installed after the nodes, e.g. the CSI drivers that volumes depend on.
         storage: buckets and the file system.
-        database: MLflow's backend.
-        registry: repositories of our images.
-        identity: roles of the workloads.
-        alerts: the topic that mails alerts, where somebody gets them by mail.
+        database: MLflow's backend store.
+        registry: repositories of the project's images.
+        identity: IAM roles of the workloads.
+        alert_topic: the SNS topic for alerts; None if `monitoring.alert_email` is not set.
     """
 
     settings: StackSettings
@@ -64,20 +64,20 @@ class Platform:
     database: Database
     registry: Registry
     identity: Identity
-    alerts: AlertTopic | None
+    alert_topic: AlertTopic | None
 
 
-def build(settings: StackSettings) -> Platform:
+def make_platform(settings: StackSettings) -> Platform:
     """Register every AWS resource of an environment.
 
     Raises:
-        SettingsError: a node group's combination of capacity, placement and EFA is impossible.
+        SettingsError: a node group combines capacity, placement and EFA in a way that AWS does not support.
     """
     release, catalog = load_release(), load_catalog()
     provider = make_provider(settings, release)
     account = account_of(provider)
-    top = pulumi.ResourceOptions(providers=[provider])
-    context = BuildContext(settings=settings, release=release, catalog=catalog, account=account, top=top)
+    opts = pulumi.ResourceOptions(providers=[provider])
+    context = BuildContext(settings=settings, release=release, catalog=catalog, account=account, opts=opts)
 
     encryption = make_encryption(context)
     network = make_network(context, encryption)
@@ -86,19 +86,18 @@ def build(settings: StackSettings) -> Platform:
     database = make_database(context, encryption, network, cluster)
     identity = make_identity(context, encryption, cluster, storage, database)
 
-    node_role = make_node_role(context.scope, pull_through=settings.registry.pull_through, opts=top)
-    cni_role = make_cni_role(context.scope, opts=top)
-    early, late = split_addons(context, cni_role, identity)
-    basics = AddOns("before-nodes", early, cluster_name=cluster.name, opts=context.after(cni_role))
+    node_role, cni_role = make_node_role(context), make_cni_role(context)
+    before_nodes, after_nodes = addon_args(context, cni_role, identity)
+    node_addons = AddOns("before-nodes", before_nodes, cluster_name=cluster.name, opts=context.after(cni_role))
     nodes = nodes_args(context, encryption, network, cluster, node_role)
-    # Nodes go before their routes and their network add-on do: without those they could not even sign off.
-    join = context.after(network, basics, node_role)
-    system_nodes = NodeGroup(system_group(context, network), nodes, join)
+    # Pulumi deletes in reverse order: nodes need their routes and the CNI until they have left the cluster.
+    node_opts = context.after(network, node_addons, node_role)
+    system_nodes = NodeGroup(system_group(context, network), nodes, node_opts)
     gpu_groups = {
-        group.name: NodeGroup(gpu_group(context, network, group), nodes, join) for group in settings.gpu_groups
+        group.name: NodeGroup(gpu_group(context, network, group), nodes, node_opts) for group in settings.gpu_groups
     }
-    after_nodes = context.after(system_nodes, *(identity.roles[workload] for workload in ADDON_WORKLOADS.values()))
-    addons = AddOns("after-nodes", late, cluster_name=cluster.name, opts=after_nodes)
+    addon_opts = context.after(system_nodes, *(identity.roles[workload] for workload in ADDON_WORKLOADS.values()))
+    addons = AddOns("after-nodes", after_nodes, cluster_name=cluster.name, opts=addon_opts)
     make_budget(context)
     return Platform(
         settings=settings,
@@ -116,5 +115,5 @@ def build(settings: StackSettings) -> Platform:
         database=database,
         registry=make_registry(context, encryption),
         identity=identity,
-        alerts=make_alerts(context),
+        alert_topic=make_alert_topic(context),
     )

@@ -1,4 +1,4 @@
-"""The one AWS provider of the stack: where it works, in which accounts it may, and what it writes on everything."""
+"""The stack's AWS provider: region, allowed accounts and default tags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infra.spec.settings.stack import StackSettings
 
 
 def make_provider(settings: StackSettings, release: ReleaseManifest) -> aws.Provider:
-    """A provider that fails in any account but the allowed ones before it makes anything."""
+    """Make the provider, which fails in any other account before it creates anything."""
     return aws.Provider(
         "aws",
         region=settings.aws.region,
@@ -21,6 +21,6 @@ def make_provider(settings: StackSettings, release: ReleaseManifest) -> aws.Prov
 
 
 def account_of(provider: aws.Provider) -> pulumi.Output[str]:
-    """The account the provider works in; known in a preview too, a provider function runs there."""
+    """The provider's account; known in a preview too, because provider functions run there."""
     identity = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(provider=provider))
     return identity.account_id

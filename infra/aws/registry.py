@@ -1,4 +1,4 @@
-"""ECR: a repository for each image of ours, and mirrors of public registries where asked for."""
+"""ECR: a repository per image of the project, and pull-through caches of public registries."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.aws.context import BuildContext
+from infra.aws.context import BuildContext, protected_opts
 from infra.aws.encryption import Encryption
 from infra.spec.protection import Protection
 
-_MIRRORS = {"quay.io": "quay", "registry.k8s.io": "k8s", "public.ecr.aws": "ecr"}
-"""Last part of a mirror's prefix by registry: short, ECR allows 30 characters for the whole."""
+_CACHE_NAMES = {"quay.io": "quay", "registry.k8s.io": "k8s", "public.ecr.aws": "ecr"}
+"""Last part of a cache's repository prefix, by upstream registry. ECR allows 30 characters for the prefix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryArgs:
-    """The registry's shape.
+    """Inputs of `Registry`.
 
     Attributes:
         cluster_name: name of the EKS cluster, the prefix of every repository.
-        repositories: name of the repository below the prefix by the image's name in the release manifest.
-        keep_images: newest tagged images that are kept in each.
-        untagged_days: days an image without a tag is kept.
-        pull_through: public registries to mirror.
+        repositories: repository name without the prefix, by image name in the release manifest.
+        keep_images: number of images to keep per repository.
+        untagged_days: days to keep an untagged image.
+        pull_through: upstream registries to cache.
         key_arn: KMS key.
-        protection: what guards the images.
+        protection: deletion protection.
     """
 
     cluster_name: str
@@ -40,16 +40,16 @@ class RegistryArgs:
     protection: Protection
 
 
-def mirror_prefix(cluster_name: str, registry: str) -> str:
-    """First part of the name under which a public registry's images are pulled from ECR."""
-    return f"{cluster_name}/{_MIRRORS[registry]}"
+def pull_through_prefix(cluster_name: str, registry: str) -> str:
+    """ECR repository prefix of the pull-through cache for an upstream registry."""
+    return f"{cluster_name}/{_CACHE_NAMES[registry]}"
 
 
 class Registry(pulumi.ComponentResource):
-    """The repositories.
+    """Repositories and pull-through caches.
 
     Attributes:
-        urls: repository URL by the image's name in the release manifest.
+        urls: repository URL by image name in the release manifest.
     """
 
     urls: Mapping[str, pulumi.Output[str]]
@@ -59,14 +59,12 @@ class Registry(pulumi.ComponentResource):
         self._args = args
         self.urls = {image: self._make_repository(image, path) for image, path in args.repositories.items()}
         for registry in args.pull_through:
-            self._make_mirror(registry)
+            self._make_pull_through_cache(registry)
         self.register_outputs({"urls": self.urls})
 
     def _make_repository(self, image: str, path: str) -> pulumi.Output[str]:
         args = self._args
-        guarded = pulumi.ResourceOptions(
-            parent=self, protect=args.protection.protect, retain_on_delete=args.protection.retain_on_delete
-        )
+        opts = protected_opts(self, args.protection)
         repository = aws.ecr.Repository(
             image,
             name=f"{args.cluster_name}/{path}",
@@ -76,28 +74,28 @@ class Registry(pulumi.ComponentResource):
                 aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=args.key_arn)
             ],
             force_delete=args.protection.force_destroy,
-            opts=guarded,
+            opts=opts,
         )
         aws.ecr.LifecyclePolicy(
             image,
             repository=repository.name,
-            policy=lifecycle(keep_images=args.keep_images, untagged_days=args.untagged_days),
-            opts=guarded,
+            policy=lifecycle_policy(keep_images=args.keep_images, untagged_days=args.untagged_days),
+            opts=opts,
         )
         return repository.repository_url
 
-    def _make_mirror(self, registry: str) -> None:
-        """A pull-through cache. Its repositories appear at the first pull, after the template; tags move upstream."""
-        args, prefix = self._args, mirror_prefix(self._args.cluster_name, registry)
-        below = pulumi.ResourceOptions(parent=self)
+    def _make_pull_through_cache(self, registry: str) -> None:
+        """ECR creates the cache's repositories from the template at the first pull; their tags follow upstream."""
+        args, prefix = self._args, pull_through_prefix(self._args.cluster_name, registry)
+        child_opts = pulumi.ResourceOptions(parent=self)
         template = aws.ecr.RepositoryCreationTemplate(
             registry,
             prefix=prefix,
             description=f"Mirror of {registry}",
             applied_fors=["PULL_THROUGH_CACHE"],
             image_tag_mutability="MUTABLE",
-            lifecycle_policy=lifecycle(keep_images=args.keep_images, untagged_days=args.untagged_days),
-            opts=below,
+            lifecycle_policy=lifecycle_policy(keep_images=args.keep_images, untagged_days=args.untagged_days),
+            opts=child_opts,
         )
         aws.ecr.PullThroughCacheRule(
             registry,
@@ -107,8 +105,8 @@ class Registry(pulumi.ComponentResource):
         )
 
 
-def lifecycle(*, keep_images: int, untagged_days: int) -> str:
-    """ECR lifecycle policy: untagged images go by age, tagged ones by number, the oldest first."""
+def lifecycle_policy(*, keep_images: int, untagged_days: int) -> str:
+    """ECR lifecycle policy that expires untagged images by age and all images by count, oldest first."""
     rules = [
         {
             "rulePriority": 1,
@@ -132,7 +130,7 @@ def lifecycle(*, keep_images: int, untagged_days: int) -> str:
 
 
 def make_registry(context: BuildContext, encryption: Encryption) -> Registry:
-    """Repositories for the release's images that are ours."""
+    """Make the repositories of the release's own images, and the pull-through caches."""
     registry = context.settings.registry
     args = RegistryArgs(
         cluster_name=context.cluster_name,
@@ -143,4 +141,4 @@ def make_registry(context: BuildContext, encryption: Encryption) -> Registry:
         key_arn=encryption.keys["registry"],
         protection=context.protection,
     )
-    return Registry("registry", args, context.top)
+    return Registry("registry", args, context.opts)

@@ -1,4 +1,4 @@
-"""Where everything lies that outlives a run: checkpoints and artifacts in buckets, datasets and runs in a file system."""
+"""Storage that outlives a run: buckets for checkpoints and artifacts, a file system for datasets and runs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from infra.spec.names import BucketPurpose, bucket_name
 from infra.spec.protection import Protection
 
 ACCESS_LOG_DAYS = 90
-"""Days S3's access logs are kept."""
+"""Retention of S3 access logs in days."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageArgs:
-    """The stores' shape.
+    """Inputs of `Storage`.
 
     Attributes:
-        cluster_name: name of the EKS cluster, the beginning of the buckets' names.
-        account: AWS account, the end of the buckets' names.
+        cluster_name: name of the EKS cluster, the prefix of the bucket names.
+        account: AWS account, the suffix of the bucket names.
         key_arn: KMS key.
-        retention: how long buckets keep what.
-        efs_throughput: elastic or bursting.
-        efs_uid: user and group of everything in the file system.
+        retention: retention of the buckets.
+        efs_throughput: throughput mode, elastic or bursting.
+        efs_uid: user and group that own everything in the file system.
         teams: names of the teams.
         vpc_id: the VPC.
         subnet_ids: one subnet per zone, by zone.
         client_security_group_id: security group of the nodes.
-        protection: what guards the stores.
+        protection: deletion protection.
     """
 
     cluster_name: str
@@ -55,9 +55,9 @@ class Storage(pulumi.ComponentResource):
     """Three buckets and a file system.
 
     Attributes:
-        checkpoints: bucket of the checkpoints, one prefix per team's namespace.
-        artifacts: bucket of MLflow's artifacts.
-        file_system: the file system of the datasets and of the teams' runs.
+        checkpoints: bucket for checkpoints, with one prefix per team namespace.
+        artifacts: bucket for MLflow's artifacts.
+        file_system: file system for the datasets and the teams' runs.
     """
 
     checkpoints: Bucket
@@ -69,7 +69,7 @@ class Storage(pulumi.ComponentResource):
         self._args = args
         logs = self._make_log_bucket()
         self.checkpoints = self._make_bucket("checkpoints", args.retention, logs)
-        # MLflow finds artifacts by their paths for years: what is seldom read is still read at once.
+        # MLflow reads artifacts of any age, so they stay in Standard storage.
         self.artifacts = self._make_bucket("artifacts", replace(args.retention, infrequent_access_days=None), logs)
         self.file_system = FileSystem(
             "datasets",
@@ -121,7 +121,7 @@ class Storage(pulumi.ComponentResource):
 
 
 def make_storage(context: BuildContext, encryption: Encryption, network: Network, cluster: Cluster) -> Storage:
-    """Buckets and the file system."""
+    """Make the buckets and the file system."""
     storage = context.settings.storage
     args = StorageArgs(
         cluster_name=context.cluster_name,
@@ -140,4 +140,4 @@ def make_storage(context: BuildContext, encryption: Encryption, network: Network
         client_security_group_id=cluster.security_group_id,
         protection=context.protection,
     )
-    return Storage("storage", args, context.top)
+    return Storage("storage", args, context.opts)

@@ -20,7 +20,7 @@ from infra.spec.catalog import Catalog
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings import StackSettings, check_account
-from platform_charts.charts.crds import CRD_GROUPS, CrdSource, check_upgrades
+from platform_charts.charts.crds import CRD_GROUPS, CrdSource, check_crd_upgrades
 from platform_charts.charts.installs import chart_installs
 
 
@@ -151,7 +151,7 @@ def the_clusters_definitions_can_be_upgraded(case: Case) -> Iterator[Answer]:
     groups = [group for chart, group in CRD_GROUPS.items() if chart in installed]
     for pinned in (one for group in groups for one in case.definitions.crds(group)):
         try:
-            check_upgrades(live, [pinned])
+            check_crd_upgrades(live, [pinned])
         except RefusedError as error:
             yield str(error.args[0]), error.remedy
 

@@ -1,6 +1,6 @@
-"""The policy pack: what holds for every stack, checked before anything is created.
+"""The policy pack: rules for every stack, checked before Pulumi creates anything.
 
-`pulumi preview --policy-pack infra/policy` runs it in the engine; `evaluate` runs the same functions over a recording.
+`pulumi preview --policy-pack infra/policy` runs it in the engine; `evaluate` runs the same rules over a recording.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ __all__ = ["RULES", "Finding", "Graph", "Rule", "evaluate"]
 
 
 def evaluate(graph: Graph, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
-    """Every place in the graph where a rule does not hold, in the order of the rules."""
-    return tuple(Finding(rule, breach) for rule in rules for breach in rule.breaches(graph))
+    """All violations in the graph, in the order of the rules."""
+    return tuple(Finding(rule, violation) for rule in rules for violation in rule.violations(graph))

@@ -1,11 +1,11 @@
-"""Entry point of `pulumi preview --policy-pack infra/policy`: serves the rules to the engine until it is done."""
+"""Entry point of `pulumi preview --policy-pack infra/policy`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-# The engine starts this file by its folder's path, which makes the folder the root of imports instead of the project.
+# The engine runs this folder as a script and puts it on sys.path instead of the repository's root.
 _FOLDER = Path(__file__).resolve().parent
 sys.path[:] = [str(_FOLDER.parents[1]), *(one for one in sys.path if Path(one).resolve() != _FOLDER)]
 

@@ -1,4 +1,4 @@
-"""IAM policy documents as data: their statements, whatever of JSON's short forms they are written in."""
+"""Statements of IAM policy documents, with every element normalised to a tuple."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.policy import tokens
-from infra.policy.graph import UNKNOWN, Subject
+from infra.policy.graph import UNKNOWN, Resource
 
-_DOCUMENTS: Mapping[str, tuple[str, ...]] = {
+_IDENTITY_DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     tokens.ROLE: ("inlinePolicies.*.policy",),
     tokens.ROLE_POLICY: ("policy",),
     tokens.IAM_POLICY: ("policy",),
 }
-"""Where the permissions of identities stand, by type; `*` is every element of a list."""
+"""Paths of identity-based policies by resource type; `*` is every element of a list."""
 
 _RESOURCE_DOCUMENTS: Mapping[str, str] = {
     tokens.BUCKET_POLICY: "policy",
@@ -25,23 +25,23 @@ _RESOURCE_DOCUMENTS: Mapping[str, str] = {
     "aws:ecr/repositoryPolicy:RepositoryPolicy": "policy",
     "aws:ec2/vpcEndpoint:VpcEndpoint": "policy",
 }
-"""Where a resource says who may use it, by type."""
+"""Paths of resource-based policies and trust policies by resource type."""
 
 RESOURCE_DOCUMENT_TYPES = tuple(_RESOURCE_DOCUMENTS)
-IDENTITY_DOCUMENT_TYPES = tuple(_DOCUMENTS)
+IDENTITY_DOCUMENT_TYPES = tuple(_IDENTITY_DOCUMENTS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One statement; every element a tuple, whether it was written as text or as a list.
+    """One statement.
 
     Attributes:
-        sid: its name, or an empty text.
-        allows: Allow, not Deny.
-        actions: Action, or `NotAction:`-prefixed elements of NotAction.
-        resources: Resource, or `NotResource:`-prefixed elements of NotResource.
-        principals: Principal as `type:value`; `*` for everybody.
-        condition: operator, then key, then values.
+        sid: the Sid; empty without one.
+        allows: whether the effect is Allow.
+        actions: Action, or elements of NotAction with the prefix `NotAction:`.
+        resources: Resource, or elements of NotResource with the prefix `NotResource:`.
+        principals: Principal as `type:value`; `*` for anonymous.
+        condition: values by condition key by operator.
     """
 
     sid: str
@@ -53,22 +53,22 @@ class Statement:
 
     @property
     def condition_keys(self) -> frozenset[str]:
-        """Keys that the condition looks at, in lower case as IAM compares them."""
+        """Condition keys in lower case; IAM ignores their case."""
         return frozenset(key.lower() for keys in self.condition.values() for key in keys)
 
 
 def statements(document: object) -> Iterator[Statement]:
-    """Statements of a policy document; none while the document is unknown or absent.
+    """Statements of a policy document; none if the document is unknown or absent.
 
     Raises:
-        ValueError: the document is no JSON object.
+        ValueError: the document is not a JSON object.
     """
     if document is UNKNOWN or document is None:
         return
     parsed = json.loads(document) if isinstance(document, str) else document
     if not isinstance(parsed, Mapping):
-        raise ValueError(f"a policy document is a JSON object, got {parsed!r}")
-    for statement in _several(parsed.get("Statement")):
+        raise ValueError(f"a policy document must be a JSON object, got {parsed!r}")
+    for statement in _as_tuple(parsed.get("Statement")):
         yield Statement(
             sid=statement.get("Sid", ""),
             allows=statement["Effect"] == "Allow",
@@ -79,22 +79,22 @@ def statements(document: object) -> Iterator[Statement]:
         )
 
 
-def identity_statements(subject: Subject) -> Iterator[Statement]:
-    """What a role or an IAM policy permits, in all documents it carries."""
-    for path in _DOCUMENTS.get(subject.type, ()):
+def identity_statements(resource: Resource) -> Iterator[Statement]:
+    """Statements of all identity-based policies of a role or an IAM policy."""
+    for path in _IDENTITY_DOCUMENTS.get(resource.type, ()):
         head, _, field = path.partition(".*.")
-        documents = [one.get(field) for one in subject.each(head)] if field else [subject.get(head)]
+        documents = [one.get(field) for one in resource.elements(head)] if field else [resource.get(head)]
         for document in documents:
             yield from statements(document)
 
 
-def resource_statements(subject: Subject) -> Iterator[Statement]:
-    """Who may use a resource, or assume a role."""
-    return statements(subject.get(_RESOURCE_DOCUMENTS[subject.type]))
+def resource_statements(resource: Resource) -> Iterator[Statement]:
+    """Statements of a resource-based policy or a role's trust policy."""
+    return statements(resource.get(_RESOURCE_DOCUMENTS[resource.type]))
 
 
-def denies_plain_transport(document: object) -> bool:
-    """Whether a resource's policy denies everybody everything without TLS, or is unknown yet."""
+def denies_insecure_transport(document: object) -> bool:
+    """Whether a policy denies every principal every action without TLS; True for an unknown policy."""
     if document is UNKNOWN:
         return True
     return any(
@@ -107,23 +107,23 @@ def denies_plain_transport(document: object) -> bool:
 
 
 def _is_false(value: object) -> bool:
-    return [str(one).lower() for one in _several(value)] == ["false"]
+    return [str(one).lower() for one in _as_tuple(value)] == ["false"]
 
 
-def _several(value: object) -> tuple[Any, ...]:
+def _as_tuple(value: object) -> tuple[Any, ...]:
     if value is None:
         return ()
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
 
 def _element(statement: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    negated = tuple(f"Not{name}:{one}" for one in _several(statement.get(f"Not{name}")))
-    return (*_several(statement.get(name)), *negated)
+    negated = tuple(f"Not{name}:{one}" for one in _as_tuple(statement.get(f"Not{name}")))
+    return (*_as_tuple(statement.get(name)), *negated)
 
 
 def _principals(principal: object) -> Iterator[str]:
     if isinstance(principal, Mapping):
         for kind, values in principal.items():
-            yield from ("*" if value == "*" else f"{kind}:{value}" for value in _several(values))
+            yield from ("*" if value == "*" else f"{kind}:{value}" for value in _as_tuple(values))
     else:
-        yield from _several(principal)
+        yield from _as_tuple(principal)

@@ -1,7 +1,6 @@
-"""What the rules look at: resources as plain data, the same from a recording as from Pulumi's engine.
+"""The resources that rules check, as plain data from a recording or from Pulumi's engine.
 
-During a preview a value may be unknown. It is `UNKNOWN` here and satisfies every rule that looks at it: the update asks
-again, when the value is there.
+A value that is unknown during a preview is `UNKNOWN` and satisfies every rule; the update checks it again once known.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from infra.policy import tokens
 from infra.preview.recording import UNKNOWN, Recording
 from infra.spec.protection import EnvironmentKind
 
-__all__ = ["KIND_TAG", "UNKNOWN", "Graph", "Property", "Subject", "at", "default_tags", "graph_of"]
+__all__ = ["KIND_TAG", "UNKNOWN", "Graph", "Property", "Resource", "at", "default_tags", "graph_from_recording"]
 
 Property = Any
-"""A property's value: what JSON can say, or `UNKNOWN`. Providers' schemas type it, this program does not."""
+"""A property's value: JSON data or `UNKNOWN`."""
 
 KIND_TAG = "kind"
-"""Default tag of the provider that says what the environment is for."""
+"""Default tag of the provider with the kind of the environment."""
 
 
 def at(value: object, path: str) -> Property:
-    """The value at a dotted path of property names and list indices; None where the path ends early."""
+    """The value at a dotted path of property names and list indices; None if the path does not exist."""
     for part in path.split("."):
         if value is UNKNOWN:
             return UNKNOWN
@@ -39,17 +38,17 @@ def at(value: object, path: str) -> Property:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class Resource:
     """One resource.
 
     Attributes:
         type: type token, e.g. aws:s3/bucket:Bucket.
         name: logical name.
         urn: the resource's URN.
-        properties: inputs by Pulumi's camel-case names, secrets unwrapped, unknown values `UNKNOWN`.
-        protect: Pulumi refuses to delete the resource.
-        references: URNs that the value of a property is taken from, by property.
-        default_tags: tags that the resource's provider gives to everything it makes.
+        properties: inputs by camelCase name; secrets are unwrapped, unknown values are `UNKNOWN`.
+        protect: the resource option `protect`.
+        references: URNs that the value of a property depends on, by property.
+        default_tags: default tags of the resource's provider.
     """
 
     type: str
@@ -64,66 +63,66 @@ class Subject:
         """The property at a dotted path, `UNKNOWN`, or None."""
         return at(self.properties, path)
 
-    def each(self, path: str) -> tuple[Any, ...]:
-        """The known elements of the list at a path; empty where there is none."""
+    def elements(self, path: str) -> tuple[Any, ...]:
+        """The known elements of the list at a path; empty if there is no list."""
         value = self.get(path)
         is_list = isinstance(value, Sequence) and not isinstance(value, str)
         return tuple(one for one in value if one is not UNKNOWN) if is_list else ()
 
-    def has(self, path: str) -> bool:
-        """Whether the property is given, be it unknown yet."""
+    def is_set(self, path: str) -> bool:
+        """Whether the property has a value, known or not."""
         value = self.get(path)
         return value is not None and value != ""
 
-    def says(self, path: str, *allowed: object) -> bool:
-        """Whether the property is one of `allowed`, or unknown yet."""
+    def is_one_of(self, path: str, *allowed: object) -> bool:
+        """Whether the property is one of `allowed` or unknown."""
         value = self.get(path)
         return value is UNKNOWN or value in allowed
 
     @property
     def tags(self) -> dict[str, Any]:
-        """The resource's tags, on top of its provider's."""
+        """The resource's tags, including the provider's default tags."""
         own = self.get("tags")
         return {**self.default_tags, **(own if isinstance(own, Mapping) else {})}
 
     @property
     def kind(self) -> EnvironmentKind:
-        """What the environment is for; prod where no tag says so, which is the strictest."""
+        """Kind of the environment; without the tag prod, the strictest."""
         kind = self.default_tags.get(KIND_TAG)
         return EnvironmentKind(kind) if isinstance(kind, str) else EnvironmentKind.PROD
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether the environment holds what may not be lost: staging and prod."""
+    def needs_protection(self) -> bool:
+        """Whether the environment's state must not be lost, as in staging and prod."""
         return self.kind in {EnvironmentKind.STAGING, EnvironmentKind.PROD}
 
 
 class Graph:
     """All resources of a stack."""
 
-    def __init__(self, subjects: Iterable[Subject]) -> None:
-        self.subjects = tuple(subjects)
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.resources = tuple(resources)
 
-    def of(self, *types: str) -> Iterator[Subject]:
-        """Resources of these types."""
-        return (subject for subject in self.subjects if subject.type in types)
+    def of_type(self, *types: str) -> Iterator[Resource]:
+        """All resources of these types."""
+        return (resource for resource in self.resources if resource.type in types)
 
-    def about(self, subject: Subject, type_: str, prop: str) -> Iterator[Subject]:
-        """Resources of a type whose property `prop` is taken from `subject`, e.g. the policy of a bucket."""
-        return (other for other in self.of(type_) if subject.urn in other.references.get(prop, frozenset()))
+    def referring_to(self, resource: Resource, type_: str, prop: str) -> Iterator[Resource]:
+        """Resources of a type whose property `prop` refers to `resource`, e.g. the policy of a bucket."""
+        return (other for other in self.of_type(type_) if resource.urn in other.references.get(prop, frozenset()))
 
     @property
     def kind(self) -> EnvironmentKind:
-        """What the environment is for; prod where no tag says so."""
-        kinds = {subject.kind for subject in self.subjects if subject.default_tags}
+        """Kind of the environment; without the tag prod."""
+        kinds = {resource.kind for resource in self.resources if resource.default_tags}
         return kinds.pop() if len(kinds) == 1 else EnvironmentKind.PROD
 
 
-def graph_of(recording: Recording) -> Graph:
-    """The graph that a program was recorded to make, with the stack and its outputs as one more resource."""
+def graph_from_recording(recording: Recording) -> Graph:
+    """The graph of a recording, with the stack and its outputs as an additional resource."""
     providers = {one.urn: one.properties for one in recording.resources}
-    subjects = [
-        Subject(
+    resources = [
+        Resource(
             type=one.type,
             name=one.name,
             urn=one.urn,
@@ -135,12 +134,12 @@ def graph_of(recording: Recording) -> Graph:
         for one in recording.resources
         if not one.is_component
     ]
-    stack = Subject(type=tokens.STACK, name="stack", urn=tokens.STACK, properties=recording.outputs)
-    return Graph([*subjects, stack])
+    stack = Resource(type=tokens.STACK, name="stack", urn=tokens.STACK, properties=recording.outputs)
+    return Graph([*resources, stack])
 
 
 def default_tags(provider: Mapping[str, Property]) -> Mapping[str, Property]:
-    """Default tags among a provider's properties; nested properties of a provider arrive as JSON text."""
+    """Default tags in a provider's properties; the engine passes nested properties of a provider as JSON text."""
     value = provider.get("defaultTags")
     parsed = json.loads(value) if isinstance(value, str) else value
     tags = at(parsed, "tags")

@@ -1,4 +1,4 @@
-"""The rules as a CrossGuard policy pack: what the engine hands over, as plain data."""
+"""The rules as a CrossGuard policy pack; converts the engine's resources to plain data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pulumi_policy.proxy import (
     UNKNOWN_STRING_VALUE,
 )
 
-from infra.policy.graph import UNKNOWN, Graph, Property, Subject, default_tags
+from infra.policy.graph import UNKNOWN, Graph, Property, Resource, default_tags
 from infra.policy.rule import ResourceRule, Rule, StackRule
 from infra.policy.rules import RULES
 
@@ -46,12 +46,12 @@ _UNKNOWNS = frozenset(
 
 
 def serve() -> None:
-    """Serve the pack to the engine; returns when the engine ends it."""
-    PolicyPack(NAME, [as_policy(rule) for rule in RULES], enforcement_level=EnforcementLevel.MANDATORY)
+    """Serve the pack until the engine shuts it down."""
+    PolicyPack(NAME, [to_policy(rule) for rule in RULES], enforcement_level=EnforcementLevel.MANDATORY)
 
 
-def as_policy(rule: Rule) -> Policy:
-    """A rule in the engine's form."""
+def to_policy(rule: Rule) -> Policy:
+    """The rule as a CrossGuard policy."""
     level = EnforcementLevel(rule.enforcement)
     if isinstance(rule, ResourceRule):
         return ResourceValidationPolicy(
@@ -63,7 +63,7 @@ def as_policy(rule: Rule) -> Policy:
 def _resource_check(rule: ResourceRule) -> Callable[[ResourceValidationArgs, ReportViolation], None]:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         if rule.applies_to(args.resource_type):
-            for message in rule.check(_subject(args)):
+            for message in rule.check(_to_resource(args)):
                 report(f"{args.name}: {message}\nremedy: {rule.remedy}", args.urn)
 
     return validate
@@ -71,17 +71,17 @@ def _resource_check(rule: ResourceRule) -> Callable[[ResourceValidationArgs, Rep
 
 def _stack_check(rule: StackRule) -> Callable[[StackValidationArgs, ReportViolation], None]:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        for subject, message in rule.check(Graph(_subject(one) for one in args.resources)):
-            where = f"{subject.name}: " if subject else ""
-            report(f"{where}{message}\nremedy: {rule.remedy}", subject.urn if subject else None)
+        for resource, message in rule.check(Graph(_to_resource(one) for one in args.resources)):
+            where = f"{resource.name}: " if resource else ""
+            report(f"{where}{message}\nremedy: {rule.remedy}", resource.urn if resource else None)
 
     return validate
 
 
-def _subject(resource: ResourceValidationArgs | PolicyResource) -> Subject:
-    """The resource as the rules see it; one that is validated before the stack is known has no references yet."""
+def _to_resource(resource: ResourceValidationArgs | PolicyResource) -> Resource:
+    """The resource as plain data; references are empty in resource validation, which runs before the stack is known."""
     dependencies = resource.property_dependencies if isinstance(resource, PolicyResource) else {}
-    return Subject(
+    return Resource(
         type=resource.resource_type,
         name=resource.name,
         urn=resource.urn,
@@ -93,7 +93,7 @@ def _subject(resource: ResourceValidationArgs | PolicyResource) -> Subject:
 
 
 def _plain(value: Property) -> Property:
-    """The value without the SDK's proxies: they raise where an unknown value is looked at, which would end the rule."""
+    """The value without the SDK's proxies, which raise on access to an unknown value and would abort the rule."""
     if isinstance(value, Mapping):
         return {key: _plain(member) for key, member in value.items() if not str(key).startswith("__")}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""A rule: a sentence that holds for every stack, and the function that finds where it does not.
+"""Policy rules: functions that find violations, with a name, a description and a remedy.
 
-The function's name is the sentence and the rule's name, its docstring the reason. A rule about one resource runs before
-the engine creates it; a rule about several runs when the whole stack is known.
+The function's name is the rule's name and its docstring the description. A resource rule runs before the engine creates
+the resource, a stack rule once all resources are known.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from infra.policy.graph import Graph, Subject
+from infra.policy.graph import Graph, Resource
 
 Enforcement = Literal["mandatory", "advisory"]
-ResourceCheck = Callable[[Subject], Iterator[str]]
-StackCheck = Callable[[Graph], Iterator["Breach"]]
+ResourceCheck = Callable[[Resource], Iterator[str]]
+StackCheck = Callable[[Graph], Iterator["Violation"]]
 
 
-class Breach(NamedTuple):
-    """Where a rule about the stack does not hold: the resource, or None for the whole stack, and how."""
+class Violation(NamedTuple):
+    """What violates a rule: the resource, None for the stack as a whole, and a message."""
 
-    subject: Subject | None
+    resource: Resource | None
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """What every rule has.
+    """Common fields of all rules.
 
     Attributes:
-        name: the sentence, with hyphens.
-        description: the rule and its reason.
-        remedy: what to do about a finding.
-        enforcement: mandatory stops the preview, advisory is printed.
+        name: name of the function, with hyphens.
+        description: docstring of the function.
+        remedy: how to fix a violation.
+        enforcement: mandatory fails the preview, advisory prints a warning.
     """
 
     name: str
@@ -44,30 +44,30 @@ class _Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceRule(_Rule):
-    """A rule about each resource of some types."""
+    """A rule that checks each resource of some types."""
 
     types: frozenset[str]
     check: ResourceCheck
 
     def applies_to(self, type_: str) -> bool:
-        """Whether the rule is about resources of the type; without types it is about all."""
+        """Whether the rule checks resources of this type; a rule without types checks all."""
         return not self.types or type_ in self.types
 
-    def breaches(self, graph: Graph) -> Iterator[Breach]:
-        """Every place where the rule does not hold."""
-        for subject in graph.subjects:
-            if self.applies_to(subject.type):
-                yield from (Breach(subject, message) for message in self.check(subject))
+    def violations(self, graph: Graph) -> Iterator[Violation]:
+        """All violations in the graph."""
+        for resource in graph.resources:
+            if self.applies_to(resource.type):
+                yield from (Violation(resource, message) for message in self.check(resource))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackRule(_Rule):
-    """A rule about how resources go together."""
+    """A rule that checks several resources together."""
 
     check: StackCheck
 
-    def breaches(self, graph: Graph) -> Iterator[Breach]:
-        """Every place where the rule does not hold."""
+    def violations(self, graph: Graph) -> Iterator[Violation]:
+        """All violations in the graph."""
         return self.check(graph)
 
 
@@ -77,10 +77,10 @@ Rule = ResourceRule | StackRule
 def resource_rule(
     *types: str, remedy: str, enforcement: Enforcement = "mandatory"
 ) -> Callable[[ResourceCheck], ResourceRule]:
-    """Make a function that yields one message for each way a resource breaks the rule into that rule."""
+    """Decorate a function that yields a message per violation of one resource."""
 
     def make(check: ResourceCheck) -> ResourceRule:
-        name, description = _named(check)
+        name, description = _name_and_description(check)
         return ResourceRule(
             name=name,
             description=description,
@@ -94,27 +94,27 @@ def resource_rule(
 
 
 def stack_rule(*, remedy: str, enforcement: Enforcement = "mandatory") -> Callable[[StackCheck], StackRule]:
-    """Make a function that yields the breaches in a graph into a rule."""
+    """Decorate a function that yields the violations in a graph."""
 
     def make(check: StackCheck) -> StackRule:
-        name, description = _named(check)
+        name, description = _name_and_description(check)
         return StackRule(name=name, description=description, remedy=remedy, enforcement=enforcement, check=check)
 
     return make
 
 
-def _named(check: Callable[..., object]) -> tuple[str, str]:
+def _name_and_description(check: Callable[..., object]) -> tuple[str, str]:
     doc = inspect.getdoc(check)
     assert doc, f"the rule {check.__name__} has no docstring, which is its description"
     return check.__name__.replace("_", "-"), " ".join(doc.split())
 
 
 class Finding(NamedTuple):
-    """A breach, with the rule it breaks."""
+    """A violation and the rule."""
 
     rule: Rule
-    breach: Breach
+    violation: Violation
 
     def __str__(self) -> str:
-        where = self.breach.subject.name if self.breach.subject else "the stack"
-        return f"{where}: {self.breach.message} [{self.rule.name}]\n    remedy: {self.rule.remedy}"
+        where = self.violation.resource.name if self.violation.resource else "the stack"
+        return f"{where}: {self.violation.message} [{self.rule.name}]\n    remedy: {self.rule.remedy}"

@@ -1,4 +1,4 @@
-"""Type tokens of the resources the rules are about, as provider aws 7 names them."""
+"""Type tokens of the resources that the rules check, as in version 7 of the AWS provider."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The stack without an engine or an account: the recorded resource graph, its pictures and tables."""
+"""The resource graph without an engine or an AWS account: recordings, tables and pictures."""

@@ -1,4 +1,4 @@
-"""What AWS and Kubernetes would answer to a creation: ids and ARNs of the real form, the same at every recording."""
+"""IDs and computed values that AWS and Kubernetes would return, in the real format and deterministic."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 Properties = Mapping[str, Any]
 
 
-class _Call(NamedTuple):
-    """One created resource, as the functions below look at it."""
+class _Created(NamedTuple):
+    """A resource that the provider has just created."""
 
     id: str
     inputs: Properties
@@ -18,11 +18,11 @@ class _Call(NamedTuple):
     region: str
 
     def arn(self, service: str, resource: str, *, is_global: bool = False) -> str:
-        """The ARN of something in the account; IAM's and S3's have no region."""
+        """An ARN in the account; global ones, such as IAM's, have no region."""
         return f"arn:aws:{service}:{'' if is_global else self.region}:{self.account}:{resource}"
 
 
-_PREFIXES = {
+_ID_PREFIXES = {
     "aws:ec2/vpc:Vpc": "vpc",
     "aws:ec2/subnet:Subnet": "subnet",
     "aws:ec2/internetGateway:InternetGateway": "igw",
@@ -42,30 +42,30 @@ _PREFIXES = {
     "aws:efs/accessPoint:AccessPoint": "fsap",
     "aws:efs/mountTarget:MountTarget": "fsmt",
 }
-"""Ids that AWS makes up: prefix and 17 hexadecimal digits."""
+"""Prefix of generated IDs, which have 17 hexadecimal digits."""
 
-_NAMES = ("name", "bucket", "identifier", "repositoryName", "nodeGroupName", "ruleName")
-"""Inputs that are the id where they are given."""
+_ID_INPUTS = ("name", "bucket", "identifier", "repositoryName", "nodeGroupName", "ruleName")
+"""Inputs that become the ID, if given."""
 
 
 def physical_id(type_: str, name: str, inputs: Properties) -> str:
-    """The id the provider would return for a resource of this type, logical name and inputs."""
+    """The ID that the provider would return for a resource of this type, logical name and inputs."""
     digest = sha256(f"{type_}::{name}".encode()).hexdigest()
-    if type_ in _PREFIXES:
-        return f"{_PREFIXES[type_]}-{digest[:17]}"
+    if type_ in _ID_PREFIXES:
+        return f"{_ID_PREFIXES[type_]}-{digest[:17]}"
     if type_ == "aws:kms/key:Key":
         return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
     if type_.startswith("kubernetes:") and "metadata" in inputs:
         metadata = inputs["metadata"]
         return "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
-    given = next((inputs[key] for key in _NAMES if isinstance(inputs.get(key), str)), None)
+    given = next((inputs[key] for key in _ID_INPUTS if isinstance(inputs.get(key), str)), None)
     return given or f"{name}-{digest[:7]}"
 
 
-def _cluster(call: _Call) -> dict[str, Any]:
+def _cluster(new: _Created) -> dict[str, Any]:
     return {
-        "arn": call.arn("eks", f"cluster/{call.id}"),
-        "endpoint": f"https://{sha256(call.id.encode()).hexdigest()[:32].upper()}.gr7.{call.region}.eks.amazonaws.com",
+        "arn": new.arn("eks", f"cluster/{new.id}"),
+        "endpoint": f"https://{sha256(new.id.encode()).hexdigest()[:32].upper()}.gr7.{new.region}.eks.amazonaws.com",
         "certificateAuthority": {"data": "bW9jayBjZXJ0aWZpY2F0ZQ=="},
         "vpcConfig": {"clusterSecurityGroupId": "sg-0c1a57e40000000aa"},
         "platformVersion": "eks.1",
@@ -73,22 +73,20 @@ def _cluster(call: _Call) -> dict[str, Any]:
     }
 
 
-def _node_group(call: _Call) -> dict[str, Any]:
+def _node_group(new: _Created) -> dict[str, Any]:
     return {
-        "arn": call.arn(
-            "eks", f"nodegroup/{call.inputs['clusterName']}/{call.id}/00000000-0000-4000-8000-000000000000"
-        ),
-        "nodeGroupName": call.id,
-        "resources": [{"autoscalingGroups": [{"name": f"eks-{call.id}-00000000"}]}],
+        "arn": new.arn("eks", f"nodegroup/{new.inputs['clusterName']}/{new.id}/00000000-0000-4000-8000-000000000000"),
+        "nodeGroupName": new.id,
+        "resources": [{"autoscalingGroups": [{"name": f"eks-{new.id}-00000000"}]}],
         "status": "ACTIVE",
     }
 
 
-def _database(call: _Call) -> dict[str, Any]:
-    host = f"{call.id}.c0123456789a.{call.region}.rds.amazonaws.com"
-    secret = call.arn("secretsmanager", f"secret:rds!db-{sha256(call.id.encode()).hexdigest()[:8]}-a1b2c3")
+def _database(new: _Created) -> dict[str, Any]:
+    host = f"{new.id}.c0123456789a.{new.region}.rds.amazonaws.com"
+    secret = new.arn("secretsmanager", f"secret:rds!db-{sha256(new.id.encode()).hexdigest()[:8]}-a1b2c3")
     return {
-        "arn": call.arn("rds", f"db:{call.id}"),
+        "arn": new.arn("rds", f"db:{new.id}"),
         "address": host,
         "endpoint": f"{host}:5432",
         "port": 5432,
@@ -96,56 +94,56 @@ def _database(call: _Call) -> dict[str, Any]:
     }
 
 
-def _bucket(call: _Call) -> dict[str, Any]:
+def _bucket(new: _Created) -> dict[str, Any]:
     return {
-        "arn": f"arn:aws:s3:::{call.id}",
-        "bucket": call.id,
-        "bucketRegionalDomainName": f"{call.id}.s3.{call.region}.amazonaws.com",
+        "arn": f"arn:aws:s3:::{new.id}",
+        "bucket": new.id,
+        "bucketRegionalDomainName": f"{new.id}.s3.{new.region}.amazonaws.com",
     }
 
 
-def _repository(call: _Call) -> dict[str, Any]:
-    host = f"{call.account}.dkr.ecr.{call.region}.amazonaws.com"
-    return {"arn": call.arn("ecr", f"repository/{call.id}"), "repositoryUrl": f"{host}/{call.id}"}
+def _repository(new: _Created) -> dict[str, Any]:
+    host = f"{new.account}.dkr.ecr.{new.region}.amazonaws.com"
+    return {"arn": new.arn("ecr", f"repository/{new.id}"), "repositoryUrl": f"{host}/{new.id}"}
 
 
-def _key(call: _Call) -> dict[str, Any]:
-    return {"arn": call.arn("kms", f"key/{call.id}"), "keyId": call.id}
+def _key(new: _Created) -> dict[str, Any]:
+    return {"arn": new.arn("kms", f"key/{new.id}"), "keyId": new.id}
 
 
-_COMPUTED: dict[str, Callable[[_Call], dict[str, Any]]] = {
+_COMPUTED: dict[str, Callable[[_Created], dict[str, Any]]] = {
     "aws:eks/cluster:Cluster": _cluster,
     "aws:eks/nodeGroup:NodeGroup": _node_group,
     "aws:rds/instance:Instance": _database,
     "aws:s3/bucket:Bucket": _bucket,
     "aws:ecr/repository:Repository": _repository,
     "aws:kms/key:Key": _key,
-    "aws:iam/role:Role": lambda call: {"arn": call.arn("iam", f"role/{call.id}", is_global=True), "name": call.id},
-    "aws:cloudwatch/logGroup:LogGroup": lambda call: {"arn": call.arn("logs", f"log-group:{call.id}")},
-    "aws:ec2/launchTemplate:LaunchTemplate": lambda call: {"latestVersion": 1, "name": call.id},
-    "aws:ec2/placementGroup:PlacementGroup": lambda call: {"name": call.id},
-    "aws:ec2/vpc:Vpc": lambda call: {"arn": call.arn("ec2", f"vpc/{call.id}"), "defaultSecurityGroupId": "sg-0defa017"},
-    "aws:efs/fileSystem:FileSystem": lambda call: {"arn": call.arn("elasticfilesystem", f"file-system/{call.id}")},
-    "aws:efs/accessPoint:AccessPoint": lambda call: {"arn": call.arn("elasticfilesystem", f"access-point/{call.id}")},
-    "aws:rds/subnetGroup:SubnetGroup": lambda call: {"name": call.id},
-    "aws:sns/topic:Topic": lambda call: {"arn": call.arn("sns", call.id)},
-    "aws:rds/parameterGroup:ParameterGroup": lambda call: {"name": call.id},
+    "aws:iam/role:Role": lambda new: {"arn": new.arn("iam", f"role/{new.id}", is_global=True), "name": new.id},
+    "aws:cloudwatch/logGroup:LogGroup": lambda new: {"arn": new.arn("logs", f"log-group:{new.id}")},
+    "aws:ec2/launchTemplate:LaunchTemplate": lambda new: {"latestVersion": 1, "name": new.id},
+    "aws:ec2/placementGroup:PlacementGroup": lambda new: {"name": new.id},
+    "aws:ec2/vpc:Vpc": lambda new: {"arn": new.arn("ec2", f"vpc/{new.id}"), "defaultSecurityGroupId": "sg-0defa017"},
+    "aws:efs/fileSystem:FileSystem": lambda new: {"arn": new.arn("elasticfilesystem", f"file-system/{new.id}")},
+    "aws:efs/accessPoint:AccessPoint": lambda new: {"arn": new.arn("elasticfilesystem", f"access-point/{new.id}")},
+    "aws:rds/subnetGroup:SubnetGroup": lambda new: {"name": new.id},
+    "aws:sns/topic:Topic": lambda new: {"arn": new.arn("sns", new.id)},
+    "aws:rds/parameterGroup:ParameterGroup": lambda new: {"name": new.id},
 }
 
 
 def computed(type_: str, id_: str, inputs: Properties, *, account: str, region: str) -> dict[str, Any]:
-    """Outputs the provider would compute, beside the inputs, which it repeats; none for a type not listed above."""
-    answer = _COMPUTED.get(type_)
-    return answer(_Call(id_, inputs, account, region)) if answer else {}
+    """Outputs that the provider would compute in addition to the inputs; none for a type not listed above."""
+    compute = _COMPUTED.get(type_)
+    return compute(_Created(id_, inputs, account, region)) if compute else {}
 
 
 def call_result(token: str, *, account: str, region: str) -> dict[str, Any]:
-    """What a provider function would return.
+    """The result of a provider function.
 
     Raises:
-        ValueError: the program calls a function that is not known here.
+        ValueError: the function has no recorded result.
     """
     if token == "aws:index/getCallerIdentity:getCallerIdentity":  # noqa: S105  # a Pulumi token
         user = f"arn:aws:iam::{account}:user/recorder"
         return {"accountId": account, "arn": user, "userId": "AIDARECORDER", "id": account, "region": region}
-    raise ValueError(f"the recorder knows no function {token}: add its answer to infra/preview/recorded_outputs.py")
+    raise ValueError(f"unknown provider function {token}; add its result to infra/preview/recorded_outputs.py")

@@ -1,7 +1,7 @@
-"""What the program would ask of Pulumi's engine, recorded in this process: no engine, no plugin, no credentials.
+"""Records the resources that a program registers, in-process: no engine, no plugins, no credentials.
 
-Pulumi's own mocks hand over a resource's inputs only. The request itself also holds its options (protect, dependencies,
-aliases and the rest), and most of what a stack gets wrong stands there; so the monitor here keeps the whole request.
+Pulumi's mocks see a resource's inputs only. The registration request also has the resource options (protect,
+dependencies, aliases and so on), so this monitor records the whole request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STACK_TYPE = "pulumi:pulumi:Stack"
 
 
 class Unknown(Enum):
-    """The value of a property that is known only after resources it depends on exist."""
+    """Type of `UNKNOWN`, the value of a property that is only known after an update."""
 
     UNKNOWN = "unknown"
 
@@ -48,23 +48,22 @@ class Resource:
     Attributes:
         type: type token, e.g. `aws:ec2/vpc:Vpc`.
         name: logical name.
-        urn: identity in the stack.
-        properties: inputs in the provider's spelling (camelCase) as plain data. Secrets are unwrapped, what is unknown
-            in a preview is `UNKNOWN`.
-        secrets: dotted paths of the secret inputs, and names of the outputs that are to be kept secret.
-        parent: urn of the parent, None at the top.
-        provider: urn of the explicit provider, None for components and default providers.
-        protect: whether Pulumi refuses to delete it; here and below the option's value after inheritance.
-        retain_on_delete: whether AWS keeps it when Pulumi deletes it.
-        delete_before_replace: whether a replacement deletes first.
-        ignore_changes: property paths whose drift is left alone.
-        replace_on_changes: property paths whose change replaces the resource.
-        aliases: earlier urns, or `name=…,type=…` where an alias is given by parts.
-        dependencies: urns of everything it waits for.
-        property_dependencies: urns by the property whose value comes from them.
-        deleted_with: urn of the resource whose deletion takes this one along.
-        custom_timeouts: `create`, `update` and `delete` in Go's spelling, where set.
-        is_component: whether it only groups others.
+        urn: URN of the resource.
+        properties: inputs by camelCase name as plain data; secrets are unwrapped, unknown values are `UNKNOWN`.
+        secrets: dotted paths of secret inputs, and names of additional secret outputs.
+        parent: URN of the parent; None at the top level.
+        provider: URN of the explicit provider; None for components and default providers.
+        protect: the resource option, after inheritance like all options below.
+        retain_on_delete: the resource option.
+        delete_before_replace: the resource option.
+        ignore_changes: the resource option.
+        replace_on_changes: the resource option.
+        aliases: URNs, or `name=…,type=…` for an alias given by parts.
+        dependencies: URNs of all dependencies.
+        property_dependencies: URNs by the property whose value depends on them.
+        deleted_with: URN in the resource option.
+        custom_timeouts: `create`, `update` and `delete` as Go durations, if set.
+        is_component: whether it is a component resource.
     """
 
     type: str
@@ -89,12 +88,12 @@ class Resource:
 
 @dataclass(frozen=True)
 class Recording:
-    """The graph of a program.
+    """The resource graph of a program.
 
     Attributes:
-        resources: everything it registers, in the order of their urns.
-        outputs: stack outputs by name, as plain data; `UNKNOWN` where a preview cannot know.
-        secret_outputs: dotted paths of the secret ones.
+        resources: all registered resources, ordered by URN.
+        outputs: stack outputs by name as plain data; unknown values are `UNKNOWN`.
+        secret_outputs: dotted paths of secret outputs.
     """
 
     resources: tuple[Resource, ...]
@@ -102,14 +101,14 @@ class Recording:
     secret_outputs: frozenset[str] = field(default_factory=frozenset)
 
     def of_type(self, type_: str) -> tuple[Resource, ...]:
-        """Every resource of this type token."""
+        """All resources with this type token."""
         return tuple(one for one in self.resources if one.type == type_)
 
     def find(self, type_: str, name: str) -> Resource:
-        """The resource of this type token and logical name.
+        """The resource with this type token and logical name.
 
         Raises:
-            KeyError: there is none, or more than one; names what there is of the type.
+            KeyError: no resource, or several, match; the message lists the resources of the type.
         """
         found = [one for one in self.of_type(type_) if one.name == name]
         if len(found) != 1:
@@ -117,24 +116,24 @@ class Recording:
         return found[0]
 
     def children(self, urn: str) -> tuple[Resource, ...]:
-        """Resources whose parent is `urn`."""
+        """Resources whose parent has this URN."""
         return tuple(one for one in self.resources if one.parent == urn)
 
 
 def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview: bool = False) -> Recording:
-    """Evaluate the stack's program for one environment.
+    """Record the stack's program for one environment.
 
     Args:
         settings: the environment.
-        crds: where custom resource definitions come from; None leaves them out, so that no chart has to be at hand.
-        is_preview: outputs of resources are unknown, as in the preview of a stack that does not exist yet.
+        crds: source of CRDs; None leaves them out, so that no chart archive is needed.
+        is_preview: whether resource outputs are unknown, as in the preview of a new stack.
 
     Raises:
-        PlatformError: the program refuses the settings or the release.
+        PlatformError: the settings or the release are invalid.
     """
 
     def evaluate() -> None:
-        platform = program.build(settings)
+        platform = program.make_platform(settings)
         install(platform, crds=crds)
         exports.export(platform)
 
@@ -150,17 +149,17 @@ def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview
 def record_program(
     program: Callable[[], None], *, stack: str, account: str, region: str, is_preview: bool = False
 ) -> Recording:
-    """Evaluate any program; each call starts from nothing, so that a process may record as often as it likes.
+    """Record any program; a process may record several, each with its own state.
 
     Args:
         program: registers resources and exports outputs.
         stack: name of the stack.
-        account: the AWS account that mocked ARNs are of.
-        region: the AWS region that mocked ARNs are of.
-        is_preview: outputs of resources are unknown.
+        account: AWS account of mocked ARNs.
+        region: AWS region of mocked ARNs.
+        is_preview: whether resource outputs are unknown.
     """
     monitor = _RecordingMonitor(account=account, region=region, is_preview=is_preview)
-    # Pulumi keeps its settings and the root resource in context variables: a context of its own isolates the run.
+    # Pulumi keeps its settings and the root resource in context variables, so a new context isolates the run.
     contextvars.copy_context().run(_run, program, monitor, stack)
     return monitor.recording()
 
@@ -172,31 +171,30 @@ def _run(program: Callable[[], None], monitor: _RecordingMonitor, stack: str) ->
 
 
 async def _evaluate(program: Callable[[], None]) -> None:
-    # What fails is raised once below; each of the hundreds of futures that wait for it would print it again.
+    # A failure is raised once below; asyncio would also log it for each of hundreds of dependent futures.
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
 
-    async def until_settled() -> None:
+    async def run_and_settle() -> None:
         program()
         await _settle()
 
-    await run_in_stack(until_settled)
+    await run_in_stack(run_and_settle)
 
 
 async def _settle() -> None:
-    """Wait for all that the program has begun, or for the first failure.
+    """Wait for all tasks of the program, or for the first failure, which Pulumi then raises.
 
-    Pulumi waits too, but asks every open output anew whenever one of them is there: the square of thousands. It finds
-    them done now; what failed stays with it, and is raised by it.
+    Pulumi's own wait is quadratic: it checks every pending output whenever one resolves.
     """
     this = asyncio.current_task()
-    while begun := asyncio.all_tasks() - {this}:
-        done, _ = await asyncio.wait(begun, return_when=asyncio.FIRST_EXCEPTION)
+    while tasks := asyncio.all_tasks() - {this}:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         if any(task.exception() for task in done):
             return
 
 
 class _Mocks(mocks.Mocks):
-    """What the providers would answer."""
+    """Answers provider functions."""
 
     def __init__(self, account: str, region: str) -> None:
         self.account = account
@@ -212,7 +210,7 @@ class _Mocks(mocks.Mocks):
 
 
 class _RecordingMonitor(mocks.MockMonitor):
-    """A resource monitor that keeps every request, and answers as the providers would."""
+    """A resource monitor that records every request and responds as the providers would."""
 
     def __init__(self, *, account: str, region: str, is_preview: bool) -> None:
         super().__init__(_Mocks(account, region))
@@ -224,51 +222,51 @@ class _RecordingMonitor(mocks.MockMonitor):
         self._secret_outputs: frozenset[str] = frozenset()
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
-        """The engine's own rule, which the mock shortens: the types of all ancestors, without the stack's."""
+        """The engine's URN, with the types of all ancestors except the stack; the mock has the parent's type only."""
         kind = type_ if _is_stack(parent) else f"{parent.split('::')[2]}${type_}"
         return f"urn:pulumi:{get_stack()}::{NAMESPACE}::{kind}::{name}"
 
     def recording(self) -> Recording:
-        """What has been recorded so far."""
+        """The recording so far."""
         ordered = (self._recorded[urn] for urn in sorted(self._recorded))
         return Recording(tuple(ordered), self._outputs, self._secret_outputs)
 
     def RegisterResource(  # noqa: N802  # the name of the RPC
         self, request: resource_pb2.RegisterResourceRequest
     ) -> resource_pb2.RegisterResourceResponse:
-        """Keep the request; answer with its inputs and, outside a preview, what the provider would compute."""
+        """Record the request; respond with its inputs and, outside a preview, the provider's computed values."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK_TYPE:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         if urn in self._recorded:
-            raise ValueError(f"two resources have the urn {urn}")
+            raise ValueError(f"two resources have the URN {urn}")
         resource = _resource(urn, request)
         self._recorded[urn] = resource
-        answer = struct_pb2.Struct()
-        answer.CopyFrom(request.object)
+        outputs = struct_pb2.Struct()
+        outputs.CopyFrom(request.object)
         if not request.custom:
-            return resource_pb2.RegisterResourceResponse(urn=urn, object=answer)
+            return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
         id_ = physical_id(resource.type, resource.name, resource.properties)
-        facts = computed(resource.type, id_, resource.properties, account=self._account, region=self._region)
-        _complete(answer, facts, is_preview=self.is_preview)
-        return resource_pb2.RegisterResourceResponse(urn=urn, id="" if self.is_preview else id_, object=answer)
+        computed_values = computed(resource.type, id_, resource.properties, account=self._account, region=self._region)
+        _add_computed(outputs, computed_values, is_preview=self.is_preview)
+        return resource_pb2.RegisterResourceResponse(urn=urn, id="" if self.is_preview else id_, object=outputs)
 
     def RegisterResourceOutputs(  # noqa: N802  # the name of the RPC
         self, request: resource_pb2.RegisterResourceOutputsRequest
     ) -> empty_pb2.Empty:
-        """Keep the outputs of the stack; those of components repeat what is known already."""
+        """Record the stack's outputs; outputs of components add nothing."""
         if request.urn.split("::")[2] == _STACK_TYPE:
             self._outputs, self._secret_outputs = _plain(request.outputs)
         return empty_pb2.Empty()
 
 
-def _complete(answer: struct_pb2.Struct, facts: Mapping[str, Any], *, is_preview: bool) -> None:
-    """Add what a provider computes to what the program gave; a preview says of it that it is unknown."""
-    for key, value in facts.items():
-        if key not in answer:
-            answer[key] = rpc.UNKNOWN if is_preview else value
-        elif isinstance(answer[key], struct_pb2.Struct):
-            _complete(answer[key], value, is_preview=is_preview)
+def _add_computed(outputs: struct_pb2.Struct, computed_values: Mapping[str, Any], *, is_preview: bool) -> None:
+    """Add computed values to the inputs; in a preview they are unknown."""
+    for key, value in computed_values.items():
+        if key not in outputs:
+            outputs[key] = rpc.UNKNOWN if is_preview else value
+        elif isinstance(outputs[key], struct_pb2.Struct):
+            _add_computed(outputs[key], value, is_preview=is_preview)
 
 
 def _resource(urn: str, request: resource_pb2.RegisterResourceRequest) -> Resource:
@@ -315,7 +313,7 @@ def _plain(struct: struct_pb2.Struct) -> tuple[dict[str, Any], frozenset[str]]:
 
 def _value(value: object, path: str, secrets: set[str]) -> object:
     if isinstance(value, dict):
-        if value.get(rpc._special_sig_key) == rpc._special_secret_sig:  # noqa: SLF001  # the wire format's own marks
+        if value.get(rpc._special_sig_key) == rpc._special_secret_sig:  # noqa: SLF001  # the wire format's signatures
             secrets.add(path)
             return _value(value["value"], path, secrets)
         return {key: _value(inner, f"{path}.{key}", secrets) for key, inner in value.items()}

@@ -1,1 +1,1 @@
-"""Third-party charts: which ones, in which version, with which values and images."""
+"""Third-party Helm charts: archives, CRDs, values and images."""

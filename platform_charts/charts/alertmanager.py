@@ -1,7 +1,7 @@
-"""What becomes of an alert: Alertmanager's configuration, and how it comes by the webhook's URL.
+"""Alertmanager's configuration, and the init container that fetches the webhook's URL.
 
-Nothing in it is secret. The URL of a webhook is a password; an init container takes it out of Secrets Manager, by the
-role that Pod Identity gives Alertmanager, into memory of the pod, from where Alertmanager reads it at each notification.
+The URL is a credential and not part of the configuration. The init container reads it from Secrets Manager with
+Alertmanager's Pod Identity role and writes it to an in-memory volume, where Alertmanager reads it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VOLUME = "alert-webhook"
 
 
 class SnsReceiver(TypedDict):
-    """Alertmanager's `sns_config`, as far as it is used here."""
+    """Alertmanager's `sns_config`, the fields in use."""
 
     topic_arn: str
     sigv4: dict[str, str]
@@ -32,14 +32,14 @@ class SnsReceiver(TypedDict):
 
 
 class WebhookReceiver(TypedDict):
-    """Alertmanager's `webhook_config`, as far as it is used here."""
+    """Alertmanager's `webhook_config`, the fields in use."""
 
     url_file: str
     send_resolved: bool
 
 
 class Receiver(TypedDict):
-    """Alertmanager's `receiver`; one with a name only drops what it gets."""
+    """Alertmanager's `receiver`; one without integrations drops its alerts."""
 
     name: str
     sns_configs: NotRequired[list[SnsReceiver]]
@@ -47,7 +47,7 @@ class Receiver(TypedDict):
 
 
 class Route(TypedDict):
-    """Alertmanager's `route`; a field that is left out is that of the route around it."""
+    """Alertmanager's `route`; absent fields are inherited from the parent route."""
 
     receiver: str
     matchers: NotRequired[list[str]]
@@ -76,14 +76,14 @@ class AlertmanagerConfig(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Alerting:
-    """Who gets alerts.
+    """Receivers of alerts.
 
     Attributes:
         environment: name of the EKS cluster; a label of every alert.
         region: AWS region of the topic and of the secret.
-        topic_arn: SNS topic that mails people; None mails nobody.
-        webhook_secret: name of the Secrets Manager secret with the webhook's URL; None posts nowhere.
-        image: reference of the image that reads the secret.
+        topic_arn: SNS topic that emails alerts; None without one.
+        webhook_secret: name of the Secrets Manager secret with the webhook's URL; None without a webhook.
+        image: reference of the init container's image.
     """
 
     environment: str
@@ -94,13 +94,13 @@ class Alerting:
 
 
 def alerting_of(settings: StackSettings, release: ReleaseManifest, *, topic_arn: str, registry: str) -> Alerting:
-    """Who gets alerts, by the settings.
+    """Receivers of alerts, from the settings.
 
     Args:
         settings: the environment.
-        release: the versions.
-        topic_arn: the stack's topic, if it has one.
-        registry: host of the stack's ECR and the beginning of its repositories' names.
+        release: the pinned versions.
+        topic_arn: ARN of the alert topic, if there is one.
+        registry: host of the stack's ECR and the prefix of its repositories.
     """
     return Alerting(
         environment=cluster_name(settings),
@@ -112,15 +112,15 @@ def alerting_of(settings: StackSettings, release: ReleaseManifest, *, topic_arn:
 
 
 def alertmanager_config(alerting: Alerting) -> AlertmanagerConfig:
-    """Routes by severity, in the terms of kube-prometheus: `critical` at once and again, `warning` in groups.
+    """Routes by severity: `critical` promptly and repeated, `warning` grouped, `info` not sent.
 
-    `info` is for looking at, not for being sent; `InfoInhibitor` only silences it where nothing else is wrong, and
-    `Watchdog` always fires, for a service outside that misses it, which the platform has none of.
+    `InfoInhibitor` only inhibits `info` alerts. `Watchdog` always fires, for an external dead man's switch, which the
+    platform does not have.
     """
-    is_heard = alerting.topic_arn is not None or alerting.webhook_secret is not None
-    people = PEOPLE if is_heard else NOBODY
+    has_receiver = alerting.topic_arn is not None or alerting.webhook_secret is not None
+    people = PEOPLE if has_receiver else NOBODY
     receivers: list[Receiver] = [{"name": NOBODY}]
-    if is_heard:
+    if has_receiver:
         receivers.append(_people(alerting))
     return {
         "route": {
@@ -149,8 +149,8 @@ def alertmanager_config(alerting: Alerting) -> AlertmanagerConfig:
     }
 
 
-def webhook_pod(alerting: Alerting) -> Manifest:
-    """What Alertmanager's pod needs beside it, as fields of its spec: nothing without a webhook."""
+def webhook_pod_fields(alerting: Alerting) -> Manifest:
+    """Fields of Alertmanager's spec for the init container and its volume; none without a webhook."""
     if alerting.webhook_secret is None:
         return {}
     mount = {"name": _VOLUME, "mountPath": _WEBHOOK_FOLDER}
@@ -171,13 +171,13 @@ def webhook_pod(alerting: Alerting) -> Manifest:
 
 
 def _people(alerting: Alerting) -> Receiver:
-    found: Receiver = {"name": PEOPLE}
+    receiver: Receiver = {"name": PEOPLE}
     if alerting.topic_arn is not None:
         sigv4 = {"region": alerting.region}
-        found["sns_configs"] = [{"topic_arn": alerting.topic_arn, "sigv4": sigv4, "send_resolved": True}]
+        receiver["sns_configs"] = [{"topic_arn": alerting.topic_arn, "sigv4": sigv4, "send_resolved": True}]
     if alerting.webhook_secret is not None:
-        found["webhook_configs"] = [{"url_file": WEBHOOK_FILE, "send_resolved": True}]
-    return found
+        receiver["webhook_configs"] = [{"url_file": WEBHOOK_FILE, "send_resolved": True}]
+    return receiver
 
 
 def _inhibition(source: str, target: str, *equal: str) -> Inhibition:

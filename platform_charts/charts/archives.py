@@ -1,7 +1,7 @@
-"""Chart archives: fetched once, verified against the release manifest, and installed from where they lie.
+"""Chart archives: downloaded once, verified against the release manifest, and installed from the local file.
 
-Helm is handed the file, never a repository: what was verified is what is installed, and a repository that is away or has
-been changed cannot change an installation.
+Helm installs the verified file, never from a repository, so an unavailable or changed repository cannot affect an
+installation.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from infra.spec.protection import EnvironmentKind
 from infra.spec.release import Chart, ReleaseManifest
 
 ARCHIVES = Path(__file__).parents[2] / ".local" / "cache" / "charts"
-"""Where archives are kept, as <name>-<version>.tgz."""
+"""Folder of the archives, <name>-<version>.tgz."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Download(NamedTuple):
-    """A file as a repository sent it."""
+    """A downloaded file and its URL."""
 
     content: bytes
     source: str
 
 
 class ArchiveSource(Protocol):
-    """Hands chart archives out."""
+    """A source of chart archives."""
 
     def archive(self, repository: str, name: str, version: str) -> Download:
         """The archive of a chart in an https:// or oci:// repository.
 
         Raises:
-            NotFoundError: the repository does not have it, or cannot be reached.
+            NotFoundError: the repository lacks the archive or is unreachable.
         """
         ...
 
 
 def archive_path(name: str, chart: Chart, *, folder: Path | None = None) -> Path:
-    """Where a chart's archive lies once it has been fetched; `folder` is `ARCHIVES` where none is given.
+    """Path of a chart's archive in `folder`, by default `ARCHIVES`.
 
     Raises:
-        SettingsError: the release has no version of the chart.
+        SettingsError: the release has not resolved the chart's version.
     """
     if chart.version is None:
         raise SettingsError(f"charts.{name}.version is unresolved", remedy="run `make release-lock`")
     return (folder or ARCHIVES) / f"{name}-{chart.version}.tgz"
 
 
-def fetch(
+def fetch_archive(
     name: str,
     chart: Chart,
     *,
@@ -61,28 +61,28 @@ def fetch(
     mirror: str | None = None,
     folder: Path | None = None,
 ) -> Path:
-    """Have a chart's archive in the folder, the pinned one and whole; what is there already is not asked for again.
+    """Download a chart's archive into the folder and verify its hash; a verified archive is not downloaded again.
 
     Args:
         name: name of the chart in the release manifest and in its repository.
-        chart: what the release pins.
-        source: where archives are to be had.
-        kind: what the environment is for; outside prod an archive with an unresolved hash is taken, with a warning.
-        mirror: repository to ask instead of the chart's own.
-        folder: where archives are kept; None is `ARCHIVES`.
+        chart: the pinned version and hash.
+        source: source of archives.
+        kind: kind of environment; outside prod an unresolved hash gives a warning only.
+        mirror: repository to use instead of the chart's own.
+        folder: folder of the archives; None for `ARCHIVES`.
 
     Raises:
-        RefusedError: the archive is not the pinned one, or prod was to take one whose hash is unresolved.
-        SettingsError: the release has no version of the chart.
-        PlatformError: the repository does not have the archive.
+        RefusedError: the hash differs from the pinned one, or is unresolved in prod.
+        SettingsError: the release has not resolved the chart's version.
+        PlatformError: the repository lacks the archive or is unreachable.
     """
     path = archive_path(name, chart, folder=folder)
     if chart.sha256 is None:
         if kind is EnvironmentKind.PROD:
             raise RefusedError(
-                f"charts.{name}.sha256 is unresolved, which prod refuses", remedy="run `make release-lock`"
+                f"charts.{name}.sha256 is unresolved, which prod does not allow", remedy="run `make release-lock`"
             )
-        _LOG.warning("charts.%s.sha256 is unresolved: %s is installed unverified", name, path.name)
+        _LOG.warning("charts.%s.sha256 is unresolved: %s will be installed unverified", name, path.name)
     if path.is_file() and chart.sha256 in {None, _sha256(path.read_bytes())}:
         return path
     try:
@@ -93,7 +93,7 @@ def fetch(
     if chart.sha256 not in {None, found}:
         raise RefusedError(
             f"{where}: chart {name} {chart.version} has sha256 {found}, the release pins {chart.sha256}",
-            remedy="find out who changed the archive; a release with new contents has a new version",
+            remedy="find out why the archive changed; new contents need a new chart version",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
@@ -102,7 +102,7 @@ def fetch(
     return path
 
 
-def fetch_all(
+def fetch_archives(
     release: ReleaseManifest,
     names: Iterable[str],
     *,
@@ -111,9 +111,9 @@ def fetch_all(
     mirror: str | None = None,
     folder: Path | None = None,
 ) -> Mapping[str, Path]:
-    """`fetch` for several charts of the release: their archives by name."""
+    """`fetch_archive` for several charts of the release; returns paths by chart name."""
     return {
-        name: fetch(name, release.charts[name], source=source, kind=kind, mirror=mirror, folder=folder)
+        name: fetch_archive(name, release.charts[name], source=source, kind=kind, mirror=mirror, folder=folder)
         for name in names
     }
 
@@ -123,5 +123,5 @@ def _sha256(content: bytes) -> str:
 
 
 def _remedy(mirror: str | None) -> str:
-    where = "the mirror that mirrors.charts names" if mirror else "a mirror, and name it in mirrors.charts,"
-    return f"put the archive into {where} or see to it that this machine reaches the repository"
+    where = "the mirror in mirrors.charts" if mirror else "a mirror, set mirrors.charts to it,"
+    return f"add the archive to {where} or make the repository reachable"

@@ -1,4 +1,4 @@
-"""Values of cluster-autoscaler: GPU groups from zero, and back to zero without taking a GPU away that is in use."""
+"""Values of cluster-autoscaler: GPU groups scale from and to zero, and nodes with a GPU in use are kept."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from platform_charts.charts.image_names import ImageNames
 from platform_charts.placement import SYSTEM_NODES, resources
 
 ACCOUNT = PLATFORM_ACCOUNTS["autoscaler"][0]
-"""The service account that has the autoscaler's role."""
+"""Service account with the autoscaler's IAM role."""
 
 
 def autoscaler_values(settings: StackSettings, images: ImageNames) -> Manifest:
-    """Values of the chart; it finds the groups by the tags that the stack gives their autoscaling groups."""
+    """Values of the chart; the autoscaler discovers node groups by the tags of their Auto Scaling groups."""
     return {
         "cloudProvider": "aws",
         "awsRegion": settings.aws.region,
@@ -32,17 +32,17 @@ def autoscaler_values(settings: StackSettings, images: ImageNames) -> Manifest:
             "logtostderr": True,
             "stderrthreshold": "info",
             "v": 2,
-            # A job's pods go to the cheapest fit; priorities between groups are Kueue's flavours.
+            # Pods go to the best fit; Kueue's flavors decide between groups.
             "expander": "least-waste",
-            # GPU groups differ in zone, price and network; only one of them is what a job was queued for.
+            # GPU groups differ in zone, price and network, and Kueue admits a job to one of them.
             "balance-similar-node-groups": False,
             "skip-nodes-with-local-storage": False,
             "ignore-daemonsets-utilization": True,
             "scale-down-delay-after-add": "10m",
             "scale-down-unneeded-time": "10m",
-            # A node with any GPU in use is none to empty, be it one of eight: the default empties it below one half.
+            # Keep a node while any of its GPUs is in use; the default drains it below half.
             "scale-down-gpu-utilization-threshold": 0.01,
-            # p5 nodes have taken longer than the default of 15 minutes to join.
+            # p5 nodes can take longer than the default of 15 minutes to join.
             "max-node-provision-time": "30m",
         },
     }

@@ -1,10 +1,10 @@
-"""Custom resource definitions: taken out of the pinned charts, applied by the stack, and upgraded only where that is safe.
+"""CRDs from the pinned charts, which the stack applies itself, and checks of their upgrades.
 
-Helm installs what lies in a chart's `crds/` once and never upgrades it (Helm, "Custom Resource Definitions"); a newer
-operator then works with an older definition. So the stack applies them itself, before the release that needs them, and
-keeps them when the stack goes: with a definition the API server deletes every object of it.
+Helm installs a chart's `crds/` once and never upgrades them (Helm, "Custom Resource Definitions"), which leaves a newer
+operator with older CRDs. The stack applies them before the release that needs them, and retains them on destroy, because
+deleting a CRD deletes all of its objects.
 
-Kueue's are templates of its chart, whose conversion webhook has the release's names in it: there Helm does upgrade them.
+Kueue's CRDs are templates of its chart, since their conversion webhook refers to the release's names; Helm upgrades those.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from infra.spec.manifest_yaml import read_manifests
 from infra.spec.outputs import LABEL_PREFIX
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
-from platform_charts.charts.archives import ArchiveSource, archive_path, fetch
+from platform_charts.charts.archives import ArchiveSource, archive_path, fetch_archive
 
 CRD_GROUPS: Mapping[str, str] = {
     "kube-prometheus-stack": "monitoring.coreos.com",
     "nvidia-device-plugin": "nfd.k8s-sigs.io",
     "kuberay-operator": "ray.io",
 }
-"""API group that the stack applies for a chart, in the order in which the charts are installed."""
+"""API group of the CRDs that the stack applies for each chart."""
 
 CHART_VERSION = f"{LABEL_PREFIX}/chart-version"
-"""Annotation of a definition: versions of an API stay while its fields change, so only this tells a downgrade."""
+"""Annotation of a CRD that reveals a downgrade; API versions do not, because fields change within a version."""
 
 _KIND = "CustomResourceDefinition"
 _CRD_MEMBER = re.compile(r"(^|/)crds/[^/]+\.ya?ml$")
-"""Where a packaged chart, or a chart inside it, has its definitions."""
+"""Path of CRDs in a packaged chart or its subcharts."""
 
 
 class CrdSource(Protocol):
-    """Knows custom resource definitions."""
+    """A source of CRDs."""
 
     def crds(self, group: str) -> tuple[Manifest, ...]:
-        """Every definition of an API group, by name.
+        """All CRDs of an API group, sorted by name.
 
         Raises:
-            SettingsError: there is none.
+            SettingsError: there is no such CRD.
         """
         ...
 
 
 class PinnedCharts:
-    """The definitions inside the charts that the release pins.
+    """CRDs in the archives of the pinned charts.
 
     Args:
-        release: says which chart in which version.
-        folder: where the archives lie; None is where `platform_charts.charts.archives.fetch` puts them.
+        release: the pinned chart versions.
+        folder: folder of the archives; None for `platform_charts.charts.archives.ARCHIVES`.
     """
 
     def __init__(self, release: ReleaseManifest, *, folder: Path | None = None) -> None:
@@ -66,29 +66,29 @@ class PinnedCharts:
         self._folder = folder
 
     def crds(self, group: str) -> tuple[Manifest, ...]:
-        """The definitions of the group in the archive of the chart that brings it.
+        """The CRDs of the group in its chart's archive.
 
         Raises:
-            SettingsError: no chart of the release brings the group, the archive is not there, or holds none of it.
+            SettingsError: no chart has CRDs of the group, or the archive is missing or lacks them.
         """
         name = _chart_of(group)
         chart = self._release.charts[name]
         path = archive_path(name, chart, folder=self._folder)
         if not path.is_file():
-            raise SettingsError(f"{path}: no such archive", remedy="fetch the charts: `make charts`")
+            raise SettingsError(f"{path}: no such archive", remedy="run `make charts`")
         found = _of_group(_documents_in_archive(path), group, where=str(path))
         return tuple(annotated(one, CHART_VERSION, str(chart.version)) for one in found)
 
 
 class FetchedCharts:
-    """The same, from archives that are fetched where they are not there yet.
+    """CRDs in the archives of the pinned charts, which are downloaded if missing.
 
     Args:
-        release: says which chart in which version.
-        source: where archives are to be had.
-        kind: what the environment is for; prod takes no chart whose hash is unresolved.
-        mirror: repository to ask instead of the charts' own.
-        folder: where archives are kept; None is where `platform_charts.charts.archives.fetch` puts them.
+        release: the pinned chart versions.
+        source: source of archives.
+        kind: kind of environment; prod does not allow unresolved hashes.
+        mirror: repository to use instead of the charts' own.
+        folder: folder of the archives; None for `platform_charts.charts.archives.ARCHIVES`.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class FetchedCharts:
         folder: Path | None = None,
     ) -> None:
         self._release = release
-        self._fetch = partial(fetch, source=source, kind=kind, mirror=mirror, folder=folder)
+        self._fetch = partial(fetch_archive, source=source, kind=kind, mirror=mirror, folder=folder)
         self._pinned = PinnedCharts(release, folder=folder)
 
     def crds(self, group: str) -> tuple[Manifest, ...]:
-        """The definitions of the group in the archive of the chart that brings it.
+        """The CRDs of the group in its chart's archive.
 
         Raises:
-            PlatformError: there is none, or the archive cannot be had; see `platform_charts.charts.archives.fetch`.
+            PlatformError: see `PinnedCharts.crds` and `platform_charts.charts.archives.fetch_archive`.
         """
         name = _chart_of(group)
         self._fetch(name, self._release.charts[name])
@@ -116,108 +116,108 @@ class FetchedCharts:
 
 
 class CrdFolder:
-    """Definitions as YAML files below a folder, as the projects publish them.
+    """CRDs in the YAML files of a folder.
 
     Args:
-        folder: the folder; files may lie at any depth.
+        folder: the folder; files may be at any depth.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def crds(self, group: str) -> tuple[Manifest, ...]:
-        """The definitions of the group in the folder's files.
+        """The CRDs of the group in the folder's files.
 
         Raises:
-            SettingsError: there is none.
+            SettingsError: there is no such CRD.
         """
         texts = (path.read_text(encoding="utf-8") for path in sorted(self._folder.rglob("*.yaml")))
         return _of_group((one for text in texts for one in read_manifests(text)), group, where=str(self._folder))
 
 
-def check_upgrade(old: Manifest, new: Manifest) -> None:
-    """Refuse a definition that would lose objects or clients of the one it replaces.
+def check_crd_upgrade(old: Manifest, new: Manifest) -> None:
+    """Refuse an upgrade that would break stored objects or clients.
 
-    An older definition under a newer operator has made KubeRay delete workers; the way back, a definition without the
-    version that objects are stored in, leaves them unreadable (Kubernetes, "Versions in CustomResourceDefinitions").
+    KubeRay has deleted workers when its CRDs were older than the operator. Removing a version in which objects are
+    stored makes them unreadable (Kubernetes, "Versions in CustomResourceDefinitions").
 
     Args:
-        old: the definition in the cluster, with its status; or one of an earlier release, without.
-        new: the definition that is to replace it.
+        old: the CRD in the cluster, with its status; or an earlier release's, without.
+        new: the CRD to replace it.
 
     Raises:
-        RefusedError: names everything that the new definition takes away.
-        ValueError: the definitions are not of one name.
+        RefusedError: lists every breaking change.
+        ValueError: the CRDs have different names.
     """
     name = old["metadata"]["name"]
     if name != new["metadata"]["name"]:
         raise ValueError(f"{name} is not upgraded to {new['metadata']['name']}")
-    losses = list(_losses(old, new))
-    if losses:
+    changes = list(_breaking_changes(old, new))
+    if changes:
         raise RefusedError(
-            f"definition {name} cannot be upgraded:{''.join(f'{chr(10)}  {loss}' for loss in losses)}",
-            remedy="go through a release that has both versions, and move the stored objects (storage version migration)",
+            f"CRD {name} cannot be upgraded:{''.join(f'{chr(10)}  {change}' for change in changes)}",
+            remedy="upgrade to a release with both versions first, and migrate the stored objects to the new version",
         )
 
 
-def check_upgrades(live: Iterable[Manifest], pinned: Iterable[Manifest]) -> None:
-    """`check_upgrade` for every pinned definition that the cluster has in some version already.
+def check_crd_upgrades(live: Iterable[Manifest], pinned: Iterable[Manifest]) -> None:
+    """`check_crd_upgrade` for every pinned CRD that exists in the cluster.
 
     Raises:
-        RefusedError: names the first definition that cannot be upgraded, and why.
+        RefusedError: the first CRD that cannot be upgraded.
     """
     before = {one["metadata"]["name"]: one for one in live}
     for one in pinned:
         if one["metadata"]["name"] in before:
-            check_upgrade(before[one["metadata"]["name"]], one)
+            check_crd_upgrade(before[one["metadata"]["name"]], one)
 
 
-def _losses(old: Manifest, new: Manifest) -> Iterator[str]:
+def _breaking_changes(old: Manifest, new: Manifest) -> Iterator[str]:
     before, after = _chart_version(old), _chart_version(new)
     if before is not None and after is not None and after < before:
-        yield f"chart version {before} would become {after}; what is written then loses the fields of the newer one"
+        yield f"chart version {before} would become {after}; writes would lose the newer version's fields"
     for field, was, is_ in (
         ("scope", old["spec"]["scope"], new["spec"]["scope"]),
         ("names.kind", old["spec"]["names"]["kind"], new["spec"]["names"]["kind"]),
     ):
         if was != is_:
-            yield f"{field}: {was} would become {is_}; objects of the one are not objects of the other"
+            yield f"{field}: {was} would become {is_}, which is immutable"
     versions = {version["name"] for version in new["spec"]["versions"]}
     served = {version["name"] for version in new["spec"]["versions"] if version["served"]}
     for version in old["spec"]["versions"]:
         if version["served"] and version["name"] not in served:
-            yield f"version {version['name']} is served, and would not be any more; clients use it"
+            yield f"version {version['name']} would no longer be served"
     for version in _stored(old):
         if version not in versions:
-            yield f"version {version} has stored objects, and the new definition does not know it"
+            yield f"version {version} has stored objects, and the new CRD lacks it"
 
 
-def _stored(definition: Manifest) -> tuple[str, ...]:
-    """Versions in which objects are stored; of a definition that no cluster has, the one it stores in."""
-    stored = definition.get("status", {}).get("storedVersions")
+def _stored(crd: Manifest) -> tuple[str, ...]:
+    """Versions in which objects are stored; without a status the storage version."""
+    stored = crd.get("status", {}).get("storedVersions")
     if stored:
         return tuple(stored)
-    return tuple(version["name"] for version in definition["spec"]["versions"] if version["storage"])
+    return tuple(version["name"] for version in crd["spec"]["versions"] if version["storage"])
 
 
 def _chart_of(group: str) -> str:
-    charts = [chart for chart, brought in CRD_GROUPS.items() if brought == group]
+    charts = [chart for chart, chart_group in CRD_GROUPS.items() if chart_group == group]
     if not charts:
         known = ", ".join(CRD_GROUPS.values())
-        raise SettingsError(f"no chart brings definitions of {group} that the stack applies; known: {known}")
+        raise SettingsError(f"no chart has CRDs of group {group}; known groups: {known}")
     return charts[0]
 
 
-def _chart_version(definition: Manifest) -> Version | None:
-    """Of the chart that a definition came with; None where somebody else has applied it."""
-    text = definition["metadata"].get("annotations", {}).get(CHART_VERSION)
+def _chart_version(crd: Manifest) -> Version | None:
+    """Version of the chart that the CRD came with; None if something else applied it."""
+    text = crd["metadata"].get("annotations", {}).get(CHART_VERSION)
     return None if text is None else Version(text)
 
 
 def _of_group(documents: Iterable[Manifest], group: str, *, where: str) -> tuple[Manifest, ...]:
     found = [one for one in documents if one.get("kind") == _KIND and one["spec"]["group"] == group]
     if not found:
-        raise SettingsError(f"{where}: no custom resource definition of group {group}")
+        raise SettingsError(f"{where}: no CRD of group {group}")
     return tuple(sorted(found, key=lambda one: cast("str", one["metadata"]["name"])))
 
 

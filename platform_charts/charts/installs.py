@@ -1,4 +1,4 @@
-"""Which third-party charts the platform installs, where, and with what values."""
+"""The Helm releases of an environment: chart, namespace and values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from platform_charts.charts.kube_prometheus_stack import prometheus_stack_values
 from platform_charts.charts.kuberay_operator import operator_values
 from platform_charts.charts.kueue import kueue_values
 
-_PATIENCE_S = 600
+_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,19 +29,19 @@ class ChartInstall:
 
     Attributes:
         name: name of the release, and of the chart in the release manifest.
-        namespace: where it goes; made by the stack before, never by Helm.
+        namespace: namespace of the release, which the stack creates.
         values: the chart's values.
-        timeout_s: seconds Helm waits for the release's pods and hooks before it takes the release back.
+        timeout_s: seconds to wait for pods and hooks before Helm rolls the release back.
     """
 
     name: str
     namespace: str
     values: Manifest
-    timeout_s: int = _PATIENCE_S
+    timeout_s: int = _TIMEOUT_S
 
     @property
     def skip_crds(self) -> bool:
-        """Whether the stack applies the chart's definitions itself."""
+        """Whether the stack applies the chart's CRDs."""
         return self.name in CRD_GROUPS
 
 
@@ -54,15 +54,15 @@ def chart_installs(
     registry: str = "",
     alert_topic: str = "",
 ) -> Mapping[str, ChartInstall]:
-    """Every Helm release of an environment by name. None needs another, only its definitions and its namespace.
+    """Every Helm release of an environment by name; they depend on CRDs and namespaces, not on each other.
 
     Args:
         settings: the environment.
-        release: versions and digests.
+        release: the pinned versions.
         catalog: the instance catalogue.
-        caches: prefix of a pull-through cache by the public registry it caches; see `ImageNames`.
-        registry: host of the stack's ECR and the beginning of its repositories' names; empty before the stack is up.
-        alert_topic: ARN of the topic that mails alerts; empty before the stack is up.
+        caches: repository prefix of a pull-through cache by upstream registry; see `ImageNames`.
+        registry: host of the stack's ECR and the prefix of its repositories; empty before `up`.
+        alert_topic: ARN of the alert topic; empty before `up`.
     """
     images = ImageNames(release, mirror=settings.mirrors.images, caches=caches)
     groups = settings.gpu_groups
@@ -78,7 +78,7 @@ def chart_installs(
                 images,
                 alerting_of(settings, release, topic_arn=alert_topic, registry=registry),
             ),
-            timeout_s=2 * _PATIENCE_S,  # volumes are made, and its hooks run pods one after another
+            timeout_s=2 * _TIMEOUT_S,  # it provisions volumes and runs hooks in sequence
         ),
         ChartInstall(name="kuberay-operator", namespace=KUBERAY_NAMESPACE, values=operator_values(images)),
         ChartInstall(name="kueue", namespace=KUEUE_NAMESPACE, values=kueue_values(images)),

@@ -1,4 +1,4 @@
-"""Values of kube-prometheus-stack: Prometheus, Alertmanager, Grafana and the exporters every node has."""
+"""Values of kube-prometheus-stack: Prometheus, Alertmanager, Grafana and the exporters."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from infra.spec.cluster_names import GP3_CLASS, GPU_NAMESPACE, MONITORING_NAMESP
 from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS
 from infra.spec.settings.platform import MonitoringSettings
-from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod
+from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod_fields
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.placement import SYSTEM_NODES, resources, tolerations
 
 ALERTMANAGER_ACCOUNT = PLATFORM_ACCOUNTS["monitoring"][0]
-"""The service account that may publish to the topic and read the webhook's secret."""
+"""Service account with the monitoring role, which may publish to the topic and read the webhook's secret."""
 
-_FILLED_PERCENT = 85
-"""Share of its volume that Prometheus fills with blocks; the write-ahead log and compaction need the rest."""
+_RETENTION_PERCENT = 85
+"""Share of its volume for Prometheus's blocks; the write-ahead log and compaction need the rest."""
 
 _ALERTMANAGER_GIB = 2
 
@@ -22,7 +22,7 @@ _ALERTMANAGER_GIB = 2
 def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting) -> Manifest:
     """Values of the chart."""
     return {
-        "crds": {"enabled": False},  # the stack applies them, and upgrades them
+        "crds": {"enabled": False},  # the stack applies and upgrades them
         "fullnameOverride": "kube-prometheus-stack",
         "prometheus": _prometheus(monitoring, images, environment=alerting.environment),
         "alertmanager": _alertmanager(images, alerting),
@@ -34,32 +34,32 @@ def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, 
             "resources": resources(cpu="50m", memory="256Mi"),
         },
         "prometheus-node-exporter": {
-            # The tag says which variant it is; the chart would say so a second time.
+            # The tag has the variant's suffix already; the chart would append it again.
             "image": images["node-exporter"].in_parts("digest", is_bare=False) | {"distroless": False},
-            # It reads the host's /proc, which the level of Pod Security in Prometheus's own namespace forbids.
+            # It mounts the host's /proc, which Prometheus's namespace forbids by its Pod Security level.
             "namespaceOverride": GPU_NAMESPACE,
             "tolerations": tolerations(),
             "resources": resources(cpu="50m", memory="64Mi"),
         },
-        # EKS runs these, and lets nobody look.
+        # EKS runs these and does not expose their metrics.
         "kubeControllerManager": {"enabled": False},
         "kubeEtcd": {"enabled": False},
         "kubeScheduler": {"enabled": False},
-        # kube-proxy of EKS serves its metrics on the node's loopback only.
+        # EKS's kube-proxy serves its metrics on the node's loopback interface only.
         "kubeProxy": {"enabled": False},
     }
 
 
 def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environment: str) -> Manifest:
-    filled = monitoring.storage_gib * _FILLED_PERCENT // 100
-    # What a monitor selects is the stack's own; without this the chart's Prometheus sees the chart's monitors only.
+    retention_gib = monitoring.storage_gib * _RETENTION_PERCENT // 100
+    # By default the chart's Prometheus selects only the chart's own rules and monitors.
     selectors = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
     return {
         "prometheusSpec": {
             "image": images["prometheus"].in_parts(),
             "externalLabels": {"environment": environment},
             "retention": f"{monitoring.retention_days}d",
-            "retentionSize": f"{filled}GiB",
+            "retentionSize": f"{retention_gib}GiB",
             "walCompression": True,
             "storageSpec": _volume(monitoring.storage_gib),
             "nodeSelector": SYSTEM_NODES,
@@ -78,7 +78,7 @@ def _alertmanager(images: ImageNames, alerting: Alerting) -> Manifest:
             "storage": _volume(_ALERTMANAGER_GIB),
             "nodeSelector": SYSTEM_NODES,
             "resources": resources(cpu="20m", memory="128Mi"),
-            **webhook_pod(alerting),
+            **webhook_pod_fields(alerting),
         },
     }
 
@@ -101,9 +101,9 @@ def _operator(images: ImageNames) -> Manifest:
 
 
 def _grafana(images: ImageNames) -> Manifest:
-    """Grafana for people with a port forward; its boards are ConfigMaps, so it keeps nothing of its own.
+    """Grafana, reached by port forwarding; its dashboards are ConfigMaps, so it needs no storage.
 
-    The password of `admin` is made by the chart at the first installation, and kept in its Secret from then on.
+    The chart generates the `admin` password at the first installation and keeps it in its Secret.
     """
     return {
         "image": images["grafana"].in_parts(),

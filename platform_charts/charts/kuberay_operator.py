@@ -9,9 +9,9 @@ from platform_charts.placement import SYSTEM_NODES, resources
 
 
 def operator_values(images: ImageNames) -> Manifest:
-    """Values of the operator: one for all namespaces, whose replicas elect a leader.
+    """Values of the chart: one operator for all namespaces, with leader election.
 
-    Its default memory, 512 Mi, has been too little with some hundred Ray clusters: it caches every pod it watches.
+    The default memory of 512 Mi is too little for several hundred Ray clusters, because the operator caches their pods.
     """
     return {
         "image": images["kuberay-operator"].in_two(),

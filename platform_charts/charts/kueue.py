@@ -1,4 +1,4 @@
-"""Values of Kueue: its controllers, and the configuration they read."""
+"""Values of Kueue: controllers and configuration."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from platform_charts.charts.image_names import ImageNames
 from platform_charts.placement import SYSTEM_NODES, resources
 
 READY_TIMEOUT = "40m"
-"""How long an admitted job may take until all of its pods run: a GPU node from nothing, and an image of some GB on it."""
+"""Time for all pods of an admitted job to become ready, which includes a new GPU node and an image pull of some GB."""
 
-UNCOUNTED = ("vpc.amazonaws.com/", "hugepages-", "ephemeral-storage")
-"""Beginnings of resources that no queue has a quota of: they come with a GPU, and nobody has to wait for them alone."""
+EXCLUDED_RESOURCE_PREFIXES = ("vpc.amazonaws.com/", "hugepages-", "ephemeral-storage")
+"""Prefixes of resources without a quota, because they come with a node's GPUs."""
 
 
 def kueue_values(images: ImageNames) -> Manifest:
@@ -37,7 +37,7 @@ def kueue_values(images: ImageNames) -> Manifest:
 
 
 def kueue_configuration() -> Manifest:
-    """Kueue's Configuration; what is not said here has its default (Kueue, "Configuration API")."""
+    """Kueue's Configuration where it differs from the defaults (Kueue, "Configuration API")."""
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -46,13 +46,13 @@ def kueue_configuration() -> Manifest:
         "webhook": {"port": 9443},
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "clientConnection": {"qps": 300, "burst": 500},
-        # A job in a team's namespace is queued whether or not it names a queue: no way leads around the quota.
+        # Every job in a team's namespace is queued, even without a queue name, so that none bypasses the quota.
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": {"matchExpressions": [{"key": f"{LABEL_PREFIX}/team", "operator": "Exists"}]},
-        # Not RayClusters: one that scales would wait for ever, because a queue admits what has a fixed size. A team's own
-        # counts against the team's ResourceQuota; a job's is admitted with its RayJob.
+        # No RayClusters: Kueue cannot admit an autoscaling one, which has no fixed size. A job's RayCluster is admitted
+        # with its RayJob; any other counts against the team's ResourceQuota.
         "integrations": {"frameworks": ["batch/job", "ray.io/rayjob"]},
-        # All pods or none: a job that has half of its workers gives its GPUs back, and queues again, later each time.
+        # All-or-nothing scheduling: a job whose pods are not all ready is evicted and requeued with a backoff.
         "waitForPodsReady": {
             "timeout": READY_TIMEOUT,
             "recoveryTimeout": READY_TIMEOUT,
@@ -65,5 +65,5 @@ def kueue_configuration() -> Manifest:
             },
         },
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
-        "resources": {"excludeResourcePrefixes": list(UNCOUNTED)},
+        "resources": {"excludeResourcePrefixes": list(EXCLUDED_RESOURCE_PREFIXES)},
     }

@@ -1,1 +1,1 @@
-"""Programs that run inside our own images, each independent of the rest of the repository."""
+"""Programs of the project's own images; they import nothing else of the repository."""

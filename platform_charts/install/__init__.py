@@ -1,1 +1,1 @@
-"""Installs charts and objects in the cluster; the only package of platform_charts that imports Pulumi."""
+"""Pulumi resources for charts and objects; the only package of platform_charts that imports Pulumi."""

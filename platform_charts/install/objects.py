@@ -1,4 +1,4 @@
-"""Manifests as Pulumi resources, and values in them that exist only once the AWS stack is up."""
+"""Manifests as Pulumi resources, with placeholders for outputs that are unknown until `up`."""
 
 from __future__ import annotations
 
@@ -12,100 +12,100 @@ import pulumi
 
 from infra.spec.manifest import Manifest
 
-_MARKER = re.compile(r"<<(?P<name>[a-z0-9_-]+)>>")
+_PLACEHOLDER = re.compile(r"<<(?P<name>[a-z0-9_-]+)>>")
 
 
-class LateValues:
-    """Outputs by name, and the markers that stand for them in plain data.
+class DeferredOutputs:
+    """Outputs by name, and the placeholders that represent them in plain data.
 
-    The builders take text and give plain data; a resource that is registered inside `apply` would be absent from the
-    preview of a new stack. So they are given markers, and the markers are replaced afterwards.
+    Builders take and return plain data. Calling them inside `apply` would register resources there, which a preview of
+    a new stack does not show; so they take placeholders, which `resolve` replaces by outputs.
 
     Args:
-        outputs: what the markers stand for, by name in lower case; hyphens are allowed.
+        outputs: outputs by name; names consist of lower-case letters, digits, hyphens and underscores.
     """
 
     def __init__(self, outputs: Mapping[str, pulumi.Output[str]]) -> None:
         self._outputs = outputs
 
-    def marker(self, name: str) -> str:
-        """Text that stands for an output.
+    def placeholder(self, name: str) -> str:
+        """Text that `resolve` replaces by the output.
 
         Raises:
-            KeyError: there is no output of that name.
+            KeyError: no output has this name.
         """
         self._outputs[name]
         return f"<<{name}>>"
 
-    def filled(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        """The properties with every marker in them, however deep, replaced by its output."""
-        return {key: self._filled(value) for key, value in properties.items()}
+    def resolve(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """The properties with every placeholder, at any depth, replaced by its output."""
+        return {key: self._resolve(value) for key, value in properties.items()}
 
-    def _filled(self, value: object) -> object:
+    def _resolve(self, value: object) -> object:
         if isinstance(value, Mapping):
-            return self.filled(value)
+            return self.resolve(value)
         if isinstance(value, list | tuple):
-            return [self._filled(member) for member in value]
-        if isinstance(value, str) and _MARKER.search(value):
-            # Splitting by a pattern with one group leaves names at the odd places.
-            parts = enumerate(_MARKER.split(value))
+            return [self._resolve(member) for member in value]
+        if isinstance(value, str) and _PLACEHOLDER.search(value):
+            # Splitting by a pattern with one group puts the names at odd indices.
+            parts = enumerate(_PLACEHOLDER.split(value))
             return pulumi.Output.concat(*(self._outputs[part] if index % 2 else part for index, part in parts))
         return value
 
 
 class KubernetesObject(pulumi.CustomResource):
-    """One object, of the type that the provider's own class for the kind has.
+    """One object, with the type token of the provider's class for its kind.
 
-    The SDK has a class per kind, none for custom resources, and each takes snake_case that it translates back; a manifest
-    is what the API server takes already, and the same one goes to a sandbox or a test.
+    The SDK's classes take snake_case properties, and custom resources have no class. This one takes the manifest as the
+    API server does, so that the stack, the sandbox and the tests share it.
 
     Args:
         manifest: the object.
-        late: values that its markers stand for.
+        outputs: outputs for its placeholders.
         opts: options of the resource.
     """
 
-    def __init__(self, manifest: Manifest, late: LateValues, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(type_token(manifest), logical_name(manifest), late.filled(manifest), opts)
+    def __init__(self, manifest: Manifest, outputs: DeferredOutputs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(type_token(manifest), logical_name(manifest), outputs.resolve(manifest), opts)
 
 
 class ObjectGroup(pulumi.ComponentResource):
-    """Objects that are made together, in their order as far as it matters: each run of one kind waits for the one before.
+    """Objects that are applied together; each run of objects of one kind depends on the run before it.
 
     Args:
-        name: what they are for.
+        name: logical name of the component.
         manifests: the objects.
-        late: values that their markers stand for.
+        outputs: outputs for their placeholders.
         opts: options of the component.
-        is_kept: the objects stay in the cluster when the stack no longer has them.
+        retain: whether objects stay in the cluster when they leave the stack.
     """
 
     def __init__(
         self,
         name: str,
         manifests: Iterable[Manifest],
-        late: LateValues,
+        outputs: DeferredOutputs,
         opts: pulumi.ResourceOptions,
         *,
-        is_kept: bool = False,
+        retain: bool = False,
     ) -> None:
         super().__init__("rtp:kubernetes:Objects", name, None, opts)
-        earlier: list[KubernetesObject] = []
+        previous: list[KubernetesObject] = []
         for _, run in groupby(manifests, key=itemgetter("kind")):
-            below = pulumi.ResourceOptions(parent=self, retain_on_delete=is_kept, depends_on=earlier)
-            earlier = [KubernetesObject(manifest, late, below) for manifest in run]
+            child_opts = pulumi.ResourceOptions(parent=self, retain_on_delete=retain, depends_on=previous)
+            previous = [KubernetesObject(manifest, outputs, child_opts) for manifest in run]
         self.register_outputs({})
 
 
 def type_token(manifest: Manifest) -> str:
-    """The provider's type of an object, e.g. kubernetes:apps/v1:Deployment; the core group has no name of its own."""
+    """The provider's type token of an object, e.g. kubernetes:apps/v1:Deployment; the core group is called `core`."""
     group_version: str = manifest["apiVersion"]
     module = group_version if "/" in group_version else f"core/{group_version}"
     return f"kubernetes:{module}:{manifest['kind']}"
 
 
 def logical_name(manifest: Manifest) -> str:
-    """Kind, namespace and name in lower case: an object moves to another URN when it is another object."""
+    """Kind, namespace and name in lower case, which identify an object in the cluster."""
     metadata = manifest["metadata"]
     parts = (manifest["kind"], metadata.get("namespace"), metadata["name"])
     return "-".join(part for part in parts if part).lower()

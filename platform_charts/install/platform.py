@@ -1,4 +1,4 @@
-"""The platform on the cluster, as a part of the stack: definitions, namespaces, policies, charts, and our own objects."""
+"""The Kubernetes side of the stack: CRDs, namespaces, policies, charts and the platform's own objects, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulumi_kubernetes.helm import v3 as helm
 
 from infra.aws import database
 from infra.aws.program import Platform
-from infra.aws.registry import mirror_prefix
+from infra.aws.registry import pull_through_prefix
 from infra.spec.kubeconfig import kubeconfig
 from infra.spec.names import cluster_name
 from infra.spec.protection import EnvironmentKind
@@ -21,17 +21,17 @@ from infra.spec.settings.network import subnets_of
 from platform_charts.charts.archives import archive_path
 from platform_charts.charts.crds import CRD_GROUPS, CrdSource
 from platform_charts.charts.installs import ChartInstall, chart_installs
-from platform_charts.install.objects import LateValues, ObjectGroup
+from platform_charts.install.objects import DeferredOutputs, ObjectGroup
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 
 PROGRAM = Path(__file__).parents[2] / "infra"
-"""Where the engine runs the program, and Helm looks for archives: paths from here are the same on every machine."""
+"""Working directory of the program. Archive paths are relative to it, so that they are equal on every machine."""
 
 _BEFORE_CHARTS = ("namespaces", "policies", "storage")
-"""Phases that charts need: where they go, what they may, and the class of their volumes."""
+"""Phases that charts depend on: namespaces, quotas and network policies, storage classes."""
 
 _HISTORY = 5
-"""Revisions that Helm keeps of a release, each a Secret."""
+"""Revisions per Helm release; each is a Secret."""
 
 
 def install(platform: Platform, *, crds: CrdSource | None) -> None:
@@ -39,53 +39,56 @@ def install(platform: Platform, *, crds: CrdSource | None) -> None:
 
     Args:
         platform: the AWS side.
-        crds: where definitions come from; None leaves them out, which is for recordings of a program only.
+        crds: source of CRDs; None leaves them out, for recordings only.
 
     Raises:
-        SettingsError: a chart has no version, or `crds` lacks the definitions of one that is installed.
+        SettingsError: a chart has no version, or `crds` lacks the CRDs of an installed chart.
     """
-    settings, late = platform.settings, LateValues(_outputs(platform))
+    settings, outputs = platform.settings, DeferredOutputs(_outputs(platform))
     provider = make_provider(platform)
     nodes = [platform.addons, platform.system_nodes, platform.identity]
 
     def after(*resources: pulumi.Resource) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(providers=[provider], depends_on=list(resources))
 
-    caches = _caches(platform, late)
     installs = chart_installs(
         settings,
         platform.release,
         platform.catalog,
-        caches=caches,
-        registry=late.marker("our_images"),
-        alert_topic=late.marker("alert_topic") if platform.alerts else "",
+        caches=_pull_through_caches(platform, outputs),
+        registry=outputs.placeholder("our_images"),
+        alert_topic=outputs.placeholder("alert_topic") if platform.alert_topic else "",
     )
-    phases = platform_objects(settings, platform.release, _facts(platform, late))
-    definitions: list[pulumi.Resource] = []
+    phases = platform_objects(settings, platform.release, _cluster_facts(platform, outputs))
+    crd_group: list[pulumi.Resource] = []
     if crds is not None:
-        manifests = [one for chart, group in CRD_GROUPS.items() if chart in installs for one in crds.crds(group)]
-        definitions = [ObjectGroup("definitions", manifests, late, after(*nodes), is_kept=True)]
-    ground: list[pulumi.Resource] = [*nodes]
+        manifests = [crd for chart, group in CRD_GROUPS.items() if chart in installs for crd in crds.crds(group)]
+        crd_group = [ObjectGroup("definitions", manifests, outputs, after(*nodes), retain=True)]
+    previous: list[pulumi.Resource] = [*nodes]
     for phase in _BEFORE_CHARTS:
-        ground = [ObjectGroup(phase, phases[phase], late, after(*ground))]
-    charts = Charts(platform, installs.values(), late, after(*ground, *definitions))
-    for phase, manifests_of_phase in phases.items():
+        previous = [ObjectGroup(phase, phases[phase], outputs, after(*previous))]
+    charts = Charts(platform, installs.values(), outputs, after(*previous, *crd_group))
+    for phase, phase_manifests in phases.items():
         if phase not in _BEFORE_CHARTS:
-            ObjectGroup(phase, manifests_of_phase, late, after(charts))
+            ObjectGroup(phase, phase_manifests, outputs, after(charts))
 
 
 class Charts(pulumi.ComponentResource):
-    """The Helm releases; none needs another.
+    """The Helm releases, which do not depend on each other.
 
     Args:
         platform: the AWS side.
-        installs: what is installed.
-        late: values that markers in chart values stand for.
+        installs: the charts to install.
+        outputs: outputs for placeholders in chart values.
         opts: options of the component.
     """
 
     def __init__(
-        self, platform: Platform, installs: Iterable[ChartInstall], late: LateValues, opts: pulumi.ResourceOptions
+        self,
+        platform: Platform,
+        installs: Iterable[ChartInstall],
+        outputs: DeferredOutputs,
+        opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("rtp:kubernetes:Charts", "charts", None, opts)
         for one in installs:
@@ -96,8 +99,8 @@ class Charts(pulumi.ComponentResource):
                 namespace=one.namespace,
                 chart=os.path.relpath(archive_path(one.name, chart), PROGRAM),
                 version=chart.version,
-                values=late.filled(one.values),
-                # Whole or not at all: what fails half-way is taken back, and the next attempt finds no release pending.
+                values=outputs.resolve(one.values),
+                # A failed install or upgrade rolls back and leaves no pending release that would block the next one.
                 atomic=True,
                 cleanup_on_fail=True,
                 timeout=one.timeout_s,
@@ -111,19 +114,19 @@ class Charts(pulumi.ComponentResource):
 
 
 def make_provider(platform: Platform) -> kubernetes.Provider:
-    """The one Kubernetes provider: server-side apply, and objects of a name that is there are taken over.
+    """Make the Kubernetes provider, with server-side apply.
 
-    A stack whose update was broken off has objects that its state does not know; with `upsert_existing_objects` the next
-    update goes on. Only what may be lost is given up for lost where the cluster cannot be reached.
+    An interrupted update leaves objects that the state lacks; `upsert_existing_objects` lets the next update adopt
+    them. Only test clusters drop unreachable objects from the state.
     """
     name, region = platform.cluster.name, platform.settings.aws.region
-    way = pulumi.Output.all(
+    kubeconfig_json = pulumi.Output.all(
         name=name, endpoint=platform.cluster.endpoint, authority=platform.cluster.certificate_authority
     ).apply(lambda known: json.dumps(kubeconfig(**known, region=region)))
     return kubernetes.Provider(
         "kubernetes",
-        kubeconfig=way,
-        # Without it a new endpoint or certificate would read as another cluster, and replace everything on it.
+        kubeconfig=kubeconfig_json,
+        # By default a change of endpoint or certificate counts as another cluster and replaces every object.
         cluster_identifier=cluster_name(platform.settings),
         enable_server_side_apply=True,
         upsert_existing_objects=True,
@@ -133,7 +136,7 @@ def make_provider(platform: Platform) -> kubernetes.Provider:
 
 
 def _outputs(platform: Platform) -> dict[str, pulumi.Output[str]]:
-    """What exists only once the AWS stack is up, mostly by the name of its field in `ClusterFacts`."""
+    """Outputs that objects and charts refer to, mostly by their field in `ClusterFacts`."""
     region, file_system = platform.settings.aws.region, platform.storage.file_system
     return {
         "file_system_id": file_system.id,
@@ -144,8 +147,8 @@ def _outputs(platform: Platform) -> dict[str, pulumi.Output[str]]:
         "volume_key_arn": platform.encryption.keys["volumes"],
         "artifact_bucket": platform.storage.artifacts.name,
         "registry": pulumi.Output.concat(platform.account, f".dkr.ecr.{region}.amazonaws.com"),
-        **({"alert_topic": platform.alerts.arn} if platform.alerts else {}),
-        # Our own images: every repository's name begins with the cluster's.
+        **({"alert_topic": platform.alert_topic.arn} if platform.alert_topic else {}),
+        # The project's own images: every repository's name begins with the cluster's.
         "our_images": pulumi.Output.concat(
             platform.account, f".dkr.ecr.{region}.amazonaws.com/{cluster_name(platform.settings)}"
         ),
@@ -156,26 +159,28 @@ def _access_point_of(team: str) -> str:
     return f"access_point_{team}"
 
 
-def _facts(platform: Platform, late: LateValues) -> ClusterFacts:
+def _cluster_facts(platform: Platform, outputs: DeferredOutputs) -> ClusterFacts:
     subnets = subnets_of(platform.settings.network)
     return ClusterFacts(
-        file_system_id=late.marker("file_system_id"),
-        datasets_access_point=late.marker("datasets_access_point"),
-        team_access_points={team.name: late.marker(_access_point_of(team.name)) for team in platform.settings.teams},
-        database_host=late.marker("database_host"),
+        file_system_id=outputs.placeholder("file_system_id"),
+        datasets_access_point=outputs.placeholder("datasets_access_point"),
+        team_access_points={
+            team.name: outputs.placeholder(_access_point_of(team.name)) for team in platform.settings.teams
+        },
+        database_host=outputs.placeholder("database_host"),
         database_port=database.PORT,
-        database_secret_arn=late.marker("database_secret_arn"),
-        artifact_bucket=late.marker("artifact_bucket"),
-        registry=late.marker("our_images"),
-        volume_key_arn=late.marker("volume_key_arn"),
+        database_secret_arn=outputs.placeholder("database_secret_arn"),
+        artifact_bucket=outputs.placeholder("artifact_bucket"),
+        registry=outputs.placeholder("our_images"),
+        volume_key_arn=outputs.placeholder("volume_key_arn"),
         api_server_cidrs=tuple(str(cidr) for cidr in subnets.private),
     )
 
 
-def _caches(platform: Platform, late: LateValues) -> dict[str, str]:
-    """Prefixes of the pull-through caches by the public registry each one caches."""
+def _pull_through_caches(platform: Platform, outputs: DeferredOutputs) -> dict[str, str]:
+    """Repository prefix of each pull-through cache, by upstream registry."""
     name = cluster_name(platform.settings)
     return {
-        host: f"{late.marker('registry')}/{mirror_prefix(name, host)}"
+        host: f"{outputs.placeholder('registry')}/{pull_through_prefix(name, host)}"
         for host in platform.settings.registry.pull_through
     }

@@ -1,1 +1,1 @@
-"""Builders of our own Kubernetes objects, as plain data."""
+"""Builders of the platform's own Kubernetes objects, as plain data."""

@@ -1,4 +1,4 @@
-"""Who may do what in the cluster: the accounts that jobs run as, and the people and pipelines that submit them."""
+"""RBAC and service accounts of the teams: for jobs, and for the people and pipelines that submit them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _QUEUE_READER = f"{LABEL_PREFIX}:queue-reader"
 
 
 def rule(group: str, resources: Sequence[str], verbs: Sequence[str], *, only: Sequence[str] = ()) -> Rule:
-    """One RBAC rule; `only` names the objects it is about."""
-    found = {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-    return {**found, "resourceNames": list(only)} if only else found
+    """One RBAC rule; `only` limits it to objects with these names."""
+    fields = {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+    return {**fields, "resourceNames": list(only)} if only else fields
 
 
 SUBMITTER_RULES: tuple[Rule, ...] = (
@@ -37,45 +37,39 @@ SUBMITTER_RULES: tuple[Rule, ...] = (
     rule("events.k8s.io", ("events",), _READ),
     rule("batch", ("jobs",), _READ),
     rule("kueue.x-k8s.io", ("localqueues", "workloads"), _READ),
-    # A job is stopped by its Workload: Kueue would resume one that is only suspended. The Workload's priority, which may
-    # be patched as well, counts among the team's own jobs.
+    # Stopping a job deactivates its Workload, because Kueue would resume a suspended RayJob. `patch` also allows changes
+    # of the Workload's priority, which only matters among the team's own jobs.
     rule("kueue.x-k8s.io", ("workloads",), ("patch",)),
     rule("visibility.kueue.x-k8s.io", ("localqueues/pendingworkloads",), ("get",)),
 )
-"""What a member of a team may do in its namespace: submit, follow and stop jobs, and see why one waits.
+"""Permissions of a team's members in its namespace: submit, follow and stop jobs, and see why a job is pending.
 
-No pods are created by hand, because those would pass by the queue; no `exec` and no port is forwarded, because a job is
-what its settings say and nothing else; no Secret is read. A job does see the Secrets it mounts: those of its own team.
+No creation of pods, which would bypass the queue; no `exec` and no port forwarding, so that a job does only what its
+settings say; no reading of Secrets, although a job can mount those of its team.
 """
 
 QUEUE_READER_RULES: tuple[Rule, ...] = (
     rule("kueue.x-k8s.io", ("clusterqueues", "cohorts", "resourceflavors", "workloadpriorityclasses"), ("get", "list")),
 )
-"""What every team may read of the whole cluster: how the GPUs are divided, and who has lent what to whom."""
+"""Cluster-wide read permissions of every team: quotas, and what teams borrow from each other."""
 
 
 def access(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """Accounts and rights of every team."""
-    per_team = (found for team in settings.teams for found in _team(team, release))
+    """Service accounts, roles and bindings of every team."""
+    per_team = (one for team in settings.teams for one in _team(team, release))
     return (*per_team, *_queue_readers(settings, release))
 
 
 def role(
     name: str, namespace: str, rules: Sequence[Rule], subject: Mapping[str, str], *, labels: Mapping[str, str]
 ) -> tuple[Manifest, Manifest]:
-    """A Role and the RoleBinding that gives it to `subject`; both have the same name."""
+    """A Role, and the RoleBinding of the same name that grants it to `subject`."""
     api = f"{RBAC}/v1"
     reference = {"apiGroup": RBAC, "kind": "Role", "name": name}
     return (
         api_object(api, "Role", name, namespace=namespace, labels=labels, rules=[dict(one) for one in rules]),
         api_object(
-            api,
-            "RoleBinding",
-            name,
-            namespace=namespace,
-            labels=labels,
-            roleRef=reference,
-            subjects=[dict(subject)],
+            api, "RoleBinding", name, namespace=namespace, labels=labels, roleRef=reference, subjects=[dict(subject)]
         ),
     )
 
@@ -83,7 +77,7 @@ def role(
 def cluster_role(
     name: str, rules: Sequence[Rule], subjects: Sequence[Mapping[str, str]], *, labels: Mapping[str, str]
 ) -> tuple[Manifest, Manifest]:
-    """A ClusterRole and the ClusterRoleBinding that gives it to `subjects`; both have the same name."""
+    """A ClusterRole, and the ClusterRoleBinding of the same name that grants it to `subjects`."""
     api, reference = f"{RBAC}/v1", {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
     bound = [dict(one) for one in subjects]
     return (
@@ -93,28 +87,30 @@ def cluster_role(
 
 
 def _team(team: Team, release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """A job's pods have no token of the cluster: they need none, and Pod Identity brings its own.
+    """The trainer's service account and the submitters' role.
 
-    Only the head of an autoscaling RayCluster talks to the API server. KubeRay makes an account for it alone, with rights
-    on the pods of the namespace.
+    A job's pods mount no API token, and Pod Identity has its own. Only the head of an autoscaling RayCluster calls the
+    API server, with a service account that KubeRay creates for it.
     """
-    account, marks = trainer_account(team.name), labels("access", version=release.platform, team=team.name)
+    account, object_labels = trainer_account(team.name), labels("access", version=release.platform, team=team.name)
     trainer = api_object(
         "v1",
         "ServiceAccount",
         account.name,
         namespace=account.namespace,
-        labels=marks,
+        labels=object_labels,
         automountServiceAccountToken=False,
     )
-    return (trainer, *role(_SUBMITTER, team.name, SUBMITTER_RULES, _group(team), labels=marks))
+    return (trainer, *role(_SUBMITTER, team.name, SUBMITTER_RULES, _group(team), labels=object_labels))
 
 
 def _queue_readers(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
     if not settings.teams:
         return ()
-    marks = labels("access", version=release.platform)
-    return cluster_role(_QUEUE_READER, QUEUE_READER_RULES, [_group(team) for team in settings.teams], labels=marks)
+    object_labels = labels("access", version=release.platform)
+    return cluster_role(
+        _QUEUE_READER, QUEUE_READER_RULES, [_group(team) for team in settings.teams], labels=object_labels
+    )
 
 
 def _group(team: Team) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""MLflow: a Job that prepares each release, the server, and what they need.
+"""MLflow: a bootstrap Job for each release, the server, and their RBAC.
 
-The Job makes databases, accounts and Secrets. The server's pods cannot start without the Secret, so they wait for the
-first Job; a later release's pods start as its Job has brought the schema up, until then the old ones serve.
+The Job creates databases, accounts and Secrets, and migrates the schema. The server's first pods cannot start before the
+Job has created their Secret; a later release is deployed after its Job, while the old pods serve.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _HOST, _, _PORT = MLFLOW_URI.removeprefix("http://").partition(":")
 PORT = int(_PORT)
 
 ACCOUNT = PLATFORM_ACCOUNTS["mlflow"][0].name
-"""Account of server and Job: the one that Pod Identity gives MLflow's role. Only the Job has a token of the cluster."""
+"""Service account of server and Job, associated with MLflow's IAM role. Only the Job mounts an API token."""
 
 _HOSTS = (_HOST, f"{SERVER}.{MLFLOW_NAMESPACE}.svc", f"{SERVER}.{MLFLOW_NAMESPACE}", "localhost")
-"""Names that a request may call the server by; `localhost` is what `kubectl port-forward` makes of it."""
+"""Allowed Host headers; `localhost` is for `kubectl port-forward`."""
 
 _BASE_MIB = 512
 _WORKER_MIB = 512
-"""Memory of the server without its workers, and of each worker, which loads all of MLflow for itself. Measured with MLflow
-3.17 and SQLite: 300 MiB, and 255 MiB a worker that has answered a few searches; a worker gets twice that."""
+"""Memory of the server without workers, and of each worker, which loads all of MLflow. Measured with MLflow 3.17 and
+SQLite: 300 MiB, and 255 MiB for a worker after a few searches; a worker gets twice that."""
 
 _BOOTSTRAP_SECONDS = 1800
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stores:
-    """Where MLflow keeps what it is told.
+    """MLflow's backend store and artifact store.
 
     Attributes:
         database_host: host name of the PostgreSQL server.
-        database_port: its port.
-        database_secret_arn: Secrets Manager secret with its login.
-        artifact_bucket: S3 bucket of the artifacts.
+        database_port: port of the PostgreSQL server.
+        database_secret_arn: Secrets Manager secret with `username` and `password`.
+        artifact_bucket: S3 bucket for artifacts.
     """
 
     database_host: str
@@ -58,7 +58,7 @@ class Stores:
 
 
 def mlflow(settings: StackSettings, release: ReleaseManifest, stores: Stores, *, registry: str) -> tuple[Manifest, ...]:
-    """MLflow's objects, in the order in which they are made."""
+    """MLflow's objects, in order of creation."""
     image = release.images["mlflow"].reference(registry)
     account = api_object(
         "v1",
@@ -70,7 +70,7 @@ def mlflow(settings: StackSettings, release: ReleaseManifest, stores: Stores, *,
     )
     return (
         account,
-        *_bootstrap_rights(settings, release),
+        *_bootstrap_roles(settings, release),
         _bootstrap_job(settings, release, stores, image),
         _service(release),
         _deployment(settings, release, stores, image),
@@ -78,44 +78,46 @@ def mlflow(settings: StackSettings, release: ReleaseManifest, stores: Stores, *,
     )
 
 
-def _bootstrap_rights(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """The Job makes one Secret in each namespace, and reads and mends that one only; `create` cannot be narrowed."""
+def _bootstrap_roles(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
+    """Roles to manage one Secret per namespace; RBAC cannot limit `create` to a name."""
     secrets = {MLFLOW_NAMESPACE: MLFLOW_SERVER_SECRET, **{team.name: MLFLOW_CREDENTIALS for team in settings.teams}}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": MLFLOW_NAMESPACE}
-    marks = _labels(BOOTSTRAP, release)
+    object_labels = _labels(BOOTSTRAP, release)
     return tuple(
-        found
+        manifest
         for namespace, secret in secrets.items()
-        for found in role(
+        for manifest in role(
             BOOTSTRAP,
             namespace,
             (rule("", ("secrets",), ("create",)), rule("", ("secrets",), ("get", "patch"), only=(secret,))),
             subject,
-            labels=marks,
+            labels=object_labels,
         )
     )
 
 
 def _bootstrap_job(settings: StackSettings, release: ReleaseManifest, stores: Stores, image: str) -> Manifest:
-    """Its name tells what it runs: a Job cannot be changed, and another release or team is another Job.
+    """The bootstrap Job, with a hash of its spec in the name, because Jobs are immutable.
 
-    It is kept when it has finished; where it vanished, the stack would run it again each time.
+    It has no TTL: after a deletion, the stack would recreate and run it on each update.
     """
     environment = {
         **_database_environment(settings, stores),
         "TEAMS": ",".join(team.name for team in settings.teams),
         "POD_NAMESPACE": MLFLOW_NAMESPACE,
     }
-    container = _container("migrate", image, _plain(environment), memory_mib=1024)
+    container = _container("migrate", image, _env(environment), memory_mib=1024)
     pod = {**_pod_spec(container), "automountServiceAccountToken": True, "restartPolicy": "OnFailure"}
-    marks = _labels(BOOTSTRAP, release)
+    object_labels = _labels(BOOTSTRAP, release)
     spec = {
         "backoffLimit": 10,
         "activeDeadlineSeconds": _BOOTSTRAP_SECONDS,
-        "template": {"metadata": {"labels": marks}, "spec": pod},
+        "template": {"metadata": {"labels": object_labels}, "spec": pod},
     }
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:10]
-    return api_object("batch/v1", "Job", f"{BOOTSTRAP}-{digest}", namespace=MLFLOW_NAMESPACE, labels=marks, spec=spec)
+    return api_object(
+        "batch/v1", "Job", f"{BOOTSTRAP}-{digest}", namespace=MLFLOW_NAMESPACE, labels=object_labels, spec=spec
+    )
 
 
 def _service(release: ReleaseManifest) -> Manifest:
@@ -133,7 +135,7 @@ def _service(release: ReleaseManifest) -> Manifest:
 
 
 def _deployment(settings: StackSettings, release: ReleaseManifest, stores: Stores, image: str) -> Manifest:
-    workers, marks = settings.mlflow.workers, _labels(SERVER, release)
+    workers, object_labels = settings.mlflow.workers, _labels(SERVER, release)
     environment = {
         **_database_environment(settings, stores),
         "MLFLOW_ARTIFACT_BUCKET": stores.artifact_bucket,
@@ -142,14 +144,14 @@ def _deployment(settings: StackSettings, release: ReleaseManifest, stores: Store
         "LISTEN_PORT": str(PORT),
     }
     key = {"secretKeyRef": {"name": MLFLOW_SERVER_SECRET, "key": "flask-secret-key"}}
-    variables = [*_plain(environment), {"name": "MLFLOW_FLASK_SERVER_SECRET_KEY", "valueFrom": key}]
+    variables = [*_env(environment), {"name": "MLFLOW_FLASK_SERVER_SECRET_KEY", "valueFrom": key}]
     container = {
         **_container("serve", image, variables, memory_mib=_BASE_MIB + workers * _WORKER_MIB),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "startupProbe": {**_health(), "periodSeconds": 5, "failureThreshold": 36},
         "readinessProbe": {**_health(), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3},
         "livenessProbe": {**_health(), "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6},
-        # Requests still come in until every node knows that the pod is going.
+        # Requests still arrive until every node has removed the terminating pod's endpoint.
         "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
     }
     spread = {
@@ -163,13 +165,13 @@ def _deployment(settings: StackSettings, release: ReleaseManifest, stores: Store
         "Deployment",
         SERVER,
         namespace=MLFLOW_NAMESPACE,
-        labels=marks,
+        labels=object_labels,
         spec={
             "replicas": settings.mlflow.replicas,
             "selector": {"matchLabels": _selector()},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": {
-                "metadata": {"labels": marks},
+                "metadata": {"labels": object_labels},
                 "spec": {
                     **_pod_spec(container),
                     "automountServiceAccountToken": False,
@@ -182,13 +184,15 @@ def _deployment(settings: StackSettings, release: ReleaseManifest, stores: Store
 
 
 def _disruption_budget(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """Of a single replica a budget would only keep its node from ever being drained."""
+    """None for a single replica, where a budget would block every drain of its node."""
     if settings.mlflow.replicas == 1:
         return ()
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": _selector()}}
-    marks = _labels(SERVER, release)
+    object_labels = _labels(SERVER, release)
     return (
-        api_object("policy/v1", "PodDisruptionBudget", SERVER, namespace=MLFLOW_NAMESPACE, labels=marks, spec=spec),
+        api_object(
+            "policy/v1", "PodDisruptionBudget", SERVER, namespace=MLFLOW_NAMESPACE, labels=object_labels, spec=spec
+        ),
     )
 
 
@@ -198,8 +202,7 @@ def _pod_spec(container: Mapping[str, Any]) -> Manifest:
         "priorityClassName": PLATFORM_PRIORITY,
         "nodeSelector": dict(SYSTEM_NODES),
         "securityContext": dict(RESTRICTED_POD),
-        # Kubernetes would describe every service of the namespace in variables; that of the service `mlflow` has the
-        # names of MLflow's own options, and not their meaning.
+        # Kubernetes's variables for the service `mlflow`, such as MLFLOW_PORT, collide with MLflow's own options.
         "enableServiceLinks": False,
         "containers": [dict(container)],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "10Gi"}}],
@@ -221,14 +224,14 @@ def _container(command: str, image: str, variables: list[Manifest], *, memory_mi
 def _database_environment(settings: StackSettings, stores: Stores) -> dict[str, str]:
     return {
         "AWS_REGION": settings.aws.region,
-        "AWS_DEFAULT_REGION": settings.aws.region,  # the name that boto3 reads
+        "AWS_DEFAULT_REGION": settings.aws.region,  # for boto3
         "MLFLOW_DB_HOST": stores.database_host,
         "MLFLOW_DB_PORT": str(stores.database_port),
         "MLFLOW_DB_SECRET_ARN": stores.database_secret_arn,
     }
 
 
-def _plain(environment: Mapping[str, str]) -> list[Manifest]:
+def _env(environment: Mapping[str, str]) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in environment.items()]
 
 
@@ -241,5 +244,5 @@ def _labels(component: str, release: ReleaseManifest) -> dict[str, str]:
 
 
 def _selector() -> dict[str, str]:
-    """Nothing of the release in it: a selector cannot be changed."""
+    """Without the release's labels, because selectors are immutable."""
     return {"app.kubernetes.io/name": SERVER}

@@ -1,6 +1,6 @@
-"""What Prometheus scrapes of ours: Ray, whose own metrics and the trainer's come through the same ports.
+"""PodMonitors for Ray, whose ports export Ray's and the trainer's metrics.
 
-Operator and Kueue bring their monitors with their charts. MLflow's server has no metrics under uvicorn.
+The charts of KubeRay and Kueue have their own monitors. MLflow's server exports no metrics under uvicorn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
 
 HEAD_PORTS = ("metrics", "as-metrics", "dash-metrics")
-"""Names, from `names.RAY_PORTS`, of what a head exports: of Ray and the trainer, of the autoscaler, of the dashboard."""
+"""Metrics ports of a head, from `cluster_names.RAY_PORTS`: Ray and the trainer, autoscaler, dashboard."""
 
 WORKER_PORTS = ("metrics",)
 
@@ -24,14 +24,14 @@ _RELABELINGS = (
     (f"{LABEL_PREFIX}/team", "team"),
     (f"{LABEL_PREFIX}/job", "training_job"),
 )
-"""Pod label, and the label of its series. Ray's boards know `ray_io_cluster`; `job` is Prometheus's own, hence
-`training_job`; `run` is a label the trainer's metrics have by themselves."""
+"""Pod labels and target labels. Ray's dashboards use `ray_io_cluster`; `training_job`, because `job` is Prometheus's own;
+the trainer's metrics already have the label `run`."""
 
 
 def monitors(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """PodMonitors of Ray's heads and workers in all teams' namespaces.
+    """PodMonitors for Ray's heads and workers in all teams' namespaces.
 
-    Pods and not services: a head has several services, and would be scraped once for each.
+    No ServiceMonitors: a head has several services and would be scraped once for each.
     """
     teams = [team.name for team in settings.teams]
     if not teams:
@@ -61,5 +61,5 @@ def _pod_monitor(
 
 
 def _meta(label: str) -> str:
-    """Prometheus's name of a pod's label (Prometheus, "kubernetes_sd_config")."""
+    """Prometheus's meta label for a pod label (Prometheus, "kubernetes_sd_config")."""
     return "__meta_kubernetes_pod_label_" + "".join(one if one.isalnum() else "_" for one in label)

@@ -1,4 +1,4 @@
-"""Namespaces, and what the Pod Security Standards let into each."""
+"""Namespaces and their Pod Security levels."""
 
 from __future__ import annotations
 
@@ -19,33 +19,31 @@ Level = Literal["privileged", "baseline", "restricted"]
 
 LEVELS: dict[str, Level] = {
     MLFLOW_NAMESPACE: "restricted",
-    # Charts of others run here whose pods nobody promised to keep `restricted`; none needs the host. What does, the
-    # node exporter, stands in `gpu-system`.
+    # Third-party charts whose pods may not comply with `restricted`. The node exporter, which needs the host, is in
+    # `gpu-system`.
     MONITORING_NAMESPACE: "baseline",
     KUBERAY_NAMESPACE: "restricted",
     KUEUE_NAMESPACE: "restricted",
-    # Device plugins put their sockets into the kubelet's folder, the DCGM exporter reads the kubelet's pod resources,
-    # the node exporter reads the host's /proc: host paths, which no other level allows.
+    # Device plugins, the DCGM exporter and the node exporter mount host paths, which no other level allows.
     GPU_NAMESPACE: "privileged",
 }
-"""Level by namespace of the platform; a team's is always `restricted`."""
+"""Pod Security level by platform namespace; a team's is always `restricted`."""
 
 
 def platform_namespaces(settings: StackSettings) -> tuple[str, ...]:
-    """Names of all namespaces of ours, the teams' last."""
+    """Names of the platform's and the teams' namespaces."""
     return (*LEVELS, *(team.name for team in settings.teams))
 
 
 def kubernetes_minor(settings: StackSettings, release: ReleaseManifest) -> str:
-    """The minor the environment's control plane has, e.g. 1.35."""
+    """Kubernetes minor version of the environment, e.g. 1.35."""
     return settings.cluster.kubernetes or release.kubernetes.version
 
 
 def namespaces(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """Every namespace of ours.
+    """The platform's and the teams' namespaces.
 
-    The level is pinned to the Kubernetes minor: a new one is not to refuse pods that ran the day before. NetworkPolicies
-    select namespaces by `kubernetes.io/metadata.name`, which the API server sets itself.
+    The Pod Security level is pinned to the Kubernetes minor, so that an upgrade does not reject running workloads.
     """
     minor = kubernetes_minor(settings, release)
     ours = (_namespace(name, level, minor, release.platform) for name, level in LEVELS.items())
@@ -54,12 +52,12 @@ def namespaces(settings: StackSettings, release: ReleaseManifest) -> tuple[Manif
 
 
 def _namespace(name: str, level: Level, minor: str, version: str, *, team: str | None = None) -> Manifest:
-    # What is refused needs no warning, and a namespace below `restricted` tells who deploys what is missing.
-    told: Level = "privileged" if level == "privileged" else "restricted"
+    # A `baseline` namespace warns and audits at `restricted`.
+    audit_level: Level = "privileged" if level == "privileged" else "restricted"
     security = {
         f"pod-security.kubernetes.io/{mode}{suffix}": value
-        for mode, at in (("enforce", level), ("audit", told), ("warn", told))
-        for suffix, value in (("", at), ("-version", f"v{minor}"))
+        for mode, mode_level in (("enforce", level), ("audit", audit_level), ("warn", audit_level))
+        for suffix, value in (("", mode_level), ("-version", f"v{minor}"))
     }
     component = name if team is None else "team"
     return api_object("v1", "Namespace", name, labels={**labels(component, version=version, team=team), **security})

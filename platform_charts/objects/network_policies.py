@@ -1,9 +1,8 @@
-"""Network policies: nothing is open in our namespaces but what the table `openings` lists.
+"""Network policies: default deny in the platform's namespaces, and the allowed traffic in the table `allow_rules`.
 
-The VPC CNI enforces them. Three things need no opening: the kubelet's probes and port forwarding, which come from the
-node itself; NFS, which the EFS driver mounts on the node; and EFA, which passes by the kernel's network. Pods on the
-host's network, device plugins and the node exporter, are outside of every policy. The instance metadata service at
-169.254.169.254 is opened to nobody: pods have their credentials by Pod Identity.
+The VPC CNI enforces them. No rule is needed for the kubelet's probes and port forwarding, which come from the node, for
+NFS, which the EFS driver mounts on the node, and for EFA, which bypasses the kernel. Policies do not apply to pods on the
+host network (device plugins, node exporter). No pod may reach the instance metadata service at 169.254.169.254.
 """
 
 from __future__ import annotations
@@ -33,48 +32,48 @@ Direction = Literal["Ingress", "Egress"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pods:
-    """Pods of one namespace; without labels all of them."""
+    """Pods of one namespace with these labels; without labels all of its pods."""
 
     namespace: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{key}={value}" for key, value in self.labels.items())
-        return f"{self.namespace} ({shown})" if shown else self.namespace
+        labels_text = ", ".join(f"{key}={value}" for key, value in self.labels.items())
+        return f"{self.namespace} ({labels_text})" if labels_text else self.namespace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Addresses:
+class IpBlocks:
     """Address ranges.
 
     Attributes:
-        name: what lies there.
+        name: description of the addresses.
         ranges: CIDR blocks.
-        excepted: blocks within each of them that do not belong to it.
+        exceptions: CIDR blocks to exclude from each range.
     """
 
     name: str
     ranges: tuple[str, ...]
-    excepted: tuple[str, ...] = ()
+    exceptions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.name
 
 
-Peer = Pods | Addresses
+Peer = Pods | IpBlocks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
-    """One line of the table. Each source may call each target; answers need no opening.
+class AllowRule:
+    """One row of the table: each source may connect to each target.
 
     Attributes:
-        name: name of its policies.
-        sources: who calls.
-        targets: who is called.
-        ports: ports of the targets; empty opens all.
+        name: prefix of its policies' names.
+        sources: peers that open connections.
+        targets: peers that accept connections.
+        ports: ports of the targets; empty for all.
         protocols: protocols of these ports.
-        reason: why.
+        reason: purpose of the traffic.
     """
 
     name: str
@@ -86,9 +85,9 @@ class Opening:
 
 
 DNS = Pods(namespace="kube-system", labels={"k8s-app": "kube-dns"})
-POD_IDENTITY = Addresses(name="Pod Identity agent", ranges=("169.254.170.23/32",))
-INTERNET = Addresses(name="any address", ranges=("0.0.0.0/0",), excepted=("169.254.0.0/16",))
-"""AWS's services by their endpoints, public or in the VPC, have no fixed addresses a policy could name."""
+POD_IDENTITY = IpBlocks(name="Pod Identity agent", ranges=("169.254.170.23/32",))
+INTERNET = IpBlocks(name="any address", ranges=("0.0.0.0/0",), exceptions=("169.254.0.0/16",))
+"""Endpoints of AWS services have no fixed addresses."""
 
 PROMETHEUS = Pods(namespace=MONITORING_NAMESPACE, labels={"app.kubernetes.io/name": "prometheus"})
 MLFLOW = Pods(namespace=MLFLOW_NAMESPACE, labels={"app.kubernetes.io/name": MLFLOW_SERVER})
@@ -99,17 +98,19 @@ _NODE_PORTS = (9100, 10250)
 _KUBE_SYSTEM_PORTS = (8085, 9153)
 
 
-def openings(settings: StackSettings, *, database_port: int, api_server_cidrs: Sequence[str]) -> tuple[Opening, ...]:
-    """The table of everything that is open.
+def allow_rules(
+    settings: StackSettings, *, database_port: int, api_server_cidrs: Sequence[str]
+) -> tuple[AllowRule, ...]:
+    """The table of allowed traffic.
 
     Args:
         settings: the environment.
         database_port: port of MLflow's database.
         api_server_cidrs: ranges of the API server's network interfaces.
     """
-    # A packet to a service passes the policy before its address is translated to the API server's own.
+    # Egress policies see the service's cluster IP, before its translation to the API server's address.
     service = f"{settings.network.service_cidr[1]}/32"
-    api_server = Addresses(name="API server", ranges=(*api_server_cidrs, service))
+    api_server = IpBlocks(name="API server", ranges=(*api_server_cidrs, service))
     return (
         *_everywhere(settings),
         *(one for team in settings.teams for one in _inside_a_team(team.name)),
@@ -120,151 +121,152 @@ def openings(settings: StackSettings, *, database_port: int, api_server_cidrs: S
 
 
 def network_policies(
-    settings: StackSettings, release: ReleaseManifest, table: Sequence[Opening]
+    settings: StackSettings, release: ReleaseManifest, table: Sequence[AllowRule]
 ) -> tuple[Manifest, ...]:
-    """Default deny in every namespace of ours, and the table's openings at both of their ends."""
+    """Default deny in every namespace of the platform, and the table's rules at both ends of the traffic."""
     ours = platform_namespaces(settings)
-    marks = labels("network", version=release.platform)
+    object_labels = labels("network", version=release.platform)
     deny = [
-        _policy("default-deny", Pods(namespace=name), marks, {"policyTypes": ["Ingress", "Egress"]}) for name in ours
+        _policy("default-deny", Pods(namespace=name), object_labels, {"policyTypes": ["Ingress", "Egress"]})
+        for name in ours
     ]
-    opened = [policy for opening in table for policy in _policies(opening, frozenset(ours), marks)]
-    return (*deny, *opened)
+    allow = [policy for rule in table for policy in _policies(rule, frozenset(ours), object_labels)]
+    return (*deny, *allow)
 
 
-def as_table(table: Sequence[Opening]) -> str:
-    """The table in Markdown, for the documents."""
+def markdown_table(table: Sequence[AllowRule]) -> str:
+    """The table in Markdown, for docs/SECURITY.md."""
     rows = [
         (
-            opening.name,
-            "<br>".join(map(str, opening.sources)),
-            "<br>".join(map(str, opening.targets)),
-            ", ".join(map(str, opening.ports)) or "all",
-            opening.reason,
+            rule.name,
+            "<br>".join(map(str, rule.sources)),
+            "<br>".join(map(str, rule.targets)),
+            ", ".join(map(str, rule.ports)) or "all",
+            rule.reason,
         )
-        for opening in table
+        for rule in table
     ]
-    lines = (("opening", "from", "to", "ports", "why"), ("---",) * 5, *rows)
+    lines = (("rule", "from", "to", "ports", "reason"), ("---",) * 5, *rows)
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _everywhere(settings: StackSettings) -> Iterator[Opening]:
-    yield Opening(
+def _everywhere(settings: StackSettings) -> Iterator[AllowRule]:
+    yield AllowRule(
         name="dns",
         sources=tuple(Pods(namespace=name) for name in platform_namespaces(settings)),
         targets=(DNS,),
         ports=(53,),
         protocols=("UDP", "TCP"),
-        reason="names of services",
+        reason="name resolution",
     )
 
 
-def _inside_a_team(team: str) -> Iterator[Opening]:
-    """Policies cannot say "of the same job"; a team's jobs see each other, and no other team's."""
+def _inside_a_team(team: str) -> Iterator[AllowRule]:
+    """A team's jobs may reach each other, because policies cannot select pods of the same job."""
     nodes = Pods(namespace=team, labels=_RAY_NODE)
-    yield Opening(
+    yield AllowRule(
         name="ray",
         sources=(nodes,),
         targets=(nodes,),
         ports=(),
-        reason="Ray and NCCL take ports as they come",
+        reason="Ray and NCCL use ephemeral ports",
     )
-    yield Opening(
+    yield AllowRule(
         name="ray-submit",
         sources=(Pods(namespace=team),),
         targets=(Pods(namespace=team, labels=_RAY_HEAD),),
         ports=(RAY_PORTS["dashboard"],),
-        reason="a RayJob's submitter gives its job to the head; token required",
+        reason="a RayJob's submitter submits the job to the head; token required",
     )
 
 
-def _between_namespaces(settings: StackSettings, database_port: int) -> Iterator[Opening]:
+def _between_namespaces(settings: StackSettings, database_port: int) -> Iterator[AllowRule]:
     teams = tuple(Pods(namespace=team.name) for team in settings.teams)
     heads = tuple(Pods(namespace=team.name, labels=_RAY_HEAD) for team in settings.teams)
-    everything = Pods(namespace=MLFLOW_NAMESPACE)
+    mlflow_pods = Pods(namespace=MLFLOW_NAMESPACE)
     if teams:
-        yield Opening(
+        yield AllowRule(
             name="mlflow",
             sources=teams,
             targets=(MLFLOW,),
             ports=(MLFLOW_PORT,),
-            reason="runs are tracked; password required",
+            reason="experiment tracking; password required",
         )
-        yield Opening(
+        yield AllowRule(
             name="ray-operator",
             sources=(Pods(namespace=KUBERAY_NAMESPACE),),
             targets=heads,
             ports=(RAY_PORTS["dashboard"],),
-            reason="the operator asks the head for the state of its job; token required",
+            reason="KubeRay polls the job's status; token required",
         )
-    yield Opening(
+    yield AllowRule(
         name="database",
-        sources=(everything,),
-        targets=(Addresses(name="private subnets", ranges=tuple(map(str, subnets_of(settings.network).private))),),
+        sources=(mlflow_pods,),
+        targets=(IpBlocks(name="private subnets", ranges=tuple(map(str, subnets_of(settings.network).private))),),
         ports=(database_port,),
         reason="MLflow's PostgreSQL",
     )
     alertmanager = Pods(namespace=MONITORING_NAMESPACE, labels={"app.kubernetes.io/name": "alertmanager"})
-    with_a_role = (*teams, everything, alertmanager)
-    yield Opening(
+    with_iam_role = (*teams, mlflow_pods, alertmanager)
+    yield AllowRule(
         name="https",
-        sources=with_a_role,
+        sources=with_iam_role,
         targets=(INTERNET,),
         ports=(443,),
-        reason="AWS: S3, Secrets Manager, SNS; a head's autoscaler and MLflow's Job: the API server",
+        reason="AWS: S3, Secrets Manager, SNS; API server for a head's autoscaler and MLflow's Job",
     )
-    yield Opening(
+    yield AllowRule(
         name="pod-identity",
-        sources=with_a_role,
+        sources=with_iam_role,
         targets=(POD_IDENTITY,),
         ports=(80,),
-        reason="credentials of the pod's own role",
+        reason="credentials of the pod's IAM role",
     )
 
 
-def _control_plane(api_server: Addresses) -> Iterator[Opening]:
-    """Not all of these talk to the API server, but each namespace's operator does, and has the rights it has by RBAC."""
+def _control_plane(api_server: IpBlocks) -> Iterator[AllowRule]:
+    """Whole namespaces, although only their operators call the API server; RBAC limits what pods may do there."""
     clients = (MONITORING_NAMESPACE, KUBERAY_NAMESPACE, KUEUE_NAMESPACE, GPU_NAMESPACE)
-    yield Opening(
+    yield AllowRule(
         name="api-server",
         sources=tuple(Pods(namespace=name) for name in clients),
         targets=(api_server,),
         ports=(443,),
         reason="operators, kube-state-metrics and feature discovery watch objects",
     )
-    yield Opening(
+    yield AllowRule(
         name="kueue-webhook",
         sources=(api_server,),
         targets=(Pods(namespace=KUEUE_NAMESPACE),),
         ports=(8082, 9443),
-        reason="9443 admits jobs, 8082 is the API of who waits at which place",
+        reason="9443 is the admission webhook, 8082 the visibility API (queue positions)",
     )
-    yield Opening(
+    yield AllowRule(
         name="prometheus-operator-webhook",
         sources=(api_server,),
         targets=(Pods(namespace=MONITORING_NAMESPACE),),
         ports=(10250,),
-        reason="rules are checked before they are stored",
+        reason="validation of Prometheus rules",
     )
 
 
-def _metrics(settings: StackSettings) -> Iterator[Opening]:
+def _metrics(settings: StackSettings) -> Iterator[AllowRule]:
     monitoring = Pods(namespace=MONITORING_NAMESPACE)
-    yield Opening(
+    yield AllowRule(
         name="monitoring",
         sources=(monitoring,),
         targets=(monitoring,),
         ports=(),
-        reason="Prometheus, Alertmanager, Grafana and their operator among themselves",
+        reason="traffic among Prometheus, Alertmanager, Grafana and their operator",
     )
-    yield Opening(
+    yield AllowRule(
         name="node-metrics",
         sources=(PROMETHEUS,),
-        targets=(Addresses(name="nodes", ranges=tuple(map(str, subnets_of(settings.network).private))),),
+        targets=(IpBlocks(name="nodes", ranges=tuple(map(str, subnets_of(settings.network).private))),),
         ports=_NODE_PORTS,
         reason="node exporter, kubelet",
     )
-    yield Opening(
+    yield AllowRule(
         name="kube-system-metrics",
         sources=(PROMETHEUS,),
         targets=(Pods(namespace="kube-system"),),
@@ -277,9 +279,9 @@ def _metrics(settings: StackSettings) -> Iterator[Opening]:
         ("gpu-metrics", GPU_NAMESPACE, 9400, "the DCGM exporter"),
     ):
         targets = (Pods(namespace=namespace),)
-        yield Opening(name=name, sources=(PROMETHEUS,), targets=targets, ports=(port,), reason=reason)
+        yield AllowRule(name=name, sources=(PROMETHEUS,), targets=targets, ports=(port,), reason=reason)
     if settings.teams:
-        yield Opening(
+        yield AllowRule(
             name="ray-metrics",
             sources=(PROMETHEUS,),
             targets=tuple(Pods(namespace=team.name, labels=_RAY_NODE) for team in settings.teams),
@@ -288,39 +290,39 @@ def _metrics(settings: StackSettings) -> Iterator[Opening]:
         )
 
 
-def _policies(opening: Opening, ours: frozenset[str], marks: Mapping[str, str]) -> Iterator[Manifest]:
-    """A policy for each end of the opening that lies in a namespace of ours."""
+def _policies(rule: AllowRule, ours: frozenset[str], object_labels: Mapping[str, str]) -> Iterator[Manifest]:
+    """A policy for each end of the traffic in a namespace of the platform."""
     ends: tuple[tuple[Direction, tuple[Peer, ...], tuple[Peer, ...]], ...] = (
-        ("Egress", opening.sources, opening.targets),
-        ("Ingress", opening.targets, opening.sources),
+        ("Egress", rule.sources, rule.targets),
+        ("Ingress", rule.targets, rule.sources),
     )
-    ports = [{"protocol": protocol, "port": port} for port in opening.ports for protocol in opening.protocols]
-    for direction, here, there in ends:
-        peers = [selector for peer in there for selector in _selectors(peer)]
-        permitted = {"to" if direction == "Egress" else "from": peers, **({"ports": ports} if ports else {})}
-        for pods in here:
+    ports = [{"protocol": protocol, "port": port} for port in rule.ports for protocol in rule.protocols]
+    for direction, selected, others in ends:
+        peers = [selector for peer in others for selector in _selectors(peer)]
+        allowed = {"to" if direction == "Egress" else "from": peers, **({"ports": ports} if ports else {})}
+        for pods in selected:
             if isinstance(pods, Pods) and pods.namespace in ours:
-                spec = {"policyTypes": [direction], direction.lower(): [permitted]}
-                yield _policy(f"{opening.name}-{direction.lower()}", pods, marks, spec)
+                spec = {"policyTypes": [direction], direction.lower(): [allowed]}
+                yield _policy(f"{rule.name}-{direction.lower()}", pods, object_labels, spec)
 
 
-def _policy(name: str, pods: Pods, marks: Mapping[str, str], spec: Mapping[str, object]) -> Manifest:
+def _policy(name: str, pods: Pods, object_labels: Mapping[str, str], spec: Mapping[str, object]) -> Manifest:
     selector = {"podSelector": {"matchLabels": dict(pods.labels)} if pods.labels else {}}
     return api_object(
         "networking.k8s.io/v1",
         "NetworkPolicy",
         name,
         namespace=pods.namespace,
-        labels=marks,
+        labels=object_labels,
         spec={**selector, **spec},
     )
 
 
 def _selectors(peer: Peer) -> Iterator[Manifest]:
-    if isinstance(peer, Addresses):
-        excepted = {"except": list(peer.excepted)} if peer.excepted else {}
-        yield from ({"ipBlock": {"cidr": cidr, **excepted}} for cidr in peer.ranges)
+    if isinstance(peer, IpBlocks):
+        exceptions = {"except": list(peer.exceptions)} if peer.exceptions else {}
+        yield from ({"ipBlock": {"cidr": cidr, **exceptions}} for cidr in peer.ranges)
         return
-    # One entry, not two: the pods of that namespace, and not those pods or that namespace.
-    found: Manifest = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": peer.namespace}}}
-    yield {**found, "podSelector": {"matchLabels": dict(peer.labels)}} if peer.labels else found
+    # Both selectors in one entry select their intersection; two entries would select the union.
+    namespace: Manifest = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": peer.namespace}}}
+    yield {**namespace, "podSelector": {"matchLabels": dict(peer.labels)}} if peer.labels else namespace

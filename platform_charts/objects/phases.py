@@ -1,4 +1,4 @@
-"""Everything of our own that the cluster holds, in the order in which it has to be made."""
+"""The platform's own objects, in phases that are applied in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from platform_charts.objects.access import access
 from platform_charts.objects.mlflow import Stores, mlflow
 from platform_charts.objects.monitoring import monitors
 from platform_charts.objects.namespaces import namespaces
-from platform_charts.objects.network_policies import network_policies, openings
+from platform_charts.objects.network_policies import allow_rules, network_policies
 from platform_charts.objects.node_gate import gate_objects
 from platform_charts.objects.priorities import priority_classes
 from platform_charts.objects.queueing import queueing
@@ -23,20 +23,19 @@ from platform_charts.objects.storage import storage
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterFacts:
-    """What exists only once the AWS stack is up, as text.
+    """Values of the AWS stack that objects refer to.
 
     Attributes:
         file_system_id: EFS file system, fs-….
-        datasets_access_point: its access point of the datasets, fsap-….
-        team_access_points: that of each team's runs, by team.
+        datasets_access_point: access point for the datasets, fsap-….
+        team_access_points: access point for each team's runs, by team.
         database_host: host name of MLflow's PostgreSQL.
-        database_port: its port.
+        database_port: port of MLflow's PostgreSQL.
         database_secret_arn: Secrets Manager secret with the database's `username` and `password`.
-        artifact_bucket: S3 bucket of MLflow's artifacts.
-        registry: host of the stack's ECR and the beginning of its repositories' names.
-        api_server_cidrs: ranges in which the API server's network interfaces have their addresses: the subnets that EKS
-            was given.
-        volume_key_arn: KMS key of block volumes; None takes the account's default key of EBS.
+        artifact_bucket: S3 bucket for MLflow's artifacts.
+        registry: host of the stack's ECR and the prefix of its repositories.
+        api_server_cidrs: ranges of the API server's network interfaces, which are the cluster's subnets.
+        volume_key_arn: KMS key of block volumes; None for the account's default EBS key.
     """
 
     file_system_id: str
@@ -54,16 +53,16 @@ class ClusterFacts:
 def platform_objects(
     settings: StackSettings, release: ReleaseManifest, facts: ClusterFacts
 ) -> Mapping[str, tuple[Manifest, ...]]:
-    """Our own objects by phase; a phase may need every phase before it, and an object those before it in its phase.
+    """The platform's own objects by phase. Phases, and objects within a phase, may depend on earlier ones.
 
-    Phases: `namespaces`, `policies` (priorities, quotas, access, network), `storage`, `queueing` (needs Kueue's custom
-    resource definitions), `gpu` (what opens GPU nodes), `mlflow`, `monitoring` (needs the Prometheus operator's).
+    Phases: `namespaces`, `policies` (priorities, quotas, RBAC, network), `storage`, `queueing` (needs Kueue's CRDs),
+    `gpu` (the node gate), `mlflow`, `monitoring` (needs the Prometheus operator's CRDs).
 
     Raises:
-        SettingsError: a node group is impossible.
+        SettingsError: a node group combines capacity, placement and EFA in a way that AWS does not support.
     """
     catalog = load_catalog()
-    table = openings(settings, database_port=facts.database_port, api_server_cidrs=facts.api_server_cidrs)
+    table = allow_rules(settings, database_port=facts.database_port, api_server_cidrs=facts.api_server_cidrs)
     stores = Stores(
         database_host=facts.database_host,
         database_port=facts.database_port,

@@ -1,4 +1,4 @@
-"""Priority classes: the platform before training, and among training jobs the order in which they wait."""
+"""Priority classes: the platform's pods above training jobs, and training jobs by priority."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.release import ReleaseManifest
 
 TRAINING: Mapping[Priority, int] = {"low": 1000, "normal": 2000, "high": 3000}
-"""Value by priority of a job, the same for Kubernetes and for Kueue."""
+"""Value by job priority, for Kubernetes and Kueue."""
 
 _PLATFORM_VALUE = 1_000_000
 
 
 def training_class(priority: Priority) -> str:
-    """Name of the class, of Kubernetes and of Kueue."""
+    """Name of the PriorityClass and the WorkloadPriorityClass."""
     return f"{PRIORITY_PREFIX}{priority}"
 
 
 def priority_classes(release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """The classes of pods.
+    """PriorityClasses.
 
-    Training classes never preempt: the scheduler would take single pods out of running jobs, and a data-parallel job
-    that lost one pod has lost all of them. Kueue preempts, whole jobs and by quota. The platform's own pods do preempt:
-    they share their nodes with Ray heads, and without MLflow or the operator no job goes on.
+    Training classes never preempt: the scheduler would evict single pods of running jobs, and losing one pod stops a
+    data-parallel job. Kueue preempts whole jobs instead. The platform's own pods do preempt, because they share nodes
+    with Ray heads, and jobs depend on MLflow and the operators.
     """
     training = (
         _priority_class(

@@ -1,6 +1,6 @@
-"""Storage classes, and the file system as two claims in every team's namespace: everybody's datasets, the team's runs.
+"""The StorageClass for block volumes, and two EFS volumes per team: the shared datasets and the team's runs.
 
-NFS needs no opening in the network policies: the EFS driver mounts on the node, and the node's traffic is not a pod's.
+NFS needs no network policy, because the EFS driver mounts it on the node.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings
 
 _NOMINAL_SIZE = "1Ti"
-"""Kubernetes wants a size of every volume; EFS grows by itself, and nothing enforces this one."""
+"""Kubernetes requires a capacity; EFS is elastic and does not enforce it."""
 
 _ACCESS_MODES = ("ReadWriteMany",)
-"""Of the datasets too: the EFS driver refuses to mount ReadOnlyMany (aws-efs-csi-driver issue 972, still so in 3.4.1)."""
+"""For the datasets too: the EFS driver rejects ReadOnlyMany (aws-efs-csi-driver issue 972, as of 3.4.1)."""
 
 
 def storage(
@@ -29,26 +29,26 @@ def storage(
     team_access_points: Mapping[str, str],
     volume_key_arn: str | None,
 ) -> tuple[Manifest, ...]:
-    """The class of block volumes, and for every team a volume of the datasets and one of its runs, with their claims.
+    """The StorageClass for block volumes, and each team's volumes for datasets and runs with their claims.
 
     Args:
         settings: the environment.
-        release: the release.
+        release: the pinned versions.
         file_system_id: EFS file system.
-        datasets_access_point: its access point of the datasets.
-        team_access_points: that of each team's runs, by team; nothing outside the team's directory is seen through it.
-        volume_key_arn: KMS key of block volumes; None takes the account's default key of EBS.
+        datasets_access_point: access point for the datasets.
+        team_access_points: access point for each team's runs, by team.
+        volume_key_arn: KMS key of block volumes; None for the account's default EBS key.
     """
     pairs = [
-        _bound(claim, team, release, handle=f"{file_system_id}::{access_point}", options=options)
+        _volume_and_claim(claim, team, release, handle=f"{file_system_id}::{access_point}", options=options)
         for team in settings.teams
         for claim, access_point, options in (
-            # The option is the volume's: it holds whatever a pod says of its own mounts.
+            # A mount option of the volume applies regardless of the pod's volumeMounts.
             (DATASETS_CLAIM, datasets_access_point, ("ro",)),
             (RUNS_CLAIM, team_access_points[team.name], ()),
         )
     ]
-    # All volumes first: a run of objects of one kind is made at once.
+    # All volumes first: the installer applies a run of objects of one kind in parallel.
     return (_block_class(release, volume_key_arn), *(volume for volume, _ in pairs), *(claim for _, claim in pairs))
 
 
@@ -62,32 +62,32 @@ def _block_class(release: ReleaseManifest, key_arn: str | None) -> Manifest:
         annotations={"storageclass.kubernetes.io/is-default-class": "true"},
         provisioner="ebs.csi.aws.com",
         parameters=parameters if key_arn is None else {**parameters, "kmsKeyId": key_arn},
-        # A volume lies in one zone: it has to be made where its pod goes.
+        # EBS volumes are zonal, so provisioning waits for the pod to be scheduled.
         volumeBindingMode="WaitForFirstConsumer",
         allowVolumeExpansion=True,
         reclaimPolicy="Delete",
     )
 
 
-def _bound(
+def _volume_and_claim(
     claim_name: str, team: Team, release: ReleaseManifest, *, handle: str, options: Sequence[str]
 ) -> tuple[Manifest, Manifest]:
-    """A volume and the one claim that can have it: `claimRef` keeps it from every other namespace, bound or not.
+    """A volume and its claim; `claimRef` reserves the volume for this claim.
 
-    No StorageClass `efs` exists: the name ties claim and volume together, and nothing can be provisioned from it.
+    The StorageClass `efs` does not exist: its name only binds claim and volume, and nothing is provisioned from it.
     """
-    marks = labels("storage", version=release.platform, team=team.name)
+    object_labels = labels("storage", version=release.platform, team=team.name)
     name = f"{claim_name}-{team.name}"
     volume = api_object(
         "v1",
         "PersistentVolume",
         name,
-        labels=marks,
+        labels=object_labels,
         spec={
             "capacity": {"storage": _NOMINAL_SIZE},
             "accessModes": list(_ACCESS_MODES),
             "storageClassName": EFS_CLASS,
-            # The data outlives the namespace that has seen it.
+            # The data outlives the team's namespace.
             "persistentVolumeReclaimPolicy": "Retain",
             "claimRef": {"namespace": team.name, "name": claim_name},
             "mountOptions": ["tls", "iam", *options],
@@ -99,7 +99,7 @@ def _bound(
         "PersistentVolumeClaim",
         claim_name,
         namespace=team.name,
-        labels=marks,
+        labels=object_labels,
         spec={
             "accessModes": list(_ACCESS_MODES),
             "storageClassName": EFS_CLASS,

@@ -10,7 +10,7 @@ import pytest
 from infra.lifecycle.sandbox.api import ApiRefusalError, Object
 from infra.lifecycle.sandbox.definitions import define
 from infra.spec.errors import RefusedError
-from platform_charts.charts.crds import check_upgrade, check_upgrades
+from platform_charts.charts.crds import check_crd_upgrade, check_crd_upgrades
 from tests.engines.kubernetes import Cluster, crds
 from tests.engines.kubernetes_jobs import raycluster
 from tests.engines.kubernetes_platform import Environment, in_dev
@@ -42,7 +42,7 @@ def test_objects_of_an_older_definition_outlive_its_upgrade(environment: Environ
     with cluster.applied(manifest) as (before,):
         live = cluster.read(older)
         assert live is not None
-        check_upgrades([live], crds("kuberay"))
+        check_crd_upgrades([live], crds("kuberay"))
         define(cluster, crds("kuberay"))
         after = cluster.read(manifest)
         assert after is not None
@@ -63,12 +63,12 @@ def test_a_definition_without_a_version_that_the_cluster_serves_is_refused(custo
     narrower = copy.deepcopy(_pinned())
     narrower["spec"]["versions"] = [one for one in narrower["spec"]["versions"] if one["name"] == "v1"]
     with pytest.raises(RefusedError, match="version v1alpha1 is served, and would not be any more"):
-        check_upgrade(live, narrower)
+        check_crd_upgrade(live, narrower)
 
 
 def test_the_pinned_definitions_may_replace_themselves(custom_resources: Cluster) -> None:
     live = [custom_resources.read(definition) for definition in crds("kuberay")]
-    check_upgrades([one for one in live if one is not None], crds("kuberay"))
+    check_crd_upgrades([one for one in live if one is not None], crds("kuberay"))
     assert len(live) == len(crds("kuberay"))
 
 

@@ -1,4 +1,4 @@
-"""The gate of GPU nodes at work on a real API server, as the account that it runs as."""
+"""The node gate on a real API server, with its service account's permissions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from infra.spec.names import START_UP_TAINT
 from infra.spec.outputs import LABEL_PREFIX
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
-from platform_charts.images.node_gate.__main__ import Nodes, open_complete
+from platform_charts.images.node_gate.__main__ import Nodes, untaint_ready_nodes
 from platform_charts.objects.node_gate import gate_objects
 from tests.engines.kubernetes import Cluster
 
 GATE = f"system:serviceaccount:{GPU_NAMESPACE}:node-gate"
-COMPLETE = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
+ALL_DEVICES = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
 
 
-def closed_node(name: str) -> dict[str, Any]:
+def tainted_node(name: str) -> dict[str, Any]:
     taint = {"key": START_UP_TAINT.key, "value": START_UP_TAINT.value, "effect": START_UP_TAINT.effect}
     return {
         "apiVersion": "v1",
@@ -35,7 +35,7 @@ def closed_node(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def rights(kubernetes_api: Cluster) -> Iterator[None]:
-    """The role of the gate, and nothing of what runs it."""
+    """The gate's ClusterRole and binding."""
     objects = gate_objects(
         load_environment("prod"), load_release(), catalog=load_catalog(), registry="registry.example"
     )
@@ -49,9 +49,9 @@ def gate(control_plane: ControlPlane, rights: None) -> Nodes:
     return Nodes(control_plane.client(GATE))
 
 
-def look(gate: Nodes) -> list[str]:
-    promises = {"h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}}
-    return open_complete(gate, taint=START_UP_TAINT.key, group_label=f"{LABEL_PREFIX}/group", promises=promises)
+def poll(gate: Nodes) -> list[str]:
+    expected = {"h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}}
+    return untaint_ready_nodes(gate, taint=START_UP_TAINT.key, group_label=f"{LABEL_PREFIX}/group", expected=expected)
 
 
 def taints(kubernetes_api: Cluster, node: dict[str, Any]) -> list[str]:
@@ -60,29 +60,27 @@ def taints(kubernetes_api: Cluster, node: dict[str, Any]) -> list[str]:
     return [one["key"] for one in found["spec"].get("taints", [])]
 
 
-def test_a_node_is_opened_once_it_offers_everything(kubernetes_api: Cluster, gate: Nodes) -> None:
-    node = closed_node("late")
+def test_the_taint_is_removed_once_all_devices_are_allocatable(kubernetes_api: Cluster, gate: Nodes) -> None:
+    node = tainted_node("late")
     with kubernetes_api.applied(node):
-        assert look(gate) == ["late: waits for nvidia.com/gpu 0 of 8, vpc.amazonaws.com/efa 0 of 32"]
+        assert poll(gate) == ["late: waiting for nvidia.com/gpu 0 of 8, vpc.amazonaws.com/efa 0 of 32"]
         assert START_UP_TAINT.key in taints(kubernetes_api, node)
-        kubernetes_api.update_status(node, {"allocatable": COMPLETE, "capacity": COMPLETE})
-        assert look(gate) == ["late: open"]
+        kubernetes_api.update_status(node, {"allocatable": ALL_DEVICES, "capacity": ALL_DEVICES})
+        assert poll(gate) == ["late: taint removed"]
         assert START_UP_TAINT.key not in taints(kubernetes_api, node)
-        assert look(gate) == []
+        assert poll(gate) == []
 
 
-def test_a_node_that_has_changed_since_it_was_read_is_left_for_the_next_look(
-    kubernetes_api: Cluster, gate: Nodes
-) -> None:
-    node = closed_node("busy")
+def test_a_patch_of_a_changed_node_fails(kubernetes_api: Cluster, gate: Nodes) -> None:
+    node = tainted_node("busy")
     with kubernetes_api.applied(node):
-        (found,) = [one for one in gate.all() if one["metadata"]["name"] == "busy"]
-        kubernetes_api.update_status(node, {"allocatable": COMPLETE, "capacity": COMPLETE})
+        (found,) = [one for one in gate.list_all() if one["metadata"]["name"] == "busy"]
+        kubernetes_api.update_status(node, {"allocatable": ALL_DEVICES, "capacity": ALL_DEVICES})
         stale = [{"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]}]
         assert not gate.patch("busy", stale)
 
 
-def test_the_gate_may_do_nothing_else(control_plane: ControlPlane, rights: None) -> None:
+def test_the_gate_has_no_other_permissions(control_plane: ControlPlane, rights: None) -> None:
     nodes = Nodes(control_plane.client(GATE))
     with pytest.raises(ApiException) as refused:
         nodes._core.list_secret_for_all_namespaces()

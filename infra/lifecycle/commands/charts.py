@@ -8,7 +8,7 @@ from infra.lifecycle.show import print_line
 from infra.spec.catalog import load_catalog
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
-from platform_charts.charts.archives import fetch_all
+from platform_charts.charts.archives import fetch_archives
 from platform_charts.charts.installs import chart_installs
 
 
@@ -17,6 +17,6 @@ def fetch(options: EnvironmentOptions) -> int:
     settings, release = load_environment(options.env), load_release()
     names = chart_installs(settings, release, load_catalog())
     kind, mirror = settings.environment.kind, settings.mirrors.charts
-    for path in fetch_all(release, names, source=Registries(), kind=kind, mirror=mirror).values():
+    for path in fetch_archives(release, names, source=Registries(), kind=kind, mirror=mirror).values():
         print_line(f"  {path}")
     return 0

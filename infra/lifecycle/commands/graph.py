@@ -15,7 +15,7 @@ def graph(options: GraphOptions) -> int:
     """Print every resource of an environment, and write it as JSON and as a picture where asked."""
     settings = load_environment(options.env)
     recording = record(settings)
-    print_table(table.of(recording))
+    print_table(table.resource_table(recording))
     if options.json is not None:
         options.json.write_text(document.render(recording), encoding="utf-8")
     if options.picture is not None:

@@ -1,4 +1,4 @@
-"""Every rule of the policy pack, by subject."""
+"""All rules of the policy pack, a module per topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from infra.policy.rules import (
     tagging,
 )
 
-_SUBJECTS: tuple[ModuleType, ...] = (
+_TOPICS: tuple[ModuleType, ...] = (
     encryption,
     access,
     iam,
@@ -31,12 +31,12 @@ _SUBJECTS: tuple[ModuleType, ...] = (
     outputs,
 )
 
-RULES_BY_SUBJECT: dict[str, tuple[Rule, ...]] = {
+RULES_BY_TOPIC: dict[str, tuple[Rule, ...]] = {
     module.__name__.rpartition(".")[2]: tuple(
         member for member in vars(module).values() if isinstance(member, (ResourceRule, StackRule))
     )
-    for module in _SUBJECTS
+    for module in _TOPICS
 }
-"""Rules in the order of their files, by the name of the file."""
+"""Rules by module name, in the order of definition."""
 
-RULES: tuple[Rule, ...] = tuple(rule for rules in RULES_BY_SUBJECT.values() for rule in rules)
+RULES: tuple[Rule, ...] = tuple(rule for rules in RULES_BY_TOPIC.values() for rule in rules)

@@ -1,4 +1,4 @@
-"""Least privilege: every statement of every policy is read."""
+"""Least privilege in identity-based policies, resource-based policies and trust policies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from infra.policy.documents import (
     identity_statements,
     resource_statements,
 )
-from infra.policy.graph import Subject
+from infra.policy.graph import Resource
 from infra.policy.rule import resource_rule
 
-WITHOUT_RESOURCE = frozenset(
+ACTIONS_WITHOUT_RESOURCE_TYPE = frozenset(
     {
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
@@ -28,65 +28,65 @@ WITHOUT_RESOURCE = frozenset(
         "ec2:GetInstanceTypesFromInstanceRequirements",
     }
 )
-"""Actions of the autoscaler that IAM evaluates against `*` only: in the Service Authorization Reference their row names
-no resource type. It is the one list of what may stand beside `*`, and holds nothing that no role needs."""
+"""Actions that the autoscaler and the EFS driver need with the resource `*`, because they support no resource types
+(Service Authorization Reference)."""
 
-_TOO_BROAD = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess", "FullAccess")
+_BROAD_POLICIES = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess", "FullAccess")
 
 
-@resource_rule(*IDENTITY_DOCUMENT_TYPES, remedy="list the actions that the workload calls")
-def permissions_name_their_actions(subject: Subject) -> Iterator[str]:
-    """No statement allows actions by a pattern, or by what they are not."""
-    for statement in identity_statements(subject):
+@resource_rule(*IDENTITY_DOCUMENT_TYPES, remedy="list the actions that the workload needs")
+def no_wildcard_actions(resource: Resource) -> Iterator[str]:
+    """No statement allows actions by wildcard or NotAction."""
+    for statement in identity_statements(resource):
         for action in statement.actions if statement.allows else ():
             if "*" in action or action.startswith("NotAction:"):
                 yield f"statement {statement.sid or '(without Sid)'} allows {action}"
 
 
-@resource_rule(*IDENTITY_DOCUMENT_TYPES, remedy="name the resources, or the condition that narrows them")
-def permissions_name_their_resources(subject: Subject) -> Iterator[str]:
-    """No statement allows its actions on every resource, unless a condition narrows it or the action knows no resource."""
-    for statement in identity_statements(subject):
+@resource_rule(*IDENTITY_DOCUMENT_TYPES, remedy="list the resources, or add a condition")
+def no_wildcard_resources(resource: Resource) -> Iterator[str]:
+    """No statement allows actions on every resource without a condition, except actions without resource types."""
+    for statement in identity_statements(resource):
         is_everything = "*" in statement.resources or any(one.startswith("NotResource:") for one in statement.resources)
-        unbound = sorted(action for action in statement.actions if action not in WITHOUT_RESOURCE)
+        unbound = sorted(action for action in statement.actions if action not in ACTIONS_WITHOUT_RESOURCE_TYPE)
         if statement.allows and is_everything and not statement.condition and unbound:
             yield f"statement {statement.sid or '(without Sid)'} allows {', '.join(unbound)} on every resource"
 
 
 @resource_rule(*IDENTITY_DOCUMENT_TYPES, remedy="add a condition on iam:PassedToService")
-def passing_a_role_names_the_service(subject: Subject) -> Iterator[str]:
-    """Who may pass a role may pass it to a named service only, or gains whatever the role may do."""
-    for statement in identity_statements(subject):
+def pass_role_names_the_service(resource: Resource) -> Iterator[str]:
+    """iam:PassRole is limited to named services, because passing a role grants its permissions."""
+    for statement in identity_statements(resource):
         passes = statement.allows and "iam:PassRole" in statement.actions
         if passes and "iam:passedtoservice" not in statement.condition_keys:
             yield f"statement {statement.sid or '(without Sid)'} allows iam:PassRole to any service"
 
 
-@resource_rule(*RESOURCE_DOCUMENT_TYPES, remedy="name the accounts, roles or services, or add a condition on them")
-def nobody_in_particular_is_trusted_with_nothing(subject: Subject) -> Iterator[str]:
-    """No resource policy and no trust policy allows everybody, unless a condition says who is meant."""
-    for statement in resource_statements(subject):
+@resource_rule(*RESOURCE_DOCUMENT_TYPES, remedy="name the accounts, roles or services, or add a condition")
+def no_anonymous_principals(resource: Resource) -> Iterator[str]:
+    """No resource-based policy and no trust policy allows every principal without a condition."""
+    for statement in resource_statements(resource):
         if statement.allows and "*" in statement.principals and not statement.condition:
-            yield f"statement {statement.sid or '(without Sid)'} allows everybody"
+            yield f"statement {statement.sid or '(without Sid)'} allows every principal"
 
 
-@resource_rule(tokens.ROLE_ATTACHMENT, remedy="write a policy with the actions needed")
-def no_role_is_an_administrator(attachment: Subject) -> Iterator[str]:
-    """No role carries one of AWS's broad policies, which allow whole services and grow with them."""
+@resource_rule(tokens.ROLE_ATTACHMENT, remedy="write an inline policy with the actions that the role needs")
+def no_broad_managed_policies(attachment: Resource) -> Iterator[str]:
+    """No role has an AWS managed policy for administrators or with full access to a service."""
     name = str(attachment.get("policyArn")).rpartition("/")[2]
-    if name.endswith(_TOO_BROAD):
+    if name.endswith(_BROAD_POLICIES):
         yield f"attaches {name}"
 
 
 @resource_rule(tokens.ACCESS_KEY, tokens.IAM_USER, remedy="use a role: Pod Identity for pods, SSO for people")
-def there_are_no_long_lived_credentials(subject: Subject) -> Iterator[str]:
-    """The stack makes no IAM users and no access keys: neither expires, and a leaked one works anywhere."""
-    yield f"is a {subject.type.rpartition(':')[2]}"
+def no_long_lived_credentials(resource: Resource) -> Iterator[str]:
+    """The stack has no IAM users and access keys, which do not expire."""
+    yield f"is a {resource.type.rpartition(':')[2]}"
 
 
-@resource_rule(tokens.ROLE, remedy="trust a service by name, e.g. pods.eks.amazonaws.com, not a whole account")
-def roles_trust_services(role: Subject) -> Iterator[str]:
-    """A role of the stack is assumed by a service; an account as principal hands it to everybody who may sts:AssumeRole there."""
+@resource_rule(tokens.ROLE, remedy="trust a service, e.g. pods.eks.amazonaws.com, instead of an account")
+def roles_trust_only_services(role: Resource) -> Iterator[str]:
+    """Only services assume the stack's roles; an account as principal delegates access to the account's IAM policies."""
     for statement in resource_statements(role):
         for principal in statement.principals if statement.allows else ():
             if not principal.startswith("Service:"):

@@ -1,4 +1,4 @@
-"""No secret in what people and programs read."""
+"""Secrets: none in outputs, inputs and user data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.policy import tokens
-from infra.policy.graph import Graph, Subject
-from infra.policy.rule import Breach, resource_rule, stack_rule
+from infra.policy.graph import Graph, Resource
+from infra.policy.rule import Violation, resource_rule, stack_rule
 
 _SECRET_NAME = re.compile(r"(?i)(passw(or)?d|secret(?!_?(arn|name))|private_?key|access_?key|token|credential)")
 _SECRET_VALUE = re.compile(
@@ -18,30 +18,30 @@ _SECRET_VALUE = re.compile(
 )
 
 
-@stack_rule(remedy="export the ARN of the secret, and let its reader fetch it")
-def outputs_hold_no_secrets(graph: Graph) -> Iterator[Breach]:
-    """No output is a password, a key or a token: outputs are printed, stored in state and handed to every job."""
-    for stack in graph.of(tokens.STACK):
+@stack_rule(remedy="export the ARN of the secret instead")
+def outputs_hold_no_secrets(graph: Graph) -> Iterator[Violation]:
+    """No output is a password, a key or a token; outputs are printed and read by every job."""
+    for stack in graph.of_type(tokens.STACK):
         for path, value in _leaves(stack.properties, ""):
             if isinstance(value, str) and (_SECRET_NAME.search(path) or _SECRET_VALUE.search(value)):
-                yield Breach(stack, f"output {path} looks like a secret")
+                yield Violation(stack, f"output {path} looks like a secret")
 
 
 @resource_rule(tokens.DATABASE, remedy="set manage_master_user_password=True and no password")
-def database_passwords_are_managed(database: Subject) -> Iterator[str]:
-    """RDS makes and rotates the master password in Secrets Manager; no program and no state ever holds it."""
-    if database.has("password"):
-        yield "has a password of the program's"
-    if not database.says("manageMasterUserPassword", True):
+def database_passwords_are_managed(database: Resource) -> Iterator[str]:
+    """RDS manages the master password in Secrets Manager, so that it is in no program or state."""
+    if database.is_set("password"):
+        yield "sets a password"
+    if not database.is_one_of("manageMasterUserPassword", True):
         yield "manageMasterUserPassword is not set"
 
 
-@resource_rule(tokens.LAUNCH_TEMPLATE, remedy="let the node fetch the secret with its role")
-def user_data_holds_no_secrets(template: Subject) -> Iterator[str]:
-    """User data is readable by everything on the node and by everybody who may describe it."""
+@resource_rule(tokens.LAUNCH_TEMPLATE, remedy="fetch the secret on the node with its role")
+def user_data_holds_no_secrets(template: Resource) -> Iterator[str]:
+    """User data holds no secrets, because every process on the node can read it."""
     data = template.get("userData")
     if isinstance(data, str) and _SECRET_VALUE.search(b64decode(data).decode("utf-8", errors="replace")):
-        yield "its user data holds a secret"
+        yield "has a secret in its user data"
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:

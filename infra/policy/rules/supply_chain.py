@@ -1,71 +1,71 @@
-"""What runs is what was chosen: pinned versions, immutable tags, digests."""
+"""Supply chain: pinned versions, immutable tags, digests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.policy import tokens
-from infra.policy.graph import UNKNOWN, Graph, Subject
-from infra.policy.rule import Breach, resource_rule, stack_rule
+from infra.policy.graph import UNKNOWN, Graph, Resource
+from infra.policy.rule import Violation, resource_rule, stack_rule
 from infra.spec.protection import EnvironmentKind
 
 
 @resource_rule(tokens.REPOSITORY, remedy="set image_tag_mutability=IMMUTABLE")
-def image_tags_are_immutable(repository: Subject) -> Iterator[str]:
-    """A tag names one image for ever; what is tested under it is what runs."""
-    if not repository.says("imageTagMutability", "IMMUTABLE"):
+def image_tags_are_immutable(repository: Resource) -> Iterator[str]:
+    """Image tags are immutable, so that the tested image is the one that runs."""
+    if not repository.is_one_of("imageTagMutability", "IMMUTABLE"):
         yield f"imageTagMutability is {repository.get('imageTagMutability')}"
 
 
 @resource_rule(tokens.REPOSITORY, remedy="set image_scanning_configuration scan_on_push=True")
-def images_are_scanned(repository: Subject) -> Iterator[str]:
-    """Every image is scanned when it is pushed."""
-    if not repository.says("imageScanningConfiguration.scanOnPush", True):
+def images_are_scanned(repository: Resource) -> Iterator[str]:
+    """ECR scans every image on push."""
+    if not repository.is_one_of("imageScanningConfiguration.scanOnPush", True):
         yield "scanOnPush is not set"
 
 
 @resource_rule(tokens.CLUSTER, remedy="take version from the release manifest")
-def the_kubernetes_version_is_pinned(cluster: Subject) -> Iterator[str]:
-    """The control plane's minor stands in the program; without it EKS takes its newest of the day."""
-    if not cluster.has("version"):
+def kubernetes_version_is_pinned(cluster: Resource) -> Iterator[str]:
+    """The Kubernetes minor version is set; otherwise EKS installs its latest."""
+    if not cluster.is_set("version"):
         yield "version is not set"
 
 
 @resource_rule(tokens.NODE_GROUP, remedy="run `make release-lock` and set release_version from the release manifest")
-def node_images_are_pinned(group: Subject) -> Iterator[str]:
-    """In prod a node group names its AMI release: driver and kernel change when the release does, not when a node starts."""
-    if group.kind is EnvironmentKind.PROD and not group.has("releaseVersion"):
+def node_images_are_pinned(group: Resource) -> Iterator[str]:
+    """In prod, node groups pin their AMI release, so that driver and kernel change only with the release."""
+    if group.kind is EnvironmentKind.PROD and not group.is_set("releaseVersion"):
         yield "releaseVersion is not set, in prod"
 
 
 @resource_rule(tokens.ADDON, remedy="run `make release-lock` and set addon_version from the release manifest")
-def addons_are_pinned(addon: Subject) -> Iterator[str]:
-    """In prod an add-on names its version."""
-    if addon.kind is EnvironmentKind.PROD and not addon.has("addonVersion"):
+def addons_are_pinned(addon: Resource) -> Iterator[str]:
+    """In prod, add-ons pin their version."""
+    if addon.kind is EnvironmentKind.PROD and not addon.is_set("addonVersion"):
         yield "addonVersion is not set, in prod"
 
 
 @resource_rule(tokens.HELM_RELEASE, remedy="take version from the release manifest")
-def charts_are_pinned(release: Subject) -> Iterator[str]:
-    """A Helm release names its chart's version; without it Helm takes the repository's newest of the day."""
-    if not release.has("version"):
+def charts_are_pinned(release: Resource) -> Iterator[str]:
+    """Helm releases pin the chart version; otherwise Helm installs the latest."""
+    if not release.is_set("version"):
         yield "version is not set"
 
 
-@stack_rule(remedy="run `make release-lock`, and name images by Image.reference()")
-def images_are_named_by_digest(graph: Graph) -> Iterator[Breach]:
-    """In prod every container names its image by digest: a tag can be moved by whoever may push."""
+@stack_rule(remedy="run `make release-lock`, and build references with Image.reference()")
+def images_are_pinned_by_digest(graph: Graph) -> Iterator[Violation]:
+    """In prod, containers refer to images by digest, because a tag can be moved."""
     if graph.kind is not EnvironmentKind.PROD:
         return
-    for subject in graph.subjects:
-        if subject.type.startswith("kubernetes:"):
-            for image in sorted(set(_images(subject.properties))):
+    for resource in graph.resources:
+        if resource.type.startswith("kubernetes:"):
+            for image in sorted(set(_images(resource.properties))):
                 if "@sha256:" not in image:
-                    yield Breach(subject, f"runs {image}")
+                    yield Violation(resource, f"runs {image}")
 
 
 def _images(value: object) -> Iterator[str]:
-    """Images of every container in a Kubernetes object, however deep, e.g. in a custom resource's pod templates."""
+    """Images of every container in a Kubernetes object, at any depth, e.g. in a custom resource's pod templates."""
     if isinstance(value, Mapping):
         for key, member in value.items():
             if key in {"containers", "initContainers", "ephemeralContainers"} and member is not UNKNOWN:

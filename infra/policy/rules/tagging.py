@@ -1,54 +1,54 @@
-"""Whose everything is, and until when."""
+"""Tags and budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from infra.policy import tokens
-from infra.policy.graph import Graph, Subject
-from infra.policy.rule import Breach, resource_rule, stack_rule
+from infra.policy.graph import Graph, Resource
+from infra.policy.rule import Violation, resource_rule, stack_rule
 from infra.spec.protection import EnvironmentKind
 
 REQUIRED_TAGS = ("platform", "environment", "kind", "owner", "version")
-"""Tags that the reaper, the leak audit and the bill are sorted by."""
+"""Tags that the reaper, the leak audit and cost reports select by."""
 
-_MACHINE_TAGS = tuple(tag for tag in REQUIRED_TAGS if tag != "version")
-"""A machine carries no version: it would make each release a new launch template, which replaces every node."""
+_LAUNCH_TAGS = tuple(tag for tag in REQUIRED_TAGS if tag != "version")
+"""Tags of launched resources. A version would change the launch template, and replace every node, on each release."""
 
 EXPIRY_TAG = "expires"
-_MACHINES = ("instance", "volume", "network-interface")
+_LAUNCHED = ("instance", "volume", "network-interface")
 
 
-@resource_rule(remedy="make the resource with the stack's own provider, whose default tags it takes")
-def everything_is_tagged(subject: Subject) -> Iterator[str]:
-    """Everything of AWS carries the tags that say which stack it belongs to and who answers for it."""
-    if not subject.type.startswith("aws:"):
+@resource_rule(remedy="create the resource with the stack's provider, which has default tags")
+def aws_resources_are_tagged(resource: Resource) -> Iterator[str]:
+    """Every AWS resource has the tags that identify its stack and owner."""
+    if not resource.type.startswith("aws:"):
         return
-    missing = [tag for tag in REQUIRED_TAGS if not subject.tags.get(tag)]
+    missing = [tag for tag in REQUIRED_TAGS if not resource.tags.get(tag)]
     if missing:
         yield f"lacks the tags {', '.join(missing)}"
 
 
 @resource_rule(remedy="set environment.expires")
-def test_clusters_carry_their_expiry(subject: Subject) -> Iterator[str]:
-    """Everything in a test cluster says when it goes: the reaper works from tags, without any state."""
-    is_test = subject.type.startswith("aws:") and subject.kind is EnvironmentKind.TEST
-    if is_test and not subject.tags.get(EXPIRY_TAG):
+def test_clusters_have_an_expiry_tag(resource: Resource) -> Iterator[str]:
+    """Every resource of a test cluster has an expiry tag, which the reaper reads."""
+    is_test = resource.type.startswith("aws:") and resource.kind is EnvironmentKind.TEST
+    if is_test and not resource.tags.get(EXPIRY_TAG):
         yield f"lacks the tag {EXPIRY_TAG}"
 
 
-@resource_rule(tokens.LAUNCH_TEMPLATE, remedy="repeat the stack's tags in tag_specifications of the launch template")
-def what_nodes_are_made_of_is_tagged(template: Subject) -> Iterator[str]:
-    """Instances, volumes and interfaces carry the tags too: the provider's default tags do not reach what EKS launches."""
-    tagged = {one.get("resourceType"): one.get("tags") or {} for one in template.each("tagSpecifications")}
-    for machine in _MACHINES:
-        missing = [tag for tag in _MACHINE_TAGS if not tagged.get(machine, {}).get(tag)]
+@resource_rule(tokens.LAUNCH_TEMPLATE, remedy="add the stack's tags to tag_specifications of the launch template")
+def launched_resources_are_tagged(template: Resource) -> Iterator[str]:
+    """Instances, volumes and interfaces have the tags too; default tags do not apply to resources that EKS launches."""
+    tagged = {one.get("resourceType"): one.get("tags") or {} for one in template.elements("tagSpecifications")}
+    for kind in _LAUNCHED:
+        missing = [tag for tag in _LAUNCH_TAGS if not tagged.get(kind, {}).get(tag)]
         if missing:
-            yield f"launches each {machine} without the tags {', '.join(missing)}"
+            yield f"launches each {kind} without the tags {', '.join(missing)}"
 
 
 @stack_rule(remedy="set budget.monthly_usd and budget.email")
-def spending_is_watched(graph: Graph) -> Iterator[Breach]:
-    """In prod and in test clusters a budget raises an alarm: the one is large, the other forgotten."""
-    if graph.kind in {EnvironmentKind.PROD, EnvironmentKind.TEST} and not any(graph.of(tokens.BUDGET)):
-        yield Breach(None, f"has no budget, in {graph.kind}")
+def budgets_are_set(graph: Graph) -> Iterator[Violation]:
+    """Prod and test clusters have a budget with alerts."""
+    if graph.kind in {EnvironmentKind.PROD, EnvironmentKind.TEST} and not any(graph.of_type(tokens.BUDGET)):
+        yield Violation(None, f"has no budget, in {graph.kind}")

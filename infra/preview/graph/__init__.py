@@ -1,1 +1,1 @@
-"""The stack without a cloud: every resource as a table, as JSON, and the architecture as a picture."""
+"""A recording as a table, as JSON, and as a picture of the architecture."""

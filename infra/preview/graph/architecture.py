@@ -1,4 +1,4 @@
-"""What the picture shows of a recording, as plain facts: zones, node groups, stores and identities."""
+"""The architecture of a recording, for the picture: zones, node groups, stores and identities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEY = "aws:kms/key:Key"
 
 @dataclass(frozen=True)
 class Zone:
-    """An availability zone: ranges of its subnets, and whether a NAT gateway and a mount target stand in it."""
+    """An availability zone: ranges of its subnets, and whether it has a NAT gateway and a mount target."""
 
     name: str
     private_cidr: str
@@ -44,10 +44,10 @@ class Group:
 
     Attributes:
         name: name of the group.
-        zones: indices of the zones its nodes start in.
-        instance: what a node is.
-        machines: sizes and capacity, in words.
-        fabric: EFA and placement, in words; empty without either.
+        zones: indices of its zones.
+        instance: description of the instance type.
+        machines: description of sizes and capacity.
+        fabric: description of EFA and placement; empty without either.
         has_gpus: whether a node has GPUs.
     """
 
@@ -61,7 +61,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Store:
-    """Something that keeps state: its service, name and facts in words, and whether Pulumi protects it."""
+    """A stateful resource: service, name, description, and whether Pulumi protects it."""
 
     service: str
     name: str
@@ -71,7 +71,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Workload:
-    """A role, and the service accounts that may take it as namespace/name."""
+    """A role, and the service accounts that may assume it, as namespace/name."""
 
     role: str
     accounts: tuple[str, ...]
@@ -79,7 +79,7 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """Everything the picture shows."""
+    """All that the picture shows."""
 
     cluster: str
     vpc_cidr: str
@@ -94,7 +94,7 @@ class Architecture:
 
 
 def architecture_of(recording: Recording, catalog: Catalog) -> Architecture:
-    """Read the facts out of a recording; what a recording does not have is simply not shown."""
+    """The architecture of a recording."""
     (cluster,), (vpc,) = recording.of_type(_CLUSTER), recording.of_type(_VPC)
     subnets = {one.urn: one for one in recording.of_type(_SUBNET)}
     zones = tuple(_zones(recording, subnets))
@@ -182,7 +182,7 @@ def _stores(recording: Recording) -> Iterator[Store]:
 
 
 def _workloads(recording: Recording) -> Iterator[Workload]:
-    """Roles of pods, from the associations and from the add-ons that carry theirs along."""
+    """Roles of pods, from Pod Identity associations and from add-ons."""
     accounts: dict[str, set[str]] = {}
     for one in recording.of_type(_POD_IDENTITY):
         properties = one.properties

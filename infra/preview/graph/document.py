@@ -1,4 +1,4 @@
-"""A recording as JSON: what the table shows, with every property."""
+"""A recording as JSON, with every property."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from infra.preview.recording import UNKNOWN, Recording, Resource
 
-SECRET = "[secret]"  # noqa: S105  # what stands in the place of one
+SECRET = "[secret]"  # noqa: S105  # placeholder for a secret
 
 
 def render(recording: Recording) -> str:
-    """Resources by URN and the stack's outputs; secrets are left out, what is unknown is null."""
+    """Resources by URN and the stack's outputs; secrets are masked, unknown values are null."""
     document = {
         "resources": {one.urn: asdict(replace(one, properties=_without_secrets(one))) for one in recording.resources},
         "outputs": _hidden(recording.outputs, recording.secret_outputs, ""),
@@ -23,7 +23,7 @@ def render(recording: Recording) -> str:
 def _plain(value: object) -> object:
     if value is UNKNOWN:
         return None
-    assert isinstance(value, frozenset), f"{value!r} is no part of a recording"
+    assert isinstance(value, frozenset), f"unexpected {value!r} in a recording"
     return sorted(value)
 
 

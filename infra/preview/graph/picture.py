@@ -25,7 +25,7 @@ _STORE, _IDENTITY, _KEY = "#fdeecb", "#eadff2", "#f3e3dd"
 _LINE, _GUARD = "#9fb0be", "#b3541e"
 
 _WIDTH, _HEIGHT = 160.0, 100.0
-"""Size of the drawing in its own units; 10 of them are an inch."""
+"""Size of the drawing in units of 0.1 inch."""
 
 _ZONES_LEFT, _ZONES_WIDTH = 5.0, 96.0
 _SIDE_LEFT, _SIDE_WIDTH = 110.0, 48.0
@@ -36,8 +36,8 @@ def draw(settings: StackSettings, recording: Recording, file: Path) -> None:
 
     Args:
         settings: the environment.
-        recording: its graph.
-        file: where to; the suffix decides the format, e.g. .svg or .png.
+        recording: the environment's graph.
+        file: output file; the suffix sets the format, e.g. .svg or .png.
     """
     figure = Figure(figsize=(_WIDTH / 10, _HEIGHT / 10), facecolor=_PAPER)
     FigureCanvasAgg(figure)
@@ -52,13 +52,13 @@ def draw(settings: StackSettings, recording: Recording, file: Path) -> None:
     _stores(sheet, facts.stores)
     _identities(sheet, facts.workloads)
     _footer(sheet, facts)
-    # Without a date and with ids made from the content: an unchanged stack draws an unchanged file.
+    # No date and a fixed salt for IDs, so that an unchanged stack gives an identical file.
     with rc_context({"svg.hashsalt": facts.cluster}):
         figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
 class _Sheet:
-    """Boxes and words, in the drawing's units."""
+    """Draws boxes and text, in the drawing's units."""
 
     def __init__(self, axes: Axes) -> None:
         self._axes = axes
@@ -71,7 +71,7 @@ class _Sheet:
         patch = FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=fill, edgecolor=edge, linewidth=line)
         self._axes.add_patch(patch)
 
-    def words(
+    def text(
         self,
         x: float,
         y: float,
@@ -89,42 +89,42 @@ class _Sheet:
 
 def _heading(sheet: _Sheet, settings: StackSettings, facts: Architecture) -> None:
     environment = settings.environment
-    sheet.words(3, 97.5, facts.cluster, size=17, bold=True)
+    sheet.text(3, 97.5, facts.cluster, size=17, bold=True)
     line = f"{environment.kind.value} environment in {settings.aws.region}, owner {environment.owner}"
-    sheet.words(3, 93.2, line, size=9, color=_FAINT)
+    sheet.text(3, 93.2, line, size=9, color=_FAINT)
 
 
 def _network(sheet: _Sheet, facts: Architecture) -> None:
-    """The VPC: a column per zone, and every node group as a bar across the zones it may start in."""
+    """The VPC with a column per zone; every node group is a bar across its zones."""
     bottom, top = 9.0, 89.5
     sheet.box(3, bottom, _ZONES_WIDTH + 4, top - bottom, fill=_VPC)
-    sheet.words(5, top - 1.3, f"VPC {facts.vpc_cidr}", size=9, bold=True)
-    reached = f"endpoints inside: {', '.join(facts.endpoints)}"
-    sheet.words(3 + _ZONES_WIDTH + 2, top - 1.3, reached, size=7.5, color=_FAINT, align="right")
+    sheet.text(5, top - 1.3, f"VPC {facts.vpc_cidr}", size=9, bold=True)
+    endpoints = f"endpoints inside: {', '.join(facts.endpoints)}"
+    sheet.text(3 + _ZONES_WIDTH + 2, top - 1.3, endpoints, size=7.5, color=_FAINT, align="right")
     _control_plane(sheet, facts, y=72.5)
     width = _ZONES_WIDTH / len(facts.zones)
     for index, zone in enumerate(facts.zones):
         left = _ZONES_LEFT + index * width
         sheet.box(left + 0.6, 60.5, width - 1.2, 9.5, fill=_PUBLIC)
-        sheet.words(left + 2, 69.2, zone.name, size=9, bold=True)
-        sheet.words(left + 2, 66.4, f"public {zone.public_cidr}", size=7.5, color=_FAINT)
-        sheet.words(left + 2, 63.8, "NAT gateway" if zone.has_nat else "no NAT of its own", size=7.5)
+        sheet.text(left + 2, 69.2, zone.name, size=9, bold=True)
+        sheet.text(left + 2, 66.4, f"public {zone.public_cidr}", size=7.5, color=_FAINT)
+        sheet.text(left + 2, 63.8, "NAT gateway" if zone.has_nat else "no NAT of its own", size=7.5)
         sheet.box(left + 0.6, bottom + 1.5, width - 1.2, 48.0, fill=_PRIVATE)
-        sheet.words(left + 2, 57.7, f"private {zone.private_cidr}", size=7.5, color=_FAINT)
+        sheet.text(left + 2, 57.7, f"private {zone.private_cidr}", size=7.5, color=_FAINT)
         if zone.has_mount_target:
-            sheet.words(left + 2, bottom + 4, "EFS mount target", size=7.5, color=_FAINT)
+            sheet.text(left + 2, bottom + 4, "EFS mount target", size=7.5, color=_FAINT)
     _groups(sheet, facts.groups, zone_width=width, top=54.5, bottom=bottom + 5.5)
 
 
 def _control_plane(sheet: _Sheet, facts: Architecture, *, y: float) -> None:
     sheet.box(_ZONES_LEFT + 0.6, y, _ZONES_WIDTH - 1.2, 11.5, fill=_CONTROL)
-    sheet.words(_ZONES_LEFT + 2.5, y + 10.3, "EKS control plane", size=10, bold=True)
-    sheet.words(_ZONES_LEFT + 2.5, y + 7.2, facts.control_plane, size=8)
-    sheet.words(_ZONES_LEFT + 2.5, y + 4.2, f"add-ons: {', '.join(facts.addons)}", size=7.5, color=_FAINT)
+    sheet.text(_ZONES_LEFT + 2.5, y + 10.3, "EKS control plane", size=10, bold=True)
+    sheet.text(_ZONES_LEFT + 2.5, y + 7.2, facts.control_plane, size=8)
+    sheet.text(_ZONES_LEFT + 2.5, y + 4.2, f"add-ons: {', '.join(facts.addons)}", size=7.5, color=_FAINT)
 
 
 def _groups(sheet: _Sheet, groups: Sequence[Group], *, zone_width: float, top: float, bottom: float) -> None:
-    """One row a group, or one row for several that share no zone."""
+    """A row per group; groups without a common zone share a row."""
     rows: list[list[Group]] = []
     for group in groups:
         fitting = [row for row in rows if not any(set(group.zones) & set(other.zones) for other in row)]
@@ -140,48 +140,46 @@ def _groups(sheet: _Sheet, groups: Sequence[Group], *, zone_width: float, top: f
             width = (group.zones[-1] - group.zones[0] + 1) * zone_width - 4
             sheet.box(left, y, width, pitch - 1.5, fill=_GPU if group.has_gpus else _SYSTEM)
             middle = y + (pitch - 1.5) / 2
-            sheet.words(left + 1.5, middle + 5.0, group.name, size=9.5, bold=True)
-            sheet.words(left + 1.5, middle + 2.0, group.instance, size=8)
-            sheet.words(left + 1.5, middle - 0.7, group.machines, size=7.5, color=_FAINT)
-            sheet.words(left + 1.5, middle - 3.1, group.fabric, size=7.5, color=_FAINT)
+            sheet.text(left + 1.5, middle + 5.0, group.name, size=9.5, bold=True)
+            sheet.text(left + 1.5, middle + 2.0, group.instance, size=8)
+            sheet.text(left + 1.5, middle - 0.7, group.machines, size=7.5, color=_FAINT)
+            sheet.text(left + 1.5, middle - 3.1, group.fabric, size=7.5, color=_FAINT)
 
 
 def _stores(sheet: _Sheet, stores: Sequence[Store]) -> None:
-    sheet.words(_SIDE_LEFT, 91.5, "State", size=11, bold=True)
-    sheet.words(_SIDE_LEFT + _SIDE_WIDTH, 91, "framed: protected from deletion", size=7.5, color=_GUARD, align="right")
+    sheet.text(_SIDE_LEFT, 91.5, "State", size=11, bold=True)
+    sheet.text(_SIDE_LEFT + _SIDE_WIDTH, 91, "framed: protected from deletion", size=7.5, color=_GUARD, align="right")
     y = 88.5
     for store in stores:
         height = 4.0 + 2.2 * store.facts.count("\n")
         y -= height + 0.9
         edge, line = (_GUARD, 1.8) if store.is_protected else (_LINE, 1.0)
         sheet.box(_SIDE_LEFT, y, _SIDE_WIDTH, height, fill=_STORE, edge=edge, line=line)
-        sheet.words(_SIDE_LEFT + 1.5, y + height - 1.1, store.service, size=8.5, bold=True)
-        sheet.words(_SIDE_LEFT + 8, y + height - 1.1, store.name, size=8.5)
-        sheet.words(
-            _SIDE_LEFT + _SIDE_WIDTH - 1.5, y + height - 1.2, store.facts, size=7.5, color=_FAINT, align="right"
-        )
+        sheet.text(_SIDE_LEFT + 1.5, y + height - 1.1, store.service, size=8.5, bold=True)
+        sheet.text(_SIDE_LEFT + 8, y + height - 1.1, store.name, size=8.5)
+        sheet.text(_SIDE_LEFT + _SIDE_WIDTH - 1.5, y + height - 1.2, store.facts, size=7.5, color=_FAINT, align="right")
 
 
 def _identities(sheet: _Sheet, workloads: Sequence[Workload]) -> None:
-    """A table in one box; it grows with the teams, so its pitch is what the space allows."""
+    """A table in one box, whose pitch shrinks with the number of service accounts."""
     top, bottom = 48.5, 9.0
-    sheet.words(_SIDE_LEFT, top, "Identities", size=11, bold=True)
-    told = "roles, and the service accounts that take them by Pod Identity"
-    sheet.words(_SIDE_LEFT + _SIDE_WIDTH, top - 0.5, told, size=7.5, color=_FAINT, align="right")
+    sheet.text(_SIDE_LEFT, top, "Identities", size=11, bold=True)
+    caption = "roles, and the service accounts that take them by Pod Identity"
+    sheet.text(_SIDE_LEFT + _SIDE_WIDTH, top - 0.5, caption, size=7.5, color=_FAINT, align="right")
     lines = sum(len(workload.accounts) for workload in workloads)
     pitch = min((top - bottom - 5.5) / max(lines, 1), 3.2)
     height = lines * pitch + 2
     sheet.box(_SIDE_LEFT, top - 3.5 - height, _SIDE_WIDTH, height, fill=_IDENTITY)
     y = top - 4.7
     for workload in workloads:
-        sheet.words(_SIDE_LEFT + 1.5, y, workload.role, size=8, bold=True)
+        sheet.text(_SIDE_LEFT + 1.5, y, workload.role, size=8, bold=True)
         for account in workload.accounts:
-            sheet.words(_SIDE_LEFT + 15, y, account, size=8)
+            sheet.text(_SIDE_LEFT + 15, y, account, size=8)
             y -= pitch
 
 
 def _footer(sheet: _Sheet, facts: Architecture) -> None:
     width = _SIDE_LEFT + _SIDE_WIDTH - 3
     sheet.box(3, 2.0, width, 4.6, fill=_KEY)
-    sheet.words(5, 5.3, "KMS keys", size=8.5, bold=True)
-    sheet.words(16, 5.3, f"one for each kind of data: {', '.join(facts.keys)}", size=8)
+    sheet.text(5, 5.3, "KMS keys", size=8.5, bold=True)
+    sheet.text(16, 5.3, f"one for each kind of data: {', '.join(facts.keys)}", size=8)

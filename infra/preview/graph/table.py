@@ -1,4 +1,4 @@
-"""Every resource of a recording as a table, grouped by the component it belongs to."""
+"""The resources of a recording as a table, grouped by component."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rich.table import Table
 
 from infra.preview.recording import Recording, Resource
 
-_OF_THE_SDK = "type="
-"""Beginning of aliases by type only: the SDK gives them to every resource whose type was renamed upstream."""
+_SDK_ALIAS = "type="
+"""Prefix of type-only aliases, which the SDK adds to resources whose type was renamed upstream."""
 
 
-def of(recording: Recording) -> Table:
-    """The table: one row a resource, one section a top-level component, and a last line that counts."""
+def resource_table(recording: Recording) -> Table:
+    """A table with a row per resource, a section per top-level component, and the counts as caption."""
     table = Table(title_justify="left")
     for column in ("component", "type", "name", "options"):
         table.add_column(column, overflow="fold")
@@ -31,7 +31,7 @@ def of(recording: Recording) -> Table:
 
 
 def options_of(resource: Resource) -> Iterator[str]:
-    """The options a resource has, as words, without those that every resource of the stack has."""
+    """Descriptions of a resource's options, except those that every resource of the stack has."""
     switches = {
         "protect": resource.protect,
         "retain on delete": resource.retain_on_delete,
@@ -42,9 +42,9 @@ def options_of(resource: Resource) -> Iterator[str]:
         "ignore": resource.ignore_changes,
         "replace on": resource.replace_on_changes,
         "deleted with": filter(None, [resource.deleted_with]),
-        "alias": [alias for alias in resource.aliases if not alias.startswith(_OF_THE_SDK)],
+        "alias": [alias for alias in resource.aliases if not alias.startswith(_SDK_ALIAS)],
         "secret": sorted(resource.secrets),
-        "after": [_called(urn) for urn in _waited_for(resource)],
+        "after": [_type_and_name(urn) for urn in _explicit_dependencies(resource)],
         **{f"{operation} within": [limit] for operation, limit in sorted(resource.custom_timeouts.items())},
     }
     for words, members in lists.items():
@@ -53,26 +53,26 @@ def options_of(resource: Resource) -> Iterator[str]:
             yield f"{words} {shown}"
 
 
-def _waited_for(resource: Resource) -> list[str]:
-    """URNs that the resource waits for without taking a value from them, apart from what those contain."""
-    taken = {urn for urns in resource.property_dependencies.values() for urn in urns}
-    return sorted(set(resource.dependencies) - taken)
+def _explicit_dependencies(resource: Resource) -> list[str]:
+    """URNs of dependencies that no property refers to."""
+    referenced = {urn for urns in resource.property_dependencies.values() for urn in urns}
+    return sorted(set(resource.dependencies) - referenced)
 
 
 def _short(token: str) -> str:
-    """A type token as Pulumi's Python SDK spells it: aws:ec2/vpc:Vpc is aws.ec2.Vpc."""
+    """A type token as the class in Pulumi's Python SDK: aws:ec2/vpc:Vpc is aws.ec2.Vpc."""
     package, module, name = token.split(":")
     return ".".join((package, module.partition("/")[0], name))
 
 
-def _called(urn: str) -> str:
-    """Type and name of a resource, as people call it."""
+def _type_and_name(urn: str) -> str:
+    """Type and logical name of a resource."""
     _, _, types, name = urn.split("::")
     return f"{types.rpartition(':')[2]} {name}"
 
 
 def _path(resource: Resource, by_urn: dict[str, Resource]) -> str:
-    """Names of the components around a resource, the outermost first."""
+    """Names of a resource's ancestors, the outermost first."""
     names: list[str] = []
     parent = resource.parent
     while parent is not None:

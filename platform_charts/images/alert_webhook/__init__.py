@@ -1,1 +1,1 @@
-"""Hands Alertmanager the URL it posts alerts to; in the image it stands at the top, without the rest of the repository."""
+"""Writes the URL of Alertmanager's webhook to a file; in the image a top-level package."""

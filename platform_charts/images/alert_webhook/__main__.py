@@ -1,6 +1,6 @@
-"""`python -m alert_webhook`: write the URL that a secret of Secrets Manager holds to a file.
+"""`python -m alert_webhook`: write the URL in a Secrets Manager secret to a file.
 
-Exit status: 0 done, 2 the secret holds no URL; anything else is the status of what failed. The URL is never printed.
+Exit status: 0 done, 2 the secret holds no URL, otherwise an unexpected error. The URL is never printed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import boto3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read and write; `arguments` is the command line, None takes the process's own."""
+    """Write the file; `arguments` is the command line, None for the process's own."""
     parser = argparse.ArgumentParser(prog="python -m alert_webhook", description="Write a webhook's URL to a file.")
     parser.add_argument("--secret", required=True, help="name of the secret")
-    parser.add_argument("--region", required=True, help="its AWS region")
-    parser.add_argument("--file", required=True, type=Path, help="where to")
+    parser.add_argument("--region", required=True, help="AWS region of the secret")
+    parser.add_argument("--file", required=True, type=Path, help="output file")
     options = parser.parse_args(arguments)
     client = boto3.client("secretsmanager", region_name=options.region)
     url = client.get_secret_value(SecretId=options.secret)["SecretString"].strip()
     address = urlsplit(url)
     if address.scheme != "https" or not address.hostname:
-        print(f"error: secret {options.secret} holds no URL that begins with https://; put it there", file=sys.stderr)
+        print(
+            f"error: secret {options.secret} holds no https:// URL; set its value to the webhook's URL", file=sys.stderr
+        )
         return 2
     options.file.touch(mode=0o600)
     options.file.write_text(url, encoding="utf-8")

@@ -1,5 +1,5 @@
 """The program of the MLflow image: `python -m mlflow_server migrate|serve`.
 
-`migrate` is a Job, run once for each release: databases and their schemas, accounts, and the Secrets the accounts log in with. `serve` is
-the server itself. In the image this package stands at the top, without the rest of the repository.
+`migrate` runs as a Job for each release: databases, schemas, accounts, and the Secrets with their credentials. `serve` is
+the server. In the image this is a top-level package, without the rest of the repository.
 """

@@ -1,6 +1,6 @@
 """Command line of the image.
 
-Exit status: 0 done, 2 wrong environment or command line; anything else is the status of what failed.
+Exit status: 0 done, 2 invalid environment or command line, otherwise an unexpected error.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .environment import BootstrapSettings, DatabaseSettings, EnvironmentVariabl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command with the settings of the environment.
+    """Run one command with settings from environment variables.
 
     Args:
-        arguments: the command line; None takes the process's own.
+        arguments: the command line; None for the process's own.
 
     Returns:
         the exit status of the process.
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _migrate() -> int:
     settings = BootstrapSettings.from_environment(os.environ)
     database = _database()
-    # Imported here: the server needs neither, and both take seconds.
+    # Late imports: the server needs neither, and both take seconds.
     from .cluster import KubernetesSecrets  # noqa: PLC0415
     from .migrate import migrate  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def _database() -> Database:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mlflow_server", description="MLflow on the platform.")
     commands = parser.add_subparsers(metavar="command", required=True, dest="command")
-    commands.add_parser("migrate", help="bring databases, accounts and their Secrets to this release")
+    commands.add_parser("migrate", help="migrate databases, accounts and Secrets to this release")
     commands.add_parser("serve", help="run the server")
     return parser
 

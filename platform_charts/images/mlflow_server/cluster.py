@@ -1,4 +1,4 @@
-"""Secrets of the cluster: written once, with random values, and never changed by us again."""
+"""Kubernetes Secrets with random values, which are written once and never changed."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _PASSWORD_BYTES = 32
 
 
 def random_password() -> str:
-    """43 characters that go anywhere, with 256 bits of randomness."""
+    """43 URL-safe characters with 256 bits of randomness."""
     return secrets.token_urlsafe(_PASSWORD_BYTES)
 
 
 class Secrets(Protocol):
-    """Where the passwords lie."""
+    """A store of Secrets."""
 
     def ensure(self, namespace: str, name: str, wanted: Mapping[str, str]) -> dict[str, str]:
-        """See that a Secret has these keys.
+        """Create a Secret or add missing keys.
 
         Args:
             namespace: namespace of the Secret.
-            name: its name.
-            wanted: what goes under a key that is not there; a key that is there keeps its value.
+            name: name of the Secret.
+            wanted: values of missing keys; existing keys keep their values.
 
         Returns:
-            what the Secret holds afterwards.
+            the Secret's data afterwards.
         """
         ...
 
 
 class KubernetesSecrets:
-    """The Secrets of a cluster; satisfies `Secrets`.
+    """The Secrets of a cluster; implements `Secrets`.
 
     Args:
         api: client of the API server, allowed to get, create and patch these Secrets.
@@ -48,18 +48,18 @@ class KubernetesSecrets:
 
     @classmethod
     def of_this_pod(cls) -> KubernetesSecrets:
-        """Those of the cluster that this pod runs in, with the rights of its service account."""
+        """The Secrets of this pod's cluster, with the permissions of its service account."""
         config.load_incluster_config()
         return cls(client.ApiClient())
 
     def ensure(self, namespace: str, name: str, wanted: Mapping[str, str]) -> dict[str, str]:
-        """See that a Secret has these keys; see `Secrets.ensure`.
+        """Create a Secret or add missing keys; see `Secrets.ensure`.
 
         Raises:
-            ApiException: the API server refuses, e.g. because there is no such namespace.
+            ApiException: the API server rejects the request, e.g. because the namespace does not exist.
         """
         try:
-            found = _decoded(self._core.read_namespaced_secret(name, namespace))
+            data = _decoded(self._core.read_namespaced_secret(name, namespace))
         except ApiException as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -67,10 +67,10 @@ class KubernetesSecrets:
             secret = client.V1Secret(metadata=metadata, string_data=dict(wanted))
             self._core.create_namespaced_secret(namespace, secret)
             return dict(wanted)
-        absent = {key: value for key, value in wanted.items() if key not in found}
-        if absent:
-            self._core.patch_namespaced_secret(name, namespace, {"stringData": absent})
-        return {**found, **absent}
+        missing = {key: value for key, value in wanted.items() if key not in data}
+        if missing:
+            self._core.patch_namespaced_secret(name, namespace, {"stringData": missing})
+        return {**data, **missing}
 
 
 def _decoded(secret: Any) -> dict[str, str]:  # noqa: ANN401 - the client has no types

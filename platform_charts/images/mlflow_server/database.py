@@ -1,8 +1,8 @@
-"""The database server: whose login RDS keeps and rotates, and which holds two databases, of the runs and of the accounts.
+"""The PostgreSQL server, with two databases for runs and accounts, and a master password that RDS rotates.
 
-The password is in no URI, argument or environment variable. It lies in a file that every URI names and that libpq, PostgreSQL's client
-library, reads at each new connection (PostgreSQL documentation, "The Password File"): a rotated password takes effect without a restart
-once the file has been written anew.
+The password is in no URI, argument or environment variable, but in a file that every URI refers to. libpq reads the file
+for each new connection (PostgreSQL documentation, "The Password File"), so a rotated password takes effect without a
+restart once the file is updated.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .environment import DatabaseSettings
 from .names import ACCOUNTS, RUNS
 
 _MAINTENANCE = "postgres"
-"""Database that every PostgreSQL server has."""
+"""A database that exists on every PostgreSQL server."""
 
 
 class Database:
-    """The server, and the file that has its password.
+    """The server and its password file.
 
     Args:
-        settings: where it is.
+        settings: the server's address and secret.
         secrets: client of Secrets Manager.
     """
 
@@ -39,32 +39,32 @@ class Database:
         self._user = ""
         self._password_file = Path(tempfile.mkdtemp(prefix="mlflow-database-")) / "password"
 
-    def log_in(self) -> None:
-        """Take the login out of its secret, as it is now, and have libpq use it from the next connection on.
+    def refresh_credentials(self) -> None:
+        """Read the credentials from the secret and update the password file for new connections.
 
         Raises:
             Exception: botocore's; the secret cannot be read.
         """
-        login = json.loads(self._secrets.get_secret_value(SecretId=self._settings.secret)["SecretString"])
-        self._user = login["username"]
-        password = login["password"].replace("\\", "\\\\").replace(":", "\\:")
+        credentials = json.loads(self._secrets.get_secret_value(SecretId=self._settings.secret)["SecretString"])
+        self._user = credentials["username"]
+        password = credentials["password"].replace("\\", "\\\\").replace(":", "\\:")
         fresh = self._password_file.with_suffix(".new")
         fresh.touch(mode=0o600)  # libpq ignores a file that others may read
         fresh.write_text(f"*:*:*:*:{password}\n", encoding="utf-8")
         fresh.replace(self._password_file)
 
     def uri(self, name: str) -> str:
-        """SQLAlchemy's address of a database; in the place of the password it names the file that has it."""
+        """SQLAlchemy URI of a database, with the password file instead of a password."""
         settings = self._settings
         return (
             f"postgresql+psycopg2://{self._user}@{settings.host}:{settings.port}/{name}?passfile={self._password_file}"
         )
 
     def create(self, name: str) -> None:
-        """Make a database, unless it is there.
+        """Create a database if it does not exist.
 
         Raises:
-            psycopg2.Error: the server is away or refuses.
+            psycopg2.Error: the server is unavailable or rejects the statement.
         """
         settings = self._settings
         connection = psycopg2.connect(
@@ -74,17 +74,17 @@ class Database:
             dbname=_MAINTENANCE,
             passfile=str(self._password_file),
         )
-        connection.autocommit = True  # CREATE DATABASE runs in no transaction
+        connection.autocommit = True  # CREATE DATABASE cannot run in a transaction
         with closing(connection), connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
             if cursor.fetchone() is None:
                 cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def upgrade(self) -> None:
-        """Bring both schemas to the version of the MLflow that is installed; nothing to do is no error.
+        """Migrate both schemas to the installed version of MLflow; does nothing if they are up to date.
 
         Raises:
-            subprocess.CalledProcessError: a migration failed; it has printed why.
+            subprocess.CalledProcessError: a migration failed and has printed the error.
         """
         self._run("mlflow", "db", "upgrade", self.uri(RUNS))
         self._run("mlflow.server.auth", "db", "upgrade", "--url", self.uri(ACCOUNTS))

@@ -1,4 +1,4 @@
-"""What the program is told: everything comes from environment variables, and none of them holds a secret of the database."""
+"""Settings from environment variables; none of them holds the database password."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class EnvironmentVariableError(Exception):
-    """An environment variable is absent or wrong; the message names it."""
+    """An environment variable is missing or invalid; the message names it."""
 
 
 def _text(environment: Mapping[str, str], name: str) -> str:
@@ -20,7 +20,7 @@ def _text(environment: Mapping[str, str], name: str) -> str:
 def _number(environment: Mapping[str, str], name: str) -> int:
     value = _text(environment, name)
     if not value.isdigit() or int(value) == 0:
-        raise EnvironmentVariableError(f"{name} is {value!r}; it must be a whole number above 0")
+        raise EnvironmentVariableError(f"{name} is {value!r}; it must be an integer above 0")
     return int(value)
 
 
@@ -34,12 +34,12 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseSettings:
-    """Where the database server is, and where its master user's login lies.
+    """Address of the database server, and the secret of its master user.
 
     Attributes:
         host: host name.
         port: port.
-        secret: ARN or name of the Secrets Manager secret that RDS keeps, with `username` and `password`.
+        secret: ARN or name of the Secrets Manager secret, with `username` and `password`.
         region: AWS region of the secret.
     """
 
@@ -53,7 +53,7 @@ class DatabaseSettings:
         """Read MLFLOW_DB_HOST, MLFLOW_DB_PORT, MLFLOW_DB_SECRET_ARN and AWS_REGION.
 
         Raises:
-            EnvironmentVariableError: one is absent or wrong.
+            EnvironmentVariableError: one is missing or invalid.
         """
         return cls(
             host=_text(environment, "MLFLOW_DB_HOST"),
@@ -65,7 +65,7 @@ class DatabaseSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapSettings:
-    """Who gets an account.
+    """Accounts to create.
 
     Attributes:
         teams: namespaces of the teams.
@@ -77,26 +77,26 @@ class BootstrapSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> BootstrapSettings:
-        """Read POD_NAMESPACE, and TEAMS, separated by commas; without a team there is the administrator only.
+        """Read POD_NAMESPACE, and TEAMS, separated by commas; without teams only the administrator gets an account.
 
         Raises:
-            EnvironmentVariableError: POD_NAMESPACE is absent.
+            EnvironmentVariableError: POD_NAMESPACE is missing.
         """
         return cls(teams=_names(environment.get("TEAMS", "")), namespace=_text(environment, "POD_NAMESPACE"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """How the server runs.
+    """Settings of the server.
 
     Attributes:
-        bucket: S3 bucket of the artifacts.
-        allowed_hosts: host names it may be called by, without port; others are refused (DNS rebinding).
-        workers: worker processes.
-        session_key: signs sessions and CSRF tokens; the same in all replicas.
-        host: address it listens at.
-        port: port it listens at.
-        refresh_seconds: how often the database's login is taken out of its secret again.
+        bucket: S3 bucket for artifacts.
+        allowed_hosts: allowed Host headers, without port; others are rejected (DNS rebinding).
+        workers: number of worker processes.
+        session_key: key that signs sessions and CSRF tokens; the same in all replicas.
+        host: listen address.
+        port: listen port.
+        refresh_seconds: interval of credential refreshes.
     """
 
     bucket: str
@@ -111,18 +111,18 @@ class ServerSettings:
     def from_environment(cls, environment: Mapping[str, str]) -> ServerSettings:
         """Read MLFLOW_ARTIFACT_BUCKET, MLFLOW_ALLOWED_HOSTS, MLFLOW_WORKERS and MLFLOW_FLASK_SERVER_SECRET_KEY.
 
-        LISTEN_HOST, LISTEN_PORT and LOGIN_REFRESH_SECONDS may be set. The first two have names of their own because
-        Kubernetes sets MLFLOW_PORT to a URL, for the Service that is called mlflow.
+        LISTEN_HOST, LISTEN_PORT and LOGIN_REFRESH_SECONDS are optional. The first two have no MLFLOW_ prefix, because
+        Kubernetes sets MLFLOW_PORT to a URL for the Service `mlflow`.
 
         Raises:
-            EnvironmentVariableError: one is absent or wrong.
+            EnvironmentVariableError: one is missing or invalid.
         """
         return cls(
             bucket=_text(environment, "MLFLOW_ARTIFACT_BUCKET"),
             allowed_hosts=_names(_text(environment, "MLFLOW_ALLOWED_HOSTS")),
             workers=_number(environment, "MLFLOW_WORKERS"),
             session_key=_text(environment, "MLFLOW_FLASK_SERVER_SECRET_KEY"),
-            # A pod is reached at its own address; network policies say by whom.
+            # Network policies limit access to the pod's address.
             host=environment.get("LISTEN_HOST", "0.0.0.0"),  # noqa: S104
             port=_number_or(environment, "LISTEN_PORT", 5000),
             refresh_seconds=_number_or(environment, "LOGIN_REFRESH_SECONDS", 60),

@@ -1,4 +1,4 @@
-"""Bring databases, accounts and Secrets to this release. Run again, it changes nothing; cut off, it goes on where it was."""
+"""Migrate databases, accounts and Secrets to this release; idempotent, so an interrupted run can be repeated."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from .names import ACCOUNTS, RUNS, SERVER_SECRET, TEAM_SECRET
 
 
 def migrate(settings: BootstrapSettings, database: Database, secrets: Secrets) -> None:
-    """Do everything that has to be done before this release's server starts.
+    """Run everything that this release's server depends on.
 
-    The server's Secret is made after the schemas: its pods cannot start without it, so none ever finds an empty database and begins to
-    fill it as well. A Secret's password is what counts; where an account's differs, as after a cut, it is set to the Secret's.
+    The server's Secret is created after the schemas: pods cannot start without it, so none initializes an empty database.
+    An account's password that differs from its Secret, as after an interruption, is set to the Secret's.
 
     Raises:
-        Exception: of botocore, psycopg2, kubernetes or MLflow; what was done stays done.
+        Exception: of botocore, psycopg2, kubernetes or MLflow; completed steps are kept.
     """
-    database.log_in()
+    database.refresh_credentials()
     for name in (RUNS, ACCOUNTS):
         database.create(name)
     database.upgrade()
-    # Imported here: it imports MLflow's server, which opens what is configured.
+    # Late import: MLflow's server opens its stores at import.
     from .accounts import Accounts  # noqa: PLC0415
 
     accounts = Accounts(database)
     wanted = {"flask-secret-key": random_password(), "admin-password": random_password()}
-    accounts.administrator(secrets.ensure(settings.namespace, SERVER_SECRET, wanted)["admin-password"])
+    accounts.ensure_administrator(secrets.ensure(settings.namespace, SERVER_SECRET, wanted)["admin-password"])
     for team in settings.teams:
-        found = secrets.ensure(team, TEAM_SECRET, _credentials(team))
-        accounts.team(team, found["MLFLOW_TRACKING_PASSWORD"])
-        print(f"team {team}: account and workspace are there", flush=True)
+        credentials = secrets.ensure(team, TEAM_SECRET, _credentials(team))
+        accounts.ensure_team(team, credentials["MLFLOW_TRACKING_PASSWORD"])
+        print(f"team {team}: account and workspace are up to date", flush=True)
 
 
 def _credentials(team: str) -> dict[str, str]:

@@ -1,18 +1,18 @@
-"""Names that more than one command of the image knows."""
+"""Names that several modules share."""
 
 from __future__ import annotations
 
 RUNS = "mlflow"
-"""Database of experiments, runs, models and workspaces."""
+"""Database for experiments, runs, models and workspaces."""
 
 ACCOUNTS = "mlflow_auth"
-"""Database of users and permissions; MLflow's two schemas cannot share one: each numbers its own versions."""
+"""Database for users and permissions; MLflow versions the two schemas separately, so they cannot share one."""
 
 ADMINISTRATOR = "platform_admin"
-"""Account that may do everything. No team is called so: teams are names of namespaces, which have no underscore."""
+"""Name of the administrator. The underscore prevents a clash with teams, which are namespaces."""
 
 SERVER_SECRET = "mlflow-server"  # noqa: S105 - a name
-"""Secret beside the server: `flask-secret-key`, which its pods need to start, and `admin-password`, for people."""
+"""Secret in the server's namespace: `flask-secret-key` for the pods, `admin-password` for administrators."""
 
 TEAM_SECRET = "mlflow-credentials"  # noqa: S105 - a name
-"""Secret in a team's namespace: the environment variables by which MLflow's client logs in."""
+"""Secret in a team's namespace: environment variables with the credentials of MLflow's client."""

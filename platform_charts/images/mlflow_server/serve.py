@@ -1,7 +1,7 @@
-"""Run MLflow's server and keep its login to the database current.
+"""Run MLflow's server and keep its database credentials current.
 
-RDS rotates the master password every seven days. Connections that are open stay open, new ones need the new password within moments; so
-the secret is read again every minute, instead of a pod that has to fail before it is started anew.
+RDS rotates the master password every seven days. Open connections stay open, but new ones soon need the new password, so
+this reads the secret every minute instead of relying on a restart of the failing pod.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ admin_username = {administrator}
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 auth_cache_ttl_seconds = 60
 """
-"""The cache spares a key derivation for each request; a changed password is accepted everywhere a minute later."""
+"""The cache avoids a key derivation per request; a changed password takes up to a minute to apply."""
 
 
 def command(settings: ServerSettings, database: Database) -> tuple[str, ...]:
-    """The server's command line; there is nothing secret in it."""
+    """The server's command line, which contains no secrets."""
     hosts = [pattern for host in settings.allowed_hosts for pattern in (host, f"{host}:*")]
     return (
         sys.executable,
@@ -52,26 +52,26 @@ def command(settings: ServerSettings, database: Database) -> tuple[str, ...]:
 
 
 def environment(settings: ServerSettings, *, auth_config: Path) -> dict[str, str]:
-    """The server's environment; `auth_config` is the file with the settings of basic authentication."""
+    """The server's environment; `auth_config` is the configuration file of basic authentication."""
     return {
         **os.environ,
         "MLFLOW_AUTH_CONFIG_PATH": str(auth_config),
         "MLFLOW_FLASK_SERVER_SECRET_KEY": settings.session_key,
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # evaluation jobs of language models; each is a process
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # jobs that evaluate language models, each in a process
     }
 
 
 def serve(settings: ServerSettings, database: Database) -> int:
-    """Run the server until it ends or SIGTERM comes, which it is given to end its requests.
+    """Run the server until it exits; SIGTERM is forwarded for a graceful shutdown.
 
     Returns:
         the server's exit status.
 
     Raises:
-        Exception: botocore's; the login cannot be read at the start.
+        Exception: botocore's; the secret cannot be read at startup.
     """
-    database.log_in()
+    database.refresh_credentials()
     auth_config = Path(tempfile.mkdtemp(prefix="mlflow-auth-")) / "basic_auth.ini"
     auth_config.write_text(
         _AUTH_CONFIG.format(accounts=database.uri(ACCOUNTS), administrator=ADMINISTRATOR), encoding="utf-8"
@@ -87,9 +87,9 @@ def serve(settings: ServerSettings, database: Database) -> int:
 
 def _refresh(database: Database) -> None:
     try:
-        database.log_in()
+        database.refresh_credentials()
     except (BotoCoreError, ClientError) as error:
-        # The login at hand is good for as long as it has not been rotated; the next round asks again.
+        # The current credentials are valid until the next rotation; the next refresh retries.
         print(
-            f"the database's secret could not be read, its login stays as it was: {error}", file=sys.stderr, flush=True
+            f"cannot read the database's secret, keeping the current credentials: {error}", file=sys.stderr, flush=True
         )

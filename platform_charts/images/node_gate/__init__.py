@@ -1,4 +1,4 @@
-"""Takes the start-up taint off a GPU node once the node offers every device its group promises.
+"""Removes the start-up taint from a GPU node once all devices of its group are allocatable.
 
-A program of its own, which runs in the image `mlflow` and knows nothing of the rest of the repository.
+The program is part of the image `mlflow` and imports nothing else of the repository.
 """

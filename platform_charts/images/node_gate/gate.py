@@ -1,4 +1,4 @@
-"""Which nodes may be opened, and how a node is told: pure functions of the nodes as the API shows them."""
+"""Which tainted nodes are ready, and the patch that removes their taint; pure functions."""
 
 from __future__ import annotations
 
@@ -6,49 +6,51 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Node = Mapping[str, Any]
-"""A node as the API server sends it, in camelCase."""
+"""A node as JSON from the API server."""
 
-Promises = Mapping[str, Mapping[str, int]]
-"""Devices that a node of a group offers when it is complete: quantity by resource, by group."""
+ExpectedDevices = Mapping[str, Mapping[str, int]]
+"""Number of allocatable devices of a ready node, by resource by group."""
 
 
-class Closed(NamedTuple):
-    """A node that has the taint.
+class TaintedNode(NamedTuple):
+    """A node with the taint.
 
     Attributes:
-        name: of the node.
-        missing: what it does not offer yet, in words; empty when it may be opened.
+        name: name of the node.
+        missing: descriptions of missing devices; empty for a ready node.
     """
 
     name: str
     missing: tuple[str, ...]
 
 
-def closed_nodes(nodes: Sequence[Node], *, taint: str, group_label: str, promises: Promises) -> Iterator[Closed]:
-    """Nodes with the taint, and what each still lacks. A node of a group that nobody promised anything for lacks nothing.
+def tainted_nodes(
+    nodes: Sequence[Node], *, taint: str, group_label: str, expected: ExpectedDevices
+) -> Iterator[TaintedNode]:
+    """Nodes with the taint and their missing devices; a node of an unknown group lacks none.
 
-    A node that offers more than promised is complete: time slices and MIG slices multiply its GPUs.
+    A node may have more devices than expected, because time slices and MIG slices multiply its GPUs.
 
     Args:
         nodes: all nodes.
         taint: key of the taint.
         group_label: label with the name of a node's group.
-        promises: what complete nodes offer.
+        expected: devices of ready nodes, by group.
     """
     for node in nodes:
         if any(one["key"] == taint for one in node["spec"].get("taints", ())):
-            promised = promises.get(node["metadata"].get("labels", {}).get(group_label, ""), {})
-            offered = node.get("status", {}).get("allocatable", {})
+            devices = expected.get(node["metadata"].get("labels", {}).get(group_label, ""), {})
+            allocatable = node.get("status", {}).get("allocatable", {})
             missing = tuple(
-                f"{resource} {offered.get(resource, '0')} of {quantity}"
-                for resource, quantity in promised.items()
-                if int(offered.get(resource, "0")) < quantity
+                f"{resource} {allocatable.get(resource, '0')} of {quantity}"
+                for resource, quantity in devices.items()
+                if int(allocatable.get(resource, "0")) < quantity
             )
-            yield Closed(node["metadata"]["name"], missing)
+            yield TaintedNode(node["metadata"]["name"], missing)
 
 
-def opening(node: Node, *, taint: str) -> list[dict[str, Any]]:
-    """The JSON patch (RFC 6902) that takes the taint away, and fails if anybody changed the node in the meantime."""
+def untaint_patch(node: Node, *, taint: str) -> list[dict[str, Any]]:
+    """JSON patch (RFC 6902) that removes the taint, and fails if the node has changed since it was read."""
     taints = [one for one in node["spec"]["taints"] if one["key"] != taint]
     return [
         {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},

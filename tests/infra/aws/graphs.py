@@ -1,4 +1,4 @@
-"""Recorded graphs of the shipped environments and of variations, and a small vocabulary to speak of them."""
+"""Recorded graphs of the shipped environments and of variations, and functions to query them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.spec.settings.loading import sections_of
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections
 
 ENVIRONMENTS = (*SHIPPED, "test")
-"""The shipped environments, and a disposable one made from the template."""
+"""The shipped environments, and a test environment from the template."""
 
 ACCOUNT = "111122223333"
 RESERVED = "cr-00000000000000001"
@@ -51,7 +51,7 @@ def graph(environment: str) -> Recording:
 
 @cache
 def preview(environment: str) -> Recording:
-    """The graph of one of `ENVIRONMENTS` while nothing exists."""
+    """The preview graph of one of `ENVIRONMENTS`, before anything exists."""
     return record(settings_of(environment), is_preview=True)
 
 
@@ -68,7 +68,7 @@ def varied(changes: dict[str, Any]) -> Recording:
 
 @cache
 def unusual() -> Recording:
-    """An environment in which everything differs from its default, with a group for every way to get machines."""
+    """An environment with no default values, and a group for every kind of capacity."""
     return varied(
         {
             "environment.name": "a" * 20,
@@ -99,7 +99,7 @@ def unusual() -> Recording:
 
 @cache
 def with_group(capacity: str) -> Recording:
-    """The sample environment whose only group, h100, has this kind of capacity."""
+    """The sample environment with a single group, h100, of this kind of capacity."""
     kinds = {"reservation": _reserved(RESERVED), "capacity_block": _block(BLOCK)}
     return varied({"gpu_groups": [_group("h100", kinds.get(capacity, {"kind": capacity}))], "teams.0.gpus": {}})
 
@@ -126,12 +126,12 @@ def tags_of(recording: Recording) -> dict[str, str]:
 
 
 def aws_resources(recording: Recording) -> Iterator[Resource]:
-    """Everything that AWS makes."""
+    """All AWS resources."""
     return (one for one in recording.resources if one.type.startswith("aws:"))
 
 
 def ancestors(recording: Recording, resource: Resource) -> list[str]:
-    """Types of everything the resource lies in, the nearest first."""
+    """Types of the resource's ancestors, the parent first."""
     by_urn = {one.urn: one for one in recording.resources}
     found, parent = [], resource.parent
     while parent is not None:
@@ -140,11 +140,8 @@ def ancestors(recording: Recording, resource: Resource) -> list[str]:
     return found
 
 
-def waits_for(recording: Recording, later: Resource, earlier: Resource) -> bool:
-    """Whether `later` is made after `earlier`, and so is deleted before it, directly or through others.
-
-    A resource also waits for its parent, and so for everything the component around it waits for.
-    """
+def depends_on(recording: Recording, later: Resource, earlier: Resource) -> bool:
+    """Whether `later` depends on `earlier`, directly or transitively; a resource also depends on its parent."""
     by_urn = {one.urn: one for one in recording.resources}
     seen, open_ = set[str](), [later.urn]
     while open_:

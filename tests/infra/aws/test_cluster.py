@@ -1,4 +1,4 @@
-"""The control plane, who may do what in it, and its add-ons."""
+"""The control plane, access entries and add-ons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from infra.aws.cluster import access_of
+from infra.aws.cluster import access_entries
 from infra.policy import tokens
 from infra.spec.protection import protection_of
 from infra.spec.release import load_release
@@ -18,7 +18,7 @@ every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 
 
 @every_environment
-def test_the_api_server_is_private_unless_ranges_are_named(environment: str) -> None:
+def test_the_api_server_is_private_unless_the_settings_have_public_cidrs(environment: str) -> None:
     vpc = graph(environment).find(tokens.CLUSTER, "cluster").properties["vpcConfig"]
     cidrs = [str(cidr) for cidr in settings_of(environment).cluster.public_cidrs]
     assert vpc["endpointPrivateAccess"] is True
@@ -34,7 +34,7 @@ def test_prod_has_no_public_endpoint_and_dev_has_one() -> None:
 
 
 @every_environment
-def test_secrets_are_encrypted_with_the_clusters_key(environment: str) -> None:
+def test_secrets_are_encrypted_with_the_cluster_key(environment: str) -> None:
     recording = graph(environment)
     cluster = recording.find(tokens.CLUSTER, "cluster")
     assert cluster.properties["encryptionConfig"]["resources"] == ["secrets"]
@@ -42,13 +42,13 @@ def test_secrets_are_encrypted_with_the_clusters_key(environment: str) -> None:
 
 
 @every_environment
-def test_deletion_protection_is_the_environments(environment: str) -> None:
+def test_deletion_protection_follows_the_kind_of_environment(environment: str) -> None:
     wanted = protection_of(settings_of(environment).environment.kind).deletion_protection
     assert graph(environment).find(tokens.CLUSTER, "cluster").properties["deletionProtection"] is wanted
 
 
 @every_environment
-def test_the_log_group_exists_before_the_cluster_writes_into_it(environment: str) -> None:
+def test_the_cluster_depends_on_its_log_group(environment: str) -> None:
     recording = graph(environment)
     cluster, group = recording.find(tokens.CLUSTER, "cluster"), recording.find(tokens.LOG_GROUP, "cluster")
     assert group.urn in cluster.dependencies
@@ -56,16 +56,16 @@ def test_the_log_group_exists_before_the_cluster_writes_into_it(environment: str
     assert group.properties["retentionInDays"] == settings_of(environment).cluster.log_days
 
 
-def test_the_minor_is_the_releases() -> None:
+def test_the_kubernetes_version_is_the_releases() -> None:
     assert graph("prod").find(tokens.CLUSTER, "cluster").properties["version"] == load_release().kubernetes.version
 
 
-def test_support_is_as_the_settings_say() -> None:
+def test_the_upgrade_policy_follows_the_settings() -> None:
     assert sample().find(tokens.CLUSTER, "cluster").properties["upgradePolicy"] == {"supportType": "STANDARD"}
     assert unusual().find(tokens.CLUSTER, "cluster").properties["upgradePolicy"] == {"supportType": "EXTENDED"}
 
 
-def test_only_access_entries_let_anybody_in() -> None:
+def test_only_access_entries_grant_access() -> None:
     cluster = graph("prod").find(tokens.CLUSTER, "cluster").properties
     assert cluster["accessConfig"] == {
         "authenticationMode": "API",
@@ -73,7 +73,7 @@ def test_only_access_entries_let_anybody_in() -> None:
     }
 
 
-def test_an_administrator_has_one_entry_and_the_cluster_wide_policy() -> None:
+def test_an_admin_has_one_access_entry_and_the_cluster_admin_policy() -> None:
     recording = sample()
     entry = recording.find("aws:eks/accessEntry:AccessEntry", "admin")
     policy = recording.find("aws:eks/accessPolicyAssociation:AccessPolicyAssociation", "admin")
@@ -81,16 +81,16 @@ def test_an_administrator_has_one_entry_and_the_cluster_wide_policy() -> None:
     assert policy.properties["accessScope"] == {"type": "cluster"}
 
 
-def test_who_submits_for_a_team_is_in_its_group_and_no_administrator() -> None:
+def test_a_team_role_is_in_the_team_group_and_no_admin() -> None:
     entry = unusual().find("aws:eks/accessEntry:AccessEntry", "teams/researcher")
     assert entry.properties["kubernetesGroups"] == ["ray-train-platform:team:research"]
     policies = unusual().of_type("aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
     assert [policy.name for policy in policies] == ["admin"]
 
 
-def test_a_role_named_in_two_places_has_one_entry_with_both_rights() -> None:
+def test_a_role_that_is_admin_and_team_member_has_one_access_entry() -> None:
     settings = from_mapping(changed(dev_sections(), {"teams.0.roles": [ADMIN]}), file="sample")
-    (access,) = access_of(settings)
+    (access,) = access_entries(settings)
     assert access.is_admin
     assert access.groups == ["ray-train-platform:team:research"]
 
@@ -101,7 +101,7 @@ def test_every_add_on_of_the_release_is_installed_at_its_version(environment: st
     assert installed == {name: addon.version for name, addon in load_release().addons.items()}
 
 
-def test_the_cni_gives_addresses_as_the_subnets_are_sized_and_enforces_network_policies() -> None:
+def test_the_cni_delegates_prefixes_and_enforces_network_policies() -> None:
     values = json.loads(graph("prod").find(tokens.ADDON, "vpc-cni").properties["configurationValues"])
     assert values["env"]["ENABLE_PREFIX_DELEGATION"] == "true"
     assert values["enableNetworkPolicy"] == "true"
@@ -115,7 +115,7 @@ def test_the_cni_gives_addresses_as_the_subnets_are_sized_and_enforces_network_p
         ("aws-efs-csi-driver", "efs-csi", {"efs-csi-controller-sa", "efs-csi-node-sa"}),
     ],
 )
-def test_an_add_on_that_acts_in_the_account_has_its_own_role(addon: str, role: str, accounts: set[str]) -> None:
+def test_an_add_on_that_calls_aws_has_its_own_role(addon: str, role: str, accounts: set[str]) -> None:
     recording = graph("prod")
     installed = recording.find(tokens.ADDON, addon)
     associations = installed.properties["podIdentityAssociations"]
@@ -123,7 +123,7 @@ def test_an_add_on_that_acts_in_the_account_has_its_own_role(addon: str, role: s
     assert installed.property_dependencies["podIdentityAssociations"] == (recording.find(tokens.ROLE, role).urn,)
 
 
-def test_no_service_account_has_two_associations() -> None:
+def test_no_service_account_has_two_pod_identity_associations() -> None:
     recording = graph("prod")
     by_addon = [
         ("kube-system", one["serviceAccount"])

@@ -1,4 +1,4 @@
-"""Every statement of every policy that the stack writes, and who may take which role."""
+"""Every policy statement of the stack, and every trust policy."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from moto import mock_aws
 
 from infra.aws.iam import AWS_MANAGED_POLICIES
 from infra.policy import tokens
-from infra.policy.rules.iam import WITHOUT_RESOURCE
+from infra.policy.rules.iam import ACTIONS_WITHOUT_RESOURCE_TYPE
 from tests.infra.aws.graphs import ACCOUNT, ENVIRONMENTS, graph, sample, settings_of
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 
 
-class Written(NamedTuple):
-    """One statement and where it stands."""
+class PolicyStatement(NamedTuple):
+    """One statement, and its role and Sid as `place`."""
 
     place: str
     body: dict[str, Any]
 
 
-def statements(environment: str, type_: str, prop: str = "policy") -> Iterator[Written]:
+def statements(environment: str, type_: str, prop: str = "policy") -> Iterator[PolicyStatement]:
     for one in graph(environment).of_type(type_):
         for body in json.loads(one.properties[prop])["Statement"]:
-            yield Written(f"{one.name}/{body['Sid']}", body)
+            yield PolicyStatement(f"{one.name}/{body['Sid']}", body)
 
 
 def permissions(role: str, environment: str = "prod") -> dict[str, dict[str, Any]]:
@@ -40,7 +40,7 @@ def permissions(role: str, environment: str = "prod") -> dict[str, dict[str, Any
 
 
 @every_environment
-def test_no_role_may_do_anything_by_a_pattern(environment: str) -> None:
+def test_no_role_has_wildcard_actions(environment: str) -> None:
     patterns = [
         (place, action)
         for place, body in statements(environment, tokens.ROLE_POLICY)
@@ -51,17 +51,17 @@ def test_no_role_may_do_anything_by_a_pattern(environment: str) -> None:
 
 
 @every_environment
-def test_every_resource_means_only_what_has_no_resource(environment: str) -> None:
+def test_only_actions_without_resource_types_have_a_wildcard_resource(environment: str) -> None:
     unbound = {
-        place: sorted(set(body["Action"]) - WITHOUT_RESOURCE)
+        place: sorted(set(body["Action"]) - ACTIONS_WITHOUT_RESOURCE_TYPE)
         for place, body in statements(environment, tokens.ROLE_POLICY)
-        if "*" in body["Resource"] and not set(body["Action"]) <= WITHOUT_RESOURCE
+        if "*" in body["Resource"] and not set(body["Action"]) <= ACTIONS_WITHOUT_RESOURCE_TYPE
     }
     assert unbound == {}
 
 
 @every_environment
-def test_a_pattern_of_resources_begins_with_something_of_the_stacks_own(environment: str) -> None:
+def test_a_resource_pattern_is_limited_to_the_cluster(environment: str) -> None:
     cluster = graph(environment).outputs["cluster"]["name"]
     for place, body in statements(environment, tokens.ROLE_POLICY):
         for arn in set(body["Resource"]) - {"*"}:
@@ -70,31 +70,31 @@ def test_a_pattern_of_resources_begins_with_something_of_the_stacks_own(environm
             assert bound or not star, f"{place}: {arn}"
 
 
-def test_every_pattern_in_prod_is_one_of_these() -> None:
+def test_prod_has_only_these_resource_patterns() -> None:
     found = {
         place
         for place, body in statements("prod", tokens.ROLE_POLICY)
         if any(sign in arn for arn in body["Resource"] for sign in "*?") and "*" not in body["Resource"]
     }
     assert found == {
-        "flow-logs/WriteFlowLogs",  # streams of its own group
-        "node/MirrorAtFirstPull",  # mirrors below the cluster's own prefix
-        "trainer/CheckpointsOfTheTeam",  # objects below the team's own prefix
-        "mlflow/Artifacts",  # objects of its own bucket
-        "autoscaler/LookAtNodeGroups",  # node groups of its own cluster
-        "autoscaler/MoveOwnGroups",  # autoscaling groups tagged with its own cluster
+        "flow-logs/WriteFlowLogs",  # streams of its log group
+        "node/MirrorAtFirstPull",  # pull-through caches with the cluster's prefix
+        "trainer/CheckpointsOfTheTeam",  # objects with the team's prefix
+        "mlflow/Artifacts",  # objects of its bucket
+        "autoscaler/LookAtNodeGroups",  # node groups of its cluster
+        "autoscaler/MoveOwnGroups",  # Auto Scaling groups with its cluster's tag
         "monitoring/AlertWebhook",  # six characters that Secrets Manager appends
     }
 
 
 @every_environment
-def test_nobody_passes_roles_or_administers_identities(environment: str) -> None:
+def test_no_role_has_iam_sts_or_organizations_actions(environment: str) -> None:
     actions = {action for _, body in statements(environment, tokens.ROLE_POLICY) for action in body["Action"]}
     assert not any(action.startswith(("iam:", "sts:", "organizations:")) for action in actions)
 
 
 @every_environment
-def test_every_trust_is_in_a_service_and_in_nothing_wider(environment: str) -> None:
+def test_every_role_trusts_a_service_with_a_condition(environment: str) -> None:
     for place, body in statements(environment, tokens.ROLE, "assumeRolePolicy"):
         assert list(body["Principal"]) == ["Service"], place
         if body["Principal"]["Service"] != "ec2.amazonaws.com":
@@ -103,7 +103,7 @@ def test_every_trust_is_in_a_service_and_in_nothing_wider(environment: str) -> N
 
 
 @every_environment
-def test_pods_take_their_role_in_their_own_cluster_namespace_and_service_account_only(environment: str) -> None:
+def test_pods_assume_their_role_only_with_their_cluster_namespace_and_service_account(environment: str) -> None:
     recording = graph(environment)
     trusts = {place.partition("/")[0]: body for place, body in statements(environment, tokens.ROLE, "assumeRolePolicy")}
     for association in recording.of_type(ASSOCIATION):
@@ -115,13 +115,13 @@ def test_pods_take_their_role_in_their_own_cluster_namespace_and_service_account
 
 
 @every_environment
-def test_every_policy_of_awss_own_is_on_the_list_with_its_reason(environment: str) -> None:
+def test_every_attached_managed_policy_is_on_the_list(environment: str) -> None:
     attached = [one.properties["policyArn"] for one in graph(environment).of_type(tokens.ROLE_ATTACHMENT)]
     assert {arn.removeprefix("arn:aws:iam::aws:policy/") for arn in attached} == set(AWS_MANAGED_POLICIES)
 
 
 @every_environment
-def test_every_statement_has_a_name_of_its_own(environment: str) -> None:
+def test_every_statement_has_a_unique_sid(environment: str) -> None:
     for type_, prop in (
         (tokens.ROLE_POLICY, "policy"),
         (tokens.ROLE, "assumeRolePolicy"),
@@ -134,7 +134,7 @@ def test_every_statement_has_a_name_of_its_own(environment: str) -> None:
 
 
 @every_environment
-def test_everybody_is_allowed_something_only_where_a_condition_names_the_caller(environment: str) -> None:
+def test_a_statement_that_allows_every_principal_has_a_condition_on_it(environment: str) -> None:
     for type_ in (tokens.KEY, tokens.BUCKET_POLICY, tokens.FILE_SYSTEM_POLICY):
         for place, body in statements(environment, type_):
             if body["Effect"] == "Allow" and body["Principal"] == "*":
@@ -142,7 +142,7 @@ def test_everybody_is_allowed_something_only_where_a_condition_names_the_caller(
 
 
 @every_environment
-def test_the_account_administers_every_key_and_only_that_is_by_a_pattern(environment: str) -> None:
+def test_only_the_account_statement_of_a_key_has_wildcard_actions(environment: str) -> None:
     keys = graph(environment).of_type(tokens.KEY)
     by_pattern = [
         place for place, body in statements(environment, tokens.KEY) if any("*" in action for action in body["Action"])
@@ -150,7 +150,7 @@ def test_the_account_administers_every_key_and_only_that_is_by_a_pattern(environ
     assert sorted(by_pattern) == sorted(f"{key.name}/AccountByIam" for key in keys)
 
 
-def test_the_autoscaling_service_may_encrypt_volumes_before_its_role_exists() -> None:
+def test_the_volume_key_allows_auto_scaling_before_its_service_linked_role_exists() -> None:
     allowed = dict(statements("prod", tokens.KEY))
     for place in ("volumes/AutoScalingUses", "volumes/AutoScalingLendsToEbs"):
         assert allowed[place]["Principal"] == "*"
@@ -159,7 +159,7 @@ def test_the_autoscaling_service_may_encrypt_volumes_before_its_role_exists() ->
     assert allowed["volumes/AutoScalingLendsToEbs"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
 
 
-def test_a_teams_jobs_reach_the_checkpoints_of_their_own_namespace_only() -> None:
+def test_a_teams_jobs_may_access_only_their_namespaces_checkpoints() -> None:
     allowed = permissions("trainer")
     (arn,) = allowed["CheckpointsOfTheTeam"]["Resource"]
     assert arn == "arn:aws:s3:::rtp-prod-checkpoints-777788889999/${aws:PrincipalTag/kubernetes-namespace}/*"
@@ -169,24 +169,24 @@ def test_a_teams_jobs_reach_the_checkpoints_of_their_own_namespace_only() -> Non
     assert {"CheckpointsOfTheTeam", "ListOfTheTeam", "KeyOfTheBucket"} == set(allowed)
 
 
-def test_mlflow_reaches_its_artifacts_and_its_password_and_no_checkpoint() -> None:
+def test_mlflow_may_access_its_artifacts_and_password_but_no_checkpoints() -> None:
     reached = {arn for body in permissions("mlflow").values() for arn in body["Resource"]}
     assert not any("checkpoints" in arn for arn in reached)
     assert any(arn.startswith("arn:aws:secretsmanager:us-east-1:777788889999:secret:rds!db-") for arn in reached)
 
 
 @pytest.mark.parametrize(("role", "service"), [("trainer", "s3"), ("mlflow", "s3")])
-def test_a_key_is_used_through_its_service_only(role: str, service: str) -> None:
+def test_a_key_may_only_be_used_via_its_service(role: str, service: str) -> None:
     statement = permissions(role)["KeyOfTheBucket"]
     assert statement["Condition"] == {"StringEquals": {"kms:ViaService": f"{service}.us-east-1.amazonaws.com"}}
 
 
-def test_the_autoscaler_moves_groups_of_its_own_cluster_only() -> None:
+def test_the_autoscaler_may_scale_only_its_own_clusters_groups() -> None:
     statement = permissions("autoscaler")["MoveOwnGroups"]
     assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/k8s.io/cluster-autoscaler/rtp-prod": "owned"}}
 
 
-def test_the_file_system_is_mounted_through_its_access_points_and_never_as_root() -> None:
+def test_the_file_system_may_be_mounted_only_via_access_points_and_never_as_root() -> None:
     statement = permissions("efs-csi")["MountByAccessPoint"]
     assert "elasticfilesystem:ClientRootAccess" not in statement["Action"]
     points = graph("prod").of_type("aws:efs/accessPoint:AccessPoint")
@@ -196,19 +196,19 @@ def test_the_file_system_is_mounted_through_its_access_points_and_never_as_root(
     assert set(allowed) < set(permissions("efs-csi")["FindAccessPoints"]["Resource"])
 
 
-def test_monitoring_mails_and_reads_the_webhook_where_there_are_these_and_may_nothing_else() -> None:
+def test_monitoring_may_only_publish_alerts_and_read_the_webhook() -> None:
     assert set(permissions("monitoring")) == {"MailAlerts", "AlertWebhook"}
     assert "monitoring" not in {one.name for one in graph("dev").of_type(tokens.ROLE_POLICY)}
 
 
-def test_a_node_makes_repositories_for_mirrors_only() -> None:
+def test_a_node_may_create_only_pull_through_cache_repositories() -> None:
     assert permissions("node") == {
         "MirrorAtFirstPull": {
             "Sid": "MirrorAtFirstPull",
             "Effect": "Allow",
             "Action": ["ecr:CreateRepository"],
             "Resource": [
-                f"arn:aws:ecr:us-east-1:777788889999:repository/rtp-prod/{mirror}/*" for mirror in ("quay", "k8s")
+                f"arn:aws:ecr:us-east-1:777788889999:repository/rtp-prod/{cache}/*" for cache in ("quay", "k8s")
             ],
         }
     }
@@ -221,8 +221,8 @@ def operations(service: str) -> frozenset[str]:
 
 
 @every_environment
-def test_every_action_is_one_that_the_service_has(environment: str) -> None:
-    """Of those services whose actions are called as their operations are; S3 and KMS have actions of other names."""
+def test_every_action_exists(environment: str) -> None:
+    """Checks services whose actions are named like their operations; S3, KMS and EFS differ."""
     checked = {"autoscaling", "ec2", "ecr", "eks", "logs", "secretsmanager", "sns"}
     actions = {action for _, body in statements(environment, tokens.ROLE_POLICY) for action in body["Action"]}
     pairs = [action.split(":") for action in actions]
@@ -231,7 +231,7 @@ def test_every_action_is_one_that_the_service_has(environment: str) -> None:
     assert {one for one, _ in pairs} - checked == {"s3", "kms", "elasticfilesystem"}
 
 
-def test_iam_takes_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iam_accepts_every_policy_document(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCOUNT)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCOUNT)
     roles, policies = graph("prod").of_type(tokens.ROLE), graph("prod").of_type(tokens.ROLE_POLICY)

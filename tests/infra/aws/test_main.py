@@ -1,4 +1,4 @@
-"""The entry that the engine runs: configuration as Pulumi hands it over, and messages instead of tracebacks."""
+"""The program's entry point: configuration from Pulumi, and messages instead of tracebacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.loading import ENVIRONMENTS, NAMESPACE
 from platform_charts.charts.crds import PinnedCharts
 from tests.infra.aws.graphs import settings_of
-from tests.platform_charts.charts.archives import keep
+from tests.platform_charts.charts.archives import write_archives
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,8 +32,8 @@ def config_of(environment: str) -> dict[str, Any]:
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ReleaseManifest:
-    """A release whose charts have been fetched, small ones of the test's making."""
-    release = keep(load_release(), tmp_path / "charts")
+    """A release whose charts, made by the test, are in the archive folder."""
+    release = write_archives(load_release(), tmp_path / "charts")
     monkeypatch.setattr("platform_charts.charts.archives.ARCHIVES", tmp_path / "charts")
     monkeypatch.setattr("infra.spec.release.load_release", lambda: release)
     monkeypatch.setattr("infra.aws.program.load_release", lambda: release)
@@ -41,7 +41,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ReleaseManifest:
 
 
 def run(config: dict[str, Any], *, stack: str = "dev") -> Recording:
-    """Run the program's folder as the engine does, with its configuration as text."""
+    """Run the program as the engine does, with its configuration as text."""
 
     def program() -> None:
         set_all_config({key: one if isinstance(one, str) else json.dumps(one) for key, one in config.items()})
@@ -56,17 +56,17 @@ def message_of(config: dict[str, Any], *, stack: str = "dev") -> str:
     return str(caught.value)
 
 
-def test_the_engines_configuration_makes_the_graph_of_the_file(fetched: ReleaseManifest) -> None:
+def test_the_engines_configuration_gives_the_same_graph_as_the_file(fetched: ReleaseManifest) -> None:
     assert run(config_of("dev")) == record(settings_of("dev"), crds=PinnedCharts(fetched))
 
 
-def test_pulumis_own_keys_are_left_alone(fetched: ReleaseManifest) -> None:
+def test_pulumis_own_keys_are_ignored(fetched: ReleaseManifest) -> None:
     assert run({**config_of("dev"), "pulumi:tags": {"a": "b"}}) == record(
         settings_of("dev"), crds=PinnedCharts(fetched)
     )
 
 
-def test_a_chart_that_is_not_the_pinned_one_ends_the_program_before_anything_is_made(
+def test_a_chart_with_another_hash_fails_the_program_before_it_registers_resources(
     fetched: ReleaseManifest, tmp_path: Path
 ) -> None:
     (tmp_path / "charts" / f"kueue-{fetched.charts['kueue'].version}.tgz").write_bytes(b"changed")
@@ -76,35 +76,35 @@ def test_a_chart_that_is_not_the_pinned_one_ends_the_program_before_anything_is_
     assert "mirrors.charts" in message
 
 
-def test_a_misspelt_section_is_refused_by_name() -> None:
+def test_a_misspelt_section_is_rejected_by_name() -> None:
     message = message_of({**config_of("dev"), f"{NAMESPACE}:budgte": {"monthly_usd": 1}})
     assert "Pulumi.dev.yaml: 1 wrong setting" in message
     assert "budgte: no such setting" in message
     assert "did you mean budget?" in message
 
 
-def test_a_key_that_nothing_reads_is_refused() -> None:
+def test_an_unused_key_is_rejected() -> None:
     assert "config.aws:region: unknown key" in message_of({**config_of("dev"), "aws:region": "us-east-1"})
 
 
-def test_text_where_settings_are_due_is_refused_by_name() -> None:
+def test_text_instead_of_a_mapping_is_rejected_by_name() -> None:
     assert "network = wide: must be a mapping" in message_of({**config_of("dev"), f"{NAMESPACE}:network": "wide"})
 
 
-def test_a_stack_with_another_environments_file_is_refused() -> None:
+def test_another_environments_file_is_rejected() -> None:
     message = message_of(config_of("dev"), stack="prod")
-    assert "environment.name = dev: the stack is prod" in message
+    assert "environment.name = dev: must equal the stack's name, prod" in message
     assert "remedy: set environment.name: prod" in message
 
 
-def test_prod_is_refused_while_the_release_is_unresolved_and_before_anything_is_made() -> None:
+def test_prod_rejects_an_unresolved_release() -> None:
     message = message_of(config_of("prod"), stack="prod")
     assert "unresolved entries, which prod refuses" in message
     assert "make release-lock" in message
 
 
-def test_the_program_finds_its_packages_from_wherever_the_engine_runs_it(tmp_path: Path) -> None:
-    """The folder alone is on the module path; without a configuration the program then ends with its own message."""
+def test_the_program_imports_its_packages_from_any_working_directory(tmp_path: Path) -> None:
+    """Only the folder is on sys.path; without configuration the program fails with its own message."""
     ended = subprocess.run(
         [sys.executable, "-I", "-c", f"import runpy; runpy.run_path({str(ROOT / 'infra')!r}, run_name='__main__')"],
         cwd=tmp_path,
@@ -116,7 +116,7 @@ def test_the_program_finds_its_packages_from_wherever_the_engine_runs_it(tmp_pat
     assert "environment: is required" in ended.stderr
 
 
-def test_the_project_file_names_this_program_and_these_environments() -> None:
+def test_the_project_file_points_to_the_program_and_the_environments() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
     assert project["name"] == NAMESPACE
     assert (ROOT / project["main"] / "__main__.py").is_file()

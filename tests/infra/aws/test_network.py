@@ -1,4 +1,4 @@
-"""The network: zones, ways out, endpoints, flow logs, and what each security group lets through."""
+"""The network: zones, NAT gateways, endpoints, flow logs and security groups."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def test_every_zone_has_a_private_and_a_public_subnet_inside_the_vpc(environment
 
 
 @every_environment
-def test_no_subnet_hands_out_public_addresses(environment: str) -> None:
+def test_no_subnet_assigns_public_addresses(environment: str) -> None:
     assert {one.properties["mapPublicIpOnLaunch"] for one in graph(environment).of_type(tokens.SUBNET)} == {False}
 
 
 @pytest.mark.parametrize(("environment", "gateways"), [("dev", 1), ("staging", 1), ("prod", 3), ("test", 1)])
-def test_there_are_as_many_nat_gateways_as_the_settings_ask_for(environment: str, gateways: int) -> None:
+def test_the_number_of_nat_gateways_follows_the_settings(environment: str, gateways: int) -> None:
     assert len(graph(environment).of_type(tokens.NAT_GATEWAY)) == gateways
 
 
-def test_in_prod_a_lost_zone_takes_no_other_zones_way_out_along() -> None:
+def test_in_prod_every_zone_uses_its_own_nat_gateway() -> None:
     recording = graph("prod")
     for zone in settings_of("prod").network.availability_zones:
         route = recording.find(ROUTE, f"private-{zone}")
@@ -44,7 +44,7 @@ def test_in_prod_a_lost_zone_takes_no_other_zones_way_out_along() -> None:
         assert gateway.property_dependencies["subnetId"] == (recording.find(tokens.SUBNET, f"public-{zone}").urn,)
 
 
-def test_with_one_nat_gateway_every_zone_goes_through_it() -> None:
+def test_zones_share_a_single_nat_gateway() -> None:
     recording = graph("dev")
     (gateway,) = recording.of_type(tokens.NAT_GATEWAY)
     private = [route for route in recording.of_type(ROUTE) if route.name.startswith("private-")]
@@ -52,14 +52,14 @@ def test_with_one_nat_gateway_every_zone_goes_through_it() -> None:
     assert {route.property_dependencies["natGatewayId"] for route in private} == {(gateway.urn,)}
 
 
-def test_s3_is_reached_inside_the_vpc_from_every_route_table() -> None:
+def test_every_route_table_has_the_s3_gateway_endpoint() -> None:
     endpoint = graph("prod").find(ENDPOINT, "s3")
     tables = graph("prod").of_type("aws:ec2/routeTable:RouteTable")
     assert endpoint.properties["vpcEndpointType"] == "Gateway"
     assert set(endpoint.property_dependencies["routeTableIds"]) == {table.urn for table in tables}
 
 
-def test_every_service_asked_for_is_reached_inside_the_vpc_in_every_zone() -> None:
+def test_every_configured_service_has_an_interface_endpoint_in_every_zone() -> None:
     recording, network = graph("prod"), settings_of("prod").network
     private = {one.urn for one in recording.of_type(tokens.SUBNET) if one.name.startswith("private-")}
     for service in network.interface_endpoints:
@@ -69,12 +69,12 @@ def test_every_service_asked_for_is_reached_inside_the_vpc_in_every_zone() -> No
         assert set(endpoint.property_dependencies["subnetIds"]) == private
 
 
-def test_no_endpoint_is_made_that_nobody_asked_for() -> None:
+def test_only_configured_endpoints_exist() -> None:
     assert {one.name for one in unusual().of_type(ENDPOINT)} == {"s3", "sts"}
 
 
 @every_environment
-def test_all_traffic_is_logged_for_the_days_asked_for(environment: str) -> None:
+def test_flow_logs_of_all_traffic_have_the_configured_retention(environment: str) -> None:
     recording = graph(environment)
     (log,) = recording.of_type(tokens.FLOW_LOG)
     group = recording.find(tokens.LOG_GROUP, "flow-logs")
@@ -84,13 +84,13 @@ def test_all_traffic_is_logged_for_the_days_asked_for(environment: str) -> None:
 
 
 @every_environment
-def test_the_default_security_group_lets_nothing_through(environment: str) -> None:
+def test_the_default_security_group_has_no_rules(environment: str) -> None:
     group = graph(environment).find("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "default").properties
     assert (group["ingress"], group["egress"]) == ([], [])
 
 
 @pytest.mark.parametrize("direction", ["Ingress", "Egress"])
-def test_efa_traffic_passes_among_members_of_its_group_in_both_directions(direction: str) -> None:
+def test_the_efa_security_group_allows_all_traffic_among_its_members(direction: str) -> None:
     recording = graph("prod")
     group = recording.find(tokens.SECURITY_GROUP, "efa")
     rule = recording.find(f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule", "efa")
@@ -100,7 +100,7 @@ def test_efa_traffic_passes_among_members_of_its_group_in_both_directions(direct
 
 
 @pytest.mark.parametrize(("name", "port"), [("efs", 2049), ("database", 5432)])
-def test_a_store_admits_the_nodes_on_its_one_port(name: str, port: int) -> None:
+def test_a_store_allows_only_the_nodes_on_its_port(name: str, port: int) -> None:
     recording = graph("prod")
     rule = recording.find(tokens.INGRESS_RULE, name)
     assert (rule.properties["ipProtocol"], rule.properties["fromPort"], rule.properties["toPort"]) == (
@@ -114,7 +114,7 @@ def test_a_store_admits_the_nodes_on_its_one_port(name: str, port: int) -> None:
 
 
 @every_environment
-def test_nothing_is_admitted_from_outside_the_vpc(environment: str) -> None:
+def test_no_ingress_is_allowed_from_outside_the_vpc(environment: str) -> None:
     rules = graph(environment).of_type(tokens.INGRESS_RULE)
     ranges = {rule.properties["cidrIpv4"] for rule in rules if "cidrIpv4" in rule.properties}
     assert ranges == {str(settings_of(environment).network.cidr)}

@@ -1,4 +1,4 @@
-"""Node groups: every kind of capacity, placement and EFA, what a node is told, and what the autoscaler is told."""
+"""Node groups: capacity, placement, EFA, user data and the autoscaler's template tags."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def group(recording: Recording, name: str) -> dict[str, Any]:
 
 
 @every_environment
-def test_there_is_a_system_group_and_one_for_each_gpu_group_each_with_its_own_template(environment: str) -> None:
+def test_the_system_group_and_each_gpu_group_have_their_own_launch_template(environment: str) -> None:
     recording = graph(environment)
     names = {"system", *(one.name for one in settings_of(environment).gpu_groups)}
     assert {one.name for one in recording.of_type(tokens.NODE_GROUP)} == names
@@ -46,7 +46,7 @@ def test_there_is_a_system_group_and_one_for_each_gpu_group_each_with_its_own_te
 
 
 @every_environment
-def test_sizes_updates_and_repair_are_those_of_the_settings(environment: str) -> None:
+def test_sizes_updates_and_repair_follow_the_settings(environment: str) -> None:
     for wanted in settings_of(environment).gpu_groups:
         found = group(graph(environment), wanted.name)
         assert found["scalingConfig"] == {
@@ -59,13 +59,13 @@ def test_sizes_updates_and_repair_are_those_of_the_settings(environment: str) ->
 
 
 @every_environment
-def test_the_size_that_the_autoscaler_moves_is_left_alone(environment: str) -> None:
+def test_changes_of_the_desired_size_are_ignored(environment: str) -> None:
     groups = graph(environment).of_type(tokens.NODE_GROUP)
     assert {one.ignore_changes for one in groups} == {("scalingConfig.desiredSize",)}
 
 
 @every_environment
-def test_labels_and_lasting_taints_are_those_the_outputs_promise(environment: str) -> None:
+def test_labels_and_permanent_taints_equal_the_outputs(environment: str) -> None:
     settings = settings_of(environment)
     for wanted in settings.gpu_groups:
         promised = gpu_group_output(wanted, catalog=load_catalog(), network_zones=settings.network.availability_zones)
@@ -80,7 +80,7 @@ def test_labels_and_lasting_taints_are_those_the_outputs_promise(environment: st
 
 
 @every_environment
-def test_a_gpu_node_starts_behind_a_taint_that_no_job_tolerates(environment: str) -> None:
+def test_gpu_nodes_start_with_a_taint_that_no_job_tolerates(environment: str) -> None:
     for wanted in settings_of(environment).gpu_groups:
         found = group(graph(environment), wanted.name)
         assert START_UP_TAINT.key in {taint["key"] for taint in found["taints"]}
@@ -94,7 +94,7 @@ def test_the_system_group_has_no_taint(environment: str) -> None:
 
 
 @every_environment
-def test_metadata_answers_to_tokens_only_and_not_to_pods(environment: str) -> None:
+def test_nodes_require_imdsv2_with_a_hop_limit_of_one(environment: str) -> None:
     for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
         assert one.properties["metadataOptions"] == {
             "httpEndpoint": "enabled",
@@ -104,7 +104,7 @@ def test_metadata_answers_to_tokens_only_and_not_to_pods(environment: str) -> No
 
 
 @every_environment
-def test_the_root_volume_is_an_encrypted_gp3_of_the_size_asked_for(environment: str) -> None:
+def test_the_root_volume_is_an_encrypted_gp3_of_the_configured_size(environment: str) -> None:
     settings = settings_of(environment)
     sizes = {one.name: one.disk_gib for one in settings.gpu_groups} | {"system": settings.system_nodes.disk_gib}
     key = graph(environment).find(tokens.KEY, "volumes")
@@ -116,7 +116,7 @@ def test_the_root_volume_is_an_encrypted_gp3_of_the_size_asked_for(environment: 
 
 
 @every_environment
-def test_what_nodes_are_made_of_says_whose_it_is(environment: str) -> None:
+def test_launched_resources_have_the_stack_tag(environment: str) -> None:
     name = settings_of(environment).environment.name
     for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
         tags = {spec["resourceType"]: spec["tags"] for spec in one.properties["tagSpecifications"]}
@@ -133,42 +133,42 @@ def test_what_nodes_are_made_of_says_whose_it_is(environment: str) -> None:
         ("block", "CAPACITY_BLOCK"),
     ],
 )
-def test_every_kind_of_capacity_has_its_type(name: str, capacity_type: str) -> None:
+def test_every_kind_of_capacity_has_its_capacity_type(name: str, capacity_type: str) -> None:
     assert group(unusual(), name)["capacityType"] == capacity_type
 
 
 @pytest.mark.parametrize(
     ("name", "id_"), [("reservation", RESERVED), ("reservation-efa", RESERVED_EFA), ("block", BLOCK)]
 )
-def test_reserved_capacity_is_named_as_the_target(name: str, id_: str) -> None:
+def test_reserved_capacity_is_the_target(name: str, id_: str) -> None:
     target = template(unusual(), name)["capacityReservationSpecification"]
     assert target == {"capacityReservationTarget": {"capacityReservationId": id_}}
 
 
-def test_a_group_makes_room_before_it_is_replaced_where_its_machines_exist_once() -> None:
+def test_groups_with_reserved_capacity_are_deleted_before_they_are_replaced() -> None:
     waiting = {one.name for one in unusual().of_type(tokens.NODE_GROUP) if one.delete_before_replace}
     assert waiting == {"reservation", "reservation-efa", "reservation-placed", "block", "block-efa"}
 
 
 @pytest.mark.parametrize("name", ["on-demand", "spot"])
-def test_other_capacity_names_no_reservation(name: str) -> None:
+def test_other_capacity_has_no_reservation(name: str) -> None:
     assert "capacityReservationSpecification" not in template(unusual(), name)
 
 
-def test_a_capacity_block_has_its_type_and_its_market_in_the_template_and_not_in_the_group() -> None:
+def test_a_capacity_block_has_instance_and_market_type_in_the_launch_template() -> None:
     assert template(unusual(), "block")["instanceType"] == "p5.48xlarge"
     assert template(unusual(), "block")["instanceMarketOptions"] == {"marketType": "capacity-block"}
     assert "instanceTypes" not in group(unusual(), "block")
 
 
 @pytest.mark.parametrize("name", ["on-demand", "spot", "reservation"])
-def test_other_capacity_has_its_type_in_the_group_and_not_in_the_template(name: str) -> None:
+def test_other_capacity_has_the_instance_type_in_the_node_group(name: str) -> None:
     assert group(unusual(), name)["instanceTypes"] == ["p5.48xlarge"]
     assert {"instanceType", "instanceMarketOptions"} & template(unusual(), name).keys() == set()
 
 
 @pytest.mark.parametrize("name", ["on-demand-efa", "spot-efa", "reservation-efa", "block-efa"])
-def test_efa_does_not_depend_on_the_kind_of_capacity(name: str) -> None:
+def test_every_kind_of_capacity_can_have_efa(name: str) -> None:
     interfaces = template(unusual(), name)["networkInterfaces"]
     assert len(interfaces) == 32
     assert interfaces[0]["interfaceType"] == "efa"
@@ -177,7 +177,7 @@ def test_efa_does_not_depend_on_the_kind_of_capacity(name: str) -> None:
     assert [one["networkCardIndex"] for one in interfaces] == list(range(32))
 
 
-def test_efa_interfaces_are_in_the_clusters_group_and_in_efas_own() -> None:
+def test_efa_interfaces_are_in_the_cluster_and_the_efa_security_group() -> None:
     efa = unusual().find(tokens.SECURITY_GROUP, "efa")
     found = unusual().find(tokens.LAUNCH_TEMPLATE, "on-demand-efa")
     assert efa.urn in found.property_dependencies["networkInterfaces"]
@@ -185,18 +185,18 @@ def test_efa_interfaces_are_in_the_clusters_group_and_in_efas_own() -> None:
     assert "vpcSecurityGroupIds" not in found.properties
 
 
-def test_efa_interfaces_leave_subnet_and_public_address_to_the_group() -> None:
+def test_efa_interfaces_set_no_subnet_and_no_public_address() -> None:
     keys = {key for one in template(unusual(), "on-demand-efa")["networkInterfaces"] for key in one}
     assert keys & {"subnetId", "associatePublicIpAddress"} == set()
 
 
 @pytest.mark.parametrize("name", ["on-demand", "spot", "reservation", "block"])
-def test_without_efa_the_node_has_ec2s_own_interface_in_the_clusters_group(name: str) -> None:
+def test_without_efa_a_node_has_the_default_interface_in_the_cluster_security_group(name: str) -> None:
     assert "networkInterfaces" not in template(unusual(), name)
     assert len(template(unusual(), name)["vpcSecurityGroupIds"]) == 1
 
 
-def test_a_placement_group_is_made_where_it_is_asked_for_and_nowhere_else() -> None:
+def test_only_configured_placement_groups_exist() -> None:
     (made,) = unusual().of_type(PLACEMENT_GROUP)
     assert (made.name, made.properties["strategy"]) == ("on-demand-placed", "cluster")
     placed = unusual().find(tokens.LAUNCH_TEMPLATE, "on-demand-placed")
@@ -209,7 +209,7 @@ def test_a_reservations_own_placement_group_is_used() -> None:
     assert template(unusual(), "reservation-placed")["placement"] == {"groupName": "theirs"}
 
 
-def test_a_group_has_the_subnets_of_its_zones_only() -> None:
+def test_a_group_uses_only_the_subnets_of_its_zones() -> None:
     subnet = unusual().find(tokens.SUBNET, "private-us-east-1a")
     assert unusual().find(tokens.NODE_GROUP, "block").property_dependencies["subnetIds"] == (subnet.urn,)
     assert len(unusual().find(tokens.NODE_GROUP, "system").property_dependencies["subnetIds"]) == 3
@@ -236,13 +236,13 @@ def test_user_data_is_one_node_config_in_a_mime_document(*, has_raid0: bool) -> 
     assert spec.get("instance") == ({"localStorage": {"strategy": "RAID0"}} if has_raid0 else None)
 
 
-def test_nvme_disks_are_joined_where_there_are_any_and_it_is_wanted() -> None:
+def test_nvme_disks_form_a_raid0_if_present_and_configured() -> None:
     assert "instance" in spec_of(template(unusual(), "on-demand")["userData"])
     assert "instance" not in spec_of(template(unusual(), "no-nvme")["userData"])
     assert "instance" not in spec_of(template(unusual(), "system")["userData"])
 
 
-def test_a_node_holds_the_pods_its_subnet_is_sized_for() -> None:
+def test_max_pods_follows_the_subnet_size() -> None:
     specs = [spec_of(one.properties["userData"]) for one in unusual().of_type(tokens.LAUNCH_TEMPLATE)]
     assert {spec["kubelet"]["config"]["maxPods"] for spec in specs} == {40}
 
@@ -256,7 +256,7 @@ def autoscaler_tags(recording: Recording, name: str) -> dict[str, str]:
     return {one.properties["tag"]["key"]: one.properties["tag"]["value"] for one in tags}
 
 
-def test_the_autoscaler_is_told_everything_a_pod_may_ask_of_an_empty_group() -> None:
+def test_template_tags_describe_every_resource_of_an_empty_group() -> None:
     tags = autoscaler_tags(graph("prod"), "h100")
     assert tags == {
         f"{TEMPLATE_TAG}/label/ray-train-platform/group": "h100",
@@ -271,20 +271,20 @@ def test_the_autoscaler_is_told_everything_a_pod_may_ask_of_an_empty_group() -> 
     }
 
 
-def test_the_autoscaler_imagines_a_node_that_has_started() -> None:
+def test_template_tags_have_no_start_up_taint() -> None:
     assert not any(START_UP_TAINT.key in key for key in autoscaler_tags(graph("prod"), "l4"))
 
 
-def test_an_empty_group_promises_the_root_volume_where_pods_do_not_write_to_nvme() -> None:
+def test_template_tags_have_the_root_volume_if_pods_do_not_use_nvme() -> None:
     tags = autoscaler_tags(unusual(), "no-nvme")
     assert tags[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
 
 
-def test_an_empty_group_promises_the_slices_of_its_gpus() -> None:
+def test_template_tags_count_time_slices_of_gpus() -> None:
     assert autoscaler_tags(graph("dev"), "t4")[f"{TEMPLATE_TAG}/resources/nvidia.com/gpu"] == "4"
 
 
-def test_a_node_cuts_its_gpus_before_anything_looks_at_them() -> None:
+def test_a_node_partitions_its_gpus_before_the_kubelet_starts() -> None:
     assert mig_script("1g.10gb", slices=7).splitlines()[-1] == (
         "nvidia-smi mig --create-gpu-instance 1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb "
         "--default-compute-instance"
@@ -294,11 +294,11 @@ def test_a_node_cuts_its_gpus_before_anything_looks_at_them() -> None:
     assert "Content-Type: text/x-shellscript\n\n#!/bin/bash\n" in parts
 
 
-def test_no_efa_is_promised_where_there_is_none() -> None:
+def test_template_tags_have_no_efa_without_efa() -> None:
     assert f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa" not in autoscaler_tags(graph("prod"), "l4")
 
 
-def test_a_pinned_ami_release_is_used_for_its_own_minor_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pinned_ami_release_applies_to_its_kubernetes_minor_only(monkeypatch: pytest.MonkeyPatch) -> None:
     minor = load_release().kubernetes.version
     image = load_release().node_image.model_copy(
         update={

@@ -1,4 +1,4 @@
-"""The whole graph: who makes what, in which order, under which guards, and what comes out."""
+"""The whole graph: provider, tags, dependencies, protection and outputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.policy.rules.protection import STATEFUL
+from infra.policy.rules.protection import STATEFUL_TYPES
 from infra.preview.recording import UNKNOWN, Recording, Resource
 from infra.spec.catalog import load_catalog
 from infra.spec.outputs import StackOutputs, check, read_outputs
@@ -18,13 +18,13 @@ from tests.infra.aws.graphs import (
     ENVIRONMENTS,
     ancestors,
     aws_resources,
+    depends_on,
     graph,
     preview,
     sample,
     settings_of,
     tags_of,
     varied,
-    waits_for,
 )
 
 GOLDEN = Path(__file__).with_name("logical_names.txt")
@@ -32,7 +32,7 @@ every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 
 
 @every_environment
-def test_everything_is_made_by_the_one_provider(environment: str) -> None:
+def test_all_aws_resources_use_one_provider(environment: str) -> None:
     recording = graph(environment)
     provider = recording.find("pulumi:providers:aws", "aws")
     assert {one.provider for one in aws_resources(recording)} == {provider.urn}
@@ -40,14 +40,14 @@ def test_everything_is_made_by_the_one_provider(environment: str) -> None:
 
 
 @every_environment
-def test_the_provider_refuses_every_account_but_the_allowed(environment: str) -> None:
+def test_the_provider_has_the_allowed_accounts(environment: str) -> None:
     provider = graph(environment).find("pulumi:providers:aws", "aws").properties
     assert json.loads(provider["allowedAccountIds"]) == list(settings_of(environment).aws.allowed_accounts)
     assert provider["region"] == settings_of(environment).aws.region
 
 
 @every_environment
-def test_everything_says_whose_it_is(environment: str) -> None:
+def test_default_tags_identify_stack_and_owner(environment: str) -> None:
     settings, tags = settings_of(environment), tags_of(graph(environment))
     name = settings.environment.name
     assert tags["stack"] == f"ray-train-platform/{name}"
@@ -55,7 +55,7 @@ def test_everything_says_whose_it_is(environment: str) -> None:
     assert (tags["owner"], tags["version"]) == (settings.environment.owner, load_release().platform)
 
 
-def test_only_what_expires_says_when() -> None:
+def test_only_test_environments_have_an_expiry_tag() -> None:
     assert tags_of(graph("test"))["expires"] == "2030-01-31T00:00:00+00:00"
     assert "expires" not in tags_of(graph("prod"))
 
@@ -68,15 +68,15 @@ def test_every_resource_belongs_to_a_component(environment: str) -> None:
 
 
 @every_environment
-def test_a_preview_has_the_same_resources_under_the_same_guards(environment: str) -> None:
-    def guards(one: Resource) -> tuple[object, ...]:
+def test_a_preview_has_the_same_resources_and_options(environment: str) -> None:
+    def options(one: Resource) -> tuple[object, ...]:
         return one.urn, one.protect, one.retain_on_delete, one.ignore_changes, one.dependencies
 
-    assert list(map(guards, preview(environment).resources)) == list(map(guards, graph(environment).resources))
+    assert list(map(options, preview(environment).resources)) == list(map(options, graph(environment).resources))
 
 
 @every_environment
-def test_what_a_preview_knows_is_what_will_be(environment: str) -> None:
+def test_known_values_in_a_preview_equal_the_final_values(environment: str) -> None:
     def agrees(known: object, final: object) -> bool:
         if known is UNKNOWN:
             return True
@@ -91,28 +91,29 @@ def test_what_a_preview_knows_is_what_will_be(environment: str) -> None:
 
 
 @every_environment
-def test_what_holds_state_is_guarded_as_its_environment_demands(environment: str) -> None:
+def test_stateful_resources_are_protected_by_kind_of_environment(environment: str) -> None:
     wanted = protection_of(settings_of(environment).environment.kind)
-    stores = [one for one in graph(environment).resources if one.type in STATEFUL]
-    assert {one.type for one in stores} == set(STATEFUL)
+    stores = [one for one in graph(environment).resources if one.type in STATEFUL_TYPES]
+    assert {one.type for one in stores} == set(STATEFUL_TYPES)
     assert {(one.protect, one.retain_on_delete) for one in stores} == {(wanted.protect, wanted.retain_on_delete)}
 
 
-def test_a_bucket_that_is_kept_keeps_its_policy_its_versions_and_its_key() -> None:
+def test_every_child_of_a_bucket_is_protected_in_prod() -> None:
     parts = [one for one in graph("prod").resources if one.type.startswith("aws:s3/")]
-    assert len(parts) == 3 * 7 + 2  # the log bucket has no access log of its own
+    assert len(parts) == 3 * 7 + 2  # the log bucket has no access log
     assert all(one.protect and one.retain_on_delete for one in parts)
 
 
-def test_what_holds_no_state_can_be_replaced_everywhere() -> None:
-    guarded = {one.type for one in graph("prod").resources if one.protect}
+def test_stateless_resources_are_not_protected() -> None:
+    protected = {one.type for one in graph("prod").resources if one.protect}
     assert (
-        guarded & {"aws:eks/nodeGroup:NodeGroup", "aws:ec2/launchTemplate:LaunchTemplate", "aws:iam/role:Role"} == set()
+        protected & {"aws:eks/nodeGroup:NodeGroup", "aws:ec2/launchTemplate:LaunchTemplate", "aws:iam/role:Role"}
+        == set()
     )
 
 
 @every_environment
-def test_nodes_join_after_and_leave_before_their_network(environment: str) -> None:
+def test_nodes_depend_on_routes_add_ons_and_their_role(environment: str) -> None:
     recording = graph(environment)
     needed = [
         *(one for one in recording.resources if one.type in {"aws:ec2/route:Route", "aws:ec2/natGateway:NatGateway"}),
@@ -120,26 +121,26 @@ def test_nodes_join_after_and_leave_before_their_network(environment: str) -> No
         *(one for one in recording.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment") if "node-" in one.name),
     ]
     for group in recording.of_type("aws:eks/nodeGroup:NodeGroup"):
-        missing = [one.name for one in needed if not waits_for(recording, group, one)]
+        missing = [one.name for one in needed if not depends_on(recording, group, one)]
         assert missing == []
 
 
-def test_add_ons_that_run_pods_wait_for_a_node() -> None:
+def test_add_ons_with_pods_depend_on_the_system_nodes() -> None:
     recording = graph("prod")
     system = recording.find("aws:eks/nodeGroup:NodeGroup", "system")
     for name in ("coredns", "metrics-server", "aws-ebs-csi-driver", "aws-efs-csi-driver"):
-        assert waits_for(recording, recording.find("aws:eks/addon:Addon", name), system)
+        assert depends_on(recording, recording.find("aws:eks/addon:Addon", name), system)
 
 
-def test_a_database_does_not_wait_for_nodes() -> None:
+def test_the_database_does_not_depend_on_nodes() -> None:
     recording = graph("prod")
     database = recording.find("aws:rds/instance:Instance", "mlflow")
     groups = recording.of_type("aws:eks/nodeGroup:NodeGroup")
-    assert not any(waits_for(recording, database, group) for group in groups)
+    assert not any(depends_on(recording, database, group) for group in groups)
 
 
 @every_environment
-def test_the_outputs_are_the_contract(environment: str) -> None:
+def test_outputs_satisfy_the_contract(environment: str) -> None:
     outputs = read_outputs(graph(environment).outputs, file="recording")
     assert set(graph(environment).outputs) == set(StackOutputs.model_fields)
     check(outputs, load_release(), catalog=load_catalog())
@@ -151,7 +152,7 @@ def test_no_output_is_secret(environment: str) -> None:
     assert graph(environment).secret_outputs == frozenset()
 
 
-def test_a_preview_has_every_output_though_it_knows_none() -> None:
+def test_a_preview_has_every_output_as_unknown() -> None:
     assert preview("prod").outputs == dict.fromkeys(StackOutputs.model_fields, UNKNOWN)
 
 
@@ -159,12 +160,12 @@ def logical_names(recording: Recording) -> list[str]:
     return [f"{one.type} {one.name}" for one in sorted(recording.resources, key=lambda one: (one.type, one.name))]
 
 
-def test_no_logical_name_of_prod_has_changed_unnoticed() -> None:
-    """A changed name is a replaced resource: give it an alias, then correct the list."""
+def test_logical_names_of_prod_are_unchanged() -> None:
+    """Pulumi replaces a renamed resource: add an alias, then update the list."""
     assert logical_names(graph("prod")) == GOLDEN.read_text(encoding="utf-8").splitlines()
 
 
-def test_logical_names_hold_neither_environment_nor_account() -> None:
+def test_logical_names_contain_neither_environment_nor_account() -> None:
     elsewhere = {
         "environment.name": "other",
         "aws.allowed_accounts": ["999988887777"],
@@ -183,7 +184,7 @@ def test_a_release_changes_no_launch_template(monkeypatch: pytest.MonkeyPatch) -
     assert [one.properties for one in after.of_type(kind)] == [one.properties for one in before.of_type(kind)]
 
 
-def test_another_team_has_a_trainer_and_a_directory_of_its_own_and_changes_nothing_else() -> None:
+def test_another_team_adds_a_trainer_and_an_access_point_only() -> None:
     two = varied({"teams": [{"name": "research", "gpus": {"t4": 4, "h100": 16}}, {"name": "vision"}]})
     before = {resource.urn: resource.properties for resource in aws_resources(sample())}
     after = {resource.urn: resource.properties for resource in aws_resources(two)}
@@ -198,7 +199,7 @@ def test_without_a_team_there_is_no_trainer() -> None:
 
 
 @every_environment
-def test_a_budget_watches_exactly_this_stack(environment: str) -> None:
+def test_the_budget_counts_this_stacks_cost_only(environment: str) -> None:
     settings: StackSettings = settings_of(environment)
     assert settings.budget is not None
     (budget,) = graph(environment).of_type("aws:budgets/budget:Budget")
@@ -212,5 +213,5 @@ def test_a_budget_watches_exactly_this_stack(environment: str) -> None:
     }
 
 
-def test_a_stack_without_a_budget_makes_none() -> None:
+def test_the_budget_is_optional() -> None:
     assert sample().of_type("aws:budgets/budget:Budget") == ()

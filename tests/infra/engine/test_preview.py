@@ -1,4 +1,4 @@
-"""The engine itself previews every environment, from the files and the command that a platform engineer uses."""
+"""Pulumi's engine previews every environment from its stack configuration file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def _engine() -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("environment", [name for name in SHIPPED if name != "prod"])
-def test_a_shipped_environment_is_previewed_with_every_resource_of_the_recorded_graph(
-    environment: str, tmp_path: Path
-) -> None:
+def test_a_preview_creates_every_recorded_resource(environment: str, tmp_path: Path) -> None:
     settings = settings_of(environment)
     (account, *_), region = settings.aws.allowed_accounts, settings.aws.region
     with engine_environment(tmp_path, account=account, region=region) as variables:
@@ -34,7 +32,7 @@ def test_a_shipped_environment_is_previewed_with_every_resource_of_the_recorded_
     assert found.change_summary == {automation.OpType.CREATE: len(record(settings).resources)}
 
 
-def test_prod_is_refused_while_the_release_is_unresolved(tmp_path: Path) -> None:
+def test_prod_rejects_an_unresolved_release(tmp_path: Path) -> None:
     settings = settings_of("prod")
     account = settings.aws.allowed_accounts[0]
     with engine_environment(tmp_path, account=account, region=settings.aws.region) as variables:

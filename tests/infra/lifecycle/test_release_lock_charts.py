@@ -19,7 +19,7 @@ from infra.lifecycle.release_lock import Sources, resolve, write
 from infra.spec.errors import NotFoundError, RefusedError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, AmiType, ReleaseManifest, load_release
-from platform_charts.charts.archives import Download, fetch_all
+from platform_charts.charts.archives import Download, fetch_archives
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 from platform_charts.charts.installs import ChartInstall
 from tests.engines.helm import find_helm, template
@@ -100,7 +100,7 @@ def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> ReleaseManif
 def folder(site: Site, locked: ReleaseManifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every chart of the locked release, fetched as prod does it."""
     found = tmp_path_factory.mktemp("charts")
-    fetch_all(locked, locked.charts, source=Everywhere(site), kind=PROD, folder=found)
+    fetch_archives(locked, locked.charts, source=Everywhere(site), kind=PROD, folder=found)
     return found
 
 
@@ -129,7 +129,7 @@ def test_a_chart_that_changed_after_the_lock_is_refused(site: Site, locked: Rele
     chart = locked.charts["kuberay-operator"].model_copy(update={"sha256": "0" * 64})
     changed = locked.model_copy(update={"charts": {"kuberay-operator": chart}})
     with pytest.raises(RefusedError, match=r"chart kuberay-operator 1\.7\.0 has sha256"):
-        fetch_all(changed, changed.charts, source=Everywhere(site), kind=PROD, folder=tmp_path)
+        fetch_archives(changed, changed.charts, source=Everywhere(site), kind=PROD, folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", list(load_release().charts))

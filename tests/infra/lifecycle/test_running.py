@@ -22,7 +22,7 @@ from platform_charts.charts.crds import CHART_VERSION
 from tests.engines.kubernetes import Cluster
 from tests.engines.ports import free_port
 from tests.infra.lifecycle.test_preflight import case
-from tests.platform_charts.charts.archives import definition
+from tests.platform_charts.charts.archives import crd
 
 AWS = """#!/bin/sh
 cat <<END
@@ -75,7 +75,7 @@ class Pinned:
 
 def ants(*versions: str, stored: str, chart: str = "1.7.0") -> Manifest:
     """A definition with these versions, of which one is stored."""
-    made = definition("ants", "ray.io")
+    made = crd("ants", "ray.io")
     (first,) = made["spec"]["versions"]
     made["spec"]["versions"] = [{**first, "name": name, "storage": name == stored} for name in versions]
     made["metadata"]["annotations"] = {
@@ -113,8 +113,8 @@ def answers(one: Case) -> list[str]:
 @pytest.mark.usefixtures("running", "older")
 def test_a_release_without_a_version_that_objects_are_stored_in_is_refused() -> None:
     (said,) = answers(upgrade(ants("v1", stored="v1")))
-    assert "definition ants.ray.io cannot be upgraded" in said
-    assert "version v1alpha1 has stored objects, and the new definition does not know it" in said
+    assert "CRD ants.ray.io cannot be upgraded" in said
+    assert "version v1alpha1 has stored objects, and the new CRD lacks it" in said
 
 
 @pytest.mark.usefixtures("running", "older")
@@ -126,7 +126,7 @@ def test_a_release_of_an_older_chart_is_refused() -> None:
 @pytest.mark.usefixtures("running", "older")
 def test_a_release_that_takes_nothing_away_passes() -> None:
     newer = ants("v1alpha1", "v1", "v2", stored="v2", chart="1.10.0")
-    assert answers(upgrade(newer, definition("bees", "ray.io"))) == []
+    assert answers(upgrade(newer, crd("bees", "ray.io"))) == []
     assert not [note for note in notes(upgrade(newer)) if "no cluster yet" in note]
 
 

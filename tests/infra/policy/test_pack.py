@@ -1,4 +1,4 @@
-"""The pack as the engine runs it: a process of its own, spoken to over gRPC."""
+"""The pack as the engine runs it: a separate process that serves gRPC."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.policy import RULES, tokens
 from infra.policy.graph import KIND_TAG, UNKNOWN
 from infra.spec.release import load_release
 from infra.spec.release_rules import ROOT
-from tests.infra.policy.sound import TAGS, sound
+from tests.infra.policy.compliant import TAGS, compliant_stack
 from tests.infra.spec.samples import Tree
 
 PACK = ROOT / "infra" / "policy"
@@ -26,7 +26,7 @@ P = "properties"
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[analyzer_pb2_grpc.AnalyzerStub]:
-    """The engine's side of a running pack."""
+    """A client of a running pack."""
     pack = subprocess.Popen(
         [sys.executable, "-u", "-m", "pulumi.policy", "127.0.0.1:0", str(PACK)],
         cwd=PACK,
@@ -40,7 +40,7 @@ def engine() -> Iterator[analyzer_pb2_grpc.AnalyzerStub]:
 
 
 def struct(properties: object) -> struct_pb2.Struct:
-    """Properties on the wire, unknown values as the engine sends them."""
+    """Properties as protobuf, with unknown values as the engine encodes them."""
 
     def encoded(value: object) -> object:
         if isinstance(value, dict):
@@ -53,7 +53,7 @@ def struct(properties: object) -> struct_pb2.Struct:
 
 
 def request(changes: Tree, kind: str = "prod") -> analyzer_pb2.AnalyzeStackRequest:
-    """What the engine sends when it knows the whole stack."""
+    """The engine's request once the whole stack is known."""
     provider = analyzer_pb2.AnalyzerProviderResource(
         type="pulumi:providers:aws", properties=struct({"defaultTags": {"tags": {**TAGS, KIND_TAG: kind}}}), name="aws"
     )
@@ -71,18 +71,18 @@ def request(changes: Tree, kind: str = "prod") -> analyzer_pb2.AnalyzeStackReque
                     for prop, urns in one.references.items()
                 },
             )
-            for one in sound(changes).subjects
+            for one in compliant_stack(changes).resources
         ]
     )
 
 
 def findings(engine: analyzer_pb2_grpc.AnalyzerStub, changes: Tree, kind: str = "prod") -> set[tuple[str, str]]:
-    """Rule and resource of everything that the pack finds, one resource at a time and then in the whole stack."""
+    """Rule and resource of every violation, from resource validation and stack validation."""
     stack = request(changes, kind)
     found = list(engine.AnalyzeStack(stack).diagnostics)
     for one in stack.resources:
         if one.type == tokens.STACK:
-            continue  # its outputs are known at the end only
+            continue  # its outputs are only known at the end
         single = analyzer_pb2.AnalyzeRequest(
             type=one.type, name=one.name, urn=one.urn, properties=one.properties, options=one.options
         )
@@ -97,27 +97,27 @@ def test_the_pack_announces_every_rule_with_its_remedy(engine: analyzer_pb2_grpc
     assert announced == {rule.name: rule.remedy for rule in RULES}
 
 
-def test_the_pack_is_content_with_the_sound_stack(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+def test_the_pack_accepts_the_compliant_stack(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
     assert findings(engine, {}) == set()
 
 
-def test_the_pack_finds_in_the_engine_what_the_functions_find(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+def test_the_pack_reports_violations_of_resource_and_stack_rules(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
     changes = {f"efs.{P}.encrypted": False, "bucket-policy": ..., "bucket.protect": False, f"stack.{P}.token": "x"}
     assert findings(engine, changes) == {
         ("file-systems-are-encrypted", "efs"),
-        ("buckets-refuse-plain-http", "bucket"),
-        ("stores-are-protected", "bucket"),
+        ("buckets-require-tls", "bucket"),
+        ("stateful-resources-are-protected", "bucket"),
         ("outputs-hold-no-secrets", "stack"),
     }
 
 
-def test_the_pack_reads_the_kind_of_the_environment_from_the_provider(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+def test_the_pack_reads_the_environment_kind_from_the_provider(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
     assert findings(engine, {"bucket.protect": False, "nat": ...}, kind="dev") == set()
 
 
-def test_an_unknown_value_does_not_end_a_rule_for_the_other_resources(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
+def test_an_unknown_value_does_not_abort_a_rule(engine: analyzer_pb2_grpc.AnalyzerStub) -> None:
     changes = {f"bucket-policy.{P}.policy": UNKNOWN, f"database.{P}.kmsKeyId": UNKNOWN, "efs-policy": ...}
-    assert findings(engine, changes) == {("file-systems-refuse-plain-mounts", "efs")}
+    assert findings(engine, changes) == {("file-systems-require-tls", "efs")}
 
 
 def test_the_pack_has_the_version_of_the_platform() -> None:

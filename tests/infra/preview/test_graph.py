@@ -21,13 +21,13 @@ from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of, unusual, va
 
 
 def printed(recording: Recording) -> list[list[str]]:
-    """Cells of the table's rows."""
-    shown = table.of(recording)
+    """The cells of each row."""
+    shown = table.resource_table(recording)
     return [list(cells) for cells in zip(*(column.cells for column in shown.columns), strict=True)]
 
 
 def architecture(recording: Recording) -> Architecture:
-    """The facts of the picture."""
+    """The architecture that the picture shows."""
     return architecture_of(recording, load_catalog())
 
 
@@ -40,32 +40,32 @@ def test_the_table_has_a_row_for_every_resource(environment: str) -> None:
     )
 
 
-def test_a_row_says_where_a_resource_belongs_and_what_guards_it() -> None:
+def test_a_row_shows_the_component_and_the_options() -> None:
     rows = {(kind, name): (path, options) for path, kind, name, options in printed(graph("prod"))}
     assert rows["aws.rds.Instance", "mlflow"][1].startswith("protect; retain on delete")
     assert rows["aws.s3.Bucket", "checkpoints"] == ("storage/checkpoints", "protect; retain on delete")
     assert rows["aws.eks.NodeGroup", "h100"][1] == "ignore scalingConfig.desiredSize"
 
 
-def test_options_name_what_a_resource_waits_for_but_not_what_it_takes_values_from() -> None:
+def test_options_list_explicit_dependencies_only() -> None:
     cluster = graph("prod").find("aws:eks/cluster:Cluster", "cluster")
     assert "after LogGroup cluster, RolePolicy cluster, RolePolicyAttachment" in "; ".join(table.options_of(cluster))
 
 
-def test_the_caption_counts() -> None:
+def test_the_caption_counts_resources_and_components() -> None:
     recording = graph("dev")
     components = sum(one.is_component for one in recording.resources)
     caption = f"{len(recording.resources) - components} resources in {components} components"
-    assert table.of(recording).caption == caption
+    assert table.resource_table(recording).caption == caption
 
 
-def test_the_table_prints_in_eighty_columns() -> None:
+def test_the_table_fits_in_eighty_columns() -> None:
     screen = io.StringIO()
-    Console(width=80, file=screen).print(table.of(graph("dev")))
+    Console(width=80, file=screen).print(table.resource_table(graph("dev")))
     assert max(map(len, screen.getvalue().splitlines())) <= 80
 
 
-def test_the_document_holds_every_property_of_every_resource() -> None:
+def test_the_document_has_every_property_of_every_resource() -> None:
     recording = graph("prod")
     written = json.loads(document.render(recording))
     assert set(written["resources"]) == {one.urn for one in recording.resources}
@@ -74,20 +74,20 @@ def test_the_document_holds_every_property_of_every_resource() -> None:
     assert written["outputs"]["cluster"]["name"] == "rtp-prod"
 
 
-def test_the_document_shows_no_secret_and_no_made_up_value() -> None:
+def test_the_document_hides_secrets_and_shows_unknown_values_as_null() -> None:
     recording = graph("dev")
     vpc = recording.find("aws:ec2/vpc:Vpc", "vpc")
-    spoiled = replace(
+    with_secrets = replace(
         vpc,
         properties={"a": {"password": "hunter2"}, "list": ["x", "hunter2"], "later": UNKNOWN},
         secrets=frozenset({"a.password", "list.1"}),
     )
-    text = document.render(Recording((spoiled,), {"token": "hunter2"}, frozenset({"token"})))
+    text = document.render(Recording((with_secrets,), {"token": "hunter2"}, frozenset({"token"})))
     assert "hunter2" not in text
     assert json.loads(text)["resources"][vpc.urn]["properties"]["later"] is None
 
 
-def test_the_document_is_the_same_each_time() -> None:
+def test_the_document_is_deterministic() -> None:
     assert document.render(graph("dev")) == document.render(graph("dev"))
 
 
@@ -109,13 +109,13 @@ def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() ->
     assert (groups["system"].zones, groups["system"].has_gpus) == ((0, 1, 2), False)
 
 
-def test_the_picture_shows_a_capacity_block_whose_type_stands_in_the_template() -> None:
+def test_the_picture_shows_a_capacity_block() -> None:
     groups = {group.name: group for group in architecture(unusual()).groups}
     assert groups["block"].instance == "p5.48xlarge, 8 x H100"
     assert groups["block"].machines == "0 to 2 nodes, capacity block"
 
 
-def test_the_picture_shows_what_is_protected() -> None:
+def test_the_picture_shows_protection() -> None:
     assert {store.is_protected for store in architecture(graph("prod")).stores} == {True}
     assert {store.is_protected for store in architecture(graph("dev")).stores} == {False}
 
@@ -135,7 +135,7 @@ def test_the_picture_is_drawn(environment: str, tmp_path: Path) -> None:
     assert 0.05 < (pixels[..., :3].min(axis=2) < 0.97).mean() < 0.95
 
 
-def test_a_picture_as_svg_is_the_same_each_time(tmp_path: Path) -> None:
+def test_an_svg_picture_is_deterministic(tmp_path: Path) -> None:
     files = [tmp_path / "a.svg", tmp_path / "b.svg"]
     for file in files:
         picture.draw(settings_of("dev"), graph("dev"), file)
@@ -148,9 +148,7 @@ def test_a_picture_without_gpu_groups_is_drawn(tmp_path: Path) -> None:
     assert file.stat().st_size > 10_000
 
 
-def test_the_command_prints_prod_and_its_own_time_and_writes_its_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_table_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "prod.json"
     assert main(["graph", "--env", "prod", "--json", str(file)]) == 0
     *lines, last = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""The recorder: it keeps whole requests, answers as the providers do, and starts from nothing each time."""
+"""The recorder: it records whole requests, responds as the providers do, and keeps no state between runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def vpc_with_options() -> None:
     pulumi.export("note", pulumi.Output.secret("hidden"))
 
 
-def test_every_option_of_a_resource_is_kept() -> None:
+def test_every_resource_option_is_recorded() -> None:
     vpc = recorded(vpc_with_options).find("aws:ec2/vpc:Vpc", "vpc")
     assert (vpc.protect, vpc.retain_on_delete, vpc.delete_before_replace) == (True, True, True)
     assert (vpc.ignore_changes, vpc.replace_on_changes) == (("tags",), ("cidrBlock",))
@@ -49,7 +49,7 @@ def test_every_option_of_a_resource_is_kept() -> None:
     assert vpc.custom_timeouts == {"delete": "30m"}
 
 
-def test_a_reference_is_recorded_with_the_property_it_goes_through() -> None:
+def test_a_reference_is_recorded_with_its_property() -> None:
     recording = recorded(vpc_with_options)
     subnet, vpc = recording.find("aws:ec2/subnet:Subnet", "subnet"), recording.find("aws:ec2/vpc:Vpc", "vpc")
     assert subnet.dependencies == (vpc.urn,)
@@ -57,7 +57,7 @@ def test_a_reference_is_recorded_with_the_property_it_goes_through() -> None:
     assert subnet.deleted_with == vpc.urn
 
 
-def test_a_secret_is_unwrapped_and_marked() -> None:
+def test_a_secret_is_unwrapped_and_its_path_recorded() -> None:
     recording = recorded(vpc_with_options)
     vpc = recording.find("aws:ec2/vpc:Vpc", "vpc")
     assert vpc.properties["tags"] == {"note": "hidden"}
@@ -66,25 +66,25 @@ def test_a_secret_is_unwrapped_and_marked() -> None:
     assert recording.secret_outputs == {"note"}
 
 
-def test_an_id_has_the_form_that_aws_gives_it() -> None:
+def test_ids_have_the_format_of_aws() -> None:
     recording = recorded(vpc_with_options)
     assert recording.outputs["vpc"].startswith("vpc-")
     assert recording.find("aws:ec2/subnet:Subnet", "subnet").properties["vpcId"] == recording.outputs["vpc"]
 
 
-def test_whole_numbers_stay_whole() -> None:
+def test_whole_numbers_stay_integers() -> None:
     assert recorded(vpc_with_options).outputs["count"] == 3
     assert isinstance(recorded(vpc_with_options).outputs["count"], int)
 
 
-def test_a_preview_knows_inputs_and_nothing_else() -> None:
+def test_a_preview_knows_inputs_only() -> None:
     recording = recorded(vpc_with_options, is_preview=True)
     subnet = recording.find("aws:ec2/subnet:Subnet", "subnet")
     assert subnet.properties == {"vpcId": UNKNOWN, "cidrBlock": "10.0.0.0/24"}
     assert recording.outputs["vpc"] is UNKNOWN
 
 
-def test_a_preview_does_not_know_what_aws_adds_to_a_mapping_of_the_programs() -> None:
+def test_a_preview_does_not_know_computed_members_of_an_input() -> None:
     def program() -> None:
         cluster = aws.eks.Cluster("c", role_arn="arn", vpc_config=aws.eks.ClusterVpcConfigArgs(subnet_ids=["subnet-1"]))
         pulumi.export("group", cluster.vpc_config.cluster_security_group_id)
@@ -93,7 +93,7 @@ def test_a_preview_does_not_know_what_aws_adds_to_a_mapping_of_the_programs() ->
     assert recorded(program, is_preview=True).outputs["group"] is UNKNOWN
 
 
-def test_an_urn_names_every_type_above_as_the_engine_has_it() -> None:
+def test_a_urn_contains_every_parent_type() -> None:
     def program() -> None:
         outer = pulumi.ComponentResource("rtp:test:Outer", "outer")
         inner = pulumi.ComponentResource("rtp:test:Inner", "inner", None, pulumi.ResourceOptions(parent=outer))
@@ -103,7 +103,7 @@ def test_an_urn_names_every_type_above_as_the_engine_has_it() -> None:
     assert urn == "urn:pulumi:sample::ray-train-platform::rtp:test:Outer$rtp:test:Inner$aws:ec2/vpc:Vpc::vpc"
 
 
-def test_one_recording_leaves_nothing_to_the_next() -> None:
+def test_recordings_are_independent() -> None:
     first = recorded(vpc_with_options)
     other = recorded(lambda: pulumi.export("only", 1))
     assert other.resources == ()
@@ -111,16 +111,16 @@ def test_one_recording_leaves_nothing_to_the_next() -> None:
     assert recorded(vpc_with_options) == first
 
 
-def test_two_resources_of_one_urn_are_refused_as_the_engine_does() -> None:
+def test_a_duplicate_urn_is_an_error() -> None:
     def program() -> None:
         aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16")
         aws.ec2.Vpc("vpc", cidr_block="10.1.0.0/16")
 
-    with pytest.raises(ValueError, match="two resources have the urn"):
+    with pytest.raises(ValueError, match="two resources have the URN"):
         recorded(program)
 
 
-def test_an_unknown_provider_function_is_refused_by_name() -> None:
+def test_an_unknown_provider_function_is_an_error() -> None:
     def program() -> None:
         pulumi.export("zones", aws.get_availability_zones_output().names)
 
@@ -128,7 +128,7 @@ def test_an_unknown_provider_function_is_refused_by_name() -> None:
         recorded(program)
 
 
-def test_an_error_of_the_program_is_the_error_of_the_recording() -> None:
+def test_an_error_of_the_program_is_raised() -> None:
     def program() -> None:
         raise LookupError("no such thing")
 
@@ -136,6 +136,6 @@ def test_an_error_of_the_program_is_the_error_of_the_recording() -> None:
         recorded(program)
 
 
-def test_a_resource_is_not_found_by_a_name_it_does_not_have() -> None:
+def test_finding_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(KeyError, match=r"0 resources 'vpk' of aws:ec2/vpc:Vpc: \['vpc'\]"):
         recorded(vpc_with_options).find("aws:ec2/vpc:Vpc", "vpk")

@@ -1,4 +1,4 @@
-"""The recorded graph against the real AWS provider: it knows everything, plans everything, and makes what moto holds."""
+"""The recorded graph, planned and applied by the real AWS provider against moto."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from infra.preview.recording import Recording
 from tests.engines.terraform import Workspace, find_tools, moto_server
 from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of, tags_of, unusual
-from tests.infra.provider.exceptions import COUNT, NEWER_THAN_THE_PROVIDER, NOT_ON_MOTO, NOT_SHOWN_BY_MOTO
+from tests.infra.provider.exceptions import COUNT, NOT_IN_PROVIDER, NOT_ON_MOTO, NOT_RETURNED_BY_MOTO
 from tests.infra.provider.translate import Configuration, Translation, ignoring, translate
 
 REGION = "us-east-1"
@@ -20,7 +20,7 @@ ACCOUNT = "111122223333"
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """AWS, as moto plays it."""
+    """URL of moto, which mocks AWS."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
         with moto_server() as url:
@@ -29,26 +29,26 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folders(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Workspace]:
-    """Makes folders in which Terraform has found its provider."""
+    """A factory of Terraform working directories with the provider installed."""
     tools = find_tools()
     return lambda: Workspace(tools, tmp_path_factory.mktemp("terraform"), endpoint=endpoint, region=REGION)
 
 
 @pytest.fixture(scope="module")
 def workspace(folders: Callable[[], Workspace]) -> Workspace:
-    """The folder that everything is planned in."""
+    """The working directory of the plans."""
     return folders()
 
 
 @pytest.fixture(scope="module")
 def recordings() -> dict[str, Recording]:
-    """Every environment, and one in which nothing has its default."""
+    """Every environment, and one without default values."""
     return {**{name: graph(name) for name in ENVIRONMENTS}, "unusual": unusual()}
 
 
 @pytest.fixture(scope="module")
 def translations(workspace: Workspace, recordings: dict[str, Recording]) -> dict[str, Translation]:
-    """The environments in Terraform's words."""
+    """The environments as Terraform configurations."""
     accounts = {name: settings_of(name).aws.allowed_accounts[0] for name in ENVIRONMENTS}
     return {
         name: translate(recording, workspace.schemas, prefix=name, account=accounts.get(name, ACCOUNT), region=REGION)
@@ -57,7 +57,7 @@ def translations(workspace: Workspace, recordings: dict[str, Recording]) -> dict
 
 
 def merged(parts: Iterable[Configuration]) -> Configuration:
-    """Several configurations in one; their names differ by their beginning."""
+    """Several configurations in one; their names have different prefixes."""
     whole: Configuration = {}
     for part in parts:
         for type_, members in part.items():
@@ -66,52 +66,50 @@ def merged(parts: Iterable[Configuration]) -> Configuration:
 
 
 @dataclass(frozen=True)
-class Life:
-    """What became of the test environment.
+class Lifecycle:
+    """Results of apply, plan and destroy.
 
     Attributes:
-        intended: addresses that moto can hold.
-        made: addresses after the first apply.
-        differing: Terraform types that a plan would change then.
-        changes: actions by address, of a plan that leaves alone what moto does not show.
-        left: addresses after everything was destroyed.
+        expected: addresses that moto supports.
+        applied: addresses after apply.
+        differing: Terraform types that a second plan would change.
+        changes: actions by address, of a plan that ignores what moto does not return.
+        left: addresses after destroy.
     """
 
-    intended: set[str]
-    made: set[str]
+    expected: set[str]
+    applied: set[str]
     differing: set[str]
     changes: dict[str, str]
     left: set[str]
 
 
-def live(workspace: Workspace, recording: Recording, translation: Translation) -> Life:
-    """Make the environment, plan it again, and destroy it."""
-    without_double = {
-        one.urn for one in recording.resources if {(one.type, "*"), (one.type, one.name)} & set(NOT_ON_MOTO)
-    }
-    configuration, tags = translation.without(without_double), tags_of(recording)
+def apply_plan_destroy(workspace: Workspace, recording: Recording, translation: Translation) -> Lifecycle:
+    """Apply the environment, plan it again, and destroy it."""
+    unsupported = {one.urn for one in recording.resources if {(one.type, "*"), (one.type, one.name)} & set(NOT_ON_MOTO)}
+    configuration, tags = translation.without(unsupported), tags_of(recording)
     workspace.write(configuration, tags=tags)
     workspace.apply()
-    made = workspace.state()
+    applied = workspace.state()
     differing = {address.partition(".")[0] for address in workspace.plan()}
-    workspace.write(ignoring(configuration, set(NOT_SHOWN_BY_MOTO)), tags=tags)
+    workspace.write(ignoring(configuration, set(NOT_RETURNED_BY_MOTO)), tags=tags)
     changes = workspace.plan()
     workspace.destroy()
-    intended = {address for address, urn in translation.urns.items() if urn not in without_double}
-    return Life(intended, made, differing, changes, workspace.state())
+    expected = {address for address, urn in translation.urns.items() if urn not in unsupported}
+    return Lifecycle(expected, applied, differing, changes, workspace.state())
 
 
 @pytest.fixture(scope="module", autouse=True)
-def life(
+def lifecycle(
     folders: Callable[[], Workspace], recordings: dict[str, Recording], translations: dict[str, Translation]
-) -> Iterator[Future[Life]]:
-    """The test environment's life; it mostly waits, so everything is planned meanwhile."""
+) -> Iterator[Future[Lifecycle]]:
+    """The test environment's lifecycle, in a thread that runs while the other tests plan."""
     with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(live, folders(), recordings["test"], translations["test"])
+        yield pool.submit(apply_plan_destroy, folders(), recordings["test"], translations["test"])
 
 
-def test_the_provider_knows_every_type_and_property(translations: dict[str, Translation]) -> None:
-    assert {one for part in translations.values() for one in part.unknown} == set(NEWER_THAN_THE_PROVIDER)
+def test_the_provider_has_every_type_and_property(translations: dict[str, Translation]) -> None:
+    assert {one for part in translations.values() for one in part.unknown} == set(NOT_IN_PROVIDER)
 
 
 def test_the_provider_plans_every_resource_of_every_environment(
@@ -123,26 +121,26 @@ def test_the_provider_plans_every_resource_of_every_environment(
     assert workspace.plan() == dict.fromkeys(expected, "create")
 
 
-def test_everything_that_moto_holds_is_made(life: Future[Life]) -> None:
-    assert life.result().made == life.result().intended
-    assert len(life.result().made) > 100
+def test_every_resource_that_moto_supports_is_created(lifecycle: Future[Lifecycle]) -> None:
+    assert lifecycle.result().applied == lifecycle.result().expected
+    assert len(lifecycle.result().applied) > 100
 
 
-def test_a_second_plan_changes_nothing(life: Future[Life]) -> None:
-    assert life.result().changes == {}
+def test_a_second_plan_changes_nothing(lifecycle: Future[Lifecycle]) -> None:
+    assert lifecycle.result().changes == {}
 
 
-def test_every_attribute_left_alone_is_of_a_type_that_moto_does_not_show_whole(life: Future[Life]) -> None:
-    assert life.result().differing == {type_ for type_, _ in NOT_SHOWN_BY_MOTO}
+def test_only_ignored_attributes_differ_after_apply(lifecycle: Future[Lifecycle]) -> None:
+    assert lifecycle.result().differing == {type_ for type_, _ in NOT_RETURNED_BY_MOTO}
 
 
-def test_destroying_leaves_nothing(life: Future[Life]) -> None:
-    assert life.result().left == set()
+def test_destroying_leaves_nothing(lifecycle: Future[Lifecycle]) -> None:
+    assert lifecycle.result().left == set()
 
 
 def test_every_exception_is_needed(recordings: dict[str, Recording]) -> None:
     resources = [one for recording in recordings.values() for one in recording.resources]
     types, names = {one.type for one in resources}, {(one.type, one.name) for one in resources}
     assert all((type_ in types) if name == "*" else (type_, name) in names for type_, name in NOT_ON_MOTO)
-    assert all(type_ in types for type_, _ in NEWER_THAN_THE_PROVIDER)
-    assert len(NOT_ON_MOTO) + len(NOT_SHOWN_BY_MOTO) + len(NEWER_THAN_THE_PROVIDER) == COUNT
+    assert all(type_ in types for type_, _ in NOT_IN_PROVIDER)
+    assert len(NOT_ON_MOTO) + len(NOT_RETURNED_BY_MOTO) + len(NOT_IN_PROVIDER) == COUNT

@@ -1,7 +1,7 @@
-"""A recorded graph as Terraform JSON: pulumi-aws is made from the Terraform provider, one resource for one resource.
+"""A recorded graph as Terraform JSON; pulumi-aws bridges the Terraform provider resource by resource.
 
-Documented rules (Pulumi, "Terraform bridge"): `aws:ec2/vpc:Vpc` is `aws_vpc` or `aws_ec2_vpc`, names are camel case
-instead of snake case, blocks that may repeat are named in the plural, blocks that may not are single objects.
+Naming rules (Pulumi, "Terraform bridge"): `aws:ec2/vpc:Vpc` is `aws_vpc` or `aws_ec2_vpc`, names are camelCase instead of
+snake_case, repeatable blocks have plural names, other blocks are single objects.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ RENAMED_TYPES = {
     "aws:rds/parameterGroup:ParameterGroup": "aws_db_parameter_group",
     "aws:rds/subnetGroup:SubnetGroup": "aws_db_subnet_group",
 }
-"""Types whose module has another name at Terraform."""
+"""Types with another name in Terraform."""
 
 RENAMED_PROPERTIES = {("aws:sns/topicSubscription:TopicSubscription", "topic"): "topic_arn"}
-"""Properties that have another name at Terraform."""
+"""Properties with another name in Terraform."""
 
-_SHORT = 8
-"""Values shorter than this are references only where they are the whole value: a version number occurs in any id."""
+_MIN_SUBSTRING = 8
+"""Shorter values become references only as a whole value, because a version number may occur in any ID."""
 
 Schemas = Mapping[str, Any]
 Json = Any
-"""What JSON can say."""
+"""JSON data."""
 
 Configuration = dict[str, dict[str, dict[str, Any]]]
 """Resources by type and name."""
@@ -38,12 +38,12 @@ Configuration = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass
 class Translation:
-    """A graph in Terraform's words.
+    """A graph as a Terraform configuration.
 
     Attributes:
         resources: configuration by type and name.
         urns: URN by address.
-        unknown: properties that the provider does not know: type token and path.
+        unknown: properties that the provider lacks, as type token and path.
     """
 
     resources: Configuration = field(default_factory=dict)
@@ -51,19 +51,19 @@ class Translation:
     unknown: set[tuple[str, str]] = field(default_factory=set)
 
     def without(self, urns: Set[str]) -> Configuration:
-        """The configuration without some resources; nobody waits for them any more."""
-        gone = {address for address, urn in self.urns.items() if urn in urns}
+        """The configuration without some resources and the dependencies on them."""
+        removed = {address for address, urn in self.urns.items() if urn in urns}
         kept: Configuration = {}
         for type_, members in self.resources.items():
             for name, block in members.items():
-                if f"{type_}.{name}" not in gone:
-                    waits = [one for one in block.get("depends_on", ()) if one not in gone]
-                    kept.setdefault(type_, {})[name] = {**block, "depends_on": waits}
+                if f"{type_}.{name}" not in removed:
+                    depends_on = [one for one in block.get("depends_on", ()) if one not in removed]
+                    kept.setdefault(type_, {})[name] = {**block, "depends_on": depends_on}
         return kept
 
 
 def ignoring(configuration: Configuration, attributes: Set[tuple[str, str]]) -> Configuration:
-    """The configuration, with changes of some attributes, by Terraform type, left alone."""
+    """The configuration with some attributes, given by Terraform type, in `ignore_changes`."""
     ignored: Configuration = {}
     for type_, members in configuration.items():
         more = sorted(attribute for of_type, attribute in attributes if of_type == type_)
@@ -75,10 +75,10 @@ def ignoring(configuration: Configuration, attributes: Set[tuple[str, str]]) -> 
 
 
 def terraform_type(token: str, schemas: Schemas) -> str:
-    """Terraform's name of a type.
+    """The Terraform name of a type.
 
     Raises:
-        KeyError: the provider has no such resource.
+        KeyError: the provider has no such type.
     """
     if token in RENAMED_TYPES:
         return RENAMED_TYPES[token]
@@ -91,12 +91,12 @@ def terraform_type(token: str, schemas: Schemas) -> str:
 
 
 def translate(recording: Recording, schemas: Schemas, *, prefix: str, account: str, region: str) -> Translation:
-    """The AWS resources of a graph; what they take from each other becomes references again.
+    """The AWS resources of a graph, with references instead of each other's values.
 
     Args:
         recording: the graph.
-        schemas: the provider's, by Terraform type.
-        prefix: beginning of every name, so that several graphs fit into one configuration.
+        schemas: the provider's schemas by Terraform type.
+        prefix: prefix of every name, so that several graphs fit into one configuration.
         account: AWS account that the recording was made for.
         region: AWS region that the recording was made for.
     """
@@ -108,7 +108,7 @@ def translate(recording: Recording, schemas: Schemas, *, prefix: str, account: s
         for one in resources
     }
     result = Translation(urns={address: urn for urn, address in addresses.items()})
-    assert len(result.urns) == len(resources), "two resources of a type have one name"
+    assert len(result.urns) == len(resources), "two resources of a type have the same name"
     for one in resources:
         schema = schemas[types[one.urn]]["block"]
         block = _Translator(one, references, result).block(one.properties, schema, "")
@@ -120,7 +120,7 @@ def translate(recording: Recording, schemas: Schemas, *, prefix: str, account: s
 
 
 class _Translator:
-    """The properties of one resource."""
+    """Translates the properties of one resource."""
 
     def __init__(self, resource: Resource, references: Mapping[str, Mapping[str, str]], result: Translation) -> None:
         self._resource = resource
@@ -129,7 +129,7 @@ class _Translator:
         self._property = ""
 
     def block(self, value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """An object of a block, by its schema."""
+        """An object as a block of the schema."""
         names = _names(schema)
         translated: dict[str, Any] = {}
         for key, member in value.items():
@@ -165,14 +165,14 @@ class _Translator:
         return value
 
     def _referring(self, text: str) -> str:
-        """The text with values of other resources replaced by references to them."""
+        """The text with references instead of other resources' values."""
         known: dict[str, str] = {}
         for urn in self._resource.property_dependencies.get(self._property, ()):
             known |= self._references.get(urn, {})
         if text in known:
             return f"${{{known[text]}}}"
         escaped = text.replace("${", "$${")
-        long = sorted((one for one in known if len(one) >= _SHORT), key=len, reverse=True)
+        long = sorted((one for one in known if len(one) >= _MIN_SUBSTRING), key=len, reverse=True)
         if not long:
             return escaped
         return re.sub("|".join(map(re.escape, long)), lambda found: f"${{{known[found[0]]}}}", escaped)
@@ -181,7 +181,7 @@ class _Translator:
 def _references(
     resource: Resource, address: str, schemas: Schemas, *, account: str, region: str
 ) -> Iterator[tuple[str, str]]:
-    """Values that a resource has only once it exists, and how Terraform refers to them; later ones win."""
+    """Computed values of a resource and the Terraform references to them; later ones win."""
     id_ = physical_id(resource.type, resource.name, resource.properties)
     facts = computed(resource.type, id_, resource.properties, account=account, region=region)
     attributes = _names(schemas[address.partition(".")[0]]["block"])
@@ -192,7 +192,7 @@ def _references(
 
 
 def _paths(value: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
-    """Leaves of a resource's outputs: every object below the top is the only element of a list at Terraform."""
+    """Leaves of a resource's outputs; in Terraform every nested object is the only element of a list."""
     for key, member in value.items():
         if isinstance(member, list):
             for index, one in enumerate(member):
@@ -212,13 +212,13 @@ def _inner(value: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
 
 
 def _meta(resource: Resource, addresses: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Terraform's options for what Pulumi calls dependencies and ignored changes."""
+    """Terraform's meta-arguments for dependencies and ignored changes."""
     taken = {urn for urns in resource.property_dependencies.values() for urn in urns}
-    waited_for = sorted(addresses[urn] for urn in set(resource.dependencies) - taken if urn in addresses)
+    depends_on = sorted(addresses[urn] for urn in set(resource.dependencies) - taken if urn in addresses)
     ignored = [_ignored(path, schema) for path in resource.ignore_changes]
     meta: dict[str, Any] = {}
-    if waited_for:
-        meta["depends_on"] = waited_for
+    if depends_on:
+        meta["depends_on"] = depends_on
     if ignored:
         meta["lifecycle"] = [{"ignore_changes": ignored}]
     return meta
@@ -231,7 +231,7 @@ def _ignored(path: str, schema: Mapping[str, Any]) -> str:
 
 
 def _names(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Terraform's name by Pulumi's, of everything in a block."""
+    """Terraform name by Pulumi name, for everything in a block."""
     found: dict[str, str] = {}
     for name in (*schema.get("attributes", {}), *schema.get("block_types", {})):
         camel = _camel(name)

@@ -1,4 +1,4 @@
-"""Small charts of the test's own making: every chart of a release, with definitions where the real one has some."""
+"""Small fake charts for every chart of a release, with CRDs where the real one has them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ data: { values: {{ .Values | toJson | quote }} }
 """
 
 
-def definition(plural: str, group: str, **changes: object) -> Manifest:
-    """A definition with one version, v1; `changes` replace fields of its spec."""
+def crd(plural: str, group: str, **changes: object) -> Manifest:
+    """A CRD with the version v1; `changes` replace fields of its spec."""
     version = {
         "name": "v1",
         "served": True,
@@ -56,26 +56,25 @@ def archive(files: Mapping[str, str]) -> bytes:
 
 
 def chart(name: str, version: str) -> bytes:
-    """A chart whose only object shows its values; its definitions lie where the real chart has them."""
+    """A chart with its values in a ConfigMap, and CRDs where the real chart has them."""
     head = {"apiVersion": "v2", "name": name, "version": version.removeprefix("v")}
     files = {f"{name}/Chart.yaml": yaml.safe_dump(head), f"{name}/templates/values.yaml": _CONFIG_MAP}
     if name in CRD_GROUPS:
-        crd = yaml.safe_dump(definition("widgets", CRD_GROUPS[name]))
         folder = name
         if name == "kube-prometheus-stack":
             folder = f"{name}/charts/crds"
             files[f"{folder}/Chart.yaml"] = yaml.safe_dump({**head, "name": "crds"})
-        files[f"{folder}/crds/widgets.yaml"] = crd
+        files[f"{folder}/crds/widgets.yaml"] = yaml.safe_dump(crd("widgets", CRD_GROUPS[name]))
     return archive(files)
 
 
 def charts(release: ReleaseManifest) -> dict[str, bytes]:
-    """A small chart for every chart of the release, by name."""
+    """A fake chart for every chart of the release, by name."""
     return {name: chart(name, str(one.version)) for name, one in release.charts.items()}
 
 
-def keep(release: ReleaseManifest, folder: Path) -> ReleaseManifest:
-    """Put small charts where archives are kept; the release then pins them."""
+def write_archives(release: ReleaseManifest, folder: Path) -> ReleaseManifest:
+    """Write fake charts into the archive folder; returns a release that pins them."""
     folder.mkdir(parents=True, exist_ok=True)
     pinned = {}
     for name, content in charts(release).items():

@@ -1,4 +1,4 @@
-"""Releases with every image resolved, and a walk over the images that values name."""
+"""Releases with every image resolved, and the images in chart values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from platform_charts.charts.installs import ChartInstall, chart_installs
 
 
 def digest_of(image: Image) -> str:
-    """A digest of the test's making, another one for every image."""
+    """A fake digest, unique for every image."""
     return f"sha256:{hashlib.sha256(image.repository.encode()).hexdigest()}"
 
 
@@ -29,7 +29,7 @@ def installs_of(settings: StackSettings, release: ReleaseManifest | None = None)
 
 
 def named_images(values: object) -> Iterator[str]:
-    """Images that values name: a chart puts `repository`, `tag` and what else it has together to these."""
+    """Image references in chart values, composed of `repository`, `tag` and further keys as charts do."""
     if not isinstance(values, Mapping):
         return
     if "repository" in values and "tag" in values:

@@ -1,4 +1,4 @@
-"""What becomes of an alert: checked by Alertmanager's own program, and sent by a real Alertmanager."""
+"""Alertmanager's configuration, checked by amtool and run by a real Alertmanager."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ import pytest
 from moto import mock_aws
 
 from infra.spec.release import load_release
-from platform_charts.charts.alertmanager import NOBODY, PEOPLE, Alerting, alerting_of, alertmanager_config, webhook_pod
+from platform_charts.charts.alertmanager import (
+    NOBODY,
+    PEOPLE,
+    Alerting,
+    alerting_of,
+    alertmanager_config,
+    webhook_pod_fields,
+)
 from platform_charts.images.alert_webhook.__main__ import main
 from tests.engines.alertmanager import Alertmanager, alertmanager, complaints
 from tests.engines.s3 import REGION, S3Api
@@ -30,7 +37,7 @@ BOTH = Alerting(
     webhook_secret="alerts/webhook",
     image="registry.example/mlflow:1",
 )
-WAYS = {
+RECEIVERS = {
     "both": BOTH,
     "mail": replace(BOTH, webhook_secret=None),
     "webhook": replace(BOTH, topic_arn=None),
@@ -39,38 +46,38 @@ WAYS = {
 SECONDS = 30.0
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_amtool_has_nothing_against_the_configuration(way: str, tmp_path: Path) -> None:
-    assert complaints(alertmanager_config(WAYS[way]), tmp_path) == ""
+@pytest.mark.parametrize("receiver", RECEIVERS)
+def test_amtool_accepts_the_configuration(receiver: str, tmp_path: Path) -> None:
+    assert complaints(alertmanager_config(RECEIVERS[receiver]), tmp_path) == ""
 
 
-def test_amtool_would_see_a_receiver_that_is_not_there(tmp_path: Path) -> None:
+def test_amtool_detects_an_undefined_receiver(tmp_path: Path) -> None:
     config = copy.deepcopy(alertmanager_config(BOTH))
     config["receivers"] = config["receivers"][:1]
     assert 'undefined receiver "people"' in complaints(config, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("way", "receivers"), [("both", {NOBODY, PEOPLE}), ("mail", {NOBODY, PEOPLE}), ("nobody", {NOBODY})]
+    ("receiver", "receivers"), [("both", {NOBODY, PEOPLE}), ("mail", {NOBODY, PEOPLE}), ("nobody", {NOBODY})]
 )
-def test_people_are_a_receiver_only_where_somebody_is_named(way: str, receivers: set[str]) -> None:
-    config = alertmanager_config(WAYS[way])
+def test_the_people_receiver_exists_only_if_configured(receiver: str, receivers: set[str]) -> None:
+    config = alertmanager_config(RECEIVERS[receiver])
     assert {one["name"] for one in config["receivers"]} == receivers
     assert config["route"]["receiver"] in receivers
 
 
-def test_settings_without_a_mail_address_name_no_topic() -> None:
+def test_without_an_email_address_there_is_no_topic_arn() -> None:
     alerting = alerting_of(settings_of("dev"), load_release(), topic_arn="arn", registry="r")
     assert (alerting.topic_arn, alerting.webhook_secret) == (None, None)
 
 
-def test_without_a_webhook_the_pod_has_no_container_more() -> None:
-    assert webhook_pod(WAYS["mail"]) == {}
+def test_without_a_webhook_there_is_no_init_container() -> None:
+    assert webhook_pod_fields(RECEIVERS["mail"]) == {}
 
 
 @pytest.fixture
 def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Address of a webhook, and what was posted to it."""
+    """URL of a webhook, and the notifications it has received."""
     found: list[dict[str, Any]] = []
 
     class Hook(BaseHTTPRequestHandler):
@@ -80,7 +87,7 @@ def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Print nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -90,7 +97,7 @@ def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 @pytest.fixture
 def mailed(s3_api: S3Api) -> Iterator[tuple[str, Callable[[], list[str]]]]:
-    """ARN of a topic at moto, and the messages that a queue has got from it so far."""
+    """ARN of a topic in moto, and the messages that a subscribed queue has received."""
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
     sns = boto3.client("sns", endpoint_url=s3_api.endpoint, region_name=REGION, **keys)
     sqs = boto3.client("sqs", endpoint_url=s3_api.endpoint, region_name=REGION, **keys)
@@ -111,12 +118,9 @@ def mailed(s3_api: S3Api) -> Iterator[tuple[str, Callable[[], list[str]]]]:
 
 @pytest.fixture
 def running(
-    posted: tuple[str, list[dict[str, Any]]],
-    mailed: tuple[str, Callable[[], list[str]]],
-    s3_api: S3Api,
-    tmp_path: Path,
+    posted: tuple[str, list[dict[str, Any]]], mailed: tuple[str, Callable[[], list[str]]], s3_api: S3Api, tmp_path: Path
 ) -> Iterator[Alertmanager]:
-    """Alertmanager with both ways, at these addresses, and without the waiting."""
+    """Alertmanager with both receivers and short intervals."""
     config: Any = copy.deepcopy(alertmanager_config(replace(BOTH, topic_arn=mailed[0])))
     url = tmp_path / "url"
     url.write_text(posted[0])
@@ -130,14 +134,12 @@ def running(
 
 
 def names(posted: list[dict[str, Any]]) -> set[str]:
-    """Names of the alerts of all notifications."""
+    """Alert names in all notifications."""
     return {alert["labels"]["alertname"] for one in posted for alert in one["alerts"]}
 
 
-def test_alerts_for_people_come_by_webhook_and_by_mail_and_the_others_do_not(
-    running: Alertmanager,
-    posted: tuple[str, list[dict[str, Any]]],
-    mailed: tuple[str, Callable[[], list[str]]],
+def test_only_warning_and_critical_alerts_are_sent_by_webhook_and_email(
+    running: Alertmanager, posted: tuple[str, list[dict[str, Any]]], mailed: tuple[str, Callable[[], list[str]]]
 ) -> None:
     running.fire(alertname="Watchdog", severity="none")
     running.fire(alertname="InfoInhibitor", severity="none", namespace="a")
@@ -160,42 +162,42 @@ def test_alerts_for_people_come_by_webhook_and_by_mail_and_the_others_do_not(
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Secrets Manager, as moto plays it."""
+    """Secrets Manager, mocked by moto."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with mock_aws():
         yield boto3.client("secretsmanager", region_name=REGION)
 
 
-def read_by_the_pod(file: Path) -> int:
-    """Run the init container's program with the arguments that the pod gives it, and a file of our own."""
-    (container,) = webhook_pod(BOTH)["initContainers"]
+def run_init_container(file: Path) -> int:
+    """Run the init container's program with its arguments and another output file."""
+    (container,) = webhook_pod_fields(BOTH)["initContainers"]
     assert container["command"] == ["python", "-m", "alert_webhook"]
     return main([*container["args"][:-1], f"--file={file}"])
 
 
-def test_the_pod_has_the_url_in_a_file_that_only_it_reads(aws: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_the_init_container_writes_the_url_to_a_private_file(aws: Any, tmp_path: Path) -> None:  # noqa: ANN401
     aws.create_secret(Name="alerts/webhook", SecretString="https://hooks.example/T0/B0/secret\n")
-    assert read_by_the_pod(tmp_path / "url") == 0
+    assert run_init_container(tmp_path / "url") == 0
     assert (tmp_path / "url").read_text() == "https://hooks.example/T0/B0/secret"
     assert (tmp_path / "url").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("text", ["http://hooks.example/T0", "T0/B0", '{"url": "https://hooks.example/T0"}'])
-def test_a_secret_without_a_url_is_named_and_not_printed(
+def test_a_secret_without_a_url_is_named_but_its_value_is_not_printed(
     aws: Any,  # noqa: ANN401
     text: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     aws.create_secret(Name="alerts/webhook", SecretString=text)
-    assert read_by_the_pod(tmp_path / "url") == 2
+    assert run_init_container(tmp_path / "url") == 2
     printed = capsys.readouterr().err
-    assert "secret alerts/webhook holds no URL" in printed
+    assert "secret alerts/webhook holds no https:// URL" in printed
     assert text not in printed
 
 
-def test_alertmanager_may_publish_to_the_topic_that_its_configuration_names() -> None:
+def test_alertmanagers_role_may_publish_to_its_topic() -> None:
     recording = graph("prod")
     topic = recording.find("aws:sns/topic:Topic", "alerts").properties
     chart = recording.find("kubernetes:helm.sh/v3:Release", "kube-prometheus-stack").properties
@@ -207,5 +209,5 @@ def test_alertmanager_may_publish_to_the_topic_that_its_configuration_names() ->
     assert [one["Resource"] for one in allowed] in ([arn], [[arn]])
 
 
-def test_without_a_mail_address_there_is_no_topic() -> None:
+def test_without_an_email_address_there_is_no_topic() -> None:
     assert graph("dev").of_type("aws:sns/topic:Topic") == ()

@@ -1,4 +1,4 @@
-"""Archives come from a repository, a registry or a mirror, once, and are the pinned ones or none."""
+"""Chart archives: download from a repository, a registry or a mirror, and verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.lifecycle.registries import Registries
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import Chart
-from platform_charts.charts.archives import archive_path, fetch
+from platform_charts.charts.archives import archive_path, fetch_archive
 from tests.infra.lifecycle.servers import Site, served
 from tests.platform_charts.charts.archives import chart as packed
 
@@ -25,7 +25,7 @@ DEV, PROD = EnvironmentKind.DEV, EnvironmentKind.PROD
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """A site with the chart in a repository, and in a registry."""
+    """A server with the chart in a repository and in a registry."""
     with served() as one:
         one.add_index(
             f"entries: {{operator: [{{version: 1.7.0, urls: [files/operator-1.7.0.tgz], digest: {SHA256}}}]}}"
@@ -45,46 +45,46 @@ def source(site: Site) -> Registries:
 
 
 @pytest.mark.parametrize("scheme", ["http", "oci"])
-def test_the_pinned_archive_is_kept_under_name_and_version(site: Site, scheme: str, tmp_path: Path) -> None:
+def test_the_pinned_archive_is_stored_by_name_and_version(site: Site, scheme: str, tmp_path: Path) -> None:
     chart = chart_of(f"{scheme}://{site.host}/charts")
-    path = fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+    path = fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
     assert path == tmp_path / "operator-1.7.0.tgz" == archive_path(NAME, chart, folder=tmp_path)
     assert path.read_bytes() == CONTENT
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_archive_that_is_there_is_not_asked_for_again(site: Site, tmp_path: Path) -> None:
+def test_an_existing_archive_is_not_downloaded_again(site: Site, tmp_path: Path) -> None:
     chart = chart_of(f"http://{site.host}/charts")
-    fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+    fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
     asked = len(site.requests)
-    fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+    fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
     assert len(site.requests) == asked
 
 
-def test_an_archive_that_was_changed_where_it_lies_is_fetched_anew(site: Site, tmp_path: Path) -> None:
+def test_a_modified_archive_is_downloaded_again(site: Site, tmp_path: Path) -> None:
     (tmp_path / "operator-1.7.0.tgz").write_bytes(b"changed")
     chart = chart_of(f"http://{site.host}/charts")
-    assert fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path).read_bytes() == CONTENT
+    assert fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("kind", [DEV, PROD])
-def test_another_archive_than_the_pinned_one_is_refused_with_both_hashes(
-    site: Site, kind: EnvironmentKind, tmp_path: Path
-) -> None:
+def test_an_archive_with_another_hash_is_rejected(site: Site, kind: EnvironmentKind, tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as caught:
-        fetch(NAME, chart_of(f"http://{site.host}/charts", "0" * 64), source=source(site), kind=kind, folder=tmp_path)
+        fetch_archive(
+            NAME, chart_of(f"http://{site.host}/charts", "0" * 64), source=source(site), kind=kind, folder=tmp_path
+        )
     message = str(caught.value)
     assert f"chart operator 1.7.0 has sha256 {SHA256}, the release pins {'0' * 64}" in message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mirror_is_asked_instead_and_has_to_have_the_same_archive(site: Site, tmp_path: Path) -> None:
+def test_a_mirror_replaces_the_repository_and_must_have_the_same_archive(site: Site, tmp_path: Path) -> None:
     away = chart_of("https://charts.invalid")
     mirror = f"oci://{site.host}/charts"
-    path = fetch(NAME, away, source=source(site), kind=PROD, mirror=mirror, folder=tmp_path)
+    path = fetch_archive(NAME, away, source=source(site), kind=PROD, mirror=mirror, folder=tmp_path)
     assert path.read_bytes() == CONTENT
     with pytest.raises(RefusedError, match="the release pins 1111"):
-        fetch(
+        fetch_archive(
             NAME,
             chart_of("https://charts.invalid", "1" * 64),
             source=source(site),
@@ -94,27 +94,27 @@ def test_a_mirror_is_asked_instead_and_has_to_have_the_same_archive(site: Site, 
         )
 
 
-def test_an_unresolved_hash_is_taken_with_a_warning_and_never_in_prod(
+def test_an_unresolved_hash_is_a_warning_and_in_prod_an_error(
     site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chart = chart_of(f"http://{site.host}/charts", None)
     with caplog.at_level(logging.WARNING):
-        fetch(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
-    assert "charts.operator.sha256 is unresolved: operator-1.7.0.tgz is installed unverified" in caplog.text
-    with pytest.raises(RefusedError, match=r"charts\.operator\.sha256 is unresolved, which prod refuses"):
-        fetch(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
+        fetch_archive(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
+    assert "charts.operator.sha256 is unresolved: operator-1.7.0.tgz will be installed unverified" in caplog.text
+    with pytest.raises(RefusedError, match=r"charts\.operator\.sha256 is unresolved, which prod does not allow"):
+        fetch_archive(NAME, chart, source=source(site), kind=PROD, folder=tmp_path)
 
 
-def test_a_chart_without_a_version_is_refused(site: Site, tmp_path: Path) -> None:
+def test_a_chart_without_a_version_is_rejected(site: Site, tmp_path: Path) -> None:
     chart = Chart.model_construct(repository="https://charts.invalid", version=None, sha256=None)
     with pytest.raises(SettingsError, match=r"charts\.operator\.version is unresolved"):
-        fetch(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
+        fetch_archive(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
 
 
-def test_a_repository_without_the_archive_is_named_with_what_to_do(site: Site, tmp_path: Path) -> None:
+def test_a_missing_archive_is_an_error_with_a_remedy(site: Site, tmp_path: Path) -> None:
     chart = chart_of(f"http://{site.host}/elsewhere")
     with pytest.raises(
         PlatformError, match=r"chart operator 1\.7\.0: .*/elsewhere/index\.yaml: HTTP status 404"
     ) as caught:
-        fetch(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
+        fetch_archive(NAME, chart, source=source(site), kind=DEV, folder=tmp_path)
     assert "mirrors.charts" in caught.value.remedy

@@ -1,4 +1,4 @@
-"""What the charts themselves make of our values, rendered by Helm; needs Helm and the archives."""
+"""The charts rendered by Helm with our values; needs Helm and the archives."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.platform_charts.charts.releases import installs_of, with_digests
 from tests.platform_charts.jobs.restricted import violations
 
 every_chart = pytest.mark.parametrize("name", list(load_release().charts))
-EVERYTHING = "prod"
-"""The environment that installs every chart."""
+ENVIRONMENT = "prod"
+"""An environment that installs every chart."""
 
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Helm's home."""
+    """Helm's home folder."""
     return tmp_path_factory.mktemp("helm")
 
 
@@ -42,7 +42,7 @@ def rendered(name: str, environment: str, home: Path) -> tuple[Manifest, ...]:
 
 
 def pods(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Kind and pod spec of everything that makes pods."""
+    """Kind and pod spec of every workload."""
     for one in manifests:
         spec = one.get("spec", {})
         if one["kind"] in {"Deployment", "DaemonSet", "StatefulSet", "Job"}:
@@ -52,29 +52,29 @@ def pods(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Mapping[str, An
 
 
 @every_chart
-def test_the_chart_takes_our_values_and_every_image_has_a_digest(name: str, home: Path) -> None:
-    manifests = rendered(name, EVERYTHING, home)
+def test_the_chart_renders_and_every_image_has_a_digest(name: str, home: Path) -> None:
+    manifests = rendered(name, ENVIRONMENT, home)
     assert list(images_of(manifests)) != []
     assert without_digest(manifests) == ()
 
 
 @every_chart
-def test_no_image_is_one_that_the_release_does_not_know(name: str, home: Path) -> None:
+def test_every_image_is_in_the_release_manifest(name: str, home: Path) -> None:
     known = {image.repository for image in load_release().images.values()}
-    names = {image.partition("@")[0] for image in images_of(rendered(name, EVERYTHING, home))}
+    names = {image.partition("@")[0] for image in images_of(rendered(name, ENVIRONMENT, home))}
     assert {one.rpartition(":")[0] if ":" in one.rpartition("/")[2] else one for one in names} <= known
 
 
 @every_chart
-def test_no_definition_comes_with_a_chart_whose_definitions_the_stack_applies(name: str, home: Path) -> None:
-    install = installs_of(settings_of(EVERYTHING))[name]
-    kinds = {one["kind"] for one in rendered(name, EVERYTHING, home)}
+def test_charts_whose_crds_the_stack_applies_render_no_crds(name: str, home: Path) -> None:
+    install = installs_of(settings_of(ENVIRONMENT))[name]
+    kinds = {one["kind"] for one in rendered(name, ENVIRONMENT, home)}
     assert not (install.skip_crds and "CustomResourceDefinition" in kinds)
 
 
 @every_chart
-def test_operators_run_on_system_nodes_and_daemons_where_our_taints_are_tolerated(name: str, home: Path) -> None:
-    for kind, spec in pods(rendered(name, EVERYTHING, home)):
+def test_operators_run_on_system_nodes_and_daemons_tolerate_our_taints(name: str, home: Path) -> None:
+    for kind, spec in pods(rendered(name, ENVIRONMENT, home)):
         if kind == "DaemonSet":
             ours = {GPU_TAINT.key, SPOT_TAINT.key, START_UP_TAINT.key}
             assert ours <= {one.get("key") for one in spec["tolerations"]}
@@ -83,8 +83,8 @@ def test_operators_run_on_system_nodes_and_daemons_where_our_taints_are_tolerate
 
 
 @pytest.mark.parametrize("name", ["nvidia-device-plugin", "dcgm-exporter"])
-def test_daemons_for_gpus_go_to_nodes_with_gpus_only(name: str, home: Path) -> None:
-    daemons = [spec for kind, spec in pods(rendered(name, EVERYTHING, home)) if kind == "DaemonSet"]
+def test_gpu_daemons_run_on_gpu_nodes_only(name: str, home: Path) -> None:
+    daemons = [spec for kind, spec in pods(rendered(name, ENVIRONMENT, home)) if kind == "DaemonSet"]
     for spec in daemons:
         terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         assert [term["key"] for one in terms for term in one["matchExpressions"]] == [f"{LABEL_PREFIX}/gpu"]
@@ -92,9 +92,8 @@ def test_daemons_for_gpus_go_to_nodes_with_gpus_only(name: str, home: Path) -> N
 
 
 @every_chart
-def test_every_long_running_container_says_what_it_needs(name: str, home: Path) -> None:
-    """A namespace with a quota or a full node otherwise decides it; the plugin's own containers are the exception."""
-    for kind, spec in pods(rendered(name, EVERYTHING, home)):
+def test_every_long_running_container_has_a_memory_limit(name: str, home: Path) -> None:
+    for kind, spec in pods(rendered(name, ENVIRONMENT, home)):
         if kind in {"Deployment", "StatefulSet"}:
             without = [
                 one["name"] for one in spec["containers"] if "memory" not in one.get("resources", {}).get("limits", {})
@@ -108,19 +107,19 @@ def test_every_chart_of_the_environment_renders(environment: str, home: Path) ->
     assert all(rendered(name, environment, home) for name in installs)
 
 
-def test_kueue_reads_the_configuration_that_we_wrote(home: Path) -> None:
+def test_kueues_config_map_has_our_configuration(home: Path) -> None:
     (config,) = [
-        one for one in rendered("kueue", EVERYTHING, home) if one["metadata"]["name"] == "kueue-manager-config"
+        one for one in rendered("kueue", ENVIRONMENT, home) if one["metadata"]["name"] == "kueue-manager-config"
     ]
     read = yaml.safe_load(config["data"]["controller_manager_config.yaml"])
     assert read["managedJobsNamespaceSelector"]["matchExpressions"][0]["key"] == f"{LABEL_PREFIX}/team"
     assert read["waitForPodsReady"]["timeout"] == "40m"
 
 
-def test_kueues_webhooks_leave_all_namespaces_but_the_teams_alone(home: Path) -> None:
+def test_kueues_job_webhooks_select_team_namespaces_only(home: Path) -> None:
     hooks = [
         hook
-        for one in rendered("kueue", EVERYTHING, home)
+        for one in rendered("kueue", ENVIRONMENT, home)
         if one["kind"] == "MutatingWebhookConfiguration"
         for hook in one["webhooks"]
         if any("jobs" in rule["resources"] for rule in hook["rules"])
@@ -130,35 +129,35 @@ def test_kueues_webhooks_leave_all_namespaces_but_the_teams_alone(home: Path) ->
     assert all(one == [{"key": f"{LABEL_PREFIX}/team", "operator": "Exists"}] for one in selectors)
 
 
-def test_the_exporter_exports_our_counters(home: Path) -> None:
-    (counters,) = [one for one in rendered("dcgm-exporter", EVERYTHING, home) if one["kind"] == "ConfigMap"]
+def test_the_dcgm_exporter_has_our_counters(home: Path) -> None:
+    (counters,) = [one for one in rendered("dcgm-exporter", ENVIRONMENT, home) if one["kind"] == "ConfigMap"]
     assert "DCGM_EXP_XID_ERRORS_COUNT" in counters["data"]["metrics"]
 
 
-def test_the_password_of_grafana_is_made_by_the_chart_and_not_a_known_one(home: Path) -> None:
+def test_the_chart_generates_grafanas_password(home: Path) -> None:
     (secret,) = [
         one
-        for one in rendered("kube-prometheus-stack", EVERYTHING, home)
+        for one in rendered("kube-prometheus-stack", ENVIRONMENT, home)
         if one["kind"] == "Secret" and "admin-password" in one.get("data", {})
     ]
     assert len(secret["data"]["admin-password"]) > 40
 
 
 @every_chart
-def test_the_level_of_its_namespace_admits_every_pod_of_a_chart(name: str, home: Path) -> None:
-    for one in rendered(name, EVERYTHING, home):
+def test_every_pod_of_a_chart_complies_with_its_namespaces_pod_security_level(name: str, home: Path) -> None:
+    for one in rendered(name, ENVIRONMENT, home):
         level = LEVELS.get(one["metadata"].get("namespace", ""), "privileged")
         if level == "privileged" or one["kind"] not in {"Deployment", "DaemonSet", "StatefulSet", "Job"}:
             continue
         found = violations({"spec": one["spec"]["template"]["spec"]})
-        # What `restricted` refuses, and `baseline` does not (Kubernetes, "Pod Security Standards").
-        lenient = ("allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "runAsUser", "seccompProfile")
-        assert [rule for rule in found if level == "restricted" or not rule.endswith(lenient)] == []
+        # Controls of `restricted` that `baseline` lacks (Kubernetes, "Pod Security Standards").
+        restricted_only = ("allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "runAsUser", "seccompProfile")
+        assert [rule for rule in found if level == "restricted" or not rule.endswith(restricted_only)] == []
 
 
 @every_chart
-def test_behind_a_mirror_no_image_comes_from_anywhere_else(name: str, home: Path) -> None:
-    settings = settings_of(EVERYTHING)
+def test_with_a_mirror_every_image_comes_from_the_mirror(name: str, home: Path) -> None:
+    settings = settings_of(ENVIRONMENT)
     mirrors = settings.mirrors.model_copy(update={"images": "registry.internal:5000/mirror"})
     install = installs_of(settings.model_copy(update={"mirrors": mirrors}), with_digests())[name]
     manifests = template(

@@ -1,4 +1,4 @@
-"""The platform's part of the recorded graph: what waits for what, what is kept, and what is filled in."""
+"""The Kubernetes part of the recorded graph: dependencies, options and resolved outputs."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, CrdSource
 from platform_charts.charts.installs import ChartInstall
 from platform_charts.install.objects import logical_name, type_token
 from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of
-from tests.platform_charts.charts.archives import definition
+from tests.platform_charts.charts.archives import crd
 from tests.platform_charts.charts.releases import installs_of
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
-DEFINITION = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
+CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 
 
 @pytest.fixture(scope="module")
 def crds(tmp_path_factory: pytest.TempPathFactory) -> CrdSource:
-    """A definition of every group."""
+    """A CRD of every group."""
     folder = tmp_path_factory.mktemp("crds")
     for group in CRD_GROUPS.values():
-        (folder / f"{group}.yaml").write_text(yaml.safe_dump(definition("widgets", group)), encoding="utf-8")
+        (folder / f"{group}.yaml").write_text(yaml.safe_dump(crd("widgets", group)), encoding="utf-8")
     return CrdFolder(folder)
 
 
 @pytest.fixture(scope="module")
 def whole(crds: CrdSource) -> Recording:
-    """The graph of prod with definitions."""
+    """The graph of prod with CRDs."""
     return record(settings_of("prod"), crds=crds)
 
 
 def missing(recording: Recording, later: Resource, needed: list[Resource]) -> list[str]:
-    """Names of what `later` should wait for, and does not: neither itself nor the components that it lies in."""
+    """Names of resources that neither `later` nor its ancestors depend on."""
     by_urn = {one.urn: one for one in recording.resources}
     seen, open_ = set[str](), [later.urn]
     while open_:
@@ -53,31 +53,31 @@ def missing(recording: Recording, later: Resource, needed: list[Resource]) -> li
 
 @cache
 def on_the_cluster(environment: str) -> tuple[Resource, ...]:
-    """Everything that the Kubernetes provider makes."""
+    """All Kubernetes resources."""
     return tuple(one for one in graph(environment).resources if one.type.startswith("kubernetes:"))
 
 
 @every_environment
-def test_everything_on_the_cluster_is_made_by_the_one_provider(environment: str) -> None:
+def test_all_kubernetes_resources_use_one_provider(environment: str) -> None:
     provider = graph(environment).find("pulumi:providers:kubernetes", "kubernetes")
     assert {one.provider for one in on_the_cluster(environment)} == {provider.urn}
 
 
 @every_environment
-def test_only_a_test_cluster_that_is_gone_is_given_up(environment: str) -> None:
+def test_only_test_clusters_drop_unreachable_resources(environment: str) -> None:
     provider = graph(environment).find("pulumi:providers:kubernetes", "kubernetes").properties
     assert provider["enableServerSideApply"] == provider["upsertExistingObjects"] == "true"
     assert provider["deleteUnreachable"] == ("true" if environment == "test" else "false")
 
 
-def test_the_kubeconfig_holds_no_credentials() -> None:
+def test_the_kubeconfig_contains_no_credentials() -> None:
     provider = graph("dev").find("pulumi:providers:kubernetes", "kubernetes").properties
     (user,) = json.loads(provider["kubeconfig"])["users"]
     assert user["user"]["exec"]["args"][-3:] == ["rtp-dev", "--output", "json"]
     assert set(user["user"]) == {"exec"}
 
 
-def test_nothing_on_the_cluster_is_made_before_it_has_nodes_and_add_ons() -> None:
+def test_kubernetes_resources_depend_on_nodes_and_add_ons() -> None:
     recording = graph("prod")
     needed = [
         recording.find("aws:eks/nodeGroup:NodeGroup", "system"),
@@ -88,9 +88,9 @@ def test_nothing_on_the_cluster_is_made_before_it_has_nodes_and_add_ons() -> Non
         assert missing(recording, one, needed) == []
 
 
-def test_charts_wait_for_definitions_namespaces_policies_and_volume_classes(whole: Recording) -> None:
+def test_charts_depend_on_crds_namespaces_policies_and_storage_classes(whole: Recording) -> None:
     needed = [
-        *whole.of_type(DEFINITION),
+        *whole.of_type(CRD),
         *whole.of_type("kubernetes:core/v1:Namespace"),
         *whole.of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy"),
         *whole.of_type("kubernetes:storage.k8s.io/v1:StorageClass"),
@@ -99,28 +99,26 @@ def test_charts_wait_for_definitions_namespaces_policies_and_volume_classes(whol
         assert missing(whole, chart, needed) == []
 
 
-def test_queues_and_monitors_wait_for_the_charts_that_bring_their_kinds(whole: Recording) -> None:
+def test_custom_resources_depend_on_their_charts(whole: Recording) -> None:
     custom = [one for one in whole.resources if "kueue.x-k8s.io" in one.type or "monitoring.coreos.com" in one.type]
     needed = [whole.find(RELEASE, "kueue"), whole.find(RELEASE, "kube-prometheus-stack")]
     assert custom != []
     assert [one.name for one in custom if missing(whole, one, needed)] == []
 
 
-def test_the_tracking_server_waits_for_its_migration(whole: Recording) -> None:
+def test_the_mlflow_server_depends_on_its_bootstrap_job(whole: Recording) -> None:
     (job,) = whole.of_type("kubernetes:batch/v1:Job")
     server = whole.find("kubernetes:apps/v1:Deployment", "deployment-mlflow-mlflow")
     assert missing(whole, server, [job]) == []
 
 
-def test_definitions_stay_when_the_stack_goes_and_nothing_else_does(whole: Recording) -> None:
-    assert {one.type for one in whole.resources if one.type.startswith("kubernetes:") and one.retain_on_delete} == {
-        DEFINITION
-    }
-    assert len(whole.of_type(DEFINITION)) == len(CRD_GROUPS)
+def test_only_crds_are_retained_on_delete(whole: Recording) -> None:
+    assert {one.type for one in whole.resources if one.type.startswith("kubernetes:") and one.retain_on_delete} == {CRD}
+    assert len(whole.of_type(CRD)) == len(CRD_GROUPS)
 
 
 @every_environment
-def test_a_chart_is_installed_whole_or_not_at_all_from_the_verified_archive(environment: str) -> None:
+def test_charts_are_installed_atomically_from_the_verified_archive(environment: str) -> None:
     installs = installs_of(settings_of(environment))
     assert {one.name for one in graph(environment).of_type(RELEASE)} == set(installs)
     for one in graph(environment).of_type(RELEASE):
@@ -135,11 +133,11 @@ def test_a_chart_is_installed_whole_or_not_at_all_from_the_verified_archive(envi
 
 
 @every_environment
-def test_no_marker_is_left_where_a_value_belongs(environment: str) -> None:
+def test_no_placeholder_is_left(environment: str) -> None:
     assert [one.urn for one in on_the_cluster(environment) if "<<" in json.dumps(one.properties)] == []
 
 
-def test_what_only_exists_after_up_is_unknown_in_a_preview_and_there_afterwards() -> None:
+def test_deferred_outputs_are_unknown_in_a_preview_and_resolved_afterwards() -> None:
     kind, name = "kubernetes:core/v1:PersistentVolume", "persistentvolume-runs-research"
     assert preview("prod").find(kind, name).properties["spec"]["csi"]["volumeHandle"] is UNKNOWN
     handle: str = graph("prod").find(kind, name).properties["spec"]["csi"]["volumeHandle"]
@@ -147,7 +145,7 @@ def test_what_only_exists_after_up_is_unknown_in_a_preview_and_there_afterwards(
     assert "::fsap-" in handle
 
 
-def test_prod_pulls_what_ecr_caches_through_ecr() -> None:
+def test_prod_pulls_images_through_the_ecr_cache() -> None:
     values = graph("prod").find(RELEASE, "kuberay-operator").properties["values"]
     assert values["image"]["repository"].startswith(
         "777788889999.dkr.ecr.us-east-1.amazonaws.com/rtp-prod/quay/kuberay"
@@ -163,16 +161,16 @@ def test_prod_pulls_what_ecr_caches_through_ecr() -> None:
         ({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}, kubernetes.networking.v1.NetworkPolicy),
     ],
 )
-def test_an_object_has_the_type_that_the_providers_own_class_has(manifest: Manifest, resource: type) -> None:
+def test_an_object_has_the_type_token_of_the_providers_class(manifest: Manifest, resource: type) -> None:
     assert type_token(manifest) == resource.pulumi_type  # type: ignore[attr-defined]  # set by the SDK's decorator
 
 
-def test_an_object_is_named_by_kind_namespace_and_name() -> None:
+def test_logical_names_consist_of_kind_namespace_and_name() -> None:
     of_namespace = {"kind": "ConfigMap", "metadata": {"namespace": "Team", "name": "a"}}
     assert logical_name(of_namespace) == "configmap-team-a"
     assert logical_name({"kind": "Namespace", "metadata": {"name": "a"}}) == "namespace-a"
 
 
-def test_an_install_says_whether_its_definitions_are_the_stacks() -> None:
+def test_helm_skips_crds_that_the_stack_applies() -> None:
     assert ChartInstall(name="kuberay-operator", namespace="a", values={}).skip_crds
     assert not ChartInstall(name="kueue", namespace="a", values={}).skip_crds

@@ -1,4 +1,4 @@
-"""Values of every chart in every environment: where pods go, what they may, what they are made of."""
+"""Values of every chart in every environment: scheduling, permissions and images."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def values(chart: str, **changes: object) -> Manifest:
 
 
 @every_environment
-def test_every_chart_that_is_installed_is_pinned(environment: str) -> None:
+def test_every_installed_chart_is_pinned(environment: str) -> None:
     installs = installs_of(settings_of(environment))
     assert set(installs) <= set(load_release().charts)
     assert [name for name in installs if load_release().charts[name].version is None] == []
 
 
 @every_environment
-def test_every_namespace_of_a_chart_is_one_that_the_stack_makes_or_kubernetes_has(environment: str) -> None:
-    made = {one["metadata"]["name"] for one in objects_of(environment)["namespaces"]}
-    assert {one.namespace for one in installs_of(settings_of(environment)).values()} <= made | {"kube-system"}
+def test_every_chart_has_a_namespace_of_the_stack_or_of_kubernetes(environment: str) -> None:
+    created = {one["metadata"]["name"] for one in objects_of(environment)["namespaces"]}
+    assert {one.namespace for one in installs_of(settings_of(environment)).values()} <= created | {"kube-system"}
 
 
 def objects_of(environment: str) -> dict[str, tuple[Manifest, ...]]:
@@ -66,24 +66,24 @@ def objects_of(environment: str) -> dict[str, tuple[Manifest, ...]]:
 
 
 @every_environment
-def test_once_locked_every_image_in_every_value_has_a_digest(environment: str) -> None:
+def test_in_a_locked_release_every_image_in_chart_values_has_a_digest(environment: str) -> None:
     for install in installs_of(settings_of(environment), with_digests()).values():
         images = list(named_images(install.values))
-        assert images, f"{install.name} names no image"
+        assert images, f"{install.name} has no image"
         assert [image for image in images if "@sha256:" not in image] == []
 
 
 @every_environment
-def test_behind_a_mirror_every_image_comes_from_it_by_the_same_digest(environment: str) -> None:
+def test_a_mirror_changes_only_the_registry_of_images(environment: str) -> None:
     settings, release = settings_of(environment), with_digests()
     mirrors = settings.mirrors.model_copy(update={"images": "registry.internal:5000/mirror"})
     mirrored = installs_of(settings.model_copy(update={"mirrors": mirrors}), release)
     for name, install in installs_of(settings, release).items():
-        there = [f"registry.internal:5000/mirror/{image}" for image in named_images(install.values)]
-        assert list(named_images(mirrored[name].values)) == there
+        expected = [f"registry.internal:5000/mirror/{image}" for image in named_images(install.values)]
+        assert list(named_images(mirrored[name].values)) == expected
 
 
-def test_a_cached_registry_is_pulled_through_ecr_and_others_are_not() -> None:
+def test_only_cached_registries_are_pulled_through_ecr() -> None:
     caches = {"quay.io": "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay"}
     installs = chart_installs(varied({}), load_release(), load_catalog(), caches=caches)
     assert list(named_images(installs["kuberay-operator"].values)) == [
@@ -92,23 +92,23 @@ def test_a_cached_registry_is_pulled_through_ecr_and_others_are_not() -> None:
     assert next(named_images(installs["kueue"].values)).startswith("registry.k8s.io/")
 
 
-def test_a_mirror_is_asked_before_a_cache() -> None:
+def test_a_mirror_takes_precedence_over_a_cache() -> None:
     images = ImageNames(load_release(), mirror="mirror", caches={"quay.io": "cache"})
     assert images["kuberay-operator"].name == "mirror/quay.io/kuberay/operator"
 
 
-def test_charts_install_no_image_of_ours() -> None:
+def test_charts_cannot_use_our_own_images() -> None:
     with pytest.raises(ValueError, match="trainer is an image of ours"):
         ImageNames(load_release())["trainer"]
 
 
 @pytest.mark.parametrize("images", ["https://mirror", "mirror/", "Mirror", "mirror/a b"])
-def test_an_image_mirror_is_host_and_path(images: str) -> None:
+def test_an_invalid_image_mirror_is_rejected(images: str) -> None:
     with pytest.raises(SettingsError, match=r"mirrors\.images"):
         varied({"mirrors": {"images": images}})
 
 
-def test_a_chart_mirror_is_a_repository_or_a_registry() -> None:
+def test_a_chart_mirror_must_be_an_https_or_oci_url() -> None:
     assert varied({"mirrors": {"charts": "oci://mirror/charts"}}).mirrors.charts == "oci://mirror/charts"
     with pytest.raises(SettingsError, match=r"mirrors\.charts"):
         varied({"mirrors": {"charts": "http://mirror"}})
@@ -126,21 +126,21 @@ def test_images_are_found_in_pods_templates_custom_resources_and_arguments() -> 
 
 
 @pytest.mark.parametrize("chart", sorted(GPU_CHARTS))
-def test_daemons_of_gpu_nodes_tolerate_our_taints_and_no_others(chart: str) -> None:
+def test_gpu_daemons_tolerate_only_our_taints(chart: str) -> None:
     keys = [(one["key"], one["value"], one["effect"]) for one in values(chart)["tolerations"]]
     assert keys == [(taint.key, taint.value, taint.effect) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)]
 
 
-def test_without_gpu_groups_nothing_for_gpus_is_installed() -> None:
+def test_without_gpu_groups_no_gpu_chart_is_installed() -> None:
     assert GPU_CHARTS & set(installs_of(varied({"gpu_groups": [], "teams.0.gpus": {}}))) == set()
 
 
-def test_without_efa_there_is_no_plugin_for_it_and_with_it_only_on_its_types() -> None:
+def test_the_efa_plugin_is_installed_for_instance_types_with_efa_only() -> None:
     assert "aws-efa-k8s-device-plugin" not in installs_of(varied({"gpu_groups.1.efa": False}))
     assert values("aws-efa-k8s-device-plugin")["supportedInstanceLabels"]["values"] == ["p5.48xlarge"]
 
 
-def test_the_exporter_has_the_memory_of_the_largest_node() -> None:
+def test_the_dcgm_exporters_memory_follows_the_largest_node() -> None:
     catalog = load_catalog()
     assert values("dcgm-exporter")["resources"]["limits"]["memory"] == f"{catalog.dcgm_memory_mib(8)}Mi"
 
@@ -150,13 +150,13 @@ def plugin_configs(**changes: object) -> dict[str, Any]:
     return {name: yaml.safe_load(text) for name, text in found.items()}
 
 
-def test_gpus_are_whole_unless_a_group_shares_them() -> None:
+def test_gpus_are_not_shared_by_default() -> None:
     (config,) = plugin_configs().values()
     assert config == {"version": "v1", "flags": {"failOnInitError": True, "migStrategy": "none"}}
     assert values("nvidia-device-plugin")["config"]["default"] == "whole"
 
 
-def test_a_group_that_shares_by_time_has_a_configuration_that_its_nodes_name() -> None:
+def test_a_time_sliced_group_has_its_own_plugin_configuration() -> None:
     configs = plugin_configs(gpu_groups__0__sharing={"time_slices": 4})
     group = varied({"gpu_groups.0.sharing": {"time_slices": 4}}).gpu_groups[0]
     config = configs[sharing_labels(group.sharing)[DEVICE_PLUGIN_CONFIG_LABEL]]
@@ -167,12 +167,12 @@ def test_a_group_that_shares_by_time_has_a_configuration_that_its_nodes_name() -
     assert set(configs) == {"whole", "time-slices-4"}
 
 
-def test_a_group_that_is_cut_offers_its_slices_as_gpus() -> None:
+def test_a_mig_group_uses_the_single_strategy() -> None:
     configs = plugin_configs(gpu_groups__1__sharing={"mig_profile": "1g.10gb"}, gpu_groups__1__efa=False)
     assert configs["mig-1g.10gb"]["flags"]["migStrategy"] == "single"
 
 
-def test_nodes_of_whole_gpus_need_no_label() -> None:
+def test_unshared_gpus_need_no_label() -> None:
     assert sharing_labels(varied({}).gpu_groups[0].sharing) == {}
 
 
@@ -197,7 +197,7 @@ def test_every_counter_has_field_type_and_help() -> None:
         "DCGM_FI_PROF_SM_ACTIVE",
     ],
 )
-def test_what_alerts_need_and_the_exporters_default_lacks_is_counted(field: str) -> None:
+def test_counters_include_the_fields_that_alerts_need(field: str) -> None:
     assert field in {cells[0] for cells in counters()}
 
 
@@ -208,7 +208,7 @@ def kueue_configuration() -> dict[str, Any]:
 
 
 @every_environment
-def test_kueue_manages_the_namespaces_of_teams_and_no_others(environment: str) -> None:
+def test_kueue_manages_team_namespaces_only(environment: str) -> None:
     (term,) = kueue_configuration()["managedJobsNamespaceSelector"]["matchExpressions"]
     assert term["operator"] == "Exists"
     namespaces = objects_of(environment)["namespaces"]
@@ -216,25 +216,25 @@ def test_kueue_manages_the_namespaces_of_teams_and_no_others(environment: str) -
     assert managed == {team.name for team in settings_of(environment).teams}
 
 
-def test_no_job_gets_around_the_queue_and_a_job_starts_whole_or_not_at_all() -> None:
+def test_every_job_is_queued_and_scheduled_all_or_nothing() -> None:
     config = kueue_configuration()
     assert config["manageJobsWithoutQueueName"] is True
     assert {"ray.io/rayjob", "batch/job"} == set(config["integrations"]["frameworks"])
     assert config["waitForPodsReady"]["requeuingStrategy"]["backoffLimitCount"] > 0
 
 
-def test_what_comes_with_a_gpu_is_not_counted_by_a_queue() -> None:
+def test_kueue_excludes_efa_and_huge_pages_but_not_gpus() -> None:
     prefixes = tuple(kueue_configuration()["resources"]["excludeResourcePrefixes"])
     assert "vpc.amazonaws.com/efa".startswith(prefixes)
     assert "hugepages-2Mi".startswith(prefixes)
     assert not "nvidia.com/gpu".startswith(prefixes)
 
 
-def test_the_operator_has_more_memory_than_its_chart_gives_it() -> None:
+def test_the_kuberay_operator_has_one_gib_of_memory() -> None:
     assert values("kuberay-operator")["resources"]["limits"] == {"memory": "1Gi"}
 
 
-def test_the_autoscaler_finds_the_groups_of_its_own_cluster_as_the_account_that_has_its_role() -> None:
+def test_the_autoscaler_discovers_its_clusters_groups_with_its_service_account() -> None:
     found = values("cluster-autoscaler")
     assert found["autoDiscovery"]["clusterName"] == cluster_name(varied({}))
     account = PLATFORM_ACCOUNTS["autoscaler"][0]
@@ -242,12 +242,12 @@ def test_the_autoscaler_finds_the_groups_of_its_own_cluster_as_the_account_that_
     assert (install.namespace, found["rbac"]["serviceAccount"]["name"]) == (account.namespace, account.name)
 
 
-def test_a_node_with_any_gpu_in_use_is_not_emptied() -> None:
+def test_a_node_with_a_gpu_in_use_is_not_scaled_down() -> None:
     smallest_share = 1 / max(one.gpus for one in load_catalog().instances.values())
     assert values("cluster-autoscaler")["extraArgs"]["scale-down-gpu-utilization-threshold"] < smallest_share
 
 
-def test_prometheus_keeps_what_the_settings_say_and_sees_every_monitor() -> None:
+def test_prometheus_has_the_configured_retention_and_selects_every_monitor() -> None:
     spec = values("kube-prometheus-stack", monitoring={"retention_days": 9, "storage_gib": 100})["prometheus"][
         "prometheusSpec"
     ]
@@ -256,13 +256,13 @@ def test_prometheus_keeps_what_the_settings_say_and_sees_every_monitor() -> None
     assert [value for key, value in spec.items() if key.endswith("NilUsesHelmValues")] == [False] * 5
 
 
-def test_alertmanager_is_the_account_that_may_read_the_webhooks_secret() -> None:
+def test_alertmanager_uses_the_service_account_with_the_monitoring_role() -> None:
     account = PLATFORM_ACCOUNTS["monitoring"][0]
     install = installs_of(varied({}))["kube-prometheus-stack"]
     assert (install.namespace, install.values["alertmanager"]["serviceAccount"]["name"]) == account
 
 
-def test_nobody_looks_at_grafana_without_a_name() -> None:
+def test_grafana_requires_a_login() -> None:
     grafana = values("kube-prometheus-stack")["grafana"]
     assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
     assert "adminPassword" not in grafana

@@ -1,1 +1,1 @@
-"""Tests of our own Kubernetes objects."""
+"""Tests of the platform's own Kubernetes objects."""

@@ -1,4 +1,4 @@
-"""The objects of the shipped environments and of generated ones, and a small vocabulary to speak of them."""
+"""The objects of shipped and generated environments, and functions to query them."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def objects_of(environment: str) -> Mapping[str, tuple[Manifest, ...]]:
 
 
 def all_of(environment: str) -> tuple[Manifest, ...]:
-    """Objects of one of `ENVIRONMENTS`, in the order in which they are made."""
+    """Objects of one of `ENVIRONMENTS`, in order of creation."""
     return tuple(one for phase in objects_of(environment).values() for one in phase)
 
 
 def of_kind(objects: tuple[Manifest, ...], kind: str, *, namespace: str | None = None) -> list[Manifest]:
-    """Those of a kind, in one namespace or in all."""
+    """Objects of a kind, in one namespace or in all."""
     return [
         one
         for one in objects
@@ -55,13 +55,13 @@ def of_kind(objects: tuple[Manifest, ...], kind: str, *, namespace: str | None =
 
 
 def named(objects: tuple[Manifest, ...], kind: str, name: str, *, namespace: str | None = None) -> Manifest:
-    """The one object of that kind and name."""
+    """The object of that kind and name."""
     [found] = [one for one in of_kind(objects, kind, namespace=namespace) if one["metadata"]["name"] == name]
     return found
 
 
 def pod_specs(objects: tuple[Manifest, ...]) -> Iterator[Manifest]:
-    """The pod spec of everything that makes pods."""
+    """The pod specs of all workloads."""
     yield from (one["spec"]["template"]["spec"] for one in objects if "template" in one.get("spec", {}))
 
 
@@ -72,7 +72,7 @@ def varied(changes: dict[str, Any]) -> StackSettings:
 
 @st.composite
 def shared_environments(draw: st.DrawFn) -> StackSettings:
-    """Settings whose teams share GPU groups in every way the rules allow."""
+    """Valid settings with arbitrary GPU groups and shares of teams."""
     types = ("g4dn.xlarge", "g5.12xlarge", "g6.12xlarge", "p4d.24xlarge", "p5.48xlarge")
     groups, left = [], {}
     for index in range(draw(st.integers(1, 3))):

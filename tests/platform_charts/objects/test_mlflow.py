@@ -1,4 +1,4 @@
-"""MLflow's objects, against the program that runs in them."""
+"""MLflow's objects, checked with the program that they run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.platform_charts.objects.samples import (
 )
 
 
-def test_the_server_understands_its_pods_environment() -> None:
+def test_the_server_can_parse_its_environment() -> None:
     environment = _environment(named(objects_of("prod")["mlflow"], "Deployment", "mlflow"))
     server = ServerSettings.from_environment(environment)
     database = DatabaseSettings.from_environment(environment)
@@ -40,13 +40,13 @@ def test_the_server_understands_its_pods_environment() -> None:
     )
 
 
-def test_the_bootstrap_understands_its_pods_environment() -> None:
+def test_the_bootstrap_job_can_parse_its_environment() -> None:
     [job] = of_kind(objects_of("prod")["mlflow"], "Job")
     bootstrap = BootstrapSettings.from_environment(_environment(job))
     assert (bootstrap.teams, bootstrap.namespace) == (("research", "production"), "mlflow")
 
 
-def test_the_server_answers_to_the_name_that_jobs_call_it_by() -> None:
+def test_the_server_allows_the_host_name_that_jobs_use() -> None:
     environment = _environment(named(objects_of("dev")["mlflow"], "Deployment", "mlflow"))
     service = named(objects_of("dev")["mlflow"], "Service", "mlflow")
     host, _, port = MLFLOW_URI.removeprefix("http://").partition(":")
@@ -55,7 +55,7 @@ def test_the_server_answers_to_the_name_that_jobs_call_it_by() -> None:
     assert [one["port"] for one in service["spec"]["ports"]] == [int(port)]
 
 
-def test_the_service_finds_the_servers_pods_and_not_the_bootstraps() -> None:
+def test_the_service_selects_the_servers_pods_only() -> None:
     objects = objects_of("dev")["mlflow"]
     selector = named(objects, "Service", "mlflow")["spec"]["selector"].items()
     server = named(objects, "Deployment", "mlflow")["spec"]["template"]["metadata"]["labels"]
@@ -65,13 +65,13 @@ def test_the_service_finds_the_servers_pods_and_not_the_bootstraps() -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_root_file_system_is_read_only_and_nothing_runs_as_root(environment: str) -> None:
+def test_containers_have_a_read_only_root_file_system_and_run_as_non_root(environment: str) -> None:
     for spec in pod_specs(objects_of(environment)["mlflow"]):
         assert spec["securityContext"]["runAsNonRoot"]
         assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in spec["containers"])
 
 
-def test_only_the_bootstrap_has_a_token_of_the_cluster() -> None:
+def test_only_the_bootstrap_job_mounts_an_api_token() -> None:
     objects = objects_of("dev")["mlflow"]
     [job] = of_kind(objects, "Job")
     assert named(objects, "ServiceAccount", "mlflow")["automountServiceAccountToken"] is False
@@ -79,7 +79,7 @@ def test_only_the_bootstrap_has_a_token_of_the_cluster() -> None:
     assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
 
 
-def test_the_bootstrap_reads_one_secret_in_each_namespace() -> None:
+def test_the_bootstrap_job_may_read_one_secret_per_namespace() -> None:
     roles = of_kind(objects_of("prod")["mlflow"], "Role")
     readable = {
         (one["metadata"]["namespace"], name)
@@ -96,28 +96,28 @@ def test_the_bootstrap_reads_one_secret_in_each_namespace() -> None:
     assert not [rule for one in roles for rule in one["rules"] if "list" in rule["verbs"] or "watch" in rule["verbs"]]
 
 
-def test_another_team_is_another_bootstrap() -> None:
+def test_another_team_gives_another_bootstrap_job() -> None:
     assert _job({}) != _job({"teams": [{"name": "newcomers"}]})
 
 
-def test_another_image_is_another_bootstrap() -> None:
+def test_another_image_gives_another_bootstrap_job() -> None:
     image = RELEASE.images["mlflow"].model_copy(update={"tag": "0.2.0"})
     later = RELEASE.model_copy(update={"images": {**RELEASE.images, "mlflow": image}})
     assert _job({}) != _job({}, later)
 
 
-def test_the_same_bootstrap_is_the_same_job() -> None:
+def test_an_unchanged_bootstrap_job_keeps_its_name() -> None:
     assert _job({}) == _job({"mlflow": {"replicas": 3, "workers": 7}})
 
 
-def test_a_single_replica_does_not_keep_its_node_from_being_drained() -> None:
+def test_a_single_replica_has_no_disruption_budget() -> None:
     assert settings_of("dev").mlflow.replicas == 1
     assert of_kind(objects_of("dev")["mlflow"], "PodDisruptionBudget") == []
     [budget] = of_kind(objects_of("prod")["mlflow"], "PodDisruptionBudget")
     assert budget["spec"]["maxUnavailable"] == 1
 
 
-def test_memory_grows_with_the_workers() -> None:
+def test_memory_grows_with_the_number_of_workers() -> None:
     assert _memory({"mlflow": {"workers": 8}}) - _memory({"mlflow": {"workers": 2}}) == 6 * 512
 
 
@@ -137,6 +137,6 @@ def _memory(changes: dict[str, Any]) -> int:
 
 
 def _environment(workload: Manifest) -> dict[str, str]:
-    """As the process sees it; what comes from a Secret has some value."""
+    """The environment variables, with a placeholder for values of Secrets."""
     [container] = workload["spec"]["template"]["spec"]["containers"]
     return {one["name"]: one.get("value", "secret") for one in container["env"]}

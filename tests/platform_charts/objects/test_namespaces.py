@@ -1,4 +1,4 @@
-"""Namespaces, quotas and rights of teams."""
+"""Namespaces, quotas and RBAC of teams."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEVEL = "pod-security.kubernetes.io/enforce"
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_one_namespace_only_admits_privileged_pods(environment: str) -> None:
+def test_only_gpu_system_allows_privileged_pods(environment: str) -> None:
     levels = {
         one["metadata"]["name"]: one["metadata"]["labels"][_LEVEL] for one in objects_of(environment)["namespaces"]
     }
@@ -37,7 +37,7 @@ def test_one_namespace_only_admits_privileged_pods(environment: str) -> None:
     assert [name for name, level in levels.items() if level == "baseline"] == ["monitoring"]
 
 
-def test_the_level_is_pinned_to_the_environments_minor() -> None:
+def test_the_pod_security_version_is_the_environments_kubernetes_minor() -> None:
     release = RELEASE.model_copy(
         update={"kubernetes": RELEASE.kubernetes.model_copy(update={"version": "1.36", "supported": ("1.35", "1.36")})}
     )
@@ -49,14 +49,14 @@ def test_the_level_is_pinned_to_the_environments_minor() -> None:
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_a_team_named_like_a_namespace_of_the_platform_is_refused(name: str) -> None:
+def test_a_team_cannot_have_the_name_of_a_platform_namespace(name: str) -> None:
     with pytest.raises(SettingsError, match="no namespace of Kubernetes's or the platform's own"):
         varied({"teams": [{"name": name}]})
 
 
 @given(shared_environments())
 @settings(deadline=None, max_examples=40)
-def test_the_gpu_quota_never_stands_below_what_the_team_owns(environment: StackSettings) -> None:
+def test_the_gpu_quota_covers_at_least_the_teams_own_gpus(environment: StackSettings) -> None:
     objects = quotas(environment, RELEASE, CATALOG)
     for team in environment.teams:
         hard = named(objects, "ResourceQuota", "team", namespace=team.name)["spec"]["hard"]
@@ -66,14 +66,14 @@ def test_the_gpu_quota_never_stands_below_what_the_team_owns(environment: StackS
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_team_puts_a_dashboard_outside_the_cluster_or_makes_volumes(environment: str) -> None:
+def test_teams_cannot_create_external_services_or_more_volume_claims(environment: str) -> None:
     for team in settings_of(environment).teams:
         hard = named(all_of(environment), "ResourceQuota", "team", namespace=team.name)["spec"]["hard"]
         assert (hard["services.loadbalancers"], hard["services.nodeports"]) == ("0", "0")
         assert hard["persistentvolumeclaims"] == "2"
 
 
-def test_no_teams_pod_claims_a_priority_of_the_platform() -> None:
+def test_teams_cannot_use_critical_priority_classes() -> None:
     spec = named(all_of("dev"), "ResourceQuota", "no-critical-pods", namespace="research")["spec"]
     [expression] = spec["scopeSelector"]["matchExpressions"]
     assert spec["hard"] == {"pods": "0"}
@@ -87,13 +87,13 @@ def test_a_container_may_be_as_large_as_the_largest_node() -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_jobs_have_no_token_of_the_cluster(environment: str) -> None:
+def test_jobs_mount_no_api_token(environment: str) -> None:
     for team in settings_of(environment).teams:
         account = named(all_of(environment), "ServiceAccount", "trainer", namespace=team.name)
         assert account["automountServiceAccountToken"] is False
 
 
-def test_a_submitter_reads_no_secret_makes_no_pod_and_enters_none() -> None:
+def test_a_submitter_cannot_read_secrets_or_create_or_enter_pods() -> None:
     rights = {
         (group, resource): set(one["verbs"])
         for one in SUBMITTER_RULES
@@ -106,11 +106,11 @@ def test_a_submitter_reads_no_secret_makes_no_pod_and_enters_none() -> None:
     assert {"create", "patch", "delete"} <= rights["ray.io", "rayjobs"]
 
 
-def test_what_all_teams_share_is_read_only() -> None:
+def test_cluster_wide_permissions_of_teams_are_read_only() -> None:
     assert {verb for one in QUEUE_READER_RULES for verb in one["verbs"]} == {"get", "list"}
 
 
-def test_rights_go_to_the_group_of_the_team() -> None:
+def test_roles_are_bound_to_the_teams_group() -> None:
     objects = all_of("prod")
     binding = named(objects, "RoleBinding", "submitter", namespace="research")
     assert [one["name"] for one in binding["subjects"]] == ["ray-train-platform:team:research"]
@@ -122,6 +122,6 @@ def test_rights_go_to_the_group_of_the_team() -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_namespaces_have_names_that_kubernetes_takes(environment: str) -> None:
+def test_namespaces_have_valid_names(environment: str) -> None:
     for one in objects_of(environment)["namespaces"]:
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one["metadata"]["name"])

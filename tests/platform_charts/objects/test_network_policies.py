@@ -1,4 +1,4 @@
-"""What is open is what has to be, judged by the policies as they are rendered."""
+"""Allowed and denied traffic, evaluated from the network policies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_charts.objects.network_policies import as_table, openings
+from platform_charts.objects.network_policies import allow_rules, markdown_table
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
     FACTS,
@@ -16,11 +16,11 @@ from tests.platform_charts.objects.samples import (
     of_kind,
     settings_of,
 )
-from tests.platform_charts.objects.traffic import End, Firewall, Pod
+from tests.platform_charts.objects.traffic import End, Pod, PolicySet
 
 SECURITY = Path(__file__).parents[3] / "docs" / "SECURITY.md"
 
-DEV = Firewall(of_kind(objects_of("dev")["policies"], "NetworkPolicy"))
+DEV = PolicySet(of_kind(objects_of("dev")["policies"], "NetworkPolicy"))
 
 _RAY = {"ray.io/is-ray-node": "yes"}
 HEAD = Pod(namespace="research", labels={**_RAY, "ray.io/node-type": "head"})
@@ -84,8 +84,8 @@ S3, IMDS, POD_IDENTITY = "52.216.8.1", "169.254.169.254", "169.254.170.23"
         (API_SERVER, Pod(namespace="monitoring"), 10250),
     ],
 )
-def test_what_the_platform_needs_is_open(source: End, target: End, port: int) -> None:
-    assert DEV.passes(source, target, port)
+def test_required_traffic_is_allowed(source: End, target: End, port: int) -> None:
+    assert DEV.allows(source, target, port)
 
 
 @pytest.mark.parametrize(
@@ -118,22 +118,22 @@ def test_what_the_platform_needs_is_open(source: End, target: End, port: int) ->
         (KUBERAY, S3, 443),
     ],
 )
-def test_what_nobody_needs_is_shut(source: End, target: End, port: int) -> None:
-    assert not DEV.passes(source, target, port)
+def test_other_traffic_is_denied(source: End, target: End, port: int) -> None:
+    assert not DEV.allows(source, target, port)
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("port", [80, 443])
-def test_nobody_reaches_the_instance_metadata_service(environment: str, port: int) -> None:
-    firewall = Firewall(of_kind(all_of(environment), "NetworkPolicy"))
+def test_no_pod_can_reach_the_instance_metadata_service(environment: str, port: int) -> None:
+    policies = PolicySet(of_kind(all_of(environment), "NetworkPolicy"))
     labels = [HEAD.labels, WORKER.labels, MLFLOW.labels, PROMETHEUS.labels, ALERTMANAGER.labels, {}]
     for one in of_kind(all_of(environment), "Namespace"):
         for each in labels:
-            assert not firewall.passes(Pod(namespace=one["metadata"]["name"], labels=each), IMDS, port)
+            assert not policies.allows(Pod(namespace=one["metadata"]["name"], labels=each), IMDS, port)
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_namespace_of_ours_denies_by_default(environment: str) -> None:
+def test_every_namespace_denies_by_default(environment: str) -> None:
     objects = all_of(environment)
     for one in of_kind(objects, "Namespace"):
         policy = named(objects, "NetworkPolicy", "default-deny", namespace=one["metadata"]["name"])
@@ -141,8 +141,8 @@ def test_every_namespace_of_ours_denies_by_default(environment: str) -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_policy_opens_something(environment: str) -> None:
-    """An empty list of peers would mean everybody, and an empty list of rules nobody."""
+def test_every_allow_policy_has_peers(environment: str) -> None:
+    """An empty list of peers would allow every peer, an empty list of rules none."""
     for one in of_kind(all_of(environment), "NetworkPolicy"):
         if one["metadata"]["name"] != "default-deny":
             [direction] = one["spec"]["policyTypes"]
@@ -150,20 +150,20 @@ def test_every_policy_opens_something(environment: str) -> None:
             assert rule["to" if direction == "Egress" else "from"]
 
 
-def test_dns_is_open_by_udp_too() -> None:
-    assert DEV.passes(WORKER, COREDNS, 53, "UDP")
-    assert not DEV.passes(WORKER, MLFLOW, 5000, "UDP")
+def test_dns_is_allowed_over_udp() -> None:
+    assert DEV.allows(WORKER, COREDNS, 53, "UDP")
+    assert not DEV.allows(WORKER, MLFLOW, 5000, "UDP")
 
 
-def test_the_table_for_people_has_a_line_for_every_opening() -> None:
-    table = openings(settings_of("dev"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
-    lines = as_table(table).splitlines()
-    assert len(lines) == 2 + len(table)
-    assert "| database | mlflow | private subnets | 5432 | MLflow's PostgreSQL |" in lines, (
-        "a line names opening, ends, ports and reason"
+def test_the_markdown_table_has_a_row_for_every_rule() -> None:
+    table = allow_rules(settings_of("dev"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
+    rows = markdown_table(table).splitlines()
+    assert len(rows) == 2 + len(table)
+    assert "| database | mlflow | private subnets | 5432 | MLflow's PostgreSQL |" in rows, (
+        "a row has rule, peers, ports and reason"
     )
 
 
-def test_the_document_has_the_table_of_prod() -> None:
-    table = openings(settings_of("prod"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
-    assert as_table(table) in SECURITY.read_text(encoding="utf-8")
+def test_the_security_document_has_the_table_of_prod() -> None:
+    table = allow_rules(settings_of("prod"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
+    assert markdown_table(table) in SECURITY.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What holds for all of our objects together, and for storage and monitors, which are small."""
+"""All objects together, storage and monitors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_phases_come_in_the_order_of_need(environment: str) -> None:
+def test_phases_are_in_order(environment: str) -> None:
     phases = ["namespaces", "policies", "storage", "queueing", "gpu", "mlflow", "monitoring"]
     assert list(objects_of(environment)) == phases
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_two_objects_are_the_same_one(environment: str) -> None:
+def test_objects_are_unique(environment: str) -> None:
     counted = Counter(
         (one["apiVersion"], one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
         for one in all_of(environment)
@@ -46,13 +46,13 @@ def test_no_two_objects_are_the_same_one(environment: str) -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_everything_lies_in_a_namespace_of_ours(environment: str) -> None:
+def test_every_object_is_in_a_namespace_of_the_stack(environment: str) -> None:
     ours = {one["metadata"]["name"] for one in of_kind(all_of(environment), "Namespace")}
     assert {one["metadata"]["namespace"] for one in all_of(environment) if "namespace" in one["metadata"]} <= ours
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_object_says_whose_it_is_and_of_which_release(environment: str) -> None:
+def test_every_object_has_the_platforms_labels(environment: str) -> None:
     for one in all_of(environment):
         labels = one["metadata"]["labels"]
         assert labels["app.kubernetes.io/managed-by"] == "ray-train-platform"
@@ -61,7 +61,7 @@ def test_every_object_says_whose_it_is_and_of_which_release(environment: str) ->
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_objects_are_plain_data_and_come_out_the_same_each_time(environment: str) -> None:
+def test_objects_are_plain_data_and_deterministic(environment: str) -> None:
     first = objects_of(environment)
     again = platform_objects(settings_of(environment), RELEASE, FACTS)
     assert json.dumps(first) == json.dumps(again)
@@ -70,7 +70,7 @@ def test_objects_are_plain_data_and_come_out_the_same_each_time(environment: str
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("project", ["kueue", "prometheus-operator"])
-def test_custom_resources_have_fields_that_their_definitions_know(environment: str, project: str) -> None:
+def test_custom_resources_match_their_crds(environment: str, project: str) -> None:
     schemas = {
         (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]): version
         for crd in crds(project)
@@ -87,7 +87,7 @@ def test_custom_resources_have_fields_that_their_definitions_know(environment: s
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_claim_has_a_volume_that_is_kept_for_it_and_outlives_it(environment: str) -> None:
+def test_every_claim_has_a_reserved_volume_that_is_retained(environment: str) -> None:
     objects = objects_of(environment)["storage"]
     claims = of_kind(objects, "PersistentVolumeClaim")
     assert len(claims) == len(of_kind(objects, "PersistentVolume")) == 2 * len(settings_of(environment).teams)
@@ -99,7 +99,7 @@ def test_every_claim_has_a_volume_that_is_kept_for_it_and_outlives_it(environmen
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_team_reads_the_datasets_and_writes_its_own_runs_only(environment: str) -> None:
+def test_a_team_mounts_the_datasets_read_only_and_its_own_runs(environment: str) -> None:
     objects = objects_of(environment)["storage"]
     for team in settings_of(environment).teams:
         seen = {}
@@ -113,19 +113,19 @@ def test_a_team_reads_the_datasets_and_writes_its_own_runs_only(environment: str
         }
 
 
-def test_no_volume_has_an_access_mode_that_the_driver_refuses_to_mount() -> None:
+def test_volumes_have_an_access_mode_that_the_efs_driver_supports() -> None:
     volumes = of_kind(objects_of("prod")["storage"], "PersistentVolume")
     assert {mode for volume in volumes for mode in volume["spec"]["accessModes"]} == {"ReadWriteMany"}
 
 
-def test_block_volumes_are_encrypted_and_made_where_their_pod_goes() -> None:
+def test_block_volumes_are_encrypted_and_bound_when_their_pod_is_scheduled() -> None:
     block = named(objects_of("dev")["storage"], "StorageClass", "gp3")
     assert block["parameters"] == {"type": "gp3", "encrypted": "true"}
     assert block["volumeBindingMode"] == "WaitForFirstConsumer"
     assert block["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
 
 
-def test_block_volumes_take_the_stacks_own_key_where_there_is_one() -> None:
+def test_block_volumes_can_use_the_stacks_key() -> None:
     key = "arn:aws:kms:us-east-1:111122223333:key/1"
     objects = storage(
         settings_of("dev"),
@@ -138,7 +138,7 @@ def test_block_volumes_take_the_stacks_own_key_where_there_is_one() -> None:
     assert named(objects, "StorageClass", "gp3")["parameters"]["kmsKeyId"] == key
 
 
-def test_a_head_is_scraped_at_three_ports_and_a_worker_at_one() -> None:
+def test_prometheus_scrapes_three_ports_of_a_head_and_one_of_a_worker() -> None:
     objects = objects_of("dev")["monitoring"]
     ports = {
         one["metadata"]["name"]: [endpoint["port"] for endpoint in one["spec"]["podMetricsEndpoints"]]
@@ -148,7 +148,7 @@ def test_a_head_is_scraped_at_three_ports_and_a_worker_at_one() -> None:
     assert {port for names in ports.values() for port in names} <= RAY_PORTS.keys()
 
 
-def test_series_tell_cluster_team_and_job() -> None:
+def test_series_have_labels_for_cluster_team_and_job() -> None:
     [endpoint] = named(objects_of("dev")["monitoring"], "PodMonitor", "ray-workers")["spec"]["podMetricsEndpoints"]
     relabelings = {one["targetLabel"]: one["sourceLabels"] for one in endpoint["relabelings"]}
     assert relabelings == {
@@ -159,7 +159,7 @@ def test_series_tell_cluster_team_and_job() -> None:
 
 
 def _strict(schema: Any) -> Manifest:  # noqa: ANN401 - JSON
-    """The schema, with unknown fields refused as the API server refuses them under strict validation."""
+    """The schema with unknown fields rejected, as in the API server's strict validation."""
     found = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes") and key != "format"}
     if schema.get("x-kubernetes-int-or-string"):
         found["type"] = ["integer", "string"]

@@ -13,7 +13,7 @@ from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from infra.spec.settings import StackSettings
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.charts.kueue import UNCOUNTED, kueue_values
+from platform_charts.charts.kueue import EXCLUDED_RESOURCE_PREFIXES, kueue_values
 from platform_charts.jobs.expand import expand
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest, Target
@@ -143,7 +143,7 @@ def test_a_job_asks_for_nothing_but_what_is_divided_or_not_counted(group: str, w
         for kind in container["resources"].values()
         for name in kind
     }
-    assert {name for name in asked if not name.startswith(UNCOUNTED)} == set(RESOURCES)
+    assert {name for name in asked if not name.startswith(EXCLUDED_RESOURCE_PREFIXES)} == set(RESOURCES)
 
 
 def test_kueue_manages_the_teams_namespaces_and_no_others() -> None:

@@ -1,7 +1,7 @@
-"""Who reaches whom under a set of network policies, by the rules of the Kubernetes documentation ("Network Policies").
+"""Evaluates network policies as documented (Kubernetes, "Network Policies").
 
-A pod that no policy of a direction selects is open in that direction; one that is selected is open to what at least one
-of these policies lists. A connection between two pods has to pass at both ends.
+A pod is non-isolated in a direction unless a policy of that direction selects it; an isolated pod allows what at least
+one of these policies allows. A connection between two pods must be allowed at both ends.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from infra.spec.manifest import Manifest
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """A pod as policies see it."""
+    """Namespace and labels of a pod."""
 
     namespace: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 End = Pod | str
-"""A pod, or an address outside of the pods' network."""
+"""A pod, or an address outside the pod network."""
 
 
 @dataclass(frozen=True)
-class Firewall:
-    """Everything a set of policies lets through."""
+class PolicySet:
+    """A set of network policies."""
 
     policies: Sequence[Manifest]
 
-    def passes(self, source: End, target: End, port: int, protocol: str = "TCP") -> bool:
+    def allows(self, source: End, target: End, port: int, protocol: str = "TCP") -> bool:
         """Whether `source` may open a connection to that port of `target`."""
-        return self._passes_at(source, target, "Egress", port, protocol) and self._passes_at(
+        return self._allows_at(source, target, "Egress", port, protocol) and self._allows_at(
             target, source, "Ingress", port, protocol
         )
 
-    def _passes_at(
-        self, here: End, there: End, direction: Literal["Ingress", "Egress"], port: int, protocol: str
+    def _allows_at(
+        self, end: End, peer: End, direction: Literal["Ingress", "Egress"], port: int, protocol: str
     ) -> bool:
-        if isinstance(here, str):
+        if isinstance(end, str):
             return True
         selecting = [
             one["spec"]
             for one in self.policies
-            if one["metadata"]["namespace"] == here.namespace
+            if one["metadata"]["namespace"] == end.namespace
             and direction in one["spec"]["policyTypes"]
-            and _matches(one["spec"]["podSelector"], here.labels)
+            and _matches(one["spec"]["podSelector"], end.labels)
         ]
         side = "to" if direction == "Egress" else "from"
         rules = [rule for spec in selecting for rule in spec.get(direction.lower(), [])]
         return not selecting or any(
-            _has_port(rule.get("ports"), port, protocol) and any(_is_peer(peer, there) for peer in rule[side])
+            _has_port(rule.get("ports"), port, protocol) and any(_is_peer(one, peer) for one in rule[side])
             for rule in rules
         )
 
 
 def _matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    assert set(selector) <= {"matchLabels"}, "our policies use no other selector"
+    assert set(selector) <= {"matchLabels"}, "policies use matchLabels only"
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
 
 

@@ -1,4 +1,4 @@
-"""MLflow as the platform runs it: the image's program against a real PostgreSQL that asks for passwords, S3 and Secrets Manager."""
+"""The image's program with a real PostgreSQL server that requires passwords, and S3 and Secrets Manager APIs."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ SERVICE = "mlflow.mlflow.svc.cluster.local"
 
 @dataclass
 class MemorySecrets:
-    """Secrets without a cluster; satisfies `Secrets`."""
+    """In-memory Secrets; implements `Secrets`."""
 
     found: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
 
     def ensure(self, namespace: str, name: str, wanted: Mapping[str, str]) -> dict[str, str]:
-        """See that a Secret has these keys."""
+        """Create a Secret or add missing keys."""
         self.found[namespace, name] = {**wanted, **self.found.get((namespace, name), {})}
         return self.found[namespace, name]
 
 
 class Platform:
-    """The services that the image's program finds on AWS.
+    """The AWS services that the image's program uses.
 
     Attributes:
-        database: the database server as the program knows it.
+        database: the program's database server.
         secrets: the cluster's Secrets.
     """
 
@@ -62,7 +62,7 @@ class Platform:
         self.bootstrap_settings = BootstrapSettings(teams=TEAMS, namespace="mlflow")
 
     def administer(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements as the database's superuser; the rows of the last one."""
+        """Run statements as the database's superuser; returns the rows of the last one."""
         connection = psycopg2.connect(self._superuser_url.replace("+psycopg2", ""))
         connection.autocommit = True
         with closing(connection), connection.cursor() as cursor:
@@ -71,7 +71,7 @@ class Platform:
             return cursor.fetchall() if cursor.description else []
 
     def set_up(self) -> None:
-        """Make the master user, who has to give a password, and its secret."""
+        """Create the master user, with password authentication, and its secret."""
         [(hba,)] = self.administer(f"CREATE ROLE {USER} LOGIN CREATEDB", "SHOW hba_file")
         rules = Path(hba).read_text(encoding="utf-8")
         Path(hba).write_text(f"host all {USER} 127.0.0.1/32 scram-sha-256\n{rules}", encoding="utf-8")
@@ -80,17 +80,17 @@ class Platform:
         self.rotate("first: with \\ and :")
 
     def rotate(self, password: str) -> None:
-        """Give the master user a new password, as RDS does: first in the database, then in the secret."""
+        """Rotate the master password as RDS does: first in the database, then in the secret."""
         self.administer(f"ALTER ROLE {USER} PASSWORD '{password}'")
         login = json.dumps({"username": USER, "password": password})
         self._client("secretsmanager").put_secret_value(SecretId=SECRET, SecretString=login)
 
     def cut_connections(self) -> None:
-        """End every connection of the master user's."""
+        """Terminate the master user's connections."""
         self.administer("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mlflow'")
 
     def remove(self) -> None:
-        """Leave the database server to others as it was."""
+        """Remove databases, user and secret."""
         self.administer(
             "DROP DATABASE IF EXISTS mlflow WITH (FORCE)",
             "DROP DATABASE IF EXISTS mlflow_auth WITH (FORCE)",
@@ -99,16 +99,16 @@ class Platform:
         self._client("secretsmanager").delete_secret(SecretId=SECRET, ForceDeleteWithoutRecovery=True)
 
     def credentials(self, team: str) -> dict[str, str]:
-        """The environment that a team's jobs have from their Secret."""
+        """Environment variables of a team's jobs, from their Secret."""
         return self.secrets.found[team, TEAM_SECRET]
 
     @property
     def server_secret(self) -> dict[str, str]:
-        """What the server's own Secret holds."""
+        """Data of the server's Secret."""
         return self.secrets.found["mlflow", SERVER_SECRET]
 
     def server(self, folder: Path) -> MlflowServer:
-        """The image's `serve`, not yet started."""
+        """The image's `serve` process, not started."""
         port, settings = free_port(), self.database_settings
         environment = {
             **self._s3_api.environment(),
@@ -133,7 +133,7 @@ class Platform:
         )
 
     def object_names(self) -> list[str]:
-        """Keys of all objects of the artifact bucket."""
+        """Keys of all objects in the artifact bucket."""
         return self._s3_api.object_names()
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time
@@ -143,7 +143,7 @@ class Platform:
 
 @contextmanager
 def platform(postgres_url: str | None, s3_api: S3Api) -> Iterator[Platform]:
-    """The services, empty; skips where there is no PostgreSQL."""
+    """Empty services; skips without PostgreSQL."""
     if postgres_url is None:
         skipped("PostgreSQL", "no initdb on PATH or under /usr/lib/postgresql", "apt-get install postgresql")
     services = Platform(postgres_url, s3_api)

@@ -1,4 +1,4 @@
-"""The Secrets in a real cluster, with the rights that the Job has and no others."""
+"""Secrets in a real cluster, with the Job's permissions."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from tests.engines.kubernetes import Cluster
 SETTINGS = load_environment("dev")
 NAMESPACE, ACCOUNT = PLATFORM_ACCOUNTS["mlflow"][0]
 HOME, TEAM = f"secrets-of-{NAMESPACE}", f"secrets-of-{SETTINGS.teams[0].name}"
-"""Namespaces of these tests' own, with the rights of those they are called after."""
+"""Namespaces for these tests, with the roles of the originals."""
 
 
-def _moved(manifest: Manifest) -> Manifest:
+def _in_test_namespace(manifest: Manifest) -> Manifest:
     metadata = manifest["metadata"]
     return {**manifest, "metadata": {**metadata, "namespace": f"secrets-of-{metadata['namespace']}"}}
 
 
 @pytest.fixture(scope="module")
 def job(control_plane: ControlPlane, kubernetes_api: Cluster) -> Iterator[KubernetesSecrets]:
-    """The Secrets as the Job's service account may see them."""
-    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, TEAM)]
-    rights = [_moved(one) for one in objects._bootstrap_rights(SETTINGS, load_release())]
-    rights = [one for one in rights if one["metadata"]["namespace"] in {HOME, TEAM}]
-    with kubernetes_api.applied(*made, *rights):
+    """The Secrets, accessed as the Job's service account."""
+    new_namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, TEAM)]
+    roles = [_in_test_namespace(one) for one in objects._bootstrap_roles(SETTINGS, load_release())]
+    roles = [one for one in roles if one["metadata"]["namespace"] in {HOME, TEAM}]
+    with kubernetes_api.applied(*new_namespaces, *roles):
         yield KubernetesSecrets(control_plane.client(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"))
 
 
-def test_a_secret_is_made_once_and_keeps_its_values(job: KubernetesSecrets) -> None:
+def test_an_existing_secret_keeps_its_values(job: KubernetesSecrets) -> None:
     made = job.ensure(TEAM, TEAM_SECRET, {"password": "first"})
     assert made == {"password": "first"}
     assert job.ensure(TEAM, TEAM_SECRET, {"password": "second"}) == {"password": "first"}
 
 
-def test_a_key_that_is_not_there_is_added(job: KubernetesSecrets, kubernetes_api: Cluster) -> None:
+def test_a_missing_key_is_added(job: KubernetesSecrets, kubernetes_api: Cluster) -> None:
     job.ensure(HOME, SERVER_SECRET, {"flask-secret-key": "a"})
     assert job.ensure(HOME, SERVER_SECRET, {"flask-secret-key": "b", "admin-password": "c"}) == {
         "flask-secret-key": "a",
@@ -55,17 +55,17 @@ def test_a_key_that_is_not_there_is_added(job: KubernetesSecrets, kubernetes_api
     assert base64.b64decode(found.data["admin-password"]) == b"c"
 
 
-def test_the_job_may_not_read_any_other_secret(job: KubernetesSecrets) -> None:
+def test_the_job_cannot_read_other_secrets(job: KubernetesSecrets) -> None:
     with pytest.raises(ApiException, match="403"):
         job.ensure(TEAM, "a-teams-own", {"password": "x"})
 
 
-def test_a_team_without_a_namespace_is_an_error(job: KubernetesSecrets) -> None:
+def test_a_missing_namespace_is_an_error(job: KubernetesSecrets) -> None:
     with pytest.raises(ApiException, match=r"40[34]"):
         job.ensure("no-such-team", TEAM_SECRET, {"password": "x"})
 
 
-def test_passwords_are_long_and_never_the_same() -> None:
+def test_passwords_are_long_and_unique() -> None:
     found = {random_password() for _ in range(100)}
     assert len(found) == 100
     assert {len(password) for password in found} == {43}

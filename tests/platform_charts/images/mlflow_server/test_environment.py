@@ -1,4 +1,4 @@
-"""What the program is told, and that the rest of the repository tells it so."""
+"""Settings from environment variables, and the manifests that set them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STORES = objects.Stores(database_host="db", database_port=5432, database_secret_
 
 
 def container_of(kind: str) -> dict[str, Any]:
-    """The container of the Job or the Deployment, as the platform makes it."""
+    """The container of the Job or the Deployment."""
     made = objects.mlflow(load_environment("dev"), load_release(), STORES, registry="registry.example")
     [workload] = [one for one in made if one["kind"] == kind]
     [container] = workload["spec"]["template"]["spec"]["containers"]
@@ -47,13 +47,13 @@ def container_of(kind: str) -> dict[str, Any]:
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:
-    """A container's environment; a value out of a Secret is the Secret's name and key."""
+    """A container's environment; a value from a Secret is the Secret's name and key."""
     return {
         one["name"]: one.get("value") or "/".join(one["valueFrom"]["secretKeyRef"].values()) for one in container["env"]
     }
 
 
-def test_the_job_is_told_what_migrate_reads() -> None:
+def test_the_job_sets_every_variable_that_migrate_reads() -> None:
     environment = variables(container_of("Job"))
     assert DatabaseSettings.from_environment(environment).secret == "arn:x"
     settings = BootstrapSettings.from_environment(environment)
@@ -61,7 +61,7 @@ def test_the_job_is_told_what_migrate_reads() -> None:
     assert settings.namespace == cluster_names.MLFLOW_NAMESPACE
 
 
-def test_the_deployment_is_told_what_serve_reads() -> None:
+def test_the_deployment_sets_every_variable_that_serve_reads() -> None:
     environment = variables(container_of("Deployment"))
     assert DatabaseSettings.from_environment(environment).host == "db"
     settings = ServerSettings.from_environment(environment)
@@ -71,38 +71,38 @@ def test_the_deployment_is_told_what_serve_reads() -> None:
     assert MLFLOW_URI.removeprefix("http://").partition(":")[0] in settings.allowed_hosts
 
 
-def test_program_and_platform_call_the_secrets_the_same() -> None:
+def test_the_image_and_the_platform_use_the_same_secret_names() -> None:
     assert cluster_names.MLFLOW_CREDENTIALS == names.TEAM_SECRET
     assert cluster_names.MLFLOW_SERVER_SECRET == names.SERVER_SECRET
 
 
-def test_names_may_stand_apart() -> None:
+def test_lists_may_contain_spaces() -> None:
     assert ServerSettings.from_environment(SERVER).allowed_hosts == ("mlflow", "mlflow.mlflow")
 
 
-def test_without_teams_there_is_the_administrator_only() -> None:
+def test_teams_are_optional() -> None:
     assert BootstrapSettings.from_environment({"POD_NAMESPACE": "mlflow", "TEAMS": ""}).teams == ()
 
 
 @pytest.mark.parametrize("name", DATABASE)
-def test_an_absent_variable_of_the_database_is_named(name: str) -> None:
+def test_a_missing_database_variable_is_named(name: str) -> None:
     with pytest.raises(EnvironmentVariableError, match=name):
         DatabaseSettings.from_environment({**DATABASE, name: " "})
 
 
 @pytest.mark.parametrize("name", SERVER)
-def test_an_absent_variable_of_the_server_is_named(name: str) -> None:
+def test_a_missing_server_variable_is_named(name: str) -> None:
     with pytest.raises(EnvironmentVariableError, match=name):
         ServerSettings.from_environment({key: value for key, value in SERVER.items() if key != name})
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1", "1.5"])
-def test_a_number_that_is_none_is_named_with_its_rule(value: str) -> None:
+def test_an_invalid_number_is_an_error(value: str) -> None:
     with pytest.raises(EnvironmentVariableError, match=f"MLFLOW_WORKERS is '{value}'; .* above 0"):
         ServerSettings.from_environment({**SERVER, "MLFLOW_WORKERS": value})
 
 
-def test_a_wrong_environment_ends_the_program_with_2(
+def test_an_invalid_environment_exits_with_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("POD_NAMESPACE", raising=False)
@@ -110,7 +110,7 @@ def test_a_wrong_environment_ends_the_program_with_2(
     assert "POD_NAMESPACE is not set" in capsys.readouterr().err
 
 
-def test_the_server_starts_without_kubernetes_client_or_mlflow() -> None:
+def test_serve_imports_neither_the_kubernetes_client_nor_mlflow() -> None:
     program = "import sys, platform_charts.images.mlflow_server.serve; print({'kubernetes', 'mlflow'} & {*sys.modules})"
     answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert answer.stdout == "set()\n"

@@ -1,4 +1,4 @@
-"""The server with accounts on: what teams can do, what they cannot, and what it lives through."""
+"""The server with authentication: permissions of teams, and credential rotation."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def server(services: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iter
     found.kill()
 
 
-def become(team: str, services: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have MLflow's client log in as a team's jobs do, by the environment that their Secret gives them."""
+def log_in_as(team: str, services: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the environment variables of a team's jobs, with which MLflow's client logs in."""
     for name, value in services.credentials(team).items():
         monkeypatch.setenv(name, value)
 
 
 def deliver(uri: str, folder: Path) -> tuple[RecordedRun, TrackingState]:
-    """A run from start to end, delivered as the trainer's follower does."""
+    """Record a complete run and deliver it like the trainer's follower."""
     run = RecordedRun(settings(folder, uri))
     run.start()
     run.train(1, 20)
@@ -63,7 +63,7 @@ def deliver(uri: str, folder: Path) -> tuple[RecordedRun, TrackingState]:
 
 
 def status(server: MlflowServer, user: str, password: str, *, host: str = SERVICE, workspace: str = VISION) -> int:
-    """Status of a request for experiments."""
+    """HTTP status of a search for experiments."""
     token = base64.b64encode(f"{user}:{password}".encode()).decode()
     headers = {"Authorization": f"Basic {token}", "Host": host, "X-MLFLOW-WORKSPACE": workspace}
     url = f"{server.uri}/api/2.0/mlflow/experiments/search?max_results=1"
@@ -78,7 +78,7 @@ def password_of(team: str, services: Platform) -> str:
 def test_a_run_is_delivered_with_its_teams_credentials(
     server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    become(VISION, services, monkeypatch)
+    log_in_as(VISION, services, monkeypatch)
     run, state = deliver(server.uri, tmp_path)
     assert history(server.uri, state.run_id) == run.expected()
     stored = [name for name in services.object_names() if f"/{state.run_id}/" in name]
@@ -86,12 +86,12 @@ def test_a_run_is_delivered_with_its_teams_credentials(
     assert all(name.startswith(f"mlflow/workspaces/{VISION}/") for name in stored)
 
 
-def test_two_teams_have_an_experiment_of_one_name_each(
+def test_two_teams_can_use_the_same_experiment_name(
     server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identifiers = []
     for team in (VISION, SPEECH):
-        become(team, services, monkeypatch)
+        log_in_as(team, services, monkeypatch)
         identifiers.append(MlflowClient(server.uri).create_experiment("the-same-name"))
     assert identifiers[0] != identifiers[1]
 
@@ -100,22 +100,22 @@ def test_two_teams_have_an_experiment_of_one_name_each(
 def test_a_team_cannot_delete_another_teams_experiment(
     workspace: str, server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    become(VISION, services, monkeypatch)
+    log_in_as(VISION, services, monkeypatch)
     experiment = MlflowClient(server.uri).create_experiment(f"kept-from-{workspace}")
-    become(SPEECH, services, monkeypatch)
+    log_in_as(SPEECH, services, monkeypatch)
     monkeypatch.setenv("MLFLOW_WORKSPACE", workspace)
     with pytest.raises(MlflowException):
         MlflowClient(server.uri).delete_experiment(experiment)
-    become(VISION, services, monkeypatch)
+    log_in_as(VISION, services, monkeypatch)
     assert MlflowClient(server.uri).get_experiment(experiment).lifecycle_stage == "active"
 
 
-def test_a_team_sees_no_experiment_of_another_one(
+def test_a_team_cannot_see_another_teams_experiments(
     server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    become(VISION, services, monkeypatch)
+    log_in_as(VISION, services, monkeypatch)
     experiment = MlflowClient(server.uri).create_experiment("unseen")
-    become(SPEECH, services, monkeypatch)
+    log_in_as(SPEECH, services, monkeypatch)
     with pytest.raises(MlflowException):
         MlflowClient(server.uri).get_experiment(experiment)
     assert "unseen" not in {found.name for found in MlflowClient(server.uri).search_experiments()}
@@ -123,26 +123,24 @@ def test_a_team_sees_no_experiment_of_another_one(
     assert MlflowClient(server.uri).search_experiments() == []
 
 
-def test_a_team_is_not_shown_the_workspace_that_mlflow_makes_by_itself(
+def test_a_team_cannot_see_the_default_workspace(
     server: MlflowServer, services: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    become(VISION, services, monkeypatch)
+    log_in_as(VISION, services, monkeypatch)
     assert [found.name for found in MlflowClient(server.uri).list_workspaces()] == [VISION]
 
 
-def test_a_wrong_password_is_refused(server: MlflowServer, services: Platform) -> None:
+def test_a_wrong_password_is_rejected(server: MlflowServer, services: Platform) -> None:
     assert status(server, VISION, password_of(VISION, services)) == 200
     assert status(server, VISION, password_of(SPEECH, services)) == 401
 
 
 @pytest.mark.parametrize("password", ["password1234", "password"])
-def test_the_administrator_of_mlflows_documentation_does_not_exist(password: str, server: MlflowServer) -> None:
+def test_mlflows_default_administrator_does_not_exist(password: str, server: MlflowServer) -> None:
     assert status(server, "admin", password) == 401
 
 
-def test_the_administrator_logs_in_with_the_password_of_the_servers_secret(
-    server: MlflowServer, services: Platform
-) -> None:
+def test_the_administrator_logs_in_with_the_secrets_password(server: MlflowServer, services: Platform) -> None:
     assert status(server, ADMINISTRATOR, services.server_secret["admin-password"]) == 200
 
 
@@ -150,13 +148,13 @@ def test_the_administrator_logs_in_with_the_password_of_the_servers_secret(
     ("host", "expected"),
     [(SERVICE, 200), (f"{SERVICE}:5000", 200), ("evil.example", 403), (f"{SERVICE}.evil.example", 403)],
 )
-def test_only_hosts_that_are_allowed_are_answered(
+def test_only_allowed_host_headers_are_accepted(
     host: str, expected: int, server: MlflowServer, services: Platform
 ) -> None:
     assert status(server, VISION, password_of(VISION, services), host=host) == expected
 
 
-def test_the_probe_is_answered_without_an_account_at_any_host(server: MlflowServer) -> None:
+def test_the_health_endpoint_needs_no_account_and_no_allowed_host(server: MlflowServer) -> None:
     answer = urllib3.request("GET", f"{server.uri}/health", headers={"Host": "10.0.3.7:5000"}, retries=False)
     assert answer.status == 200
 
@@ -178,20 +176,20 @@ def test_a_rotated_database_password_takes_effect_without_a_restart(server: Mlfl
     assert server.processes() == before
 
 
-def test_a_migration_of_what_is_up_to_date_changes_nothing(server: MlflowServer, services: Platform) -> None:
+def test_migrating_again_changes_nothing(server: MlflowServer, services: Platform) -> None:
     secrets = {key: dict(value) for key, value in services.secrets.found.items()}
     migrate(services.bootstrap_settings, services.database, services.secrets)
     assert services.secrets.found == secrets
     assert status(server, VISION, password_of(VISION, services)) == 200
 
 
-def test_an_account_gets_the_password_of_its_secret(server: MlflowServer, services: Platform) -> None:
-    services.credentials(SPEECH)["MLFLOW_TRACKING_PASSWORD"] = "made-anew-for-the-team"
+def test_an_account_gets_its_secrets_password(server: MlflowServer, services: Platform) -> None:
+    services.credentials(SPEECH)["MLFLOW_TRACKING_PASSWORD"] = "new-password"
     migrate(services.bootstrap_settings, services.database, services.secrets)
-    assert status(server, SPEECH, "made-anew-for-the-team", workspace=SPEECH) == 200
+    assert status(server, SPEECH, "new-password", workspace=SPEECH) == 200
 
 
-def test_the_server_ends_with_sigterm(services: Platform, tmp_path: Path) -> None:
+def test_sigterm_stops_the_server(services: Platform, tmp_path: Path) -> None:
     server = services.server(tmp_path)
     server.start()
     assert server.stop() == 0

@@ -1,4 +1,4 @@
-"""The database's certificate, as the image has libpq check it: against one authority, and for the name that was called."""
+"""Verification of the database's certificate and host name with the image's libpq settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCKERFILE = Path("platform_charts/images/mlflow_server/Dockerfile")
 
 
 def authority(folder: Path, name: str) -> Path:
-    """An authority of this name: its certificate, beside which its key lies."""
+    """A certificate authority; returns the path of its certificate, next to its key."""
     files = ["-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt")]
     made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     openssl(*made, *files, "-subj", f"/CN={name}")
@@ -32,7 +32,7 @@ def openssl(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
-    """Port of a server whose certificate is for `localhost`, and the authority that signed it."""
+    """Port of a server with a certificate for `localhost`, and the certificate of its authority."""
     folder = tmp_path_factory.mktemp("tls")
     signer = authority(folder, "rds")
     key, request, certificate = folder / "server.key", folder / "server.csr", folder / "server.crt"
@@ -49,27 +49,29 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path
 
 
 def connect(port: int, bundle: Path, monkeypatch: pytest.MonkeyPatch, *, host: str = "localhost") -> None:
-    """Connect as the image does, whose environment says how a certificate is checked."""
-    said = dict(re.findall(r"(PGSSL\w+)=(\S+)", DOCKERFILE.read_text(encoding="utf-8")))
-    for name, value in {**said, "PGSSLROOTCERT": str(bundle)}.items():
+    """Connect with the libpq environment variables of the image."""
+    variables = dict(re.findall(r"(PGSSL\w+)=(\S+)", DOCKERFILE.read_text(encoding="utf-8")))
+    for name, value in {**variables, "PGSSLROOTCERT": str(bundle)}.items():
         monkeypatch.setenv(name, value)
     with closing(psycopg2.connect(host=host, port=port, user="test", dbname="postgres")) as connection:
         assert connection.info.ssl_in_use
 
 
-def test_the_database_is_reached_where_its_certificate_is_of_the_authority(
+def test_a_certificate_of_the_trusted_authority_is_accepted(
     server: tuple[int, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(*server, monkeypatch)
 
 
-def test_a_server_with_a_certificate_of_another_authority_is_refused(
+def test_a_certificate_of_another_authority_is_rejected(
     server: tuple[int, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(psycopg2.OperationalError, match="certificate verify failed"):
         connect(server[0], authority(tmp_path, "another"), monkeypatch)
 
 
-def test_a_server_of_another_name_is_refused(server: tuple[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_for_another_host_name_is_rejected(
+    server: tuple[int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(psycopg2.OperationalError, match="does not match host name"):
         connect(*server, monkeypatch, host="127.0.0.1")

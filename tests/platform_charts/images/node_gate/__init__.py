@@ -1,1 +1,1 @@
-"""Tests of the gate of GPU nodes."""
+"""Tests of the node gate."""

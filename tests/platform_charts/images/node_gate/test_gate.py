@@ -1,4 +1,4 @@
-"""The gate opens a node that offers what its group promises, and no other."""
+"""The node gate: readiness of nodes, and the patch that removes the taint."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from infra.spec.names import START_UP_TAINT
 from infra.spec.outputs import LABEL_PREFIX
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
-from platform_charts.images.node_gate.gate import closed_nodes, opening
+from platform_charts.images.node_gate.gate import tainted_nodes, untaint_patch
 from platform_charts.objects.node_gate import gate_objects, promises
 
 GROUP_LABEL = f"{LABEL_PREFIX}/group"
-PROMISED = {"h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}}
+EXPECTED = {"h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}}
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-CLOSED = {"key": START_UP_TAINT.key, "value": START_UP_TAINT.value, "effect": START_UP_TAINT.effect}
+START_UP = {"key": START_UP_TAINT.key, "value": START_UP_TAINT.value, "effect": START_UP_TAINT.effect}
 
 
-def node(*, offers: dict[str, str], group: str = "h100", is_closed: bool = True) -> dict[str, Any]:
+def node(*, allocatable: dict[str, str], group: str = "h100", is_tainted: bool = True) -> dict[str, Any]:
     return {
         "metadata": {"name": "node", "labels": {GROUP_LABEL: group}, "resourceVersion": "7"},
-        "spec": {"taints": [GPU_TAINT, CLOSED] if is_closed else [GPU_TAINT]},
-        "status": {"allocatable": {"cpu": "191450m", **offers}},
+        "spec": {"taints": [GPU_TAINT, START_UP] if is_tainted else [GPU_TAINT]},
+        "status": {"allocatable": {"cpu": "191450m", **allocatable}},
     }
 
 
 def missing(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    closed = closed_nodes([found], taint=START_UP_TAINT.key, group_label=GROUP_LABEL, promises=PROMISED)
-    return [one.missing for one in closed]
+    tainted = tainted_nodes([found], taint=START_UP_TAINT.key, group_label=GROUP_LABEL, expected=EXPECTED)
+    return [one.missing for one in tainted]
 
 
-def test_a_node_without_devices_waits_for_both_kinds() -> None:
-    assert missing(node(offers={})) == [("nvidia.com/gpu 0 of 8", "vpc.amazonaws.com/efa 0 of 32")]
+def test_a_node_without_devices_is_missing_both_kinds() -> None:
+    assert missing(node(allocatable={})) == [("nvidia.com/gpu 0 of 8", "vpc.amazonaws.com/efa 0 of 32")]
 
 
-def test_a_node_whose_efa_is_late_stays_closed() -> None:
-    assert missing(node(offers={"nvidia.com/gpu": "8"})) == [("vpc.amazonaws.com/efa 0 of 32",)]
+def test_a_node_without_efa_devices_is_not_ready() -> None:
+    assert missing(node(allocatable={"nvidia.com/gpu": "8"})) == [("vpc.amazonaws.com/efa 0 of 32",)]
 
 
-def test_a_node_that_lost_a_gpu_stays_closed() -> None:
-    offers = {"nvidia.com/gpu": "7", "vpc.amazonaws.com/efa": "32"}
-    assert missing(node(offers=offers)) == [("nvidia.com/gpu 7 of 8",)]
+def test_a_node_with_too_few_gpus_is_not_ready() -> None:
+    allocatable = {"nvidia.com/gpu": "7", "vpc.amazonaws.com/efa": "32"}
+    assert missing(node(allocatable=allocatable)) == [("nvidia.com/gpu 7 of 8",)]
 
 
-def test_a_complete_node_lacks_nothing() -> None:
-    assert missing(node(offers={"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"})) == [()]
+def test_a_node_with_all_devices_is_ready() -> None:
+    assert missing(node(allocatable={"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"})) == [()]
 
 
-def test_slices_of_gpus_are_no_reason_to_wait() -> None:
-    assert missing(node(offers={"nvidia.com/gpu": "32", "vpc.amazonaws.com/efa": "32"})) == [()]
+def test_a_node_may_have_more_gpus_than_expected() -> None:
+    assert missing(node(allocatable={"nvidia.com/gpu": "32", "vpc.amazonaws.com/efa": "32"})) == [()]
 
 
-def test_an_open_node_is_left_alone() -> None:
-    assert missing(node(offers={}, is_closed=False)) == []
+def test_a_node_without_the_taint_is_ignored() -> None:
+    assert missing(node(allocatable={}, is_tainted=False)) == []
 
 
-def test_opening_takes_the_one_taint_and_fails_on_a_node_that_has_changed() -> None:
-    assert opening(node(offers={}), taint=START_UP_TAINT.key) == [
+def test_the_patch_removes_only_the_taint_and_tests_the_resource_version() -> None:
+    assert untaint_patch(node(allocatable={}), taint=START_UP_TAINT.key) == [
         {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
         {"op": "replace", "path": "/spec/taints", "value": [GPU_TAINT]},
     ]
 
 
-def test_the_promises_of_prod_are_those_of_the_catalogue() -> None:
+def test_expected_devices_of_prod_follow_the_catalogue() -> None:
     assert promises(load_environment("prod"), catalog=load_catalog()) == {
         "l4": {"nvidia.com/gpu": 4},
         "a100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 4},
@@ -71,6 +71,6 @@ def test_the_promises_of_prod_are_those_of_the_catalogue() -> None:
     }
 
 
-def test_there_is_no_gate_without_gpus() -> None:
+def test_without_gpu_groups_there_is_no_gate() -> None:
     settings = load_environment("prod").model_copy(update={"gpu_groups": ()})
     assert gate_objects(settings, load_release(), catalog=load_catalog(), registry="registry.example") == ()

@@ -1,4 +1,4 @@
-"""A small stack that every rule is content with, and how to spoil it."""
+"""A small stack that complies with every rule, and a way to change it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from base64 import b64encode
 
 from infra.policy import tokens
-from infra.policy.graph import Graph, Subject
+from infra.policy.graph import Graph, Resource
 from tests.infra.spec.samples import Tree, changed
 
 TAGS = {
@@ -29,7 +29,7 @@ def document(*statements: Tree) -> str:
 
 def statement(effect: str = "Allow", /, **elements: object) -> Tree:
     """A statement of a policy document."""
-    return {"Sid": "It", "Effect": effect, **elements}
+    return {"Sid": "Test", "Effect": effect, **elements}
 
 
 def trust(principal: object, **elements: object) -> str:
@@ -38,17 +38,17 @@ def trust(principal: object, **elements: object) -> str:
 
 
 def permission(action: object, resource: object, **elements: object) -> str:
-    """A policy of one permission."""
+    """A policy with one Allow statement."""
     return document(statement(Action=action, Resource=resource, **elements))
 
 
 DENY_PLAIN = document(statement("Deny", Principal="*", Action="s3:*", Resource="*", Condition=PLAIN))
 
 
-def one(
+def resource(
     type_: str, *, protect: bool = False, references: dict[str, list[str]] | None = None, **properties: object
 ) -> Tree:
-    """A resource as the trees here hold it; `references` names other resources of the tree, by property."""
+    """A resource of the tree; `references` holds names of other resources by property."""
     return {
         "type": type_,
         "protect": protect,
@@ -59,14 +59,14 @@ def one(
 
 
 _STORES: Tree = {
-    "bucket": one(tokens.BUCKET, protect=True, bucket="b"),
-    "bucket-encryption": one(
+    "bucket": resource(tokens.BUCKET, protect=True, bucket="b"),
+    "bucket-encryption": resource(
         tokens.BUCKET_ENCRYPTION,
         references={"bucket": ["bucket"]},
         rules=[{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": KEY_ARN}}],
     ),
-    "bucket-policy": one(tokens.BUCKET_POLICY, references={"bucket": ["bucket"]}, policy=DENY_PLAIN),
-    "bucket-access": one(
+    "bucket-policy": resource(tokens.BUCKET_POLICY, references={"bucket": ["bucket"]}, policy=DENY_PLAIN),
+    "bucket-access": resource(
         tokens.BUCKET_PUBLIC_ACCESS,
         references={"bucket": ["bucket"]},
         blockPublicAcls=True,
@@ -74,15 +74,15 @@ _STORES: Tree = {
         ignorePublicAcls=True,
         restrictPublicBuckets=True,
     ),
-    "bucket-ownership": one(
+    "bucket-ownership": resource(
         tokens.BUCKET_OWNERSHIP,
         references={"bucket": ["bucket"]},
         rule={"objectOwnership": "BucketOwnerEnforced"},
     ),
-    "bucket-versioning": one(
+    "bucket-versioning": resource(
         tokens.BUCKET_VERSIONING, references={"bucket": ["bucket"]}, versioningConfiguration={"status": "Enabled"}
     ),
-    "bucket-lifecycle": one(
+    "bucket-lifecycle": resource(
         tokens.BUCKET_LIFECYCLE,
         references={"bucket": ["bucket"]},
         rules=[
@@ -90,12 +90,12 @@ _STORES: Tree = {
             {"status": "Enabled", "abortIncompleteMultipartUpload": {"daysAfterInitiation": 3}},
         ],
     ),
-    "efs": one(tokens.FILE_SYSTEM, protect=True, encrypted=True, kmsKeyId=KEY_ARN),
-    "efs-policy": one(tokens.FILE_SYSTEM_POLICY, references={"fileSystemId": ["efs"]}, policy=DENY_PLAIN),
-    "efs-backup": one(
+    "efs": resource(tokens.FILE_SYSTEM, protect=True, encrypted=True, kmsKeyId=KEY_ARN),
+    "efs-policy": resource(tokens.FILE_SYSTEM_POLICY, references={"fileSystemId": ["efs"]}, policy=DENY_PLAIN),
+    "efs-backup": resource(
         tokens.FILE_SYSTEM_BACKUP, references={"fileSystemId": ["efs"]}, backupPolicy={"status": "ENABLED"}
     ),
-    "database": one(
+    "database": resource(
         tokens.DATABASE,
         protect=True,
         references={"parameterGroupName": ["parameters"]},
@@ -109,31 +109,31 @@ _STORES: Tree = {
         manageMasterUserPassword=True,
         enabledCloudwatchLogsExports=["postgresql"],
     ),
-    "parameters": one(tokens.DATABASE_PARAMETERS, parameters=[{"name": "rds.force_ssl", "value": "1"}]),
-    "repository": one(
+    "parameters": resource(tokens.DATABASE_PARAMETERS, parameters=[{"name": "rds.force_ssl", "value": "1"}]),
+    "repository": resource(
         tokens.REPOSITORY,
         protect=True,
         encryptionConfigurations=[{"encryptionType": "KMS", "kmsKey": KEY_ARN}],
         imageTagMutability="IMMUTABLE",
         imageScanningConfiguration={"scanOnPush": True},
     ),
-    "key": one(
+    "key": resource(
         tokens.KEY,
         protect=True,
         enableKeyRotation=True,
         deletionWindowInDays=30,
         policy=document(statement(Principal={"AWS": "arn:aws:iam::111122223333:root"}, Action="kms:*", Resource="*")),
     ),
-    "logs": one(tokens.LOG_GROUP, name="/aws/eks/sample/cluster", kmsKeyId=KEY_ARN, retentionInDays=365),
+    "logs": resource(tokens.LOG_GROUP, name="/aws/eks/sample/cluster", kmsKeyId=KEY_ARN, retentionInDays=365),
 }
 
 _NETWORK: Tree = {
-    "vpc": one(tokens.VPC, cidrBlock="10.0.0.0/16"),
-    "flow-log": one(tokens.FLOW_LOG, references={"vpcId": ["vpc"]}, trafficType="ALL"),
-    "subnet": one(tokens.SUBNET, availabilityZone="us-east-1a"),
-    "nat": one(tokens.NAT_GATEWAY),
-    "group": one(tokens.SECURITY_GROUP, description="EFA between nodes"),
-    "group-rule": one(
+    "vpc": resource(tokens.VPC, cidrBlock="10.0.0.0/16"),
+    "flow-log": resource(tokens.FLOW_LOG, references={"vpcId": ["vpc"]}, trafficType="ALL"),
+    "subnet": resource(tokens.SUBNET, availabilityZone="us-east-1a"),
+    "nat": resource(tokens.NAT_GATEWAY),
+    "group": resource(tokens.SECURITY_GROUP, description="EFA between nodes"),
+    "group-rule": resource(
         tokens.INGRESS_RULE,
         references={"securityGroupId": ["group"], "referencedSecurityGroupId": ["group"]},
         ipProtocol="-1",
@@ -143,7 +143,7 @@ _NETWORK: Tree = {
 }
 
 _CLUSTER: Tree = {
-    "cluster": one(
+    "cluster": resource(
         tokens.CLUSTER,
         name="sample",
         version="1.35",
@@ -152,19 +152,19 @@ _CLUSTER: Tree = {
         encryptionConfig={"provider": {"keyArn": KEY_ARN}, "resources": ["secrets"]},
         vpcConfig={"endpointPrivateAccess": True, "endpointPublicAccess": False},
     ),
-    "addon": one(tokens.ADDON, addonVersion="v1.2.3-eksbuild.1"),
-    "template": one(
+    "addon": resource(tokens.ADDON, addonVersion="v1.2.3-eksbuild.1"),
+    "template": resource(
         tokens.LAUNCH_TEMPLATE,
         references={"networkInterfaces": ["group"]},
         blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true", "volumeType": "gp3"}}],
         metadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 1},
         networkInterfaces=[{"interfaceType": "efa"}],
         tagSpecifications=[
-            {"resourceType": made, "tags": TAGS} for made in ("instance", "volume", "network-interface")
+            {"resourceType": kind, "tags": TAGS} for kind in ("instance", "volume", "network-interface")
         ],
         userData=b64encode(b"apiVersion: node.eks.aws/v1alpha1").decode(),
     ),
-    "gpus": one(
+    "gpus": resource(
         tokens.NODE_GROUP,
         amiType="AL2023_x86_64_NVIDIA",
         releaseVersion="1.35.2-20260101",
@@ -174,12 +174,12 @@ _CLUSTER: Tree = {
         updateConfig={"maxUnavailablePercentage": 33},
         scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4},
     ),
-    "gpus-tag": one(
+    "gpus-tag": resource(
         tokens.ASG_TAG,
         references={"autoscalingGroupName": ["gpus"]},
         tag={"key": "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/gpu", "value": "8"},
     ),
-    "system": one(
+    "system": resource(
         tokens.NODE_GROUP,
         amiType="AL2023_x86_64_STANDARD",
         releaseVersion="1.35.2-20260101",
@@ -187,8 +187,8 @@ _CLUSTER: Tree = {
         updateConfig={"maxUnavailable": 1},
         scalingConfig={"minSize": 2, "desiredSize": 2, "maxSize": 4},
     ),
-    "role": one(tokens.ROLE, assumeRolePolicy=trust({"Service": "pods.eks.amazonaws.com"})),
-    "role-policy": one(
+    "role": resource(tokens.ROLE, assumeRolePolicy=trust({"Service": "pods.eks.amazonaws.com"})),
+    "role-policy": resource(
         tokens.ROLE_POLICY,
         policy=document(
             statement(Action="s3:GetObject", Resource="arn:aws:s3:::b/*"),
@@ -200,26 +200,30 @@ _CLUSTER: Tree = {
             ),
         ),
     ),
-    "attachment": one(tokens.ROLE_ATTACHMENT, policyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy"),
-    "budget": one(tokens.BUDGET),
-    "chart": one(tokens.HELM_RELEASE, version="1.7.0"),
-    "pod": one("kubernetes:core/v1:Pod", spec={"containers": [{"image": f"registry.example/x@sha256:{'0' * 64}"}]}),
-    "stack": one(tokens.STACK, region="us-east-1", webhook_secret_name="alerts", cluster={"endpoint": "https://x.y"}),
+    "attachment": resource(tokens.ROLE_ATTACHMENT, policyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy"),
+    "budget": resource(tokens.BUDGET),
+    "chart": resource(tokens.HELM_RELEASE, version="1.7.0"),
+    "pod": resource(
+        "kubernetes:core/v1:Pod", spec={"containers": [{"image": f"registry.example/x@sha256:{'0' * 64}"}]}
+    ),
+    "stack": resource(
+        tokens.STACK, region="us-east-1", webhook_secret_name="alerts", cluster={"endpoint": "https://x.y"}
+    ),
 }
 
 
-def sound(changes: Tree | None = None, *, kind: str = "prod") -> Graph:
-    """The stack with values at dotted paths replaced; `...` takes away, also whole resources."""
+def compliant_stack(changes: Tree | None = None, *, kind: str = "prod") -> Graph:
+    """The stack with values at dotted paths replaced; `...` removes a value or a whole resource."""
     tree = changed(copy.deepcopy({**_STORES, **_NETWORK, **_CLUSTER}), changes or {})
     return Graph(
-        Subject(
-            type=resource["type"],
+        Resource(
+            type=fields["type"],
             name=name,
             urn=name,
-            properties=resource["properties"],
-            protect=resource["protect"],
-            references={prop: frozenset(urns) for prop, urns in resource["references"].items()},
-            default_tags={**resource["tags"], "kind": kind} if resource["tags"] else {},
+            properties=fields["properties"],
+            protect=fields["protect"],
+            references={prop: frozenset(urns) for prop, urns in fields["references"].items()},
+            default_tags={**fields["tags"], "kind": kind} if fields["tags"] else {},
         )
-        for name, resource in tree.items()
+        for name, fields in tree.items()
     )
