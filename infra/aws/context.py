@@ -8,7 +8,6 @@ import pulumi
 
 from infra.aws.iam import Scope
 from infra.spec import names
-from infra.spec.catalog import Catalog
 from infra.spec.protection import Protection, protection_of
 from infra.spec.release import AmiType, ReleaseManifest
 from infra.spec.settings.stack import StackSettings
@@ -21,14 +20,12 @@ class BuildContext:
     Attributes:
         settings: the environment.
         release: the versions.
-        catalog: the instance catalogue.
         account: the AWS account.
         top: options of a component that waits for nothing.
     """
 
     settings: StackSettings
     release: ReleaseManifest
-    catalog: Catalog
     account: pulumi.Output[str]
     top: pulumi.ResourceOptions
 

@@ -29,11 +29,6 @@ def _validated(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _raw_outputs(platform: Platform) -> dict[str, Any]:
     settings, storage = platform.settings, platform.storage
-    zones = settings.network.availability_zones
-    groups = [
-        gpu_group_output(group, catalog=platform.catalog, network_zones=zones).model_dump(mode="json")
-        for group in settings.gpu_groups
-    ]
     return {
         "schema_version": SCHEMA_VERSION,
         "platform": platform.release.platform,
@@ -57,5 +52,5 @@ def _raw_outputs(platform: Platform) -> dict[str, Any]:
         "mlflow_uri": names.MLFLOW_URI,
         "roles": {workload: role.arn for workload, role in platform.identity.roles.items()},
         "teams": [{"name": team.name, "namespace": team.name, "queue": team.name} for team in settings.teams],
-        "gpu_groups": groups,
+        "gpu_groups": [gpu_group_output(group).model_dump(mode="json") for group in platform.node_groups.gpu],
     }

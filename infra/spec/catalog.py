@@ -76,6 +76,11 @@ class Family(Section):
 
     quota: QuotaFamily = Field(description="Which vCPU quota the family counts against.")
     capacity_blocks: bool = Field(description="Capacity Blocks for ML can be bought.")
+    gpudirect_rdma: bool = Field(
+        False,
+        description="GPUs send and receive over EFA without the host's memory (EC2 user guide, "
+        '"Elastic Fabric Adapter", table of RDMA read and write).',
+    )
     regions: tuple[str, ...] = Field(min_length=1, description="Regions that offer every size listed here.")
 
 

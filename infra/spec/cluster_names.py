@@ -31,6 +31,12 @@ Priority = Literal["low", "normal", "high"]
 PRIORITY_PREFIX = "training-"
 """A job's priority `normal` is the class `training-normal`, of Kubernetes and of Kueue alike."""
 
+
+def priority_class(priority: Priority) -> str:
+    """Name of a priority's class, of Kubernetes and of Kueue."""
+    return f"{PRIORITY_PREFIX}{priority}"
+
+
 PLATFORM_PRIORITY = "platform-critical"
 """Priority class of what every job depends on; a team's namespace admits no pod that claims it."""
 

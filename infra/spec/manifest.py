@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 
 Manifest = dict[str, Any]
 """One Kubernetes object as the API server takes it: apiVersion, kind, metadata and the rest, in camelCase."""
 
-MANAGED_BY = "ray-train-platform"
+MANAGED_BY = LABEL_PREFIX
 
 RESTRICTED_POD: Mapping[str, Any] = {
     "runAsNonRoot": True,

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from infra.spec.outputs import LABEL_PREFIX, Taint, Workload
+from infra.spec.cluster_names import MLFLOW_NAMESPACE, MONITORING_NAMESPACE, TRAINER_ACCOUNT
+from infra.spec.node_labels import LABEL_PREFIX
+from infra.spec.outputs import Workload
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.loading import NAMESPACE
 from infra.spec.settings.stack import StackSettings
@@ -18,15 +20,8 @@ BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
 STACK_TAG = "stack"
 """Key of the tag by which cost is counted and leftovers are found."""
 
-MLFLOW_URI = "http://mlflow.mlflow.svc.cluster.local:5000"
+MLFLOW_URI = f"http://mlflow.{MLFLOW_NAMESPACE}.svc.cluster.local:5000"
 """The tracking server as pods reach it: service `mlflow` of namespace `mlflow`."""
-
-START_UP_TAINT = Taint(key="startup-taint.cluster-autoscaler.kubernetes.io/gpu", value="not-seen", effect="NoSchedule")
-"""Keeps pods off a new GPU node until its GPUs are seen. No job tolerates it; `platform_charts.images.node_gate` takes it away.
-
-The autoscaler counts a node whose taint has this prefix as one that is still starting, and does not start another one
-in its stead (cluster-autoscaler FAQ, "How does Cluster Autoscaler treat nodes with status/startup/ignore taints?").
-"""
 
 
 class ServiceAccount(NamedTuple):
@@ -37,14 +32,14 @@ class ServiceAccount(NamedTuple):
 
 
 PLATFORM_ACCOUNTS: Mapping[Workload, tuple[ServiceAccount, ...]] = {
-    "mlflow": (ServiceAccount("mlflow", "mlflow"),),
+    "mlflow": (ServiceAccount(MLFLOW_NAMESPACE, "mlflow"),),
     "autoscaler": (ServiceAccount("kube-system", "cluster-autoscaler"),),
     "ebs-csi": (ServiceAccount("kube-system", "ebs-csi-controller-sa"),),
     "efs-csi": (
         ServiceAccount("kube-system", "efs-csi-controller-sa"),
         ServiceAccount("kube-system", "efs-csi-node-sa"),
     ),
-    "monitoring": (ServiceAccount("monitoring", "alertmanager"),),
+    "monitoring": (ServiceAccount(MONITORING_NAMESPACE, "alertmanager"),),
 }
 """Who may take the role of a workload of the platform; the trainer's accounts follow from the teams."""
 
@@ -56,7 +51,7 @@ def alert_topic_name(settings: StackSettings) -> str:
 
 def trainer_account(team: str) -> ServiceAccount:
     """The service account that a team's jobs run as."""
-    return ServiceAccount(team, "trainer")
+    return ServiceAccount(team, TRAINER_ACCOUNT)
 
 
 def team_group(team: str) -> str:

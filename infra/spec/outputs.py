@@ -7,44 +7,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, NonNegativeInt, PositiveInt
 
-from infra.spec.capacity import CapacityType, launch_plan
+from infra.spec.capacity import CapacityType
 from infra.spec.catalog import Catalog
 from infra.spec.errors import RefusedError
+from infra.spec.node_group import NodeGroup
+from infra.spec.node_labels import GROUP_LABEL, Taint
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Section, build
 from infra.spec.settings.environment import AccountId, KubernetesName, RoleArn
-from infra.spec.settings.nodes import GpuGroup
-from infra.spec.sharing import devices_per_gpu
 
 SCHEMA_VERSION = 1
 
-LABEL_PREFIX = "ray-train-platform"
-"""Prefix of the labels that the stack gives its nodes."""
-
-GROUP_LABEL = f"{LABEL_PREFIX}/group"
-"""Label of a node: the name of its group."""
-
-SYSTEM_GROUP = "system"
-"""Name of the group of the platform itself, and of Ray's heads."""
-
 Workload = Literal["trainer", "mlflow", "autoscaler", "ebs-csi", "efs-csi", "monitoring"]
-
-
-class Taint(Section):
-    """A node taint in Kubernetes's spelling."""
-
-    key: str = Field(description="Key.")
-    value: str = Field(description="Value.")
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(description="Effect.")
-
-
-ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"
-"""By this label the cluster autoscaler knows a node with GPUs, and counts it as starting until it offers them
-(cluster-autoscaler, AWS cloud provider, "GPU nodes")."""
-
-GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
-SPOT_TAINT = Taint(key=f"{LABEL_PREFIX}/spot", value="true", effect="NoSchedule")
 
 
 class ClusterOutput(Section):
@@ -89,6 +64,11 @@ class GpuGroupOutput(Section):
     labels: dict[str, str] = Field(description="Labels that select the group's nodes.")
     taints: tuple[Taint, ...] = Field(description="Taints a pod on the group has to tolerate.")
 
+    @property
+    def selector(self) -> dict[str, str]:
+        """Node selector of a job's pods: the label that Kueue's ResourceFlavor of the group has too."""
+        return {GROUP_LABEL: self.labels[GROUP_LABEL]}
+
 
 class StackOutputs(Section):
     """Everything a submitter of jobs knows of a stack."""
@@ -108,33 +88,19 @@ class StackOutputs(Section):
     gpu_groups: tuple[GpuGroupOutput, ...] = Field(description="GPU node groups.")
 
 
-def gpu_group_output(group: GpuGroup, *, catalog: Catalog, network_zones: tuple[str, ...]) -> GpuGroupOutput:
-    """What a job has to know of a group; the node group takes its labels and taints from here too.
-
-    Raises:
-        SettingsError: the group's combination of capacity, placement and EFA is impossible.
-    """
-    plan = launch_plan(group, catalog=catalog, network_zones=network_zones)
-    gpu = plan.instance.gpu
-    assert gpu is not None, f"settings let {group.instance_type} pass as a type with GPUs"
-    is_spot = plan.capacity_type == "SPOT"
+def gpu_group_output(group: NodeGroup) -> GpuGroupOutput:
+    """What a job has to know of a group with GPUs."""
     return GpuGroupOutput(
         name=group.name,
-        instance_type=group.instance_type,
-        gpus_per_node=gpu.count,
-        devices_per_gpu=devices_per_gpu(group.sharing, gpu),
-        efa_per_node=plan.efa_count,
+        instance_type=group.instance.name,
+        gpus_per_node=group.instance.gpus,
+        devices_per_gpu=group.devices_per_gpu,
+        efa_per_node=group.plan.efa_count,
         max_nodes=group.max_size,
-        capacity_type=plan.capacity_type,
-        drain_before=plan.drain_before,
-        labels={
-            **group.labels,
-            GROUP_LABEL: group.name,
-            f"{LABEL_PREFIX}/gpu": gpu.model.lower(),
-            ACCELERATOR_LABEL: f"nvidia-{gpu.model.lower()}",
-            f"{LABEL_PREFIX}/capacity": group.capacity.kind,
-        },
-        taints=(GPU_TAINT, SPOT_TAINT) if is_spot else (GPU_TAINT,),
+        capacity_type=group.plan.capacity_type,
+        drain_before=group.plan.drain_before,
+        labels=dict(group.labels),
+        taints=group.taints,
     )
 
 

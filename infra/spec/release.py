@@ -111,10 +111,13 @@ class Image(Entry):
         """What a pod pulls: by digest, or by tag where the digest is unresolved.
 
         Args:
-            registry: host of the stack's own ECR, which our own images are in.
+            registry: host of the stack's own ECR, and the prefix of our repositories there.
         """
-        name = f"{registry}/{self.repository}" if self.is_ours else self.repository
-        return f"{name}@{self.digest}" if self.digest else f"{name}:{self.tag}"
+        return self.reference_in(f"{registry}/{self.repository}" if self.is_ours else self.repository)
+
+    def reference_in(self, repository: str) -> str:
+        """What a pod pulls from a repository, named by registry and path as the stack outputs list ours."""
+        return f"{repository}@{self.digest}" if self.digest else f"{repository}:{self.tag}"
 
 
 class Download(Entry):

@@ -25,7 +25,7 @@ def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageN
     """
     memory = catalog.dcgm_memory_mib(max(catalog.find(group.instance_type).gpus for group in groups))
     return {
-        "image": images["dcgm-exporter"].in_two(),
+        "image": images["dcgm-exporter"].repository_and_tag(),
         "customMetrics": COUNTERS.read_text(encoding="utf-8"),
         "extraEnv": [{"name": "GOMAXPROCS", "value": str(_PROCESSORS)}],
         "affinity": gpu_nodes(),

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 import yaml
 
 from infra.spec.manifest import Manifest
-from infra.spec.outputs import GPU_TAINT
+from infra.spec.node_labels import GPU_RESOURCE, GPU_TAINT
 from infra.spec.settings.nodes import GpuGroup, Sharing
 from infra.spec.sharing import WHOLE_GPU, device_plugin_config
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.placement import SYSTEM_NODES, gpu_nodes, resources, tolerations
-
-_GPU = "nvidia.com/gpu"
 
 
 def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifest:
@@ -24,7 +22,7 @@ def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Mani
     """
     sharings = {device_plugin_config(one): one for one in (Sharing(), *(group.sharing for group in groups))}
     return {
-        "image": images["nvidia-device-plugin"].in_two(),
+        "image": images["nvidia-device-plugin"].repository_and_tag(),
         "affinity": gpu_nodes(),
         "tolerations": tolerations(),
         "resources": resources(cpu="50m", memory="256Mi"),
@@ -41,7 +39,7 @@ def efa_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifes
     """Values of aws-efa-k8s-device-plugin, for the instance types of the groups that have EFA."""
     types = sorted({group.instance_type for group in groups if group.efa})
     return {
-        "image": images["aws-efa-k8s-device-plugin"].in_two(),
+        "image": images["aws-efa-k8s-device-plugin"].repository_and_tag(),
         "supportedInstanceLabels": {"keys": ["node.kubernetes.io/instance-type"], "values": types},
         "nodeSelector": {},
         "tolerations": tolerations(),
@@ -58,7 +56,7 @@ def _plugin_config(sharing: Sharing) -> Manifest:
     }
     if sharing.time_slices > 1:
         # Two slices may be of one GPU: who asks for two gets no more than who asks for one, and is told so.
-        slices = {"name": _GPU, "replicas": sharing.time_slices}
+        slices = {"name": GPU_RESOURCE, "replicas": sharing.time_slices}
         config["sharing"] = {"timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [slices]}}
     return config
 
@@ -66,7 +64,7 @@ def _plugin_config(sharing: Sharing) -> Manifest:
 def _feature_discovery_values(images: ImageNames) -> Manifest:
     """Values of the subchart node-feature-discovery, which turns what GFD finds into node labels."""
     return {
-        "image": images["node-feature-discovery"].in_two(),
+        "image": images["node-feature-discovery"].repository_and_tag(),
         # The hook that takes labels off the nodes would need nodes; the stack takes the nodes.
         "postDeleteCleanup": False,
         "master": {

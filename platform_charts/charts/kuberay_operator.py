@@ -14,7 +14,7 @@ def operator_values(images: ImageNames) -> Manifest:
     Its default memory, 512 Mi, has been too little with some hundred Ray clusters: it caches every pod it watches.
     """
     return {
-        "image": images["kuberay-operator"].in_two(),
+        "image": images["kuberay-operator"].repository_and_tag(),
         "replicas": 2,
         "leaderElectionEnabled": True,
         "reconcileConcurrency": 4,

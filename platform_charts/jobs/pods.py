@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.spec import cluster_names
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, labels
+from infra.spec.node_labels import EFA_RESOURCE, GPU_RESOURCE, HUGE_PAGES_RESOURCE
 from infra.spec.outputs import TeamOutput
 from platform_charts.jobs.drain import drain_head, drain_worker
 from platform_charts.jobs.nccl import network_environment
@@ -59,8 +60,7 @@ class Workspace:
     @property
     def image(self) -> str:
         """Reference of the trainer image: in the stack's registry, by digest where it is known."""
-        image = self.target.release.images["trainer"]
-        return image.reference(self.target.outputs.registries["trainer"].removesuffix(f"/{image.repository}"))
+        return self.target.release.images["trainer"].reference_in(self.target.outputs.registries["trainer"])
 
     @property
     def labels(self) -> dict[str, str]:
@@ -158,17 +158,17 @@ def worker_resources(placement: Placement) -> Manifest:
     """Resources of a worker: guaranteed, so that no neighbour slows one rank and with it all of them."""
     devices = {}
     if placement.gpus:
-        devices["nvidia.com/gpu"] = str(placement.gpus)
+        devices[GPU_RESOURCE] = str(placement.gpus)
     if placement.efa:
-        devices["vpc.amazonaws.com/efa"] = str(placement.efa)
-        devices["hugepages-2Mi"] = f"{EFA_HUGE_PAGES_MIB}Mi"
+        devices[EFA_RESOURCE] = str(placement.efa)
+        devices[HUGE_PAGES_RESOURCE] = f"{EFA_HUGE_PAGES_MIB}Mi"
     return {kind: {**values, **devices} for kind, values in resources_of(placement.share).items()}
 
 
 def _pod(workspace: Workspace) -> Manifest:
     return {
         "enableServiceLinks": False,
-        "priorityClassName": f"{cluster_names.PRIORITY_PREFIX}{workspace.priority}",
+        "priorityClassName": cluster_names.priority_class(workspace.priority),
         "securityContext": dict(RESTRICTED_POD),
     }
 

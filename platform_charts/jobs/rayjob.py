@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from infra.spec.cluster_names import PRIORITY_PREFIX
+from infra.spec.cluster_names import priority_class
 from infra.spec.manifest import Manifest, api_object
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.jobs.cluster import Scaling, ray_cluster_spec
 from platform_charts.jobs.placement import find_team, place_job
 from platform_charts.jobs.pods import SETTINGS_FILE, SETTINGS_FOLDER, Workspace, submitter
@@ -21,7 +21,6 @@ KEEP_ANNOTATION = f"{LABEL_PREFIX}/keep-days"
 _SETTINGS = f"{SETTINGS_FOLDER}/{SETTINGS_FILE}"
 _PROGRAMS: Mapping[JobKind, tuple[str, ...]] = {
     "train": ("python", "-m", "training", "train", "--config", _SETTINGS),
-    "tune": ("python", "-m", "tune", "--config", _SETTINGS),
     "benchmark": ("python", "-m", "observability.benchmarks"),
 }
 
@@ -71,7 +70,7 @@ def render(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
         labels={
             **workspace.labels,
             QUEUE_LABEL: team.queue,
-            PRIORITY_LABEL: f"{PRIORITY_PREFIX}{request.priority}",
+            PRIORITY_LABEL: priority_class(request.priority),
         },
         annotations={KEEP_ANNOTATION: f"{request.keep_days:g}"},
         spec={

@@ -13,7 +13,7 @@ from infra.spec.errors import SettingsError
 from infra.spec.outputs import StackOutputs
 from infra.spec.release import ReleaseManifest
 
-JobKind = Literal["train", "tune", "benchmark", "conformance"]
+JobKind = Literal["train", "benchmark", "conformance"]
 
 LONGEST_JOB_NAME = 47
 """KubeRay names the job's cluster NAME-abcde, and that cluster's services NAME-abcde-serve-svc: 63 less 10 less 6."""

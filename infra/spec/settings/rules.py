@@ -14,6 +14,7 @@ from ipaddress import IPv4Network
 from infra.spec.capacity import CapacityBlock, Reservation, impossible, zones_of
 from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import PLATFORM_NAMESPACES
+from infra.spec.node_labels import SYSTEM_GROUP
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Violation, nearest
@@ -25,7 +26,7 @@ SHARED_ADDRESSES = 32
 """Addresses of a private subnet that are not nodes': endpoints, EKS's and EFS's interfaces, the database, spare."""
 
 _SERVICE_BLOCKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
-_RESERVED_NAMES = frozenset({"default", "system"})
+_RESERVED_NAMES = frozenset({"default", SYSTEM_GROUP})
 
 
 @dataclass(frozen=True)

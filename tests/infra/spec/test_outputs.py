@@ -9,20 +9,25 @@ import pytest
 
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
-from infra.spec.outputs import GPU_TAINT, SPOT_TAINT, StackOutputs, check, gpu_group_output, read_outputs
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT
+from infra.spec.outputs import GpuGroupOutput, StackOutputs, check, gpu_group_output, read_outputs
 from infra.spec.release import load_release
-from infra.spec.settings import from_mapping, load
+from infra.spec.settings import StackSettings, from_mapping, load
 from tests.infra.spec.samples import SHIPPED, Tree, changed, dev_sections
 
 CATALOG, RELEASE = load_catalog(), load_release()
 ROLE = "arn:aws:iam::111122223333:role/trainer"
 
 
+def gpu_groups_of(settings: StackSettings) -> list[GpuGroupOutput]:
+    """The groups with GPUs as a job sees them."""
+    return [gpu_group_output(group) for group in resolve_node_groups(settings, catalog=CATALOG).gpu]
+
+
 def sample_outputs() -> Tree:
     """What the sample environment's stack would export."""
-    settings = from_mapping(dev_sections(), file="sample")
-    zones = settings.network.availability_zones
-    groups = [gpu_group_output(group, catalog=CATALOG, network_zones=zones) for group in settings.gpu_groups]
+    groups = gpu_groups_of(from_mapping(dev_sections(), file="sample"))
     return {
         "schema_version": 1,
         "platform": RELEASE.platform,
@@ -97,9 +102,7 @@ def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_gpu_group_of_a_shipped_environment_can_be_told_apart_by_its_labels(name: str) -> None:
-    settings = load(name)
-    zones = settings.network.availability_zones
-    groups = [gpu_group_output(group, catalog=CATALOG, network_zones=zones) for group in settings.gpu_groups]
+    groups = gpu_groups_of(load(name))
     assert len({tuple(sorted(group.labels.items())) for group in groups}) == len(groups)
     assert all(GPU_TAINT in group.taints for group in groups)
 
@@ -113,7 +116,6 @@ def test_only_spot_nodes_have_the_spot_taint() -> None:
 def test_a_label_of_the_settings_cannot_take_the_place_of_the_groups_own() -> None:
     labels = {"ray-train-platform/group": "other", "tier": "gold"}
     settings = from_mapping(changed(dev_sections(), {"gpu_groups.0.labels": labels}), file="sample")
-    zones = settings.network.availability_zones
-    output = gpu_group_output(settings.gpu_groups[0], catalog=CATALOG, network_zones=zones)
+    output = gpu_groups_of(settings)[0]
     assert output.labels["ray-train-platform/group"] == "t4"
     assert output.labels["tier"] == "gold"

@@ -7,6 +7,7 @@ from typing import Any
 
 from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest
+from infra.spec.node_labels import GROUP_LABEL
 from infra.spec.outputs import GpuGroupOutput, StackOutputs, read_outputs
 from infra.spec.release import load_release
 from platform_charts.jobs.rayjob import render
@@ -39,7 +40,7 @@ def group_of(instance_type: str, **changes: Any) -> GpuGroupOutput:  # noqa: ANN
         "efa_per_node": instance.efa_interfaces,
         "max_nodes": 4,
         "capacity_type": "ON_DEMAND",
-        "labels": {},
+        "labels": {GROUP_LABEL: changes.get("name", instance_type.replace(".", "-"))},
         "taints": ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},),
     }
     return GpuGroupOutput.model_validate({**fields, **changes})

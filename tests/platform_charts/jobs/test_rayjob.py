@@ -93,7 +93,6 @@ def test_a_job_can_go_on_with_a_run_of_another_name() -> None:
     ("kind", "program"),
     [
         ("train", "python -m training train --config /etc/training/settings.yaml --name resnet101"),
-        ("tune", "python -m tune --config /etc/training/settings.yaml"),
         ("benchmark", "python -m observability.benchmarks"),
     ],
 )

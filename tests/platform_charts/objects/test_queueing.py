@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import GPU_RESOURCE
 from infra.spec.settings import StackSettings
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kueue import UNCOUNTED, kueue_values
@@ -18,7 +20,7 @@ from platform_charts.jobs.expand import expand
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest, Target
 from platform_charts.objects.queueing import queueing
-from platform_charts.objects.shares import GPU, RESOURCES, groups_of
+from platform_charts.objects.shares import RESOURCES, divide
 from tests.platform_charts.objects.samples import (
     CATALOG,
     ENVIRONMENTS,
@@ -35,16 +37,18 @@ from tests.platform_charts.objects.samples import (
 @given(shared_environments())
 @settings(deadline=None, max_examples=60)
 def test_the_quotas_of_all_queues_are_the_groups_gpus(environment: StackSettings) -> None:
-    objects = queueing(environment, RELEASE, CATALOG)
+    groups = resolve_node_groups(environment, catalog=CATALOG)
+    objects = queueing(environment, RELEASE, groups)
     holders = [*of_kind(objects, "Cohort"), *of_kind(objects, "ClusterQueue")]
-    for group in groups_of(environment, CATALOG):
-        assert sum(int(_quota(one, group.name)["nominalQuota"]) for one in holders) == group.total[GPU]
+    for shares in divide(environment, groups):
+        quotas = [int(_quota(one, shares.group.name)["nominalQuota"]) for one in holders]
+        assert sum(quotas) == shares.total[GPU_RESOURCE]
 
 
 @given(shared_environments())
 @settings(deadline=None, max_examples=60)
 def test_a_team_borrows_gpus_only_where_its_settings_say_so(environment: StackSettings) -> None:
-    objects = queueing(environment, RELEASE, CATALOG)
+    objects = queueing(environment, RELEASE, resolve_node_groups(environment, catalog=CATALOG))
     for team in environment.teams:
         queue = named(objects, "ClusterQueue", team.name)
         limits = {_quota(queue, group.name).get("borrowingLimit") for group in environment.gpu_groups}
@@ -158,7 +162,7 @@ def test_kueue_manages_the_teams_namespaces_and_no_others() -> None:
     assert (expression["operator"], managed) == ("Exists", ["research", "platform"])
 
 
-def _quota(holder: Manifest, flavor: str, resource: str = GPU) -> dict[str, Any]:
+def _quota(holder: Manifest, flavor: str, resource: str = GPU_RESOURCE) -> dict[str, Any]:
     [group] = holder["spec"]["resourceGroups"]
     [found] = [one for one in group["flavors"] if one["name"] == flavor]
     [quota] = [one for one in found["resources"] if one["name"] == resource]

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.lifecycle.sandbox.nodes import allocatable_cpu_millis, allocatable_memory_bytes, fake_nodes
+from infra.lifecycle.sandbox.nodes import fake_nodes
 from infra.spec.catalog import load_catalog
-from infra.spec.outputs import ACCELERATOR_LABEL, GPU_TAINT
+from infra.spec.node_labels import ACCELERATOR_LABEL, GPU_TAINT
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-
-GIB = 2**30
 
 
 def nodes(environment: str) -> list[dict[str, Any]]:
@@ -50,16 +48,6 @@ def test_a_node_without_efa_offers_no_huge_pages() -> None:
     assert all(
         "hugepages-2Mi" not in one["status"]["allocatable"] for one in nodes("dev") if "t4" in one["metadata"]["name"]
     )
-
-
-@pytest.mark.parametrize(("vcpus", "millis"), [(1, 940), (2, 1930), (4, 3920), (8, 7910), (72, 71750)])
-def test_the_kubelet_keeps_of_the_cores_what_the_ami_tells_it(vcpus: int, millis: int) -> None:
-    assert allocatable_cpu_millis(vcpus) == millis
-
-
-def test_the_kubelet_keeps_of_the_memory_what_the_ami_tells_it() -> None:
-    # m5.large with its 29 pods: 574 MiB reserved, 100 MiB for eviction; 7.5 % are not there for the system.
-    assert allocatable_memory_bytes(8, max_pods=29) == int(8 * GIB * 0.925) - 674 * 2**20
 
 
 def _sizes(environment: str) -> list[int]:

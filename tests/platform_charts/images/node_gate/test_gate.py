@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from infra.spec.catalog import load_catalog
-from infra.spec.names import START_UP_TAINT
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import LABEL_PREFIX, START_UP_TAINT
 from infra.spec.release import load_release
 from infra.spec.settings import load
 from platform_charts.images.node_gate.gate import closed_nodes, opening
-from platform_charts.objects.node_gate import gate_objects, promises
+from platform_charts.objects.node_gate import gate_objects
 
 GROUP_LABEL = f"{LABEL_PREFIX}/group"
 PROMISED = {"h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}}
@@ -63,8 +63,9 @@ def test_opening_takes_the_one_taint_and_fails_on_a_node_that_has_changed() -> N
     ]
 
 
-def test_the_promises_of_prod_are_those_of_the_catalogue() -> None:
-    assert promises(load("prod"), catalog=load_catalog()) == {
+def test_the_devices_expected_of_prods_nodes_are_those_of_the_catalogue() -> None:
+    groups = resolve_node_groups(load("prod"), catalog=load_catalog()).gpu
+    assert {group.name: group.expected_devices for group in groups} == {
         "l4": {"nvidia.com/gpu": 4},
         "a100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 4},
         "h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32},
@@ -72,5 +73,4 @@ def test_the_promises_of_prod_are_those_of_the_catalogue() -> None:
 
 
 def test_there_is_no_gate_without_gpus() -> None:
-    settings = load("prod").model_copy(update={"gpu_groups": ()})
-    assert gate_objects(settings, load_release(), catalog=load_catalog(), registry="registry.example") == ()
+    assert gate_objects((), load_release(), registry="registry.example") == ()
