@@ -12,12 +12,12 @@ import yaml
 from infra.lifecycle.sandbox.api import Object
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import ClusterRequest, JobRequest
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment
+from tests.kuberay.expand import expand
 
 _FOLDER = Path(__file__).resolve().parents[2] / "training" / "configs"
 CONFIGS = tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))

@@ -12,11 +12,11 @@ from infra.lifecycle.sandbox.api import ApiRefusalError, Object
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from infra.spec.names import trainer_account
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.rayjob import render
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import CONFIGS, created, fits, job, raycluster, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
+from tests.kuberay.expand import expand
 
 GPU = "nvidia.com/gpu"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
+from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import cluster, target_of
 

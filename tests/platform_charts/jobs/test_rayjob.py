@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from infra.spec.settings import environment_names
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest
+from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
 from training.config.load import load

@@ -16,11 +16,11 @@ from infra.spec.node_labels import GPU_RESOURCE
 from infra.spec.settings import StackSettings
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kueue import UNCOUNTED, kueue_values
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.rayjob import render
 from platform_charts.jobs.request import JobRequest, Target
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.shares import RESOURCES, divide
+from tests.kuberay.expand import expand
 from tests.platform_charts.objects.samples import (
     CATALOG,
     ENVIRONMENTS,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs import kuberay
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
+from tests.kuberay.cluster import VERSION
+from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of, variables
 
@@ -21,7 +21,7 @@ HEAD, *WORKERS, SUBMITTER = expand(JOB)
 
 
 def test_the_operator_is_the_one_of_the_release() -> None:
-    assert PROD.release.charts["kuberay-operator"].version == kuberay.VERSION
+    assert PROD.release.charts["kuberay-operator"].version == VERSION
 
 
 def test_a_job_is_a_head_its_workers_and_a_submitter() -> None:
