@@ -288,13 +288,13 @@ _RULES: tuple[Callable[[_Case], Violation | None], ...] = (
 )
 
 
-def impossible(request: LaunchRequest, *, catalog: Catalog, network_zones: Iterable[str]) -> Iterator[Violation]:
+def launch_violations(request: LaunchRequest, *, catalog: Catalog, network_zones: Iterable[str]) -> Iterator[Violation]:
     """Every reason why EC2 would refuse the request, or serve it in a way nobody wants; keys relative to the group.
 
     Raises:
         SettingsError: the instance type is not in the catalogue.
     """
-    case = _Case(request, catalog.find(request.instance_type), catalog, zones_of(request, network_zones))
+    case = _Case(request, catalog.find_instance(request.instance_type), catalog, zones_of(request, network_zones))
     yield from (violation for rule in _RULES if (violation := rule(case)) is not None)
 
 
@@ -305,10 +305,10 @@ def launch_plan(request: LaunchRequest, *, catalog: Catalog, network_zones: Iter
         SettingsError: the combination is impossible; names the group and every rule it breaks.
     """
     zones = tuple(network_zones)
-    violations = list(impossible(request, catalog=catalog, network_zones=zones))
+    violations = list(launch_violations(request, catalog=catalog, network_zones=zones))
     if violations:
         raise SettingsError("".join(f"node group {request.name}: {violation}\n" for violation in violations).rstrip())
-    instance, capacity = catalog.find(request.instance_type), request.capacity
+    instance, capacity = catalog.find_instance(request.instance_type), request.capacity
     is_block = isinstance(capacity, CapacityBlock)
     return LaunchPlan(
         instance=instance,
@@ -342,5 +342,5 @@ def vcpus_by_quota(requests: Iterable[LaunchRequest], *, catalog: Catalog) -> di
             continue
         codes = catalog.quotas[catalog.family_of(request.instance_type).quota]
         code = codes.spot if isinstance(request.capacity, Spot) else codes.on_demand
-        needed[code] = needed.get(code, 0) + request.max_size * catalog.find(request.instance_type).vcpus
+        needed[code] = needed.get(code, 0) + request.max_size * catalog.find_instance(request.instance_type).vcpus
     return needed

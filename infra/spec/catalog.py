@@ -144,7 +144,7 @@ class Catalog(Section):
             raise ValueError(f"families lacks {', '.join(strays)}, of which instances are listed")
         return self
 
-    def find(self, name: str) -> InstanceType:
+    def find_instance(self, name: str) -> InstanceType:
         """The instance type of that name.
 
         Raises:
@@ -158,8 +158,8 @@ class Catalog(Section):
         return self.instances[name]
 
     def family_of(self, name: str) -> Family:
-        """The family of the instance type of that name; raises like `find`."""
-        return self.families[self.find(name).family]
+        """The family of the instance type of that name; raises like `find_instance`."""
+        return self.families[self.find_instance(name).family]
 
     def regions(self) -> frozenset[str]:
         """Every region that offers at least one family."""

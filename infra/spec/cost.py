@@ -117,7 +117,7 @@ class _Estimator:
                 yield self._group(group, smallest=group.min_size)
 
     def _group(self, request: LaunchRequest, *, smallest: int) -> CostItem:
-        instance, source = self._catalog.find(request.instance_type), self._catalog.prices.instances
+        instance, source = self._catalog.find_instance(request.instance_type), self._catalog.prices.instances
         price = Price(usd=instance.usd_per_hour, as_of=source.as_of, source=source.source)
         name = f"nodes {request.name}, {instance.name}"
         match request.capacity:
@@ -157,7 +157,7 @@ class _Estimator:
         yield self._line("interface endpoints, per zone", endpoints, self._services.interface_endpoint_az_hour)
 
 
-def estimate(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:
+def estimate_cost(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:
     """Cost of an environment by the hour and by item.
 
     Raises:

@@ -117,7 +117,7 @@ def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
     return build(StackOutputs, mapping, file=file)
 
 
-def check(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:
+def check_outputs(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:
     """Refuse to submit to a stack that this checkout does not know: the trainer and the stack are one version.
 
     Raises:

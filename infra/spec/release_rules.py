@@ -205,7 +205,7 @@ def findings(release: ReleaseManifest, *, project: Project) -> tuple[Finding, ..
     return tuple(Finding(rule.__name__, message) for rule in RULES for message in rule(case))
 
 
-def check(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) -> None:
+def check_release(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) -> None:
     """Refuse a release whose versions do not fit together, and in prod one with anything unresolved.
 
     Raises:

@@ -23,7 +23,7 @@ def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageN
 
     SYS_ADMIN stays, as the chart has it: the profiling fields, SM and tensor core activity, need it.
     """
-    memory = catalog.dcgm_memory_mib(max(catalog.find(group.instance_type).gpus for group in groups))
+    memory = catalog.dcgm_memory_mib(max(catalog.find_instance(group.instance_type).gpus for group in groups))
     return {
         "image": images["dcgm-exporter"].repository_and_tag(),
         "customMetrics": COUNTERS.read_text(encoding="utf-8"),

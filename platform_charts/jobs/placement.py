@@ -134,7 +134,7 @@ def _cheapest(
 
 def _cost(group: GpuGroupOutput, placement: Placement, catalog: Catalog) -> tuple[float, int, str]:
     """Sorts by the price of the nodes' parts that are used, where it is known; then by GPU nodes; then by name."""
-    price = catalog.find(group.instance_type).usd_per_hour
+    price = catalog.find_instance(group.instance_type).usd_per_hour
     nodes = placement.pods * placement.gpus / group.gpus_per_node
     return (math.inf if price is None else price * nodes, placement.pods, group.name)
 

@@ -32,7 +32,7 @@ _SUBMITTER_RETRIES = 10
 last one the job. A new pod finds the job by its id and goes on following."""
 
 
-def render(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
+def render_job(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
     """The ConfigMap with the settings, and the RayJob that mounts it.
 
     The RayJob says nothing of `suspend`: Kueue's webhook sets it at creation, and a second apply must not stop a job that

@@ -133,7 +133,7 @@ class ClusterRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The cluster a request is rendered for, and the release both belong to; see `infra.spec.outputs.check`."""
+    """The cluster a request is rendered for, and the release both belong to; see `infra.spec.outputs.check_outputs`."""
 
     outputs: StackOutputs
     release: ReleaseManifest

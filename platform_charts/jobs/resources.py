@@ -37,7 +37,7 @@ def gpu_share(group: GpuGroupOutput, *, catalog: Catalog) -> Share:
     Raises:
         SettingsError: the group's instance type is not in the catalogue.
     """
-    instance, gpus = catalog.find(group.instance_type), group.gpus_per_node
+    instance, gpus = catalog.find_instance(group.instance_type), group.gpus_per_node
     memory = kubelet.allocatable_memory_bytes(
         instance.memory_gib,
         max_pods=kubelet.default_max_pods(instance.vcpus),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from infra.spec.capacity import CapacityBlock, Reservation, impossible, zones_of
+from infra.spec.capacity import CapacityBlock, Reservation, launch_violations, zones_of
 from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import PLATFORM_NAMESPACES
 from infra.spec.node_labels import SYSTEM_GROUP
@@ -143,7 +143,7 @@ def _capacity_is_possible(context: Context) -> Iterator[Violation]:
         for zone in sorted(set(zones_of(group, zones)) - set(zones)):
             yield Violation(f"{prefix}.availability_zones", zone, f"the network has {', '.join(zones)} only")
         if group.instance_type in context.catalog.instances:
-            for broken in impossible(group, catalog=context.catalog, network_zones=zones):
+            for broken in launch_violations(group, catalog=context.catalog, network_zones=zones):
                 yield broken._replace(key=f"{prefix}.{broken.key}")
 
 

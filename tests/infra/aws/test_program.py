@@ -9,7 +9,7 @@ import pytest
 from infra.policy.rules.protection import STATEFUL
 from infra.preview.recording import UNKNOWN, Recording, Resource
 from infra.spec.catalog import load_catalog
-from infra.spec.outputs import StackOutputs, check, read_outputs
+from infra.spec.outputs import StackOutputs, check_outputs, read_outputs
 from infra.spec.protection import protection_of
 from infra.spec.release import load_release
 from infra.spec.settings.stack import StackSettings
@@ -140,7 +140,7 @@ def test_a_database_does_not_wait_for_nodes() -> None:
 def test_the_outputs_are_the_contract(environment: str) -> None:
     outputs = read_outputs(graph(environment).outputs, file="recording")
     assert set(graph(environment).outputs) == set(StackOutputs.model_fields)
-    check(outputs, load_release(), catalog=load_catalog())
+    check_outputs(outputs, load_release(), catalog=load_catalog())
     assert outputs.environment == settings_of(environment).environment.name
 
 

@@ -122,8 +122,8 @@ def main(arguments: list[str] | None = None) -> int:
     after = {environment: snapshot_of(graph(environment)) for environment in ENVIRONMENTS}
     before = {environment: read_snapshot(environment) for environment in after if _file(environment).is_file()}
     lost = [f"{name}: {line}" for name in before for line in losses(before[name], after[name])]
-    for name in before:
-        for line in differences(before[name], after[name]):
+    for name, released in before.items():
+        for line in differences(released, after[name]):
             print(f"{name}: {line}")
     if lost and not options.accept_loss:
         print(*lost, "Nothing was written; --accept-loss writes all the same.", sep="\n", file=sys.stderr)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.spec.capacity import LaunchRequest, impossible, launch_plan, vcpus_by_quota
+from infra.spec.capacity import LaunchRequest, launch_plan, launch_violations, vcpus_by_quota
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 
@@ -84,7 +84,7 @@ requests = st.builds(
     ],
 )
 def test_an_impossible_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
-    (violation,) = impossible(case, catalog=CATALOG, network_zones=ZONES)
+    (violation,) = launch_violations(case, catalog=CATALOG, network_zones=ZONES)
     assert violation.key == key
     assert message in str(violation)
 
@@ -137,14 +137,14 @@ def test_efa_takes_one_interface_a_card_and_only_the_primary_carries_ip() -> Non
 
 @given(case=requests)
 def test_placement_follows_from_nothing_but_placement(case: LaunchRequest) -> None:
-    if not list(impossible(case, catalog=CATALOG, network_zones=ZONES)):
+    if not list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
         plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
         assert (plan.placement_group is not None) == (case.placement == "cluster")
 
 
 @given(case=requests)
 def test_every_possible_plan_is_consistent_with_the_catalogue(case: LaunchRequest) -> None:
-    if list(impossible(case, catalog=CATALOG, network_zones=ZONES)):
+    if list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
         return
     plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
     assert plan.efa_count == (plan.instance.efa_interfaces if case.efa else 0)
@@ -155,7 +155,7 @@ def test_every_possible_plan_is_consistent_with_the_catalogue(case: LaunchReques
 
 @given(case=requests)
 def test_a_plan_is_made_exactly_where_no_rule_is_broken(case: LaunchRequest) -> None:
-    broken = list(impossible(case, catalog=CATALOG, network_zones=ZONES))
+    broken = list(launch_violations(case, catalog=CATALOG, network_zones=ZONES))
     if not broken:
         launch_plan(case, catalog=CATALOG, network_zones=ZONES)
         return

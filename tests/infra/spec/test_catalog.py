@@ -55,7 +55,7 @@ def figures_of_ec2(one: dict[str, Any]) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", sorted(CATALOG.instances))
 def test_every_figure_of_a_type_is_ec2s(name: str, described: dict[str, Any]) -> None:
-    assert figures(CATALOG.find(name)) == figures_of_ec2(described[name])
+    assert figures(CATALOG.find_instance(name)) == figures_of_ec2(described[name])
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG.instances))
@@ -83,7 +83,7 @@ def test_every_type_is_offered_where_the_prices_hold() -> None:
 
 def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(SettingsError, match=r"'p5\.48large' is not in the catalogue \(did you mean p5\.48xlarge\?\)"):
-        CATALOG.find("p5.48large")
+        CATALOG.find_instance("p5.48large")
 
 
 @pytest.mark.parametrize(("gpus", "mib"), [(1, 512), (2, 768), (4, 768), (8, 1024)])

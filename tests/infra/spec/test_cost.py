@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.spec.catalog import load_catalog
-from infra.spec.cost import CostEstimate, CostItem, estimate
+from infra.spec.cost import CostEstimate, CostItem, estimate_cost
 from infra.spec.settings import from_mapping, load
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
 
@@ -18,7 +18,7 @@ BLOCK = {**RESERVED, "kind": "capacity_block", "ends": "2030-01-01T00:00:00Z"}
 
 def estimate_of(changes: dict[str, Any]) -> CostEstimate:
     """The estimate of the dev sample with changes."""
-    return estimate(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=CATALOG)
+    return estimate_cost(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=CATALOG)
 
 
 def item(cost: CostEstimate, prefix: str) -> CostItem:
@@ -69,7 +69,7 @@ def test_extended_support_is_priced_as_a_ceiling() -> None:
 
 
 def test_prod_pays_for_a_standby_and_three_gateways() -> None:
-    cost = estimate(from_mapping(prod_sections(), file="sample"), catalog=CATALOG)
+    cost = estimate_cost(from_mapping(prod_sections(), file="sample"), catalog=CATALOG)
     assert item(cost, "database, ").idle == 2
     assert item(cost, "database storage").idle == 40
     assert item(cost, "NAT gateways").idle == 3
@@ -95,5 +95,5 @@ def test_every_price_has_its_date() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_full_environment_costs_more_than_an_idle_one(name: str) -> None:
-    cost = estimate(load(name), catalog=CATALOG)
+    cost = estimate_cost(load(name), catalog=CATALOG)
     assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour

@@ -11,7 +11,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT
-from infra.spec.outputs import GpuGroupOutput, StackOutputs, check, gpu_group_output, read_outputs
+from infra.spec.outputs import GpuGroupOutput, StackOutputs, check_outputs, gpu_group_output, read_outputs
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping, load
 from tests.infra.spec.samples import SHIPPED, Tree, changed, dev_sections
@@ -61,7 +61,7 @@ def test_outputs_survive_the_way_through_json() -> None:
 
 
 def test_the_outputs_of_a_stack_of_this_release_are_taken() -> None:
-    check(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
+    check_outputs(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_an_output_that_breaks_the_contract_is_refused_by_name(changes: dict[str
 def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str, Any], expected: str) -> None:
     outputs = read_outputs(changed(sample_outputs(), changes), file="sample")
     with pytest.raises(RefusedError) as caught:
-        check(outputs, RELEASE, catalog=CATALOG)
+        check_outputs(outputs, RELEASE, catalog=CATALOG)
     assert expected in str(caught.value)
 
 

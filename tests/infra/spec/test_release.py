@@ -12,7 +12,7 @@ import pytest
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release, staleness
-from infra.spec.release_rules import RULES, check, findings, read_project
+from infra.spec.release_rules import RULES, check_release, findings, read_project
 from infra.spec.section import build, read_document
 from tests.infra.spec.samples import changed
 
@@ -93,14 +93,14 @@ def test_every_rule_has_a_broken_pair() -> None:
 def test_no_environment_takes_a_release_that_does_not_fit(kind: EnvironmentKind) -> None:
     release = release_with({"crds.kuberay": "1.6.2"})
     with pytest.raises(RefusedError, match=r"crds\.kuberay is 1\.6\.2, the operator's chart is 1\.7\.0"):
-        check(release, kind=kind, project=PROJECT)
+        check_release(release, kind=kind, project=PROJECT)
 
 
 def test_prod_refuses_what_is_unresolved_by_name_and_a_test_cluster_takes_it() -> None:
     release = load_release()
-    check(release, kind=EnvironmentKind.TEST, project=PROJECT)
+    check_release(release, kind=EnvironmentKind.TEST, project=PROJECT)
     with pytest.raises(RefusedError) as caught:
-        check(release, kind=EnvironmentKind.PROD, project=PROJECT)
+        check_release(release, kind=EnvironmentKind.PROD, project=PROJECT)
     assert all(f"\n  {name}" in str(caught.value) for name in release.unresolved())
     assert "make release-lock" in caught.value.remedy
 
@@ -108,7 +108,7 @@ def test_prod_refuses_what_is_unresolved_by_name_and_a_test_cluster_takes_it() -
 def test_prod_takes_a_release_with_everything_resolved() -> None:
     release = resolved_release()
     assert release.unresolved() == ()
-    check(release, kind=EnvironmentKind.PROD, project=PROJECT)
+    check_release(release, kind=EnvironmentKind.PROD, project=PROJECT)
 
 
 @pytest.mark.parametrize(

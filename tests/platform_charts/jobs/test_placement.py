@@ -13,7 +13,7 @@ from infra.spec.capacity import EFA_HUGE_PAGES_BYTES
 from infra.spec.catalog import InstanceType, load_catalog
 from infra.spec.errors import RefusedError, SettingsError, StackError
 from platform_charts.jobs.placement import place_cluster, place_job
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.resources import gpu_share
 from tests.platform_charts.jobs.targets import cluster, group_of, job, target_of, with_groups
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_placed_is_refused_with_the_numbers(
 ) -> None:
     target, request = target_of("prod"), job(**changes)
     with pytest.raises(error) as refusal:
-        render(request, target)
+        render_job(request, target)
     assert message in str(refusal.value)
 
 
@@ -125,7 +125,7 @@ def test_a_placement_holds_every_rank_within_the_group(type_: str, workers: int,
 
 @pytest.mark.parametrize("type_", GPU_TYPES)
 def test_the_shares_of_a_node_fit_beside_what_is_not_ours_and_waste_little(type_: str) -> None:
-    instance: InstanceType = CATALOG.find(type_)
+    instance: InstanceType = CATALOG.find_instance(type_)
     group = group_of(type_)
     whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)
     huge_pages_gib = EFA_HUGE_PAGES_BYTES / 2**30 if group.efa_per_node else 0

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from infra.spec.settings import environment_names
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.restricted import violations
@@ -41,7 +41,7 @@ def request_of(config: str) -> JobRequest:
 def test_every_pod_of_a_shipped_configuration_passes_restricted(environment: str, config: str) -> None:
     target = target_of(environment)
     request = replace(request_of(config), team=target.outputs.teams[0].name)
-    settings, ray_job = render(request, target)
+    settings, ray_job = render_job(request, target)
     pods = expand(ray_job)
     assert [violation for pod in pods for violation in violations(pod)] == []
     assert {pod["metadata"]["namespace"] for pod in pods} == {settings["metadata"]["namespace"]}
@@ -49,7 +49,7 @@ def test_every_pod_of_a_shipped_configuration_passes_restricted(environment: str
 
 def test_the_settings_travel_as_they_stand() -> None:
     text = "# a comment\nrun:\n  seed: 1\n"
-    settings, ray_job = render(job(settings_yaml=text), PROD)
+    settings, ray_job = render_job(job(settings_yaml=text), PROD)
     assert settings["data"] == {"settings.yaml": text}
     volumes = worker_of(ray_job)["volumes"]
     assert {"name": "settings", "configMap": {"name": settings["metadata"]["name"]}} in volumes

@@ -16,7 +16,7 @@ from infra.spec.node_labels import GPU_RESOURCE
 from infra.spec.settings import StackSettings
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kueue import UNCOUNTED, kueue_values
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest, Target
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.shares import RESOURCES, divide
@@ -139,7 +139,7 @@ def test_a_job_asks_for_nothing_but_what_is_divided_or_not_counted(group: str, w
         cpus_per_worker=1,
         group=group,
     )
-    [job] = of_kind(render(request, target), "RayJob")
+    [job] = of_kind(render_job(request, target), "RayJob")
     asked = {
         name
         for pod in expand(job)
