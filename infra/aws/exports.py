@@ -1,4 +1,4 @@
-"""What the stack says of itself to those who use it: its outputs, validated as a whole."""
+"""The stack's outputs, validated as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def export(platform: Platform) -> None:
     """Export the stack outputs, one per field of `StackOutputs`, after they have been validated as a whole.
 
     Raises:
-        SettingsError: in the engine's run, once values are known that the contract does not allow.
+        SettingsError: while the engine runs, once a value is known that the contract does not allow.
     """
     validated = pulumi.Output.from_input(_raw_outputs(platform)).apply(_validated)
     for name in StackOutputs.model_fields:

@@ -1,4 +1,4 @@
-"""Managed node groups, each with a launch template of its own, computed from the launch plan."""
+"""EKS managed node groups, each with its own launch template, made from the launch plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROOT_DEVICE = "/dev/xvda"
 
 @dataclass(frozen=True, kw_only=True)
 class NodesArgs:
-    """What all node groups of a cluster share.
+    """What all node groups of a cluster have in common.
 
     Attributes:
         cluster_name: the cluster.
@@ -132,7 +132,7 @@ class ManagedNodeGroup(pulumi.ComponentResource):
         )
 
     def _network_interfaces(self) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
-        """The plan's interfaces. Subnet and public address stay out: the group sets the one, EC2 refuses the other."""
+        """The plan's interfaces, without subnet and public address: the group sets the one, EC2 refuses the other."""
         groups = [self._nodes.cluster_security_group_id, self._nodes.efa_security_group_id]
         return [
             aws.ec2.LaunchTemplateNetworkInterfaceArgs(
@@ -193,7 +193,7 @@ class ManagedNodeGroup(pulumi.ComponentResource):
                 parent=self,
                 # The autoscaler moves it.
                 ignore_changes=["scalingConfig.desiredSize"],
-                # A reservation holds the machines once: the new group cannot start beside the old one.
+                # A reservation holds each instance once: the new group cannot start beside the old one.
                 delete_before_replace=plan.reservation_id is not None,
             ),
         )

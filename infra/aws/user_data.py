@@ -1,4 +1,4 @@
-"""What a node is told at its start, and what the autoscaler is told of a group without nodes: plain text and tags."""
+"""User data of a node, and the tags that describe a group without nodes to the autoscaler."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _BOUNDARY = "==NODECONFIG=="
 
 
 def node_config(*, max_pods: int, has_raid0: bool, script: str | None = None) -> str:
-    """The user data of an AL2023 node, base64: a nodeadm NodeConfig in a MIME document, which EKS puts its own to.
+    """The user data of an AL2023 node, base64: a nodeadm NodeConfig in a MIME document, to which EKS adds its own.
 
     Args:
-        max_pods: largest number of pods; the kubelet's own figure knows nothing of prefix delegation.
-        has_raid0: join the instance store disks to one RAID 0 under containerd, the kubelet and pod logs.
+        max_pods: largest number of pods; the kubelet's own default ignores prefix delegation.
+        has_raid0: join the instance store disks to one RAID 0 for containerd, the kubelet and pod logs.
         script: shell script that runs before the kubelet starts.
     """
     spec: dict[str, object] = {"kubelet": {"config": {"maxPods": max_pods}}}

@@ -1,6 +1,6 @@
-"""Names that more than one part of the stack has to agree on: physical names, tags, namespaces and service accounts.
+"""Names that several parts of the stack share: physical names, tags, namespaces and service accounts.
 
-Plain data, so that what works by tag and by name without Pulumi (reaper, leak audit, job submission) reads it too.
+Plain data, so that code that works by tag or name without Pulumi (reaper, leak audit, job submission) reads it too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infra.spec.settings.stack import StackSettings
 BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
 
 STACK_TAG = "stack"
-"""Key of the tag by which cost is counted and leftovers are found."""
+"""Key of the tag by which costs are counted and leaked resources are found."""
 
 MLFLOW_URI = f"http://mlflow.{MLFLOW_NAMESPACE}.svc.cluster.local:5000"
 """The tracking server as pods reach it: service `mlflow` of namespace `mlflow`."""
@@ -41,7 +41,7 @@ PLATFORM_ACCOUNTS: Mapping[Workload, tuple[ServiceAccount, ...]] = {
     ),
     "monitoring": (ServiceAccount(MONITORING_NAMESPACE, "alertmanager"),),
 }
-"""Who may take the role of a workload of the platform; the trainer's accounts follow from the teams."""
+"""Service accounts that assume the role of a workload of the platform; the trainer's follow from the teams."""
 
 
 def alert_topic_name(settings: StackSettings) -> str:
@@ -55,30 +55,29 @@ def trainer_account(team: str) -> ServiceAccount:
 
 
 def team_group(team: str) -> str:
-    """The Kubernetes group of those who may submit jobs into a team's namespace."""
+    """The Kubernetes group whose members may submit jobs to a team's namespace."""
     return f"{LABEL_PREFIX}:team:{team}"
 
 
 def cluster_name(settings: StackSettings) -> str:
-    """Name of the EKS cluster, and beginning of every other name that must be the same at each creation."""
+    """Name of the EKS cluster, and prefix of every other name that must be the same at each creation."""
     return f"rtp-{settings.environment.name}"
 
 
 def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
-    """Name of a bucket; bucket names are unique over all accounts, so it holds the account."""
+    """Name of a bucket; bucket names are unique across accounts, so it contains the account."""
     return f"{cluster}-{purpose}-{account}"
 
 
 def stack_tag(settings: StackSettings) -> str:
-    """Value of the tag that one environment's resources have and nothing else in the account has."""
+    """Value of the tag that only this environment's resources have in the account."""
     return f"{NAMESPACE}/{settings.environment.name}"
 
 
 def node_tags(settings: StackSettings) -> dict[str, str]:
     """Tags of what EKS launches, which the provider's default tags do not reach.
 
-    The platform's version is not among them: it would make every release a new launch template, and that replaces every
-    node.
+    The platform's version is not among them: each release would make a new launch template, which replaces every node.
     """
     environment = settings.environment
     tags = {

@@ -1,4 +1,4 @@
-"""Stack outputs: the one contract between the infrastructure and what submits jobs; there is no other channel."""
+"""Stack outputs: the contract, and the only channel, between the infrastructure and what submits jobs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class ClusterOutput(Section):
 
 
 class StorageOutput(Section):
-    """Where datasets, checkpoints and artifacts lie."""
+    """Where datasets, checkpoints and artifacts are stored."""
 
     checkpoint_bucket: str = Field(description="S3 bucket of checkpoints.")
     artifact_bucket: str = Field(description="S3 bucket of MLflow's artifacts.")
     efs_id: str = Field(pattern=r"^fs-[0-9a-f]+$", description="EFS file system of datasets and runs.")
-    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point of the datasets.")
+    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point for the datasets.")
 
 
 class TeamOutput(Section):
@@ -71,10 +71,10 @@ class GpuGroupOutput(Section):
 
 
 class StackOutputs(Section):
-    """Everything a submitter of jobs knows of a stack."""
+    """Everything that is known about a stack where jobs are submitted."""
 
     schema_version: Literal[1] = Field(description="Version of this contract.")
-    platform: str = Field(description="Version of the platform that made the stack.")
+    platform: str = Field(description="Version of the platform that the stack was made with.")
     environment: str = Field(description="Name of the environment.")
     kind: EnvironmentKind = Field(description="What the environment is for.")
     region: str = Field(description="AWS region.")
@@ -89,7 +89,7 @@ class StackOutputs(Section):
 
 
 def gpu_group_output(group: NodeGroup) -> GpuGroupOutput:
-    """What a job has to know of a group with GPUs."""
+    """What a job has to know about a group with GPUs."""
     return GpuGroupOutput(
         name=group.name,
         instance_type=group.instance.name,
@@ -109,7 +109,7 @@ def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
 
     Args:
         mapping: outputs by name, as plain data.
-        file: how messages call the place the outputs come from.
+        file: name of the outputs' origin in messages.
 
     Raises:
         SettingsError: names every output that is absent, unknown or wrong.
@@ -118,7 +118,7 @@ def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
 
 
 def check_outputs(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:
-    """Refuse to submit to a stack that this checkout does not know: the trainer and the stack are one version.
+    """Refuse to submit to a stack of another release: the trainer and the stack are one version.
 
     Raises:
         RefusedError: names everything in which the stack differs from the release or the catalogue.
@@ -127,7 +127,7 @@ def check_outputs(outputs: StackOutputs, release: ReleaseManifest, *, catalog: C
     if differences:
         lines = "".join(f"\n  {difference}" for difference in differences)
         raise RefusedError(
-            f"stack {outputs.environment} and this checkout are not of one release:{lines}",
+            f"stack {outputs.environment} is not of this checkout's release:{lines}",
             remedy="check out the stack's version, or bring the stack up with this one",
         )
 

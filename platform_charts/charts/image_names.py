@@ -10,7 +10,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.release import ReleaseManifest
 
 _IMAGE_ARGUMENT = re.compile(r"^--prometheus-config-reloader=(?P<image>.+)$")
-"""An operator's argument that names the image of containers it makes."""
+"""An operator's argument with the image of the containers it makes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ def test_prod_takes_a_release_with_everything_resolved() -> None:
         ({"images.trainer.digest": "latest"}, "images.trainer.digest = 'latest'"),
         ({"charts.kueue.sha256": "abc"}, "charts.kueue.sha256 = 'abc'"),
         ({"addons.coredns.version": "latest"}, "addons.coredns.version = 'latest'"),
-        ({"charts.kueue.kubernetes": "newish"}, "charts.kueue.kubernetes = 'newish': 'newish' is no version range"),
+        ({"charts.kueue.kubernetes": "newish"}, "charts.kueue.kubernetes = 'newish': invalid version range 'newish'"),
         ({"charts.kueue.sha": None}, "charts.kueue.sha: no such setting"),
     ],
 )

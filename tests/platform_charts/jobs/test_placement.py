@@ -70,7 +70,7 @@ def test_a_shared_gpu_is_taken_by_name_only() -> None:
 
 def test_two_ranks_do_not_share_a_gpu() -> None:
     target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=4))
-    with pytest.raises(RefusedError, match="NCCL takes no two ranks on one GPU, 2 are asked"):
+    with pytest.raises(RefusedError, match="NCCL supports one rank per GPU, not 2 on shared ones"):
         place_job(job(group="shared", workers=2, cpus_per_worker=1), target)
 
 
@@ -87,11 +87,11 @@ def test_workers_of_a_cluster_that_scales_have_a_gpu_each() -> None:
 WRONG: list[tuple[dict[str, Any], type[StackError], str]] = [
     ({"team": "reserch"}, SettingsError, "did you mean research?"),
     ({"group": "a10"}, SettingsError, "did you mean a100?"),
-    ({"gpus_per_worker": 0, "group": "a100"}, SettingsError, "group=a100 is of GPU nodes, but gpus_per_worker=0"),
-    ({"workers": 64, "group": "l4"}, RefusedError, "64 GPUs are 16 nodes of 4, it has at most 8"),
-    ({"workers": 11, "group": "a100"}, RefusedError, "11 ranks do not spread evenly over 2 nodes; take 10 or 12"),
+    ({"gpus_per_worker": 0, "group": "a100"}, SettingsError, "group=a100 has GPU nodes, but gpus_per_worker=0"),
+    ({"workers": 64, "group": "l4"}, RefusedError, "64 GPUs need 16 nodes of 4, it has at most 8"),
+    ({"workers": 11, "group": "a100"}, RefusedError, "11 ranks do not divide evenly over 2 nodes; use 10 or 12"),
     ({"cpus_per_worker": 12, "group": "a100"}, RefusedError, "cpus_per_worker=12 exceeds 11"),
-    ({"workers": 128}, RefusedError, "h100 (p5.48xlarge): 128 GPUs are 16 nodes of 8, it has at most 8"),
+    ({"workers": 128}, RefusedError, "h100 (p5.48xlarge): 128 GPUs need 16 nodes of 8, it has at most 8"),
 ]
 
 
