@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.spec.capacity import LaunchRequest, launch_plan, launch_violations, vcpus_by_quota
+from infra.spec.capacity import (
+    EFA_HUGE_PAGES_BYTES,
+    LaunchRequest,
+    Spot,
+    launch_plan,
+    launch_violations,
+    vcpus_by_quota,
+)
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 
@@ -81,6 +88,12 @@ requests = st.builds(
         (request(capacity="reservation", placement="cluster"), "placement", "made outside a placement group"),
         (request(capacity="reservation in a placement group"), "placement", "made in placement group training"),
         (request("g6.12xlarge", "capacity_block"), "capacity.kind", "not sold for g6.12xlarge"),
+        (
+            request("g6.12xlarge", "capacity_block"),
+            "capacity.kind",
+            "use a type of p4d, p4de, p5, p5en, p6-b200, or other capacity",
+        ),
+        (request("m7i.large", efa=True), "efa", "p6-b200.48xlarge"),
     ],
 )
 def test_an_impossible_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
@@ -93,7 +106,8 @@ def test_a_plan_of_an_impossible_combination_names_the_group_and_every_rule() ->
     case = request("g5.xlarge", "spot", efa=True, placement="cluster", availability_zones=())
     with pytest.raises(SettingsError) as caught:
         launch_plan(case, catalog=CATALOG, network_zones=ZONES)
-    assert str(caught.value).count("node group group: ") == 4
+    lines = [line for line in str(caught.value).splitlines() if not line.startswith("    remedy")]
+    assert [line.partition(":")[0] for line in lines] == ["node group group"] * 4
 
 
 @pytest.mark.parametrize(
@@ -110,6 +124,8 @@ def test_each_kind_of_capacity_leads_to_ekss_and_ec2s_own_terms(
 ) -> None:
     plan = launch_plan(request(capacity=capacity), catalog=CATALOG, network_zones=ZONES)
     assert (plan.capacity_type, plan.market_type, plan.reservation_id) == (capacity_type, market_type, reservation)
+    assert plan.instance_type_in_template == (capacity == "capacity_block")
+    assert (plan.drain_before is not None) == (capacity == "capacity_block")
 
 
 def test_a_capacity_block_is_drained_half_an_hour_before_it_ends() -> None:
@@ -126,6 +142,27 @@ def test_reserved_capacity_puts_a_group_without_zones_into_its_own() -> None:
 def test_a_reservation_in_a_placement_group_is_launched_into_that_group() -> None:
     case = request(capacity="reservation in a placement group", placement="cluster")
     assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).placement_group == "training"
+
+
+def test_a_group_that_asks_for_a_placement_group_gets_its_own() -> None:
+    assert launch_plan(request(placement="cluster"), catalog=CATALOG, network_zones=ZONES).placement_group == "own"
+
+
+def test_a_group_asks_for_nothing_special_unless_its_settings_do() -> None:
+    plain = LaunchRequest(name="group", instance_type="p5.48xlarge", max_size=1)
+    plan = launch_plan(plain, catalog=CATALOG, network_zones=ZONES)
+    assert (plan.capacity_type, plan.efa_count, plan.network_interfaces) == ("ON_DEMAND", 0, ())
+    assert (plan.placement_group, plan.availability_zones, plan.nvme_raid0) == (None, ZONES, True)
+
+
+def test_spot_takes_efa_only_where_the_settings_allow_it() -> None:
+    assert not Spot(kind="spot").allow_efa
+    plan = launch_plan(request(capacity="spot, EFA forced", efa=True), catalog=CATALOG, network_zones=ZONES)
+    assert plan.efa_count == 32
+
+
+def test_an_efa_node_sets_aside_the_huge_pages_that_the_ami_does() -> None:
+    assert EFA_HUGE_PAGES_BYTES == 5128 * 2 * 2**20
 
 
 def test_efa_takes_one_interface_a_card_and_only_the_primary_carries_ip() -> None:
@@ -171,9 +208,11 @@ def test_vcpus_are_counted_by_quota_and_blocks_are_left_out() -> None:
         request("g5.xlarge", "spot"),
         request("m7i.large"),
         request("p5.48xlarge", "capacity_block"),
+        request("m7i.large", "spot"),
     ]
     assert vcpus_by_quota(groups, catalog=CATALOG) == {
         "L-417A185B": 2 * 192 + 2 * 96,
         "L-3819A6DF": 2 * 4,
         "L-1216C47A": 2 * 2,
+        "L-34B43A08": 2 * 2,
     }

@@ -55,6 +55,33 @@ def sample_outputs() -> Tree:
     }
 
 
+def test_a_job_sees_a_group_with_its_devices_its_limits_and_its_labels() -> None:
+    t4, h100 = read_outputs(sample_outputs(), file="sample").gpu_groups
+    assert (h100.name, h100.instance_type, h100.gpus_per_node, h100.devices_per_gpu) == ("h100", "p5.48xlarge", 8, 1)
+    assert (h100.efa_per_node, h100.max_nodes, h100.capacity_type) == (32, 2, "ON_DEMAND")
+    assert (t4.efa_per_node, t4.max_nodes, t4.capacity_type) == (0, 4, "SPOT")
+    assert h100.labels == {
+        "ray-train-platform/group": "h100",
+        "ray-train-platform/gpu": "h100",
+        "k8s.amazonaws.com/accelerator": "nvidia-h100",
+        "ray-train-platform/capacity": "on_demand",
+    }
+    assert h100.selector == {"ray-train-platform/group": "h100"}
+
+
+def test_a_job_sees_when_a_capacity_block_has_to_be_empty_and_how_often_a_gpu_is_shared() -> None:
+    block = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+    changes = {
+        "gpu_groups.1.capacity": {**block, "ends": "2030-01-08T11:30:00Z"},
+        "gpu_groups.1.placement": "none",
+        "gpu_groups.0.sharing": {"time_slices": 4},
+    }
+    t4, h100 = gpu_groups_of(from_mapping(changed(dev_sections(), changes), file="sample"))
+    assert (t4.devices_per_gpu, t4.drain_before) == (4, None)
+    assert h100.drain_before is not None
+    assert h100.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
+
+
 def test_outputs_survive_the_way_through_json() -> None:
     outputs = read_outputs(sample_outputs(), file="sample")
     assert StackOutputs.model_validate(json.loads(outputs.model_dump_json())) == outputs
@@ -62,6 +89,20 @@ def test_outputs_survive_the_way_through_json() -> None:
 
 def test_the_outputs_of_a_stack_of_this_release_are_taken() -> None:
     check_outputs(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
+
+
+def test_a_group_may_leave_the_efa_interfaces_of_its_type_unused() -> None:
+    outputs = read_outputs(changed(sample_outputs(), {"gpu_groups.1.efa_per_node": 0}), file="sample")
+    check_outputs(outputs, RELEASE, catalog=CATALOG)
+
+
+def test_a_stack_of_another_release_is_refused_with_every_difference_in_order() -> None:
+    changes = {"platform": "0.0.9", "registries": {}, "gpu_groups.1.gpus_per_node": 4}
+    with pytest.raises(RefusedError) as caught:
+        check_outputs(read_outputs(changed(sample_outputs(), changes), file="sample"), RELEASE, catalog=CATALOG)
+    named = [line.strip().partition(":")[0] for line in str(caught.value).splitlines()[1:-1]]
+    assert named == ["platform", "registries.mlflow", "registries.trainer", "gpu_groups.h100"]
+    assert str(caught.value).startswith("stack dev is not of this checkout's release:")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +115,10 @@ def test_the_outputs_of_a_stack_of_this_release_are_taken() -> None:
             "gpu_groups.0.gpu_per_node: no such setting\n    remedy: did you mean gpus_per_node?",
         ),
         ({"roles.train": ROLE}, "roles.train"),
+        ({"cluster.endpoint": "http://x"}, "cluster.endpoint = 'http://x'"),
+        ({"cluster.certificate_authority": ""}, "cluster.certificate_authority = ''"),
+        ({"gpu_groups.0.efa_per_node": -1}, "gpu_groups.0.efa_per_node = -1"),
+        ({"gpu_groups.0.taints.0.effect": "Never"}, "gpu_groups.0.taints.0.effect = 'Never'"),
     ],
 )
 def test_an_output_that_breaks_the_contract_is_refused_by_name(changes: dict[str, Any], expected: str) -> None:

@@ -85,6 +85,60 @@ def test_a_broken_pair_is_refused_by_exactly_its_rule(rule: str, changes: dict[s
     assert {finding.rule for finding in broken} == {rule}
 
 
+BROKEN_MESSAGES: list[tuple[dict[str, Any], str]] = [
+    ({"platform": "9.9.9"}, "platform is 9.9.9, pyproject.toml says 0.1.0"),
+    ({"images.trainer.tag": "0.0.1"}, "images.trainer.tag is 0.0.1, platform is 0.1.0"),
+    ({"images.trainer.contains.ray": "2.59.0"}, "images.trainer contains ray 2.59.0, stack.ray is 2.60.0"),
+    ({"images.trainer.contains.jax": "1"}, "images.trainer contains jax 1, stack.jax is None"),
+    ({"node_image.nvidia_driver": "575"}, "CUDA 13.2 needs driver 580 or newer, node_image.nvidia_driver is 575"),
+    ({"compatibility.driver_for_cuda": {"12": "525"}}, "compatibility.driver_for_cuda has no entry for CUDA 13.2"),
+    ({"kubernetes.supported": ["1.33", "1.34"]}, "kubernetes.version is 1.35, supported are 1.33, 1.34"),
+    (
+        {"node_image.releases.AL2023_x86_64_NVIDIA": "1.34.1-20260101"},
+        "node_image.releases.AL2023_x86_64_NVIDIA is 1.34.1-20260101, kubernetes.version is 1.35",
+    ),
+    (
+        {"addons.kube-proxy.version": "v1.34.0-eksbuild.2"},
+        "addons.kube-proxy.version is v1.34.0-eksbuild.2, its minor must be 1.35",
+    ),
+    (
+        {"charts.cluster-autoscaler.app_version": None, "images.cluster-autoscaler.chart": None},
+        "charts.cluster-autoscaler.app_version is None, its minor must be 1.35",
+    ),
+    ({"images.kueue.chart": "queue"}, "images.kueue.chart is queue, which is not among the charts"),
+    (
+        {"images.kuberay-operator.tag": "v1.6.2"},
+        "images.kuberay-operator.tag is v1.6.2, chart kuberay-operator installs 1.7.0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BROKEN_MESSAGES)
+def test_a_broken_rule_names_both_versions(changes: dict[str, Any], message: str) -> None:
+    broken = findings(release_with(changes), project=PROJECT)
+    assert message in [finding.message for finding in broken]
+    assert str(broken[0]) == f"{broken[0].rule}: {broken[0].message}"
+
+
+def test_a_driver_and_an_add_on_of_just_the_lowest_version_are_new_enough() -> None:
+    lowest = load_release().addons["eks-node-monitoring-agent"].minimum
+    changes = {
+        "node_image.nvidia_driver": load_release().compatibility.driver_for_cuda["13"],
+        "addons.eks-node-monitoring-agent.version": f"v{lowest}-eksbuild.1",
+    }
+    assert findings(release_with(changes), project=PROJECT) == ()
+
+
+def test_the_project_is_read_from_its_own_files(tmp_path: Path) -> None:
+    text = '[project]\nversion = "1.2.3"\nrequires-python = ">=3.11"\n'
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    lock = "ray==2.60.0;python_version>'3' \\\n    --hash=sha256:0\nnumpy==2.4 \\\n# torch==1\n"
+    (tmp_path / "requirements.lock").write_text(lock, encoding="utf-8")
+    project = read_project(tmp_path)
+    assert (project.version, project.requires_python) == ("1.2.3", ">=3.11")
+    assert dict(project.locked) == {"ray": "2.60.0", "numpy": "2.4"}
+
+
 def test_every_rule_has_a_broken_pair() -> None:
     assert {rule for rule, _ in BROKEN_PAIRS} == {rule.__name__ for rule in RULES}
 
@@ -102,6 +156,7 @@ def test_prod_refuses_what_is_unresolved_by_name_and_a_test_cluster_takes_it() -
     with pytest.raises(RefusedError) as caught:
         check_release(release, kind=EnvironmentKind.PROD, project=PROJECT)
     assert all(f"\n  {name}" in str(caught.value) for name in release.unresolved())
+    assert f"has {len(release.unresolved())} unresolved entries" in str(caught.value)
     assert "make release-lock" in caught.value.remedy
 
 
