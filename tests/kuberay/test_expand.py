@@ -20,7 +20,7 @@ JOB = rendered(job(group="a100"), PROD)
 HEAD, *WORKERS, SUBMITTER = expand(JOB)
 
 
-def test_the_operator_is_the_one_of_the_release() -> None:
+def test_the_imitated_operator_is_the_releases() -> None:
     assert PROD.release.charts["kuberay-operator"].version == VERSION
 
 
@@ -84,7 +84,7 @@ def test_a_submitter_with_a_command_of_its_own_keeps_it() -> None:
     assert expand(manifest)[-1]["spec"]["containers"][0]["command"] == ["true"]
 
 
-def test_probes_ask_the_agent_and_a_head_has_longer_to_answer() -> None:
+def test_probes_ask_the_agent_and_allow_a_head_more_time() -> None:
     probe = HEAD["spec"]["containers"][0]["livenessProbe"]
     assert probe["httpGet"] == {"path": "/api/healthz", "port": 52365}
     assert (probe["timeoutSeconds"], WORKERS[0]["spec"]["containers"][0]["livenessProbe"]["timeoutSeconds"]) == (5, 2)
@@ -96,12 +96,12 @@ def test_the_autoscaler_shares_the_log_folder_with_ray() -> None:
     assert "/tmp/ray" in {mount["mountPath"] for mount in autoscaler["volumeMounts"]}
 
 
-def test_a_group_that_scales_from_zero_is_seen_all_the_same() -> None:
+def test_a_group_that_scales_from_zero_has_one_worker_to_check() -> None:
     assert CLUSTER["spec"]["workerGroupSpecs"][0]["replicas"] == 0
     assert [pod["metadata"]["labels"]["ray.io/node-type"] for pod in expand(CLUSTER)] == ["head", "worker"]
 
 
-def test_expanding_leaves_the_manifest_as_it_was() -> None:
+def test_expanding_does_not_change_the_manifest() -> None:
     before = copy.deepcopy(CLUSTER)
     expand(CLUSTER)
     assert before == CLUSTER
@@ -129,7 +129,7 @@ def test_a_command_of_the_template_runs_before_ray() -> None:
     assert head["spec"]["containers"][0]["args"][0].startswith("echo hello && ulimit")
 
 
-def test_a_careless_template_does_not_pass_restricted() -> None:
+def test_a_template_without_security_contexts_does_not_pass_restricted() -> None:
     [head] = expand(bare())
     assert set(violations(head)) == {
         "ray.allowPrivilegeEscalation",
@@ -153,7 +153,7 @@ def test_an_autoscaler_without_options_does_not_pass_restricted() -> None:
         (("spec", "rayClusterSpec", "tlsOptions"), {}, "tlsOptions"),
     ],
 )
-def test_what_is_not_known_here_is_refused(path: tuple[str, ...], value: object, message: str) -> None:
+def test_an_unsupported_field_is_refused(path: tuple[str, ...], value: object, message: str) -> None:
     manifest = copy.deepcopy(JOB)
     node = manifest
     for part in path[:-1]:

@@ -36,7 +36,7 @@ def group(recording: Recording, name: str) -> dict[str, Any]:
 
 
 @every_environment
-def test_there_is_a_system_group_and_one_for_each_gpu_group_each_with_its_own_template(environment: str) -> None:
+def test_the_system_group_and_every_gpu_group_have_their_own_launch_template(environment: str) -> None:
     recording = graph(environment)
     names = {"system", *(one.name for one in settings_of(environment).gpu_groups)}
     assert {one.name for one in recording.of_type(tokens.NODE_GROUP)} == names
@@ -60,13 +60,13 @@ def test_sizes_updates_and_repair_are_those_of_the_settings(environment: str) ->
 
 
 @every_environment
-def test_the_size_that_the_autoscaler_moves_is_left_alone(environment: str) -> None:
+def test_changes_of_the_desired_size_are_ignored(environment: str) -> None:
     groups = graph(environment).of_type(tokens.NODE_GROUP)
     assert {one.ignore_changes for one in groups} == {("scalingConfig.desiredSize",)}
 
 
 @every_environment
-def test_labels_and_lasting_taints_are_those_the_outputs_promise(environment: str) -> None:
+def test_labels_and_lasting_taints_are_those_in_the_stack_outputs(environment: str) -> None:
     for wanted in resolve_node_groups(settings_of(environment), catalog=load_catalog()).gpu:
         promised = gpu_group_output(wanted)
         found = group(graph(environment), wanted.name)
@@ -94,7 +94,7 @@ def test_the_system_group_has_no_taint(environment: str) -> None:
 
 
 @every_environment
-def test_metadata_answers_to_tokens_only_and_not_to_pods(environment: str) -> None:
+def test_instance_metadata_requires_tokens_and_is_out_of_reach_of_pods(environment: str) -> None:
     for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
         assert one.properties["metadataOptions"] == {
             "httpEndpoint": "enabled",
@@ -116,7 +116,7 @@ def test_the_root_volume_is_an_encrypted_gp3_of_the_size_asked_for(environment: 
 
 
 @every_environment
-def test_what_nodes_are_made_of_says_whose_it_is(environment: str) -> None:
+def test_instances_volumes_and_interfaces_have_the_environments_tags(environment: str) -> None:
     name = settings_of(environment).environment.name
     for one in graph(environment).of_type(tokens.LAUNCH_TEMPLATE):
         tags = {spec["resourceType"]: spec["tags"] for spec in one.properties["tagSpecifications"]}
@@ -145,7 +145,7 @@ def test_reserved_capacity_is_named_as_the_target(name: str, id_: str) -> None:
     assert target == {"capacityReservationTarget": {"capacityReservationId": id_}}
 
 
-def test_a_group_makes_room_before_it_is_replaced_where_its_machines_exist_once() -> None:
+def test_a_group_on_reserved_capacity_is_deleted_before_it_is_replaced() -> None:
     waiting = {one.name for one in unusual().of_type(tokens.NODE_GROUP) if one.delete_before_replace}
     assert waiting == {"reservation", "reservation-efa", "reservation-placed", "block", "block-efa"}
 
@@ -196,7 +196,7 @@ def test_without_efa_the_node_has_ec2s_own_interface_in_the_clusters_group(name:
     assert len(template(unusual(), name)["vpcSecurityGroupIds"]) == 1
 
 
-def test_a_placement_group_is_made_where_it_is_asked_for_and_nowhere_else() -> None:
+def test_only_groups_that_ask_for_one_get_a_placement_group() -> None:
     (made,) = unusual().of_type(PLACEMENT_GROUP)
     assert (made.name, made.properties["strategy"]) == ("on-demand-placed", "cluster")
     placed = unusual().find(tokens.LAUNCH_TEMPLATE, "on-demand-placed")
@@ -236,7 +236,7 @@ def test_user_data_is_one_node_config_in_a_mime_document(*, has_raid0: bool) -> 
     assert spec.get("instance") == ({"localStorage": {"strategy": "RAID0"}} if has_raid0 else None)
 
 
-def test_nvme_disks_are_joined_where_there_are_any_and_it_is_wanted() -> None:
+def test_nvme_disks_become_one_raid_0_unless_the_settings_say_no() -> None:
     assert "instance" in spec_of(template(unusual(), "on-demand")["userData"])
     assert "instance" not in spec_of(template(unusual(), "no-nvme")["userData"])
     assert "instance" not in spec_of(template(unusual(), "system")["userData"])
@@ -256,7 +256,7 @@ def autoscaler_tags(recording: Recording, name: str) -> dict[str, str]:
     return {one.properties["tag"]["key"]: one.properties["tag"]["value"] for one in tags}
 
 
-def test_the_autoscaler_is_told_everything_a_pod_may_ask_of_an_empty_group() -> None:
+def test_tags_describe_every_resource_of_an_empty_group_to_the_autoscaler() -> None:
     tags = autoscaler_tags(graph("prod"), "h100")
     assert tags == {
         f"{TEMPLATE_TAG}/label/ray-train-platform/group": "h100",
@@ -271,20 +271,20 @@ def test_the_autoscaler_is_told_everything_a_pod_may_ask_of_an_empty_group() -> 
     }
 
 
-def test_the_autoscaler_imagines_a_node_that_has_started() -> None:
+def test_the_autoscalers_template_has_no_start_up_taint() -> None:
     assert not any(START_UP_TAINT.key in key for key in autoscaler_tags(graph("prod"), "l4"))
 
 
-def test_an_empty_group_promises_the_root_volume_where_pods_do_not_write_to_nvme() -> None:
+def test_the_autoscalers_template_has_the_root_volume_where_pods_do_not_write_to_nvme() -> None:
     tags = autoscaler_tags(unusual(), "no-nvme")
     assert tags[f"{TEMPLATE_TAG}/resources/ephemeral-storage"] == str(200 * 2**30 * 85 // 100)
 
 
-def test_an_empty_group_promises_the_slices_of_its_gpus() -> None:
+def test_the_autoscalers_template_has_the_slices_of_the_gpus() -> None:
     assert autoscaler_tags(graph("dev"), "t4")[f"{TEMPLATE_TAG}/resources/nvidia.com/gpu"] == "4"
 
 
-def test_a_node_cuts_its_gpus_before_anything_looks_at_them() -> None:
+def test_a_node_creates_its_mig_slices_before_the_kubelet_starts() -> None:
     assert mig_script("1g.10gb", slices=7).splitlines()[-1] == (
         "nvidia-smi mig --create-gpu-instance 1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb,1g.10gb "
         "--default-compute-instance"
@@ -294,7 +294,7 @@ def test_a_node_cuts_its_gpus_before_anything_looks_at_them() -> None:
     assert "Content-Type: text/x-shellscript\n\n#!/bin/bash\n" in parts
 
 
-def test_no_efa_is_promised_where_there_is_none() -> None:
+def test_the_autoscalers_template_has_no_efa_without_interfaces() -> None:
     assert f"{TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa" not in autoscaler_tags(graph("prod"), "l4")
 
 

@@ -98,11 +98,18 @@ requests = st.builds(
 )
 def test_an_impossible_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
     (violation,) = launch_violations(case, catalog=CATALOG, network_zones=ZONES)
-    assert violation.key == key
+    zones = case.availability_zones or ZONES
+    values = {"efa": "true", "placement": case.placement, "availability_zones": ", ".join(zones)}
+    assert (violation.key, violation.value) == (key, values.get(key, case.capacity.kind))
     assert message in str(violation)
 
 
-def test_a_plan_of_an_impossible_combination_names_the_group_and_every_rule() -> None:
+@pytest.mark.parametrize("capacity", ["on_demand", "spot"])
+def test_a_type_without_efa_is_possible_where_no_efa_is_asked_for(capacity: str) -> None:
+    assert list(launch_violations(request("g5.xlarge", capacity), catalog=CATALOG, network_zones=ZONES)) == []
+
+
+def test_an_impossible_plan_is_refused_with_the_group_and_every_broken_rule() -> None:
     case = request("g5.xlarge", "spot", efa=True, placement="cluster", availability_zones=())
     with pytest.raises(SettingsError) as caught:
         launch_plan(case, catalog=CATALOG, network_zones=ZONES)
@@ -119,7 +126,7 @@ def test_a_plan_of_an_impossible_combination_names_the_group_and_every_rule() ->
         ("capacity_block", "CAPACITY_BLOCK", "capacity-block", RESERVATION),
     ],
 )
-def test_each_kind_of_capacity_leads_to_ekss_and_ec2s_own_terms(
+def test_each_kind_of_capacity_has_the_capacity_type_of_eks_and_the_market_type_of_ec2(
     capacity: str, capacity_type: str, market_type: str | None, reservation: str | None
 ) -> None:
     plan = launch_plan(request(capacity=capacity), catalog=CATALOG, network_zones=ZONES)
@@ -134,7 +141,7 @@ def test_a_capacity_block_is_drained_half_an_hour_before_it_ends() -> None:
     assert plan.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
 
 
-def test_reserved_capacity_puts_a_group_without_zones_into_its_own() -> None:
+def test_a_group_without_zones_gets_the_zone_of_its_reservation() -> None:
     case = request(capacity="reservation", availability_zones=(), efa=True)
     assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).availability_zones == ("us-east-1b",)
 
@@ -148,7 +155,7 @@ def test_a_group_that_asks_for_a_placement_group_gets_its_own() -> None:
     assert launch_plan(request(placement="cluster"), catalog=CATALOG, network_zones=ZONES).placement_group == "own"
 
 
-def test_a_group_asks_for_nothing_special_unless_its_settings_do() -> None:
+def test_a_group_with_default_settings_is_on_demand_without_efa_in_every_zone() -> None:
     plain = LaunchRequest(name="group", instance_type="p5.48xlarge", max_size=1)
     plan = launch_plan(plain, catalog=CATALOG, network_zones=ZONES)
     assert (plan.capacity_type, plan.efa_count, plan.network_interfaces) == ("ON_DEMAND", 0, ())
@@ -165,7 +172,7 @@ def test_an_efa_node_sets_aside_the_huge_pages_that_the_ami_does() -> None:
     assert EFA_HUGE_PAGES_BYTES == 5128 * 2 * 2**20
 
 
-def test_efa_takes_one_interface_a_card_and_only_the_primary_carries_ip() -> None:
+def test_efa_has_one_interface_per_card_and_only_the_primary_carries_ip() -> None:
     interfaces = launch_plan(request(efa=True), catalog=CATALOG, network_zones=ZONES).network_interfaces
     assert [one.network_card_index for one in interfaces] == list(range(32))
     assert [one.interface_type for one in interfaces] == ["efa", *["efa-only"] * 31]
@@ -173,7 +180,7 @@ def test_efa_takes_one_interface_a_card_and_only_the_primary_carries_ip() -> Non
 
 
 @given(case=requests)
-def test_placement_follows_from_nothing_but_placement(case: LaunchRequest) -> None:
+def test_only_the_placement_setting_decides_the_placement_group(case: LaunchRequest) -> None:
     if not list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
         plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
         assert (plan.placement_group is not None) == (case.placement == "cluster")
@@ -191,7 +198,7 @@ def test_every_possible_plan_is_consistent_with_the_catalogue(case: LaunchReques
 
 
 @given(case=requests)
-def test_a_plan_is_made_exactly_where_no_rule_is_broken(case: LaunchRequest) -> None:
+def test_a_plan_exists_exactly_where_no_rule_is_broken(case: LaunchRequest) -> None:
     broken = list(launch_violations(case, catalog=CATALOG, network_zones=ZONES))
     if not broken:
         launch_plan(case, catalog=CATALOG, network_zones=ZONES)

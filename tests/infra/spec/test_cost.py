@@ -75,7 +75,7 @@ def test_prod_pays_for_a_standby_and_three_gateways() -> None:
     assert item(cost, "NAT gateways").idle == 3
 
 
-def test_a_price_nobody_looked_up_is_listed_and_not_guessed() -> None:
+def test_a_price_that_was_not_looked_up_is_listed_as_unresolved() -> None:
     cost = estimate_of({"database": {"instance_class": "db.m7g.large"}})
     assert cost.unresolved == ("database, db.m7g.large",)
     assert cost.idle_usd_per_hour == pytest.approx(estimate_of({}).idle_usd_per_hour - 0.065)

@@ -11,7 +11,14 @@ from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT
-from infra.spec.outputs import GpuGroupOutput, StackOutputs, check_outputs, gpu_group_output, read_outputs
+from infra.spec.outputs import (
+    SCHEMA_VERSION,
+    GpuGroupOutput,
+    StackOutputs,
+    check_outputs,
+    gpu_group_output,
+    read_outputs,
+)
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping, load
 from tests.infra.spec.samples import SHIPPED, Tree, changed, dev_sections
@@ -29,7 +36,7 @@ def sample_outputs() -> Tree:
     """What the sample environment's stack would export."""
     groups = gpu_groups_of(from_mapping(dev_sections(), file="sample"))
     return {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "platform": RELEASE.platform,
         "environment": "dev",
         "kind": "dev",
@@ -82,12 +89,12 @@ def test_a_job_sees_when_a_capacity_block_has_to_be_empty_and_how_often_a_gpu_is
     assert h100.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
 
 
-def test_outputs_survive_the_way_through_json() -> None:
+def test_outputs_round_trip_through_json() -> None:
     outputs = read_outputs(sample_outputs(), file="sample")
     assert StackOutputs.model_validate(json.loads(outputs.model_dump_json())) == outputs
 
 
-def test_the_outputs_of_a_stack_of_this_release_are_taken() -> None:
+def test_outputs_of_a_stack_of_this_release_are_accepted() -> None:
     check_outputs(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
 
 
@@ -100,9 +107,19 @@ def test_a_stack_of_another_release_is_refused_with_every_difference_in_order() 
     changes = {"platform": "0.0.9", "registries": {}, "gpu_groups.1.gpus_per_node": 4}
     with pytest.raises(RefusedError) as caught:
         check_outputs(read_outputs(changed(sample_outputs(), changes), file="sample"), RELEASE, catalog=CATALOG)
-    named = [line.strip().partition(":")[0] for line in str(caught.value).splitlines()[1:-1]]
-    assert named == ["platform", "registries.mlflow", "registries.trainer", "gpu_groups.h100"]
-    assert str(caught.value).startswith("stack dev is not of this checkout's release:")
+    assert str(caught.value).splitlines() == [
+        "stack dev is not of this checkout's release:",
+        "  platform: the stack is 0.0.9, this checkout is 0.1.0",
+        "  registries.mlflow: the release has this image, the stack has no repository for it",
+        "  registries.trainer: the release has this image, the stack has no repository for it",
+        "  gpu_groups.h100: 4 GPUs and 32 EFA interfaces; p5.48xlarge has 8 and 32",
+        "  remedy: check out the stack's version, or bring the stack up with this one",
+    ]
+
+
+def test_a_group_without_an_end_needs_no_entry_for_it() -> None:
+    outputs = read_outputs(changed(sample_outputs(), {"gpu_groups.1.drain_before": ...}), file="sample")
+    assert outputs.gpu_groups[1].drain_before is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +163,7 @@ def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_gpu_group_of_a_shipped_environment_can_be_told_apart_by_its_labels(name: str) -> None:
+def test_the_labels_of_every_gpu_group_of_a_shipped_environment_are_unique(name: str) -> None:
     groups = gpu_groups_of(load(name))
     assert len({tuple(sorted(group.labels.items())) for group in groups}) == len(groups)
     assert all(GPU_TAINT in group.taints for group in groups)
@@ -158,7 +175,7 @@ def test_only_spot_nodes_have_the_spot_taint() -> None:
     assert SPOT_TAINT not in on_demand.taints
 
 
-def test_a_label_of_the_settings_cannot_take_the_place_of_the_groups_own() -> None:
+def test_a_label_in_the_settings_cannot_override_the_groups_own() -> None:
     labels = {"ray-train-platform/group": "other", "tier": "gold"}
     settings = from_mapping(changed(dev_sections(), {"gpu_groups.0.labels": labels}), file="sample")
     output = gpu_groups_of(settings)[0]

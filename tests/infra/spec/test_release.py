@@ -144,13 +144,13 @@ def test_every_rule_has_a_broken_pair() -> None:
 
 
 @pytest.mark.parametrize("kind", EnvironmentKind)
-def test_no_environment_takes_a_release_that_does_not_fit(kind: EnvironmentKind) -> None:
+def test_every_environment_refuses_a_release_that_does_not_fit_together(kind: EnvironmentKind) -> None:
     release = release_with({"crds.kuberay": "1.6.2"})
     with pytest.raises(RefusedError, match=r"crds\.kuberay is 1\.6\.2, the operator's chart is 1\.7\.0"):
         check_release(release, kind=kind, project=PROJECT)
 
 
-def test_prod_refuses_what_is_unresolved_by_name_and_a_test_cluster_takes_it() -> None:
+def test_prod_refuses_unresolved_entries_by_name_and_a_test_cluster_accepts_them() -> None:
     release = load_release()
     check_release(release, kind=EnvironmentKind.TEST, project=PROJECT)
     with pytest.raises(RefusedError) as caught:
@@ -160,7 +160,7 @@ def test_prod_refuses_what_is_unresolved_by_name_and_a_test_cluster_takes_it() -
     assert "make release-lock" in caught.value.remedy
 
 
-def test_prod_takes_a_release_with_everything_resolved() -> None:
+def test_prod_accepts_a_release_with_everything_resolved() -> None:
     release = resolved_release()
     assert release.unresolved() == ()
     check_release(release, kind=EnvironmentKind.PROD, project=PROJECT)
@@ -176,13 +176,13 @@ def test_prod_takes_a_release_with_everything_resolved() -> None:
         ({"charts.kueue.sha": None}, "charts.kueue.sha: no such setting"),
     ],
 )
-def test_what_is_no_digest_hash_or_version_is_refused_by_name(changes: dict[str, Any], name: str) -> None:
+def test_an_invalid_digest_hash_or_version_is_refused_by_name(changes: dict[str, Any], name: str) -> None:
     with pytest.raises(SettingsError) as caught:
         release_with(changes)
     assert name in str(caught.value)
 
 
-def test_an_image_is_pulled_by_digest_and_ours_from_the_stacks_registry() -> None:
+def test_images_are_pulled_by_digest_and_ours_from_the_stacks_registry() -> None:
     release = resolved_release()
     host = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
     assert release.images["trainer"].reference(host) == f"{host}/trainer@{DIGEST}"
@@ -193,7 +193,7 @@ def test_an_image_without_a_digest_is_pulled_by_its_tag() -> None:
     assert load_release().images["kueue"].reference() == "registry.k8s.io/kueue/kueue:v0.19.2"
 
 
-def test_the_staleness_report_has_what_was_never_looked_up_first_and_then_the_oldest() -> None:
+def test_the_staleness_report_starts_with_entries_never_looked_up_and_then_the_oldest() -> None:
     changes = {
         "kubernetes.as_of": "2026-01-01",
         "node_image.as_of": "2026-02-01",

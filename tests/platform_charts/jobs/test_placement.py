@@ -76,6 +76,14 @@ def test_the_pods_of_a_job_are_interruptible_on_spot_nodes_only() -> None:
     assert not place_job(job(gpus_per_worker=0, cpus_per_worker=1), target_of("dev")).is_interruptible
 
 
+def test_a_team_is_found_by_its_name() -> None:
+    assert find_team("production", target_of("prod")).namespace == "production"
+
+
+def test_a_rank_may_have_all_cores_of_its_gpu() -> None:
+    assert place_job(job(workers=1, cpus_per_worker=11), with_groups(A100)).share.cpus == 11
+
+
 def test_a_job_that_fills_its_group_is_placed() -> None:
     assert place_job(job(workers=32), with_groups(A100)).pods == A100.max_nodes
     assert place_cluster(cluster(max_workers=16), with_groups(L4)).pods == 16
@@ -91,7 +99,7 @@ def test_a_named_group_is_taken_though_another_is_cheaper() -> None:
     assert placement.group == A100
 
 
-def test_a_capacity_block_is_taken_by_name_only() -> None:
+def test_a_job_runs_on_a_capacity_block_only_if_it_names_it() -> None:
     block = group_of("p4d.24xlarge", name="block", drain_before=datetime(2027, 1, 1, tzinfo=UTC))
     target = with_groups(block)
     assert place_job(job(group="block"), target).group == block
@@ -99,7 +107,7 @@ def test_a_capacity_block_is_taken_by_name_only() -> None:
         place_job(job(), target)
 
 
-def test_a_shared_gpu_is_taken_by_name_only() -> None:
+def test_a_job_shares_a_gpu_only_if_it_names_the_group() -> None:
     shared = group_of("g4dn.xlarge", name="shared", devices_per_gpu=4)
     target = with_groups(shared)
     assert place_job(job(group="shared", workers=1, cpus_per_worker=1), target).group == shared
@@ -140,7 +148,7 @@ WRONG: list[tuple[dict[str, Any], type[StackError], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "error", "message"), WRONG, ids=[str(changes) for changes, *_ in WRONG])
-def test_what_cannot_be_placed_is_refused_with_the_numbers(
+def test_a_request_that_does_not_fit_is_refused_with_the_numbers(
     changes: dict[str, Any], error: type[StackError], message: str
 ) -> None:
     target, request = target_of("prod"), job(**changes)
@@ -189,7 +197,7 @@ def test_a_placement_holds_every_rank_within_the_group(type_: str, workers: int,
 
 
 @pytest.mark.parametrize("type_", GPU_TYPES)
-def test_the_shares_of_a_node_fit_beside_what_is_not_ours_and_waste_little(type_: str) -> None:
+def test_the_shares_of_a_node_leave_room_for_the_system_and_waste_little(type_: str) -> None:
     instance: InstanceType = CATALOG.find_instance(type_)
     group = group_of(type_)
     whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)

@@ -89,7 +89,7 @@ def test_only_its_own_namespace_reaches_a_teams_queue(environment: str) -> None:
         assert local["spec"] == {"clusterQueue": team.name}
 
 
-def test_a_head_without_tolerations_is_kept_from_gpu_flavors() -> None:
+def test_a_head_without_tolerations_is_not_admitted_to_gpu_flavors() -> None:
     objects = objects_of("dev")["queueing"]
     assert "nodeTaints" not in named(objects, "ResourceFlavor", "system")["spec"]
     spot = named(objects, "ResourceFlavor", "t4")["spec"]
@@ -97,7 +97,7 @@ def test_a_head_without_tolerations_is_kept_from_gpu_flavors() -> None:
     assert "tolerations" not in spot
 
 
-def test_whoever_lent_gpus_takes_them_back_and_nobody_is_preempted_for_a_loan() -> None:
+def test_a_lender_reclaims_its_gpus_and_no_job_is_preempted_for_borrowing() -> None:
     preemption = named(objects_of("prod")["queueing"], "ClusterQueue", "research")["spec"]["preemption"]
     assert preemption["reclaimWithinCohort"] == "Any"
     assert preemption["borrowWithinCohort"]["policy"] == "Never"

@@ -24,7 +24,7 @@ def shares_of(environment: StackSettings) -> tuple[GroupShares, ...]:
 
 @given(shared_environments())
 @_AS_MUCH_AS_IT_TAKES
-def test_the_parts_and_the_rest_are_the_whole(environment: StackSettings) -> None:
+def test_the_teams_shares_and_the_rest_add_up_to_the_whole(environment: StackSettings) -> None:
     for group in shares_of(environment):
         for name in RESOURCES:
             assert group.unowned[name] >= 0
@@ -33,7 +33,7 @@ def test_the_parts_and_the_rest_are_the_whole(environment: StackSettings) -> Non
 
 @given(shared_environments())
 @_AS_MUCH_AS_IT_TAKES
-def test_a_team_owns_exactly_the_gpus_it_was_promised(environment: StackSettings) -> None:
+def test_a_team_owns_exactly_the_gpus_in_its_settings(environment: StackSettings) -> None:
     for group in shares_of(environment)[1:]:
         for team in environment.teams:
             assert group.owned[team.name][GPU_RESOURCE] == team.gpus.get(group.group.name, 0)
@@ -41,7 +41,7 @@ def test_a_team_owns_exactly_the_gpus_it_was_promised(environment: StackSettings
 
 @given(shared_environments())
 @_AS_MUCH_AS_IT_TAKES
-def test_whoever_owns_whole_nodes_owns_all_of_them(environment: StackSettings) -> None:
+def test_a_team_that_owns_whole_nodes_owns_all_of_their_resources(environment: StackSettings) -> None:
     """A job that fills its team's nodes must not wait for cores or memory that belong to others."""
     for group, request in zip(shares_of(environment)[1:], environment.gpu_groups, strict=True):
         per_node = {name: amount // request.max_size for name, amount in group.total.items()}
@@ -50,14 +50,14 @@ def test_whoever_owns_whole_nodes_owns_all_of_them(environment: StackSettings) -
             assert all(own[name] >= nodes * per_node[name] for name in RESOURCES)
 
 
-def test_who_owns_a_quarter_of_the_gpus_owns_a_quarter_of_the_group() -> None:
+def test_a_team_with_a_quarter_of_the_gpus_owns_a_quarter_of_the_group() -> None:
     environment = varied({"gpu_groups.1.max_size": 4, "teams": [_team(h100=8)]})
     h100 = shares_of(environment)[2]
     assert h100.total == {CPU: 4 * 192, MEMORY: 4 * 2048 * 1024, GPU_RESOURCE: 32}
     assert h100.owned["research"] == {CPU: 192, MEMORY: 2048 * 1024, GPU_RESOURCE: 8}
 
 
-def test_half_of_the_system_nodes_is_the_platforms() -> None:
+def test_half_of_the_system_nodes_is_kept_for_the_platform() -> None:
     environment = varied({"system_nodes": {"instance_type": "m7i.xlarge", "max_size": 4}, "teams": [_team()]})
     system = shares_of(environment)[0]
     assert (system.group.name, system.total[CPU], system.total[MEMORY], system.total[GPU_RESOURCE]) == (

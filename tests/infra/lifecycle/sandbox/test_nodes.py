@@ -19,7 +19,7 @@ def nodes(environment: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_group_has_all_the_nodes_it_may_have(environment: str) -> None:
+def test_every_group_has_its_largest_number_of_nodes(environment: str) -> None:
     settings = settings_of(environment)
     groups = Counter(node["metadata"]["labels"]["ray-train-platform/group"] for node in nodes(environment))
     expected = {
@@ -29,7 +29,7 @@ def test_every_group_has_all_the_nodes_it_may_have(environment: str) -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_nodes_with_gpus_are_tainted_and_known_to_the_autoscaler_and_the_others_are_not(environment: str) -> None:
+def test_only_nodes_with_gpus_have_the_gpu_taint_and_the_accelerator_label(environment: str) -> None:
     for node in nodes(environment):
         has_gpus = "nvidia.com/gpu" in node["status"]["allocatable"]
         assert (GPU_TAINT.model_dump() in node["spec"]["taints"]) == has_gpus
