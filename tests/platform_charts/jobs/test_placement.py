@@ -115,8 +115,9 @@ def test_a_job_shares_a_gpu_only_if_it_names_the_group() -> None:
         place_job(job(workers=1, cpus_per_worker=1), target)
 
 
-def test_two_ranks_do_not_share_a_gpu() -> None:
-    target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=4))
+@pytest.mark.parametrize("devices", [2, 4])
+def test_two_ranks_do_not_share_a_gpu(devices: int) -> None:
+    target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=devices))
     with pytest.raises(RefusedError, match="NCCL supports one rank per GPU, not 2 on shared ones"):
         place_job(job(group="shared", workers=2, cpus_per_worker=1), target)
 
