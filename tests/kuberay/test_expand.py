@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +20,17 @@ PROD = target_of("prod")
 JOB = rendered(job(group="a100"), PROD)
 [CLUSTER] = render_cluster(cluster(), PROD)
 HEAD, *WORKERS, SUBMITTER = expand(JOB)
+EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
+"""Manifests and their pods, a line each: names, commands, variables, probes, volumes and resources in every variant."""
 
 
 def test_the_imitated_operator_is_the_releases() -> None:
     assert PROD.release.charts["kuberay-operator"].version == VERSION
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_has_the_pods_that_kuberay_makes(name: str) -> None:
+    assert list(expand(EXAMPLES[name]["manifest"])) == EXAMPLES[name]["pods"]
 
 
 def test_a_job_is_a_head_its_workers_and_a_submitter() -> None:

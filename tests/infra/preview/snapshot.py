@@ -176,8 +176,8 @@ def _type_of(name: str) -> str:
 
 def _is_alias(name: str, earlier: str, snapshot: Snapshot) -> bool:
     """Whether a resource, or one that it lies in, says by an alias that it was `earlier` before."""
-    parent = snapshot[name].get("parent")
-    if parent in snapshot and snapshot[parent].get("aliases") and _own(name) == _own(earlier):
+    parent = snapshot.get(snapshot[name].get("parent", ""), {})
+    if parent.get("aliases") and _own(name) == _own(earlier):
         return True
     for alias in snapshot[name].get("aliases", ()):
         parts = dict(part.partition("=")[::2] for part in alias.split(","))

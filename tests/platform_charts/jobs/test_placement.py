@@ -69,6 +69,11 @@ def test_only_the_part_of_a_node_that_is_used_counts_as_its_price() -> None:
     assert place_job(job(workers=1, cpus_per_worker=1), with_groups(small, large)).group == large
 
 
+def test_several_small_nodes_are_taken_where_they_are_cheaper_than_a_large_one() -> None:
+    placement = place_job(job(workers=4, cpus_per_worker=1), with_groups(L4, T4))  # 4.60 and 4 x 0.53 USD an hour
+    assert (placement.group, placement.pods) == (T4, 4)
+
+
 def test_the_pods_of_a_job_are_interruptible_on_spot_nodes_only() -> None:
     spot = group_of("g6.12xlarge", capacity_type="SPOT")
     assert place_job(job(workers=4), with_groups(spot)).is_interruptible
