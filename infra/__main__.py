@@ -60,7 +60,7 @@ def main() -> None:
     try:
         settings, release = settings_of(pulumi.get_stack()), load_release()
         kind = settings.environment.kind
-        release_rules.check(release, kind=kind, project=release_rules.read_project())
+        release_rules.check_release(release, kind=kind, project=release_rules.read_project())
         charts = chart_installs(settings, release, load_catalog())
         fetch_archives(release, charts, source=Registries(), kind=kind, mirror=settings.mirrors.charts)
         platform = make_platform(settings)

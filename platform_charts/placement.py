@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from infra.spec.manifest import Manifest
-from infra.spec.names import START_UP_TAINT
-from infra.spec.outputs import GPU_TAINT, GROUP_LABEL, LABEL_PREFIX, SPOT_TAINT, SYSTEM_GROUP, Taint
+from infra.spec.node_labels import (
+    GPU_MODEL_LABEL,
+    GPU_TAINT,
+    SPOT_TAINT,
+    START_UP_TAINT,
+    SYSTEM_GROUP,
+    Taint,
+    group_selector,
+)
 
-SYSTEM_NODES: dict[str, str] = {GROUP_LABEL: SYSTEM_GROUP}
+SYSTEM_NODES: dict[str, str] = group_selector(SYSTEM_GROUP)
 """Node selector of everything but daemons, so that no operator keeps a GPU node running."""
 
 
@@ -22,7 +29,7 @@ def tolerations() -> list[Manifest]:
 
 def gpu_nodes() -> Manifest:
     """Affinity to GPU nodes by the stack's own label, which needs no feature discovery."""
-    term = {"matchExpressions": [{"key": f"{LABEL_PREFIX}/gpu", "operator": "Exists"}]}
+    term = {"matchExpressions": [{"key": GPU_MODEL_LABEL, "operator": "Exists"}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 

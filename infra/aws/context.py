@@ -9,7 +9,6 @@ import pulumi
 
 from infra.aws.iam import Scope
 from infra.spec import names
-from infra.spec.catalog import Catalog
 from infra.spec.protection import Protection, protection_of
 from infra.spec.release import AmiType, ReleaseManifest
 from infra.spec.settings.stack import StackSettings
@@ -22,14 +21,12 @@ class BuildContext:
     Attributes:
         settings: the environment.
         release: the pinned versions.
-        catalog: the instance catalogue.
         account: the AWS account.
         opts: options of a top-level component without dependencies.
     """
 
     settings: StackSettings
     release: ReleaseManifest
-    catalog: Catalog
     account: pulumi.Output[str]
     opts: pulumi.ResourceOptions
 

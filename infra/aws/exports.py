@@ -1,4 +1,4 @@
-"""What the stack says of itself to those who use it: its outputs, validated as a whole."""
+"""The stack's outputs, validated as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def export(platform: Platform) -> None:
     """Export the stack outputs, one per field of `StackOutputs`, after they have been validated as a whole.
 
     Raises:
-        SettingsError: in the engine's run, once values are known that the contract does not allow.
+        SettingsError: while the engine runs, once a value is known that the contract does not allow.
     """
     validated = pulumi.Output.from_input(_raw_outputs(platform)).apply(_validated)
     for name in StackOutputs.model_fields:
@@ -29,11 +29,6 @@ def _validated(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _raw_outputs(platform: Platform) -> dict[str, Any]:
     settings, storage = platform.settings, platform.storage
-    zones = settings.network.availability_zones
-    groups = [
-        gpu_group_output(group, catalog=platform.catalog, network_zones=zones).model_dump(mode="json")
-        for group in settings.gpu_groups
-    ]
     return {
         "schema_version": SCHEMA_VERSION,
         "platform": platform.release.platform,
@@ -57,5 +52,5 @@ def _raw_outputs(platform: Platform) -> dict[str, Any]:
         "mlflow_uri": names.MLFLOW_URI,
         "roles": {workload: role.arn for workload, role in platform.identity.roles.items()},
         "teams": [{"name": team.name, "namespace": team.name, "queue": team.name} for team in settings.teams],
-        "gpu_groups": groups,
+        "gpu_groups": [gpu_group_output(group).model_dump(mode="json") for group in platform.node_groups.gpu],
     }

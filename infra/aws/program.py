@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -17,11 +16,12 @@ from infra.aws.database import Database, make_database
 from infra.aws.encryption import Encryption, make_encryption
 from infra.aws.identity import Identity, make_cni_role, make_identity, make_node_role
 from infra.aws.network import Network, make_network
-from infra.aws.node_groups import NodeGroup, gpu_group, nodes_args, system_group
+from infra.aws.node_groups import ManagedNodeGroup, node_group_args, nodes_args
 from infra.aws.provider import account_of, make_provider
 from infra.aws.registry import Registry, make_registry
 from infra.aws.storage import Storage, make_storage
 from infra.spec.catalog import Catalog, load_catalog
+from infra.spec.node_group import NodeGroups, resolve_node_groups
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.stack import StackSettings
 
@@ -34,13 +34,13 @@ class Platform:
         settings: the environment.
         release: the pinned versions.
         catalog: the instance catalogue.
+        node_groups: the node groups, resolved.
         provider: the AWS provider.
         account: the AWS account.
         network: the VPC.
         encryption: the KMS keys.
         cluster: the control plane.
         system_nodes: the node group of the platform's own pods.
-        gpu_groups: GPU node groups by name.
         addons: the add-ons installed after the nodes, e.g. the CSI drivers that volumes depend on.
         storage: buckets and the file system.
         database: MLflow's backend store.
@@ -52,13 +52,13 @@ class Platform:
     settings: StackSettings
     release: ReleaseManifest
     catalog: Catalog
+    node_groups: NodeGroups
     provider: aws.Provider
     account: pulumi.Output[str]
     network: Network
     encryption: Encryption
     cluster: Cluster
-    system_nodes: NodeGroup
-    gpu_groups: Mapping[str, NodeGroup]
+    system_nodes: ManagedNodeGroup
     addons: AddOns
     storage: Storage
     database: Database
@@ -74,10 +74,11 @@ def make_platform(settings: StackSettings) -> Platform:
         SettingsError: a node group combines capacity, placement and EFA in a way that AWS does not support.
     """
     release, catalog = load_release(), load_catalog()
+    groups = resolve_node_groups(settings, catalog=catalog)
     provider = make_provider(settings, release)
     account = account_of(provider)
     opts = pulumi.ResourceOptions(providers=[provider])
-    context = BuildContext(settings=settings, release=release, catalog=catalog, account=account, opts=opts)
+    context = BuildContext(settings=settings, release=release, account=account, opts=opts)
 
     encryption = make_encryption(context)
     network = make_network(context, encryption)
@@ -92,10 +93,9 @@ def make_platform(settings: StackSettings) -> Platform:
     nodes = nodes_args(context, encryption, network, cluster, node_role)
     # Pulumi deletes in reverse order: nodes need their routes and the CNI until they have left the cluster.
     node_opts = context.after(network, node_addons, node_role)
-    system_nodes = NodeGroup(system_group(context, network), nodes, node_opts)
-    gpu_groups = {
-        group.name: NodeGroup(gpu_group(context, network, group), nodes, node_opts) for group in settings.gpu_groups
-    }
+    system_nodes, *_ = [
+        ManagedNodeGroup(node_group_args(context, network, group), nodes, node_opts) for group in groups.all()
+    ]
     addon_opts = context.after(system_nodes, *(identity.roles[workload] for workload in ADDON_WORKLOADS.values()))
     addons = AddOns("after-nodes", after_nodes, cluster_name=cluster.name, opts=addon_opts)
     make_budget(context)
@@ -103,13 +103,13 @@ def make_platform(settings: StackSettings) -> Platform:
         settings=settings,
         release=release,
         catalog=catalog,
+        node_groups=groups,
         provider=provider,
         account=account,
         network=network,
         encryption=encryption,
         cluster=cluster,
         system_nodes=system_nodes,
-        gpu_groups=gpu_groups,
         addons=addons,
         storage=storage,
         database=database,

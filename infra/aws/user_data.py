@@ -1,30 +1,25 @@
-"""What a node is told at its start, and what the autoscaler is told of a group without nodes: plain text and tags."""
+"""User data of a node, and the tags that describe a group without nodes to the autoscaler."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
 
 import yaml
 
-from infra.spec.capacity import EFA_HUGE_PAGES_BYTES, LaunchPlan
-from infra.spec.outputs import Taint
+from infra.spec.node_group import NodeGroup
 
 TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template"
-"""Beginning of the tags by which the autoscaler imagines a node (cluster-autoscaler, AWS provider, "Scaling from 0")."""
-
-_USABLE_STORAGE = 0.85
-"""Part of a disk that pods get: the kubelet keeps a tenth free (nodefs.available), the file system needs some too."""
+"""Prefix of the tags from which the autoscaler builds its template of a node (cluster-autoscaler, AWS provider, "Scaling from 0")."""
 
 _BOUNDARY = "==NODECONFIG=="
 
 
 def node_config(*, max_pods: int, has_raid0: bool, script: str | None = None) -> str:
-    """The user data of an AL2023 node, base64: a nodeadm NodeConfig in a MIME document, which EKS puts its own to.
+    """The user data of an AL2023 node, base64: a nodeadm NodeConfig in a MIME document, to which EKS adds its own.
 
     Args:
-        max_pods: largest number of pods; the kubelet's own figure knows nothing of prefix delegation.
-        has_raid0: join the instance store disks to one RAID 0 under containerd, the kubelet and pod logs.
+        max_pods: largest number of pods; the kubelet's own default ignores prefix delegation.
+        has_raid0: join the instance store disks to one RAID 0 for containerd, the kubelet and pod logs.
         script: shell script that runs before the kubelet starts.
     """
     spec: dict[str, object] = {"kubelet": {"config": {"maxPods": max_pods}}}
@@ -43,34 +38,14 @@ def _part(content_type: str, text: str) -> str:
     return "\n".join((f"--{_BOUNDARY}", f"Content-Type: {content_type}", "", text))
 
 
-def template_tags(
-    plan: LaunchPlan, *, labels: Mapping[str, str], taints: Sequence[Taint], disk_gib: int, devices_per_gpu: int
-) -> dict[str, str]:
-    """Tags of the autoscaling group by which the autoscaler knows what a node would have: it has none to look at.
+def template_tags(group: NodeGroup) -> dict[str, str]:
+    """Tags of the autoscaling group from which the autoscaler knows what a node would have while there is none.
 
-    EFA in particular: without its tag a pod that asks for EFA fits no imagined node, and the group stays at zero.
-
-    Args:
-        plan: how the group gets its machines.
-        labels: node labels.
-        taints: node taints, those aside that go when the node is ready.
-        disk_gib: root volume in GiB, which holds what pods write where no instance store does.
-        devices_per_gpu: what the device plugin makes of one GPU.
+    EFA in particular: without its tag a pod that asks for EFA fits no node it could start, and the group stays at zero.
+    Start-up taints are left out: they go when the node is ready.
     """
-    resources = {
-        "nvidia.com/gpu": plan.instance.gpus * devices_per_gpu,
-        "vpc.amazonaws.com/efa": plan.efa_count,
-        "hugepages-2Mi": EFA_HUGE_PAGES_BYTES if plan.efa_count else 0,
-        "ephemeral-storage": _ephemeral_bytes(plan, disk_gib),
-    }
     return {
-        **{f"{TEMPLATE_TAG}/label/{key}": value for key, value in labels.items()},
-        **{f"{TEMPLATE_TAG}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in taints},
-        **{f"{TEMPLATE_TAG}/resources/{name}": str(count) for name, count in resources.items() if count},
+        **{f"{TEMPLATE_TAG}/label/{key}": value for key, value in group.node_labels.items()},
+        **{f"{TEMPLATE_TAG}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in group.taints},
+        **{f"{TEMPLATE_TAG}/resources/{name}": str(amount) for name, amount in group.extended_resources.items()},
     }
-
-
-def _ephemeral_bytes(plan: LaunchPlan, disk_gib: int) -> int:
-    nvme = plan.instance.nvme
-    capacity = nvme.disks * nvme.disk_gb * 10**9 if plan.nvme_raid0 and nvme else disk_gib * 2**30
-    return int(capacity * _USABLE_STORAGE)

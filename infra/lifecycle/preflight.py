@@ -88,7 +88,7 @@ def capacity_blocks_have_not_ended(case: Case) -> Iterator[Answer]:
 def the_release_may_be_deployed(case: Case) -> Iterator[Answer]:
     """The versions of the release fit together, and in prod all of them are resolved."""
     try:
-        release_rules.check(case.release, kind=case.settings.environment.kind, project=case.project)
+        release_rules.check_release(case.release, kind=case.settings.environment.kind, project=case.project)
     except RefusedError as error:
         yield str(error.args[0]), error.remedy
 

@@ -1,7 +1,7 @@
-"""How a node group gets its machines: capacity, placement and EFA as independent choices, and what they lead to.
+"""How a node group gets its instances: capacity, placement and EFA are independent choices, and the launch plan follows.
 
-Capacity is a union, placement is not part of it: an EFA switch that also makes a placement group, as in other stacks,
-makes launches into reservations fail with InsufficientInstanceCapacity (terraform-aws-eks PR #3730).
+Capacity is a union, placement is not part of it: where an EFA switch also makes a placement group, as in other stacks,
+launches into reservations fail with InsufficientInstanceCapacity (terraform-aws-eks PR #3730).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from infra.spec.section import Section, Violation
 CapacityType = Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
 ReservationId = Annotated[str, Field(pattern=r"^cr-[0-9a-f]{17}$")]
 BLOCK_RECLAIM = timedelta(minutes=30)
-"""How long before a Capacity Block ends EC2 starts to terminate its instances (EC2 user guide, "Capacity Blocks")."""
+"""EC2 starts to terminate the instances of a Capacity Block this long before it ends (EC2 user guide, "Capacity Blocks")."""
 
 EFA_HUGE_PAGES_BYTES = 5128 * 2 * 2**20
 """Huge pages of 2 MiB that the accelerated AMI sets aside on a node with EFA (EKS user guide, "Run machine learning
@@ -30,17 +30,17 @@ AvailabilityZone = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$")
 
 
 class OnDemand(Section):
-    """Machines are asked for when they are needed, at the list price."""
+    """Instances launched when they are needed, at the list price."""
 
     kind: Literal["on_demand"] = Field(description="on_demand | spot | reservation | capacity_block.")
 
 
 class Spot(Section):
-    """Spare machines that AWS takes back with two minutes' notice."""
+    """Spare instances that AWS reclaims with two minutes' notice."""
 
     kind: Literal["spot"] = Field(description="on_demand | spot | reservation | capacity_block.")
     allow_efa: bool = Field(
-        False, description="Let EFA be used although one interruption stops every rank of a job across nodes."
+        False, description="Allow EFA although one interruption stops every rank of a job across nodes."
     )
 
 
@@ -49,18 +49,18 @@ class Reservation(Section):
 
     kind: Literal["reservation"] = Field(description="on_demand | spot | reservation | capacity_block.")
     id: ReservationId = Field(description="Id of the reservation, cr-….")
-    availability_zone: AvailabilityZone = Field(description="Zone the reservation lies in.")
+    availability_zone: AvailabilityZone = Field(description="Zone of the reservation.")
     placement_group: str | None = Field(
         None, description="Name of the cluster placement group the reservation was created in; null has none."
     )
 
 
 class CapacityBlock(Section):
-    """A Capacity Block for ML: bought ahead for fixed days."""
+    """A Capacity Block for ML: bought in advance for fixed days."""
 
     kind: Literal["capacity_block"] = Field(description="on_demand | spot | reservation | capacity_block.")
     id: ReservationId = Field(description="Id of the block, cr-….")
-    availability_zone: AvailabilityZone = Field(description="Zone the block lies in.")
+    availability_zone: AvailabilityZone = Field(description="Zone of the block.")
     ends: AwareDatetime = Field(
         description="When the block ends, with time zone; EC2 starts to terminate its instances 30 minutes before."
     )
@@ -70,7 +70,7 @@ Capacity = Annotated[OnDemand | Spot | Reservation | CapacityBlock, Field(discri
 
 
 class LaunchRequest(Section):
-    """What is asked of EC2 for one node group."""
+    """What one node group requests from EC2."""
 
     name: str = Field(
         pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$",
@@ -78,7 +78,8 @@ class LaunchRequest(Section):
     )
     instance_type: str = Field(description="A type of the instance catalogue.")
     capacity: Capacity = Field(
-        OnDemand(kind="on_demand"), description="How machines are got: on_demand, spot, reservation or capacity_block."
+        OnDemand(kind="on_demand"),
+        description="How the group gets its instances: on_demand, spot, reservation or capacity_block.",
     )
     placement: Literal["none", "cluster"] = Field(
         "none", description="cluster puts the nodes of the group close together, in a placement group of its own."
@@ -104,21 +105,21 @@ class NetworkInterface:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
-    """Everything the launch template and the node group take from the capacity, the placement and the catalogue.
+    """The fields of the launch template and the node group that follow from capacity, placement and catalogue.
 
     Attributes:
         instance: the catalogue's entry.
-        capacity_type: EKS's own name of the kind of capacity.
-        market_type: `InstanceMarketOptions.MarketType` of the launch template; None leaves the options out. Spot is not
-            set here: EKS sets it from the capacity type.
-        instance_type_in_template: the instance type has to stand in the launch template, not in the node group. EKS
-            demands it for Capacity Blocks (user guide, "Create a managed node group with Capacity Blocks for ML").
+        capacity_type: EKS's name of the kind of capacity.
+        market_type: `InstanceMarketOptions.MarketType` of the launch template; None leaves the options out. EKS itself
+            sets spot, from the capacity type.
+        instance_type_in_template: the instance type is in the launch template instead of the node group, which EKS
+            requires for Capacity Blocks (user guide, "Create a managed node group with Capacity Blocks for ML").
         reservation_id: target of the launch template's reservation specification, or None.
         network_interfaces: explicit interfaces, empty where EC2's default (one ENA interface) is right.
         placement_group: None, "own" (the stack creates one for this group), or the name of an existing one.
-        availability_zones: zones whose subnets the group gets.
+        availability_zones: zones of the group's subnets.
         nvme_raid0: nodeadm joins the instance store disks to one RAID 0.
-        drain_before: when the last workload must be gone, None where the capacity has no end.
+        drain_before: when the last workload must have ended; None where the capacity has no end.
     """
 
     instance: InstanceType
@@ -139,7 +140,7 @@ class LaunchPlan:
 
 
 def efa_interfaces(instance: InstanceType) -> tuple[NetworkInterface, ...]:
-    """One EFA interface per network card, as far as the type has them.
+    """One EFA interface per network card, as many as the type has.
 
     The primary interface (card 0, device 0) carries IP too, so it is `efa`; an EFA-only interface may not be primary.
     The others are `efa-only` at device 1 of their card: they take no address of the subnet and no route on the host.
@@ -154,7 +155,7 @@ def efa_interfaces(instance: InstanceType) -> tuple[NetworkInterface, ...]:
 
 
 def zones_of(request: LaunchRequest, network_zones: Iterable[str]) -> tuple[str, ...]:
-    """Zones the group's nodes may start in: its own, else the reservation's, else all of the network."""
+    """Zones in which the group's nodes may start: its own, else the reservation's, else all of the network."""
     if request.availability_zones:
         return request.availability_zones
     if isinstance(request.capacity, (Reservation, CapacityBlock)):
@@ -164,7 +165,7 @@ def zones_of(request: LaunchRequest, network_zones: Iterable[str]) -> tuple[str,
 
 @dataclass(frozen=True)
 class _Case:
-    """A request together with what its rules look at."""
+    """A request with everything that its rules look at."""
 
     request: LaunchRequest
     instance: InstanceType
@@ -179,8 +180,8 @@ def _spot_refuses_efa(case: _Case) -> Violation | None:
     return Violation(
         "efa",
         "true",
-        "spot capacity refuses EFA: one interruption stops a job on all its nodes",
-        "set efa: false, take other capacity, or force it with capacity.allow_efa: true",
+        "spot capacity does not take EFA: one interruption stops a job on all its nodes",
+        "set efa: false, use other capacity, or force it with capacity.allow_efa: true",
     )
 
 
@@ -193,7 +194,7 @@ def _the_type_has_efa(case: _Case) -> Violation | None:
         "efa",
         "true",
         f"{case.instance.name} has no EFA interface",
-        f"set efa: false, or take a type that has: {', '.join(siblings or able)}",
+        f"set efa: false, or use a type that has EFA: {', '.join(siblings or able)}",
     )
 
 
@@ -214,7 +215,7 @@ def _placement_stays_in_one_zone(case: _Case) -> Violation | None:
     return Violation(
         "availability_zones",
         ", ".join(case.zones),
-        "a cluster placement group lies in exactly one zone",
+        "a cluster placement group is in exactly one zone",
         "name the zone that has the capacity, or set placement: none",
     )
 
@@ -226,7 +227,7 @@ def _reserved_capacity_lies_in_the_zone(case: _Case) -> Violation | None:
     return Violation(
         "availability_zones",
         ", ".join(case.zones),
-        f"{capacity.kind} {capacity.id} lies in {capacity.availability_zone}, so the group does too",
+        f"{capacity.kind} {capacity.id} is in {capacity.availability_zone}, so the group must be too",
         f"set availability_zones: [{capacity.availability_zone}], or leave it out",
     )
 
@@ -237,7 +238,7 @@ def _a_block_is_already_close_together(case: _Case) -> Violation | None:
     return Violation(
         "placement",
         "cluster",
-        "a Capacity Block is one UltraCluster already; in a placement group its launch fails",
+        "a Capacity Block is in one UltraCluster already; launching it into a placement group fails",
         "set placement: none",
     )
 
@@ -257,7 +258,7 @@ def _a_reservation_is_in_its_placement_group(case: _Case) -> Violation | None:
         return Violation(
             "placement",
             "none",
-            f"the reservation was made in placement group {capacity.placement_group}; only launches into it match",
+            f"the reservation was made in placement group {capacity.placement_group}; only launches into that group match it",
             "set placement: cluster",
         )
     return None
@@ -272,7 +273,7 @@ def _the_family_is_sold_in_blocks(case: _Case) -> Violation | None:
         "capacity.kind",
         "capacity_block",
         f"Capacity Blocks are not sold for {case.instance.name}",
-        f"take a type of {', '.join(sold)}, or other capacity",
+        f"use a type of {', '.join(sold)}, or other capacity",
     )
 
 
@@ -288,27 +289,27 @@ _RULES: tuple[Callable[[_Case], Violation | None], ...] = (
 )
 
 
-def impossible(request: LaunchRequest, *, catalog: Catalog, network_zones: Iterable[str]) -> Iterator[Violation]:
-    """Every reason why EC2 would refuse the request, or serve it in a way nobody wants; keys relative to the group.
+def launch_violations(request: LaunchRequest, *, catalog: Catalog, network_zones: Iterable[str]) -> Iterator[Violation]:
+    """Every rule that the request breaks: EC2 would refuse it, or it could not work as intended. Keys are relative to the group.
 
     Raises:
         SettingsError: the instance type is not in the catalogue.
     """
-    case = _Case(request, catalog.find(request.instance_type), catalog, zones_of(request, network_zones))
+    case = _Case(request, catalog.find_instance(request.instance_type), catalog, zones_of(request, network_zones))
     yield from (violation for rule in _RULES if (violation := rule(case)) is not None)
 
 
 def launch_plan(request: LaunchRequest, *, catalog: Catalog, network_zones: Iterable[str]) -> LaunchPlan:
-    """The launch facts of one node group.
+    """The launch plan of one node group.
 
     Raises:
         SettingsError: the combination is impossible; names the group and every rule it breaks.
     """
     zones = tuple(network_zones)
-    violations = list(impossible(request, catalog=catalog, network_zones=zones))
+    violations = list(launch_violations(request, catalog=catalog, network_zones=zones))
     if violations:
         raise SettingsError("".join(f"node group {request.name}: {violation}\n" for violation in violations).rstrip())
-    instance, capacity = catalog.find(request.instance_type), request.capacity
+    instance, capacity = catalog.find_instance(request.instance_type), request.capacity
     is_block = isinstance(capacity, CapacityBlock)
     return LaunchPlan(
         instance=instance,
@@ -332,9 +333,9 @@ def _placement_group(request: LaunchRequest) -> str | None:
 
 
 def vcpus_by_quota(requests: Iterable[LaunchRequest], *, catalog: Catalog) -> dict[str, int]:
-    """Count the vCPUs needed with every group at its largest, by quota code of the ec2 service.
+    """The vCPUs of every group at its largest, by quota code of the ec2 service.
 
-    Capacity Blocks are left out: their machines have been bought, and no quota stands between them and a launch.
+    Capacity Blocks are left out: they are bought, and count against no quota.
     """
     needed: dict[str, int] = {}
     for request in requests:
@@ -342,5 +343,5 @@ def vcpus_by_quota(requests: Iterable[LaunchRequest], *, catalog: Catalog) -> di
             continue
         codes = catalog.quotas[catalog.family_of(request.instance_type).quota]
         code = codes.spot if isinstance(request.capacity, Spot) else codes.on_demand
-        needed[code] = needed.get(code, 0) + request.max_size * catalog.find(request.instance_type).vcpus
+        needed[code] = needed.get(code, 0) + request.max_size * catalog.find_instance(request.instance_type).vcpus
     return needed

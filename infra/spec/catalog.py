@@ -1,7 +1,6 @@
-"""The instance catalogue: what AWS rents out, as typed data from which every request for a device is computed.
+"""The instance catalogue: the EC2 instance types this platform supports, with their devices and prices.
 
-EFA counts, NVMe disks and prices are looked up here and never read from a live node: a group scaled to zero has no node
-to ask.
+EFA counts, NVMe disks and prices come from here, never from a live node: a group scaled to zero has none.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ QuotaFamily = Literal["standard", "gpu_graphics", "gpu_training"]
 class Source(Section):
     """Where a set of figures comes from."""
 
-    as_of: date = Field(description="Day the figures were true.")
-    source: str = Field(min_length=1, description="Who says so.")
+    as_of: date = Field(description="Day on which the figures held.")
+    source: str = Field(min_length=1, description="Source of the figure.")
 
 
 class Price(Section):
-    """A price in the price region; null where nobody looked it up."""
+    """A price in the price region; null where it has not been looked up."""
 
-    usd: NonNegativeFloat | None = Field(description="US dollars per unit; null is unresolved, never a guess.")
-    as_of: date | None = Field(None, description="Day the price was true.")
-    source: str | None = Field(None, description="Who says so.")
+    usd: NonNegativeFloat | None = Field(description="US dollars per unit; null is unresolved.")
+    as_of: date | None = Field(None, description="Day on which the price held.")
+    source: str | None = Field(None, description="Source of the figure.")
 
     @model_validator(mode="after")
     def _a_price_has_a_source(self) -> Price:
@@ -73,10 +72,15 @@ class QuotaCodes(Section):
 
 
 class Family(Section):
-    """What all sizes of an instance family share."""
+    """What all sizes of an instance family have in common."""
 
-    quota: QuotaFamily = Field(description="Which vCPU quota the family counts against.")
+    quota: QuotaFamily = Field(description="The vCPU quota that the family counts against.")
     capacity_blocks: bool = Field(description="Capacity Blocks for ML can be bought.")
+    gpudirect_rdma: bool = Field(
+        False,
+        description="GPUs send and receive over EFA without the host's memory (EC2 user guide, "
+        '"Elastic Fabric Adapter", table of RDMA read and write).',
+    )
     regions: tuple[str, ...] = Field(min_length=1, description="Regions that offer every size listed here.")
 
 
@@ -103,7 +107,7 @@ class InstanceType(Section):
     architecture: Architecture = Field(description="Architecture of the CPU.")
     vcpus: PositiveInt = Field(description="vCPUs.")
     memory_gib: PositiveInt = Field(description="Memory in GiB.")
-    numa_nodes: PositiveInt | None = Field(description="NUMA nodes; null where nobody looked.")
+    numa_nodes: PositiveInt | None = Field(description="NUMA nodes; null where they have not been looked up.")
     network_cards: PositiveInt = Field(1, description="Network cards.")
     efa_interfaces: NonNegativeInt = Field(0, description="Largest number of EFA interfaces.")
     gpu: Gpu | None = Field(None, description="GPUs; null has none.")
@@ -137,10 +141,10 @@ class Catalog(Section):
     def _every_instance_has_a_family(self) -> Catalog:
         strays = sorted({one.family for one in self.instances.values()} - set(self.families))
         if strays:
-            raise ValueError(f"families lacks {', '.join(strays)}, of which instances are listed")
+            raise ValueError(f"families lacks {', '.join(strays)}, whose instances are listed")
         return self
 
-    def find(self, name: str) -> InstanceType:
+    def find_instance(self, name: str) -> InstanceType:
         """The instance type of that name.
 
         Raises:
@@ -154,8 +158,8 @@ class Catalog(Section):
         return self.instances[name]
 
     def family_of(self, name: str) -> Family:
-        """The family of the instance type of that name; raises like `find`."""
-        return self.families[self.find(name).family]
+        """The family of the instance type of that name; raises like `find_instance`."""
+        return self.families[self.find_instance(name).family]
 
     def regions(self) -> frozenset[str]:
         """Every region that offers at least one family."""

@@ -1,4 +1,4 @@
-"""Names inside the cluster that more than one part has to agree on: namespaces, classes, claims, ports."""
+"""Names inside the cluster that several parts share: namespaces, classes, claims, ports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MONITORING_NAMESPACE = "monitoring"
 KUBERAY_NAMESPACE = "kuberay-system"
 KUEUE_NAMESPACE = "kueue-system"
 GPU_NAMESPACE = "gpu-system"
-"""Device plugins and the DCGM exporter: the one namespace of ours that admits privileged pods."""
+"""Device plugins and the DCGM exporter: the only one of our namespaces that admits privileged pods."""
 
 PLATFORM_NAMESPACES = (
     MLFLOW_NAMESPACE,
@@ -21,7 +21,7 @@ PLATFORM_NAMESPACES = (
     KUEUE_NAMESPACE,
     GPU_NAMESPACE,
 )
-"""All of them; a team cannot have one of these names."""
+"""All of them; no team may have one of these names."""
 
 TRAINER_ACCOUNT = "trainer"
 """Service account of a team's jobs, in the team's namespace; see `infra.spec.names.trainer_account`."""
@@ -31,20 +31,26 @@ Priority = Literal["low", "normal", "high"]
 PRIORITY_PREFIX = "training-"
 """A job's priority `normal` is the class `training-normal`, of Kubernetes and of Kueue alike."""
 
+
+def priority_class(priority: Priority) -> str:
+    """Name of a priority's class, of Kubernetes and of Kueue."""
+    return f"{PRIORITY_PREFIX}{priority}"
+
+
 PLATFORM_PRIORITY = "platform-critical"
 """Priority class of what every job depends on; a team's namespace admits no pod that claims it."""
 
 DATASETS_CLAIM = "datasets"
-"""Claim of the datasets in each team's namespace; they can be read only."""
+"""Claim of the datasets in each team's namespace, read-only."""
 
 RUNS_CLAIM = "runs"
-"""Claim of the team's own runs in its namespace; no other namespace has one of them."""
+"""Claim of the team's own runs in its namespace; no other namespace has a claim on them."""
 
 DATASETS_PATH = "/mnt/datasets"
-"""Where every pod of a job sees the datasets: `/datasets` of the file system."""
+"""Mount path of the datasets in every pod of a job: `/datasets` of the file system."""
 
 RUNS_PATH = "/mnt/runs"
-"""Where every pod of a job sees its team's runs, and data that the team brings: `/teams/<team>` of the file system."""
+"""Mount path of the team's runs and of its own data in every pod of a job: `/teams/<team>` of the file system."""
 
 MLFLOW_CREDENTIALS = "mlflow-credentials"
 """Secret in each team's namespace with MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."""
@@ -63,4 +69,4 @@ RAY_PORTS = {
     "as-metrics": 44217,
     "dash-metrics": 44227,
 }
-"""Ports of a Ray head by the name KubeRay's PodMonitors know them by; workers have `metrics` only."""
+"""Ports of a Ray head by the name that the PodMonitors select; workers have `metrics` only."""

@@ -1,6 +1,7 @@
-"""What an environment costs by the hour, idle and full, by item, out of the catalogue's price table.
+"""What an environment costs per hour, idle and at its largest, by item, from the catalogue's price table.
 
-A price nobody looked up, or one of another region than the table's, is listed as unresolved and left out of the sum.
+A price that has not been looked up, or is for another region than the table's, is listed as unresolved and left out of
+the sum.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ HOURS_PER_MONTH = 730
 """The month of AWS's own calculators: 365 days x 24 hours / 12."""
 
 NOT_COUNTED = (
-    "S3, EFS and ECR by what lies there",
+    "S3, EFS and ECR by what is stored there",
     "traffic through NAT gateways, endpoints and between zones",
     "CloudWatch logs by what is written",
     "KMS keys and requests",
-    "capacity blocks, paid when they are bought",
+    "Capacity Blocks, paid when they are bought",
 )
-"""What is billed by use, not by the hour, and is therefore in no estimate."""
+"""What is billed by use instead of by the hour, and is in no estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +34,11 @@ class CostItem:
 
     Attributes:
         name: what is paid for.
-        idle: units running while nobody trains.
+        idle: units running while no job runs.
         full: units running with every group at its largest.
         usd_per_unit_hour: US dollars per unit and hour, or None where the price is unresolved.
-        as_of: day the price was true, or None.
-        note: what the price leaves out or presumes; empty where it is exact.
+        as_of: day on which the price held, or None.
+        note: what the price leaves out or assumes; empty where it is exact.
     """
 
     name: str
@@ -50,14 +51,14 @@ class CostItem:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The lines, and their sums over what is resolved, in US dollars per hour."""
+    """The lines, and the sums of those with a price, in US dollars per hour."""
 
     region: str
     items: tuple[CostItem, ...]
 
     @property
     def idle_usd_per_hour(self) -> float:
-        """Cost while nobody trains."""
+        """Cost while no job runs."""
         return sum(item.idle * item.usd_per_unit_hour for item in self.items if item.usd_per_unit_hour is not None)
 
     @property
@@ -81,7 +82,7 @@ class _Estimator:
         self._is_priced = settings.aws.region == catalog.prices.region
 
     def lines(self) -> Iterator[CostItem]:
-        """Every line, in the order people look for them."""
+        """Every line, in the order in which people look for them."""
         yield from self._control_plane()
         yield from self._node_groups()
         yield from self._volumes()
@@ -117,7 +118,7 @@ class _Estimator:
                 yield self._group(group, smallest=group.min_size)
 
     def _group(self, request: LaunchRequest, *, smallest: int) -> CostItem:
-        instance, source = self._catalog.find(request.instance_type), self._catalog.prices.instances
+        instance, source = self._catalog.find_instance(request.instance_type), self._catalog.prices.instances
         price = Price(usd=instance.usd_per_hour, as_of=source.as_of, source=source.source)
         name = f"nodes {request.name}, {instance.name}"
         match request.capacity:
@@ -157,7 +158,7 @@ class _Estimator:
         yield self._line("interface endpoints, per zone", endpoints, self._services.interface_endpoint_az_hour)
 
 
-def estimate(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:
+def estimate_cost(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:
     """Cost of an environment by the hour and by item.
 
     Raises:

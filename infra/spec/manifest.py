@@ -1,16 +1,16 @@
-"""Kubernetes objects as plain data, and the few things every one of ours has in common."""
+"""Kubernetes objects as plain data, and what all of ours have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 
 Manifest = dict[str, Any]
 """One Kubernetes object as the API server takes it: apiVersion, kind, metadata and the rest, in camelCase."""
 
-MANAGED_BY = "ray-train-platform"
+MANAGED_BY = LABEL_PREFIX
 
 RESTRICTED_POD: Mapping[str, Any] = {
     "runAsNonRoot": True,
@@ -19,7 +19,7 @@ RESTRICTED_POD: Mapping[str, Any] = {
     "fsGroup": 1000,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Pod security context under which the profile `restricted` of the Pod Security Standards admits a pod."""
+"""Pod security context that the Pod Security Standard `restricted` admits."""
 
 RESTRICTED_CONTAINER: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,
@@ -27,7 +27,7 @@ RESTRICTED_CONTAINER: Mapping[str, Any] = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""The same for each of its containers."""
+"""Security context that `restricted` admits, for each container."""
 
 
 def labels(component: str, *, version: str, team: str | None = None) -> dict[str, str]:
@@ -42,7 +42,7 @@ def labels(component: str, *, version: str, team: str | None = None) -> dict[str
 
 
 def annotated(manifest: Manifest, key: str, value: str) -> Manifest:
-    """The same object with one more annotation."""
+    """The object with one more annotation."""
     metadata = manifest["metadata"]
     return {**manifest, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), key: value}}}
 
@@ -57,7 +57,7 @@ def api_object(
     annotations: Mapping[str, str] | None = None,
     **fields: object,
 ) -> Manifest:
-    """An object with its metadata; `fields` are what stands beside it: spec, data, rules and the like."""
+    """An object with its metadata; `fields` are its other top-level fields: spec, data, rules and so on."""
     metadata: Manifest = {"name": name}
     if namespace is not None:
         metadata["namespace"] = namespace

@@ -1,6 +1,6 @@
-"""Names that more than one part of the stack has to agree on: physical names, tags, namespaces and service accounts.
+"""Names that several parts of the stack share: physical names, tags, namespaces and service accounts.
 
-Plain data, so that what works by tag and by name without Pulumi (reaper, leak audit, job submission) reads it too.
+Plain data, so that code that works by tag or name without Pulumi (reaper, leak audit, job submission) reads it too.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from infra.spec.outputs import LABEL_PREFIX, Taint, Workload
+from infra.spec.cluster_names import MLFLOW_NAMESPACE, MONITORING_NAMESPACE, TRAINER_ACCOUNT
+from infra.spec.node_labels import LABEL_PREFIX
+from infra.spec.outputs import Workload
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.loading import NAMESPACE
 from infra.spec.settings.stack import StackSettings
@@ -16,17 +18,10 @@ from infra.spec.settings.stack import StackSettings
 BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
 
 STACK_TAG = "stack"
-"""Key of the tag by which cost is counted and leftovers are found."""
+"""Key of the tag by which costs are counted and leaked resources are found."""
 
-MLFLOW_URI = "http://mlflow.mlflow.svc.cluster.local:5000"
+MLFLOW_URI = f"http://mlflow.{MLFLOW_NAMESPACE}.svc.cluster.local:5000"
 """The tracking server as pods reach it: service `mlflow` of namespace `mlflow`."""
-
-START_UP_TAINT = Taint(key="startup-taint.cluster-autoscaler.kubernetes.io/gpu", value="not-seen", effect="NoSchedule")
-"""Keeps pods off a new GPU node until its GPUs are seen. No job tolerates it; `platform_charts.images.node_gate` takes it away.
-
-The autoscaler counts a node whose taint has this prefix as one that is still starting, and does not start another one
-in its stead (cluster-autoscaler FAQ, "How does Cluster Autoscaler treat nodes with status/startup/ignore taints?").
-"""
 
 
 class ServiceAccount(NamedTuple):
@@ -37,16 +32,16 @@ class ServiceAccount(NamedTuple):
 
 
 PLATFORM_ACCOUNTS: Mapping[Workload, tuple[ServiceAccount, ...]] = {
-    "mlflow": (ServiceAccount("mlflow", "mlflow"),),
+    "mlflow": (ServiceAccount(MLFLOW_NAMESPACE, "mlflow"),),
     "autoscaler": (ServiceAccount("kube-system", "cluster-autoscaler"),),
     "ebs-csi": (ServiceAccount("kube-system", "ebs-csi-controller-sa"),),
     "efs-csi": (
         ServiceAccount("kube-system", "efs-csi-controller-sa"),
         ServiceAccount("kube-system", "efs-csi-node-sa"),
     ),
-    "monitoring": (ServiceAccount("monitoring", "alertmanager"),),
+    "monitoring": (ServiceAccount(MONITORING_NAMESPACE, "alertmanager"),),
 }
-"""Who may take the role of a workload of the platform; the trainer's accounts follow from the teams."""
+"""Service accounts that assume the role of a workload of the platform; the trainer's follow from the teams."""
 
 
 def alert_topic_name(settings: StackSettings) -> str:
@@ -56,34 +51,33 @@ def alert_topic_name(settings: StackSettings) -> str:
 
 def trainer_account(team: str) -> ServiceAccount:
     """The service account that a team's jobs run as."""
-    return ServiceAccount(team, "trainer")
+    return ServiceAccount(team, TRAINER_ACCOUNT)
 
 
 def team_group(team: str) -> str:
-    """The Kubernetes group of those who may submit jobs into a team's namespace."""
+    """The Kubernetes group whose members may submit jobs to a team's namespace."""
     return f"{LABEL_PREFIX}:team:{team}"
 
 
 def cluster_name(settings: StackSettings) -> str:
-    """Name of the EKS cluster, and beginning of every other name that must be the same at each creation."""
+    """Name of the EKS cluster, and prefix of every other name that must be the same at each creation."""
     return f"rtp-{settings.environment.name}"
 
 
 def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
-    """Name of a bucket; bucket names are unique over all accounts, so it holds the account."""
+    """Name of a bucket; bucket names are unique across accounts, so it contains the account."""
     return f"{cluster}-{purpose}-{account}"
 
 
 def stack_tag(settings: StackSettings) -> str:
-    """Value of the tag that one environment's resources have and nothing else in the account has."""
+    """Value of the tag that only this environment's resources have in the account."""
     return f"{NAMESPACE}/{settings.environment.name}"
 
 
 def node_tags(settings: StackSettings) -> dict[str, str]:
     """Tags of what EKS launches, which the provider's default tags do not reach.
 
-    The platform's version is not among them: it would make every release a new launch template, and that replaces every
-    node.
+    The platform's version is not among them: each release would make a new launch template, which replaces every node.
     """
     environment = settings.environment
     tags = {

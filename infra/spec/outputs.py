@@ -1,4 +1,4 @@
-"""Stack outputs: the one contract between the infrastructure and what submits jobs; there is no other channel."""
+"""Stack outputs: the contract, and the only channel, between the infrastructure and what submits jobs."""
 
 from __future__ import annotations
 
@@ -7,44 +7,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, NonNegativeInt, PositiveInt
 
-from infra.spec.capacity import CapacityType, launch_plan
+from infra.spec.capacity import CapacityType
 from infra.spec.catalog import Catalog
 from infra.spec.errors import RefusedError
+from infra.spec.node_group import NodeGroup
+from infra.spec.node_labels import GROUP_LABEL, Taint
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Section, validate
 from infra.spec.settings.environment import AccountId, KubernetesName, RoleArn
-from infra.spec.settings.nodes import GpuGroup
-from infra.spec.sharing import devices_per_gpu
 
 SCHEMA_VERSION = 1
 
-LABEL_PREFIX = "ray-train-platform"
-"""Prefix of the labels that the stack gives its nodes."""
-
-GROUP_LABEL = f"{LABEL_PREFIX}/group"
-"""Label of a node: the name of its group."""
-
-SYSTEM_GROUP = "system"
-"""Name of the group of the platform itself, and of Ray's heads."""
-
 Workload = Literal["trainer", "mlflow", "autoscaler", "ebs-csi", "efs-csi", "monitoring"]
-
-
-class Taint(Section):
-    """A node taint in Kubernetes's spelling."""
-
-    key: str = Field(description="Key.")
-    value: str = Field(description="Value.")
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(description="Effect.")
-
-
-ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"
-"""By this label the cluster autoscaler knows a node with GPUs, and counts it as starting until it offers them
-(cluster-autoscaler, AWS cloud provider, "GPU nodes")."""
-
-GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
-SPOT_TAINT = Taint(key=f"{LABEL_PREFIX}/spot", value="true", effect="NoSchedule")
 
 
 class ClusterOutput(Section):
@@ -57,12 +32,12 @@ class ClusterOutput(Section):
 
 
 class StorageOutput(Section):
-    """Where datasets, checkpoints and artifacts lie."""
+    """Where datasets, checkpoints and artifacts are stored."""
 
     checkpoint_bucket: str = Field(description="S3 bucket of checkpoints.")
     artifact_bucket: str = Field(description="S3 bucket of MLflow's artifacts.")
     efs_id: str = Field(pattern=r"^fs-[0-9a-f]+$", description="EFS file system of datasets and runs.")
-    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point of the datasets.")
+    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point for the datasets.")
 
 
 class TeamOutput(Section):
@@ -89,12 +64,17 @@ class GpuGroupOutput(Section):
     labels: dict[str, str] = Field(description="Labels that select the group's nodes.")
     taints: tuple[Taint, ...] = Field(description="Taints a pod on the group has to tolerate.")
 
+    @property
+    def selector(self) -> dict[str, str]:
+        """Node selector of a job's pods: the label that Kueue's ResourceFlavor of the group has too."""
+        return {GROUP_LABEL: self.labels[GROUP_LABEL]}
+
 
 class StackOutputs(Section):
-    """Everything a submitter of jobs knows of a stack."""
+    """Everything that is known about a stack where jobs are submitted."""
 
     schema_version: Literal[1] = Field(description="Version of this contract.")
-    platform: str = Field(description="Version of the platform that made the stack.")
+    platform: str = Field(description="Version of the platform that the stack was made with.")
     environment: str = Field(description="Name of the environment.")
     kind: EnvironmentKind = Field(description="What the environment is for.")
     region: str = Field(description="AWS region.")
@@ -108,33 +88,19 @@ class StackOutputs(Section):
     gpu_groups: tuple[GpuGroupOutput, ...] = Field(description="GPU node groups.")
 
 
-def gpu_group_output(group: GpuGroup, *, catalog: Catalog, network_zones: tuple[str, ...]) -> GpuGroupOutput:
-    """What a job has to know of a group; the node group takes its labels and taints from here too.
-
-    Raises:
-        SettingsError: the group's combination of capacity, placement and EFA is impossible.
-    """
-    plan = launch_plan(group, catalog=catalog, network_zones=network_zones)
-    gpu = plan.instance.gpu
-    assert gpu is not None, f"settings let {group.instance_type} pass as a type with GPUs"
-    is_spot = plan.capacity_type == "SPOT"
+def gpu_group_output(group: NodeGroup) -> GpuGroupOutput:
+    """What a job has to know about a group with GPUs."""
     return GpuGroupOutput(
         name=group.name,
-        instance_type=group.instance_type,
-        gpus_per_node=gpu.count,
-        devices_per_gpu=devices_per_gpu(group.sharing, gpu),
-        efa_per_node=plan.efa_count,
+        instance_type=group.instance.name,
+        gpus_per_node=group.instance.gpus,
+        devices_per_gpu=group.devices_per_gpu,
+        efa_per_node=group.plan.efa_count,
         max_nodes=group.max_size,
-        capacity_type=plan.capacity_type,
-        drain_before=plan.drain_before,
-        labels={
-            **group.labels,
-            GROUP_LABEL: group.name,
-            f"{LABEL_PREFIX}/gpu": gpu.model.lower(),
-            ACCELERATOR_LABEL: f"nvidia-{gpu.model.lower()}",
-            f"{LABEL_PREFIX}/capacity": group.capacity.kind,
-        },
-        taints=(GPU_TAINT, SPOT_TAINT) if is_spot else (GPU_TAINT,),
+        capacity_type=group.plan.capacity_type,
+        drain_before=group.plan.drain_before,
+        labels=dict(group.labels),
+        taints=group.taints,
     )
 
 
@@ -143,7 +109,7 @@ def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
 
     Args:
         mapping: outputs by name, as plain data.
-        file: how messages call the place the outputs come from.
+        file: name of the outputs' origin in messages.
 
     Raises:
         SettingsError: names every output that is absent, unknown or wrong.
@@ -151,8 +117,8 @@ def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
     return validate(StackOutputs, mapping, file=file)
 
 
-def check(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:
-    """Refuse to submit to a stack that this checkout does not know: the trainer and the stack are one version.
+def check_outputs(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:
+    """Refuse to submit to a stack of another release: the trainer and the stack are one version.
 
     Raises:
         RefusedError: names everything in which the stack differs from the release or the catalogue.
@@ -161,7 +127,7 @@ def check(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) 
     if differences:
         lines = "".join(f"\n  {difference}" for difference in differences)
         raise RefusedError(
-            f"stack {outputs.environment} and this checkout are not of one release:{lines}",
+            f"stack {outputs.environment} is not of this checkout's release:{lines}",
             remedy="check out the stack's version, or bring the stack up with this one",
         )
 

@@ -1,7 +1,7 @@
-"""The release manifest: one version of everything, and what of it nobody has looked up yet.
+"""The release manifest: the version of everything in one release of the platform.
 
-A digest, an archive hash or an image release is taken from its registry or stays empty; see `unresolved`. Whether the
-versions fit together is checked in `infra.spec.release_rules`.
+A digest, an archive hash or an image release is looked up in its registry or stays null; see `unresolved`.
+`infra.spec.release_rules` checks whether the versions fit together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _specifier(text: str) -> str:
     try:
         SpecifierSet(text)
     except InvalidSpecifier as error:
-        raise ValueError(f"{text!r} is no version range, e.g. >=1.19,<2") from error
+        raise ValueError(f"invalid version range {text!r}; an example is >=1.19,<2") from error
     return text
 
 
@@ -34,7 +34,7 @@ AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
 
 
 class Entry(Section):
-    """Something with a version that somebody else publishes."""
+    """Something with a version that is published elsewhere."""
 
     as_of: date | None = Field(None, description="Day the entry was last compared with its source.")
     source: str | None = Field(None, description="Where the version was looked up.")
@@ -58,10 +58,10 @@ class NodeImage(Entry):
 
 
 class TrainingStack(Entry):
-    """What runs are trained with."""
+    """The software that runs are trained with."""
 
-    python: Version = Field(description="Python minor of image and client; Ray demands equal ones.")
-    ray: Version = Field(description="Ray of image, RayCluster and client; Ray demands equal ones.")
+    python: Version = Field(description="Python minor of image and client; Ray requires them to be equal.")
+    ray: Version = Field(description="Ray of image, RayCluster and client; Ray requires them to be equal.")
     torch: Version = Field(description="PyTorch.")
     cuda: Version = Field(description="CUDA minor that PyTorch was built for.")
     mlflow: Version = Field(description="MLflow of server and client.")
@@ -73,7 +73,7 @@ class AddOn(Entry):
     version: Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\d+$")] | None = Field(
         description="Version as EKS names it; null is unresolved."
     )
-    minimum: Version | None = Field(None, description="Lowest version without a fault that matters here.")
+    minimum: Version | None = Field(None, description="Lowest version without a bug that matters here.")
     kubernetes: VersionRange | None = Field(None, description="Kubernetes versions it is published for.")
     is_kubernetes_version: bool = Field(False, description="Its minor must be that of the control plane.")
 
@@ -88,7 +88,7 @@ class Chart(Entry):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
         description="Hash of the archive; null is unresolved."
     )
-    app_version: Version | None = Field(None, description="Version of what it installs, where that is another one.")
+    app_version: Version | None = Field(None, description="Version of the application it installs, where that differs.")
     kubernetes: VersionRange | None = Field(None, description="The chart's kubeVersion; null: none recorded.")
     is_kubernetes_version: bool = Field(False, description="app_version's minor must be that of the control plane.")
 
@@ -96,10 +96,10 @@ class Chart(Entry):
 class Image(Entry):
     """A container image."""
 
-    repository: str = Field(min_length=1, description="Registry and name; of our own images the name in our ECR only.")
+    repository: str = Field(min_length=1, description="Registry and name; for our own images the name in our ECR only.")
     is_ours: bool = Field(False, description="Built from this repository and kept in the stack's own ECR.")
     tag: str = Field(
-        pattern=r"^[\w][\w.-]{0,127}$", description="Tag; for people to read, the digest is what is pulled."
+        pattern=r"^[\w][\w.-]{0,127}$", description="Tag, for people to read; the digest is what is pulled."
     )
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
         description="Digest of the image or its index; null is unresolved."
@@ -111,28 +111,31 @@ class Image(Entry):
         """What a pod pulls: by digest, or by tag where the digest is unresolved.
 
         Args:
-            registry: host of the stack's own ECR, which our own images are in.
+            registry: host of the stack's own ECR, and the prefix of our repositories there.
         """
-        name = f"{registry}/{self.repository}" if self.is_ours else self.repository
-        return f"{name}@{self.digest}" if self.digest else f"{name}:{self.tag}"
+        return self.reference_in(f"{registry}/{self.repository}" if self.is_ours else self.repository)
+
+    def reference_in(self, repository: str) -> str:
+        """What a pod pulls from a repository, named by registry and path as the stack outputs list ours."""
+        return f"{repository}@{self.digest}" if self.digest else f"{repository}:{self.tag}"
 
 
 class Download(Entry):
-    """A file that an image is built with and that no registry of images, charts or packages has."""
+    """A file that an image build downloads, published in no registry of images, charts or packages."""
 
-    url: str = Field(pattern=r"^https://", description="Address; {version} stands for the version.")
+    url: str = Field(pattern=r"^https://", description="URL; {version} stands for the version.")
     version: Version = Field(description="Version.")
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
         description="Hash of the file; null is unresolved."
     )
 
     def address(self) -> str:
-        """The address of this version."""
+        """The URL of this version."""
         return self.url.format(version=self.version)
 
 
 class Compatibility(Section):
-    """What upstream says goes together."""
+    """What upstream says is compatible."""
 
     ray_for_kuberay: VersionRange = Field(description="Ray versions the KubeRay operator works with.")
     driver_for_cuda: dict[str, Version] = Field(description="Lowest driver branch by CUDA major.")
@@ -144,16 +147,16 @@ class ReleaseManifest(Section):
     platform: Version = Field(description="Version of this platform, the project's own.")
     kubernetes: Kubernetes = Field(description="The control plane.")
     node_image: NodeImage = Field(description="The nodes' operating system and driver.")
-    stack: TrainingStack = Field(description="What runs are trained with.")
+    stack: TrainingStack = Field(description="The software that runs are trained with.")
     addons: dict[str, AddOn] = Field(description="EKS add-ons by name.")
     charts: dict[str, Chart] = Field(description="Helm charts by name.")
-    images: dict[str, Image] = Field(description="Container images by the name they have here.")
+    images: dict[str, Image] = Field(description="Container images by name.")
     downloads: dict[str, Download] = Field(description="Files that images are built with, by name.")
-    crds: dict[str, Version] = Field(description="Versions of the custom resource definitions the stack applies.")
-    compatibility: Compatibility = Field(description="What upstream says goes together.")
+    crds: dict[str, Version] = Field(description="Versions of the CRDs that the stack applies.")
+    compatibility: Compatibility = Field(description="What upstream says is compatible.")
 
     def unresolved(self) -> tuple[str, ...]:
-        """Dotted names of everything nobody has looked up yet, in the order of the file."""
+        """Dotted names of everything that has not been looked up yet, in the order of the file."""
         return tuple(_unresolved(self))
 
 
@@ -163,7 +166,7 @@ _LOOKED_UP: Mapping[str, tuple[str, ...]] = {
     "images": ("digest",),
     "downloads": ("sha256",),
 }
-"""Fields of entries that are null until somebody has looked them up, by group, in the order of the file."""
+"""Fields of entries that are null until they are looked up, by group, in the order of the file."""
 
 
 def _unresolved(release: ReleaseManifest) -> Iterator[str]:
@@ -176,7 +179,7 @@ def _unresolved(release: ReleaseManifest) -> Iterator[str]:
 
 
 class Stale(NamedTuple):
-    """An entry that nobody has compared with its source for a while; `days` is None where nobody ever has."""
+    """An entry that has not been compared with its source for a while; `days` is None where it never was."""
 
     entry: str
     days: int | None

@@ -1,4 +1,4 @@
-"""Whether the versions of a release fit together: one function a rule, named as the sentence that holds."""
+"""Whether the versions of a release fit together: one function per rule, named as the sentence that holds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """What the project's own files say, for the manifest to agree with.
+    """What the project's own files say, which the manifest has to agree with.
 
     Attributes:
         version: version of the project.
@@ -94,7 +94,7 @@ def the_lock_has_the_stacks_versions(case: _Case) -> Iterator[str]:
 
 
 def images_contain_the_stacks_versions(case: _Case) -> Iterator[str]:
-    """What the build recorded inside our images is what the stack names: Ray refuses a client of another version."""
+    """The versions that the build recorded inside our images are the stack's: Ray refuses a client of another version."""
     for name, image in case.release.images.items():
         for package, inside in image.contains.items():
             wanted = getattr(case.release.stack, package, None)
@@ -147,7 +147,7 @@ def node_images_are_of_the_minor(case: _Case) -> Iterator[str]:
 
 
 def addons_serve_the_minor(case: _Case) -> Iterator[str]:
-    """Every add-on is published for the control plane's minor, and free of the faults that matter here."""
+    """Every add-on is published for the control plane's minor, and is free of the bugs that matter here."""
     minor = case.release.kubernetes.version
     for name, addon in case.release.addons.items():
         if addon.kubernetes is not None and minor not in SpecifierSet(addon.kubernetes):
@@ -162,7 +162,7 @@ def addons_serve_the_minor(case: _Case) -> Iterator[str]:
 
 
 def charts_serve_the_minor(case: _Case) -> Iterator[str]:
-    """Every chart's kubeVersion admits the control plane, and the autoscaler has its minor."""
+    """Every chart's kubeVersion includes the control plane's version, and the autoscaler has its minor."""
     minor = case.release.kubernetes.version
     for name, chart in case.release.charts.items():
         if chart.kubernetes is not None and minor not in SpecifierSet(chart.kubernetes):
@@ -205,7 +205,7 @@ def findings(release: ReleaseManifest, *, project: Project) -> tuple[Finding, ..
     return tuple(Finding(rule.__name__, message) for rule in RULES for message in rule(case))
 
 
-def check(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) -> None:
+def check_release(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) -> None:
     """Refuse a release whose versions do not fit together, and in prod one with anything unresolved.
 
     Raises:
@@ -215,7 +215,8 @@ def check(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) 
     if broken:
         lines = "".join(f"\n  {finding}" for finding in broken)
         raise RefusedError(
-            f"release {release.platform} does not fit together:{lines}", remedy="correct infra/spec/release.yaml"
+            f"the versions of release {release.platform} do not fit together:{lines}",
+            remedy="correct infra/spec/release.yaml",
         )
     unresolved = release.unresolved()
     if unresolved and kind is EnvironmentKind.PROD:

@@ -1,4 +1,4 @@
-"""How one GPU becomes several devices: time slices, which the device plugin makes, and MIG slices, which the node cuts."""
+"""How several pods share one GPU: by time slices, which the device plugin offers, or by MIG slices, which the node creates."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ DEVICE_PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 """Node label that selects the node's configuration of NVIDIA's device plugin (k8s-device-plugin, README)."""
 
 WHOLE_GPU = "whole"
-"""Configuration of the device plugin that shares no GPU."""
+"""The device plugin's configuration for whole GPUs."""
 
 
 def device_plugin_config(sharing: Sharing) -> str:
-    """Name of the device plugin's configuration for this kind of sharing."""
+    """Name of the device plugin's configuration for these settings."""
     if sharing.mig_profile is not None:
         return f"mig-{sharing.mig_profile}"
     return WHOLE_GPU if sharing.time_slices == 1 else f"time-slices-{sharing.time_slices}"
 
 
 def sharing_labels(sharing: Sharing) -> dict[str, str]:
-    """Node labels that the sharing needs on top of the contract's; none for whole GPUs, the plugin's default."""
+    """Node labels that sharing needs beside those in the stack outputs; none for whole GPUs, the plugin's default."""
     config = device_plugin_config(sharing)
     return {} if config == WHOLE_GPU else {DEVICE_PLUGIN_CONFIG_LABEL: config}
 
 
 def devices_per_gpu(sharing: Sharing, gpu: Gpu) -> int:
-    """How many `nvidia.com/gpu` the device plugin makes of one GPU, by time slices or by MIG slices of one size."""
+    """How many `nvidia.com/gpu` the device plugin offers for one GPU, by time slices or MIG slices of one size."""
     if sharing.mig_profile is None:
         return sharing.time_slices
     compute, gigabytes = map(int, re.findall(r"\d+", sharing.mig_profile))
@@ -42,10 +42,10 @@ def devices_per_gpu(sharing: Sharing, gpu: Gpu) -> int:
 
 
 def mig_script(profile: str, *, slices: int) -> str:
-    """Shell script that cuts every GPU of a node into MIG slices, before the kubelet and the device plugin start.
+    """Shell script that divides every GPU of a node into MIG slices, before the kubelet and the device plugin start.
 
-    Whether MIG is on survives a reboot, the slices do not: the script runs at every start of the node, and what is there
-    already is made anew.
+    MIG mode survives a reboot, the slices do not: the script runs at every start of the node, and replaces the slices
+    that exist.
 
     Args:
         profile: slice, e.g. 1g.10gb.

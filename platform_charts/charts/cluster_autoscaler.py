@@ -20,7 +20,7 @@ def autoscaler_values(settings: StackSettings, images: ImageNames) -> Manifest:
         "awsRegion": settings.aws.region,
         "autoDiscovery": {"clusterName": cluster_name(settings)},
         "fullnameOverride": "cluster-autoscaler",
-        "image": images["cluster-autoscaler"].in_two(),
+        "image": images["cluster-autoscaler"].repository_and_tag(),
         "replicaCount": 1,
         "rbac": {"serviceAccount": {"create": True, "name": ACCOUNT.name}},
         "nodeSelector": SYSTEM_NODES,

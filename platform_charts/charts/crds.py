@@ -21,7 +21,7 @@ from packaging.version import Version
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.manifest import Manifest, annotated
 from infra.spec.manifest_yaml import read_manifests
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
 from platform_charts.charts.archives import ArchiveSource, archive_path, fetch_archive

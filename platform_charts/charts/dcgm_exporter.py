@@ -15,17 +15,17 @@ COUNTERS = Path(__file__).with_name("dcgm-counters.csv")
 """What the exporter exports, in its own format: field, type, help."""
 
 _PROCESSORS = 4
-"""Threads of the exporter at most. Go takes one per core otherwise, 192 on a p5, each with memory of its own."""
+"""Largest number of threads. Go's default is one per core, 192 on a p5, each with its own memory."""
 
 
 def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageNames) -> Manifest:
-    """Values of dcgm-exporter; one daemon set serves all nodes, so its memory is that of the largest.
+    """Values of dcgm-exporter; one DaemonSet serves all nodes, so its memory limit is that of the largest.
 
-    SYS_ADMIN stays, as the chart has it: the profiling fields, SM and tensor core activity, need it.
+    SYS_ADMIN stays, the chart's default: the profiling fields, SM and tensor core activity, need it.
     """
-    memory = catalog.dcgm_memory_mib(max(catalog.find(group.instance_type).gpus for group in groups))
+    memory = catalog.dcgm_memory_mib(max(catalog.find_instance(group.instance_type).gpus for group in groups))
     return {
-        "image": images["dcgm-exporter"].in_two(),
+        "image": images["dcgm-exporter"].repository_and_tag(),
         "customMetrics": COUNTERS.read_text(encoding="utf-8"),
         "extraEnv": [{"name": "GOMAXPROCS", "value": str(_PROCESSORS)}],
         "affinity": gpu_nodes(),
@@ -34,6 +34,6 @@ def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageN
             "requests": {"cpu": "100m", "memory": f"{memory}Mi"},
             "limits": {"memory": f"{memory}Mi"},
         },
-        # The labels pod and namespace are those of the pod that has the GPU, not the exporter's.
+        # The labels pod and namespace are those of the pod that uses the GPU, not the exporter's.
         "serviceMonitor": {"enabled": True, "interval": "15s", "honorLabels": True},
     }

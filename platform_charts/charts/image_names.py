@@ -1,4 +1,4 @@
-"""Images as charts want them written: by digest, and from a mirror where there is one."""
+"""Image references in the forms that charts take: by digest, and from a mirror where there is one."""
 
 from __future__ import annotations
 
@@ -10,59 +10,50 @@ from infra.spec.manifest import Manifest
 from infra.spec.release import ReleaseManifest
 
 _IMAGE_ARGUMENT = re.compile(r"^--prometheus-config-reloader=(?P<image>.+)$")
-"""An operator's argument that names the image of containers it makes."""
+"""An operator's argument with the image of the containers it makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageName:
-    """The parts of a reference.
+    """A reference in the forms in which charts take it.
 
     Attributes:
-        registry: host that it is pulled from.
-        repository: path in the registry.
+        name: registry and repository that it is pulled from.
         tag: tag, for people to read where there is a digest.
         digest: sha256:…, None where the release has not resolved it.
     """
 
-    registry: str
-    repository: str
+    name: str
     tag: str
     digest: str | None
 
-    @property
-    def name(self) -> str:
-        """Registry and repository."""
-        return f"{self.registry}/{self.repository}"
-
-    @property
-    def hex_digest(self) -> str:
-        """The digest without its `sha256:`; empty where there is none, as charts have it."""
-        return (self.digest or "").removeprefix("sha256:")
-
-    def in_two(self) -> Manifest:
-        """Values of a chart that writes `repository:tag`, which is told to write `repository@sha256:digest`."""
+    def repository_and_tag(self) -> Manifest:
+        """Values of a chart that writes `repository:tag`, which is made to write `repository@sha256:digest`."""
         if self.digest is None:
             return {"repository": self.name, "tag": self.tag}
-        return {"repository": f"{self.name}@sha256", "tag": self.hex_digest}
+        algorithm, _, digest = self.digest.partition(":")
+        return {"repository": f"{self.name}@{algorithm}", "tag": digest}
 
-    def in_parts(self, digest_key: str = "sha", *, is_bare: bool = True) -> Manifest:
-        """Values of a chart that writes `registry/repository:tag@digest`.
+    def registry_and_repository(self, digest_key: str = "sha", *, has_algorithm: bool = False) -> Manifest:
+        """Values of a chart that writes `registry/repository:tag@digest`; the digest is empty where there is none.
 
         Args:
             digest_key: what the chart calls the digest.
-            is_bare: the chart itself writes `sha256:` before it.
+            has_algorithm: the chart wants `sha256:` in the value; else it writes that itself.
         """
-        digest = self.hex_digest if is_bare else self.digest or ""
-        return {"registry": self.registry, "repository": self.repository, "tag": self.tag, digest_key: digest}
+        registry, _, repository = self.name.partition("/")
+        digest = self.digest or ""
+        shown = digest if has_algorithm else digest.removeprefix("sha256:")
+        return {"registry": registry, "repository": repository, "tag": self.tag, digest_key: shown}
 
 
 class ImageNames:
-    """What other people's images are called in an environment.
+    """References of third-party images in an environment, by their name in the release manifest.
 
     Args:
         release: repositories, tags and digests.
-        mirror: host, and path there, that has every image below its full name; None has none.
-        caches: host, and path there, of a pull-through cache by the public registry it caches.
+        mirror: registry, with a path, that holds every image under its full name; None: there is none.
+        caches: registry, with a path, of a pull-through cache by the public registry it caches.
     """
 
     def __init__(
@@ -77,20 +68,19 @@ class ImageNames:
 
         Raises:
             KeyError: it has none.
-            ValueError: it is one of ours, which charts do not install.
+            ValueError: it is one of ours, which no chart installs.
         """
         image = self._images[key]
         if image.is_ours:
-            raise ValueError(f"{key} is an image of ours: Image.reference() names it")
-        host, _, path = image.repository.partition("/")
-        registry, _, repository = self._from_here(host, path).partition("/")
-        return ImageName(registry=registry, repository=repository, tag=image.tag, digest=image.digest)
+            raise ValueError(f"{key} is an image of ours; use Image.reference()")
+        return ImageName(name=self._source(image.repository), tag=image.tag, digest=image.digest)
 
-    def _from_here(self, host: str, path: str) -> str:
-        """Where an image is pulled from; a mirror has everything, a cache what is in the registry it caches."""
+    def _source(self, repository: str) -> str:
+        """Where an image is pulled from: a mirror has everything, a cache the images of the registry it caches."""
         if self._mirror is not None:
-            return f"{self._mirror}/{host}/{path}"
-        return f"{self._caches.get(host, host)}/{path}"
+            return f"{self._mirror}/{repository}"
+        host = repository.partition("/")[0]
+        return self._caches.get(host, host) + repository.removeprefix(host)
 
 
 def images_of(manifests: Iterable[Manifest]) -> Iterator[str]:
@@ -100,7 +90,7 @@ def images_of(manifests: Iterable[Manifest]) -> Iterator[str]:
 
 
 def without_digest(manifests: Iterable[Manifest]) -> tuple[str, ...]:
-    """Images that objects name by a tag, which whoever may push can move; sorted."""
+    """Images that objects name by tag, which anyone who may push can move; sorted."""
     return tuple(sorted({image for image in images_of(manifests) if "@sha256:" not in image}))
 
 

@@ -14,11 +14,12 @@ from platform_charts.charts.alertmanager import alerting_of
 from platform_charts.charts.cluster_autoscaler import ACCOUNT, autoscaler_values
 from platform_charts.charts.crds import CRD_GROUPS
 from platform_charts.charts.dcgm_exporter import exporter_values
-from platform_charts.charts.device_plugins import device_plugin_values, efa_plugin_values
+from platform_charts.charts.efa_device_plugin import efa_plugin_values
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kube_prometheus_stack import prometheus_stack_values
 from platform_charts.charts.kuberay_operator import operator_values
 from platform_charts.charts.kueue import kueue_values
+from platform_charts.charts.nvidia_device_plugin import device_plugin_values
 
 _TIMEOUT_S = 600
 

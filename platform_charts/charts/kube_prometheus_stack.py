@@ -29,13 +29,14 @@ def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, 
         "prometheusOperator": _operator(images),
         "grafana": _grafana(images),
         "kube-state-metrics": {
-            "image": images["kube-state-metrics"].in_parts(is_bare=False),
+            "image": images["kube-state-metrics"].registry_and_repository(has_algorithm=True),
             "nodeSelector": SYSTEM_NODES,
             "resources": resources(cpu="50m", memory="256Mi"),
         },
         "prometheus-node-exporter": {
             # The tag has the variant's suffix already; the chart would append it again.
-            "image": images["node-exporter"].in_parts("digest", is_bare=False) | {"distroless": False},
+            "image": images["node-exporter"].registry_and_repository("digest", has_algorithm=True)
+            | {"distroless": False},
             # It mounts the host's /proc, which Prometheus's namespace forbids by its Pod Security level.
             "namespaceOverride": GPU_NAMESPACE,
             "tolerations": tolerations(),
@@ -56,7 +57,7 @@ def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environme
     selectors = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
     return {
         "prometheusSpec": {
-            "image": images["prometheus"].in_parts(),
+            "image": images["prometheus"].registry_and_repository(),
             "externalLabels": {"environment": environment},
             "retention": f"{monitoring.retention_days}d",
             "retentionSize": f"{retention_gib}GiB",
@@ -74,7 +75,7 @@ def _alertmanager(images: ImageNames, alerting: Alerting) -> Manifest:
         "config": alertmanager_config(alerting),
         "serviceAccount": {"create": True, "name": ALERTMANAGER_ACCOUNT.name},
         "alertmanagerSpec": {
-            "image": images["alertmanager"].in_parts(),
+            "image": images["alertmanager"].registry_and_repository(),
             "storage": _volume(_ALERTMANAGER_GIB),
             "nodeSelector": SYSTEM_NODES,
             "resources": resources(cpu="20m", memory="128Mi"),
@@ -84,13 +85,13 @@ def _alertmanager(images: ImageNames, alerting: Alerting) -> Manifest:
 
 
 def _operator(images: ImageNames) -> Manifest:
-    reloader = images["prometheus-config-reloader"].in_parts()
+    reloader = images["prometheus-config-reloader"].registry_and_repository()
     return {
-        "image": images["prometheus-operator"].in_parts(),
+        "image": images["prometheus-operator"].registry_and_repository(),
         "prometheusConfigReloader": {"image": reloader, "resources": resources(cpu="10m", memory="64Mi")},
         "admissionWebhooks": {
             "patch": {
-                "image": images["kube-webhook-certgen"].in_parts(),
+                "image": images["kube-webhook-certgen"].registry_and_repository(),
                 "nodeSelector": SYSTEM_NODES,
                 "resources": resources(cpu="10m", memory="64Mi"),
             }
@@ -106,13 +107,13 @@ def _grafana(images: ImageNames) -> Manifest:
     The chart generates the `admin` password at the first installation and keeps it in its Secret.
     """
     return {
-        "image": images["grafana"].in_parts(),
+        "image": images["grafana"].registry_and_repository(),
         "nodeSelector": SYSTEM_NODES,
         "resources": resources(cpu="100m", memory="512Mi"),
         "rbac": {"namespaced": True},
         "testFramework": {"enabled": False},
         "sidecar": {
-            "image": images["k8s-sidecar"].in_parts(),
+            "image": images["k8s-sidecar"].registry_and_repository(),
             "resources": resources(cpu="10m", memory="128Mi"),
             "dashboards": {"enabled": True, "searchNamespace": MONITORING_NAMESPACE},
             "datasources": {"searchNamespace": MONITORING_NAMESPACE},

@@ -14,7 +14,7 @@ def operator_values(images: ImageNames) -> Manifest:
     The default memory of 512 Mi is too little for several hundred Ray clusters, because the operator caches their pods.
     """
     return {
-        "image": images["kuberay-operator"].in_two(),
+        "image": images["kuberay-operator"].repository_and_tag(),
         "replicas": 2,
         "leaderElectionEnabled": True,
         "reconcileConcurrency": 4,

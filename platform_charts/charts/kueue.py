@@ -6,7 +6,7 @@ import yaml
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE, PLATFORM_PRIORITY
 from infra.spec.manifest import Manifest
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.placement import SYSTEM_NODES, resources
 
@@ -23,7 +23,7 @@ def kueue_values(images: ImageNames) -> Manifest:
         "controllerManager": {
             "replicas": 2,
             "manager": {
-                "image": images["kueue"].in_two() | {"pullPolicy": "IfNotPresent"},
+                "image": images["kueue"].repository_and_tag() | {"pullPolicy": "IfNotPresent"},
                 "resources": resources(cpu="500m", memory="1Gi"),
                 "priorityClassName": PLATFORM_PRIORITY,
             },

@@ -1,1 +1,1 @@
-"""Job templates: a request and a stack's outputs become the objects a cluster takes; pure functions, no Pulumi."""
+"""Job templates: a request and a stack's outputs become Kubernetes objects; pure functions, no Pulumi."""

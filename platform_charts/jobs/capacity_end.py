@@ -1,4 +1,4 @@
-"""Whether a job ends before its nodes do: a Capacity Block is bought for fixed days, and nobody extends it for a job."""
+"""Whether a job ends before its nodes do: a Capacity Block is bought for fixed days, and is not extended for a job."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from platform_charts.jobs.request import JobRequest, Target
 
 
 def refuse_beyond_capacity(request: JobRequest, target: Target, *, now: datetime) -> None:
-    """Refuse a job whose deadline lies behind the end of the Capacity Block that it names.
+    """Refuse a job whose deadline is after the end of the Capacity Block that it names.
 
-    No other job gets one: see `placement`. The deadline is counted as if the queue let the job in at once, and for its
-    first attempt. What waits longer, or begins anew, runs into the end of its nodes with a checkpoint of the time before:
-    EC2's notice ends the pods as any other does.
+    Only jobs that name a Capacity Block run on one: see `placement`. The deadline is counted as if the queue admitted the
+    job at once, and for its first attempt. A job that waits longer, or is restarted, may reach the end of its nodes; it
+    has saved a checkpoint by then, because EC2's notice ends pods like any other.
 
     Args:
         request: the job.
@@ -23,7 +23,7 @@ def refuse_beyond_capacity(request: JobRequest, target: Target, *, now: datetime
         now: the time, with its zone.
 
     Raises:
-        RefusedError: names the deadline, the block's end, and the longest deadline that would do.
+        RefusedError: names the deadline, the block's end, and the longest deadline that fits.
     """
     group = next((one for one in target.outputs.gpu_groups if one.name == request.group), None)
     if group is None or group.drain_before is None:
@@ -35,10 +35,10 @@ def refuse_beyond_capacity(request: JobRequest, target: Target, *, now: datetime
 
 def _refusal(request: JobRequest, group: GpuGroupOutput, ends: datetime, now: datetime) -> str:
     if ends <= now:
-        return f"group {group.name} is a Capacity Block that had to be empty at {_minute(ends)}; it is {_minute(now)}"
+        return f"group {group.name} is a Capacity Block that had to be empty by {_minute(ends)}; it is {_minute(now)}"
     deadline = now + timedelta(hours=request.deadline_hours)
     return (
-        f"job {request.name} may take {request.deadline_hours:g} h, that is until {_minute(deadline)} at least; "
+        f"job {request.name} may run for {request.deadline_hours:g} h, until {_minute(deadline)} at the earliest; "
         f"group {group.name} is a Capacity Block that has to be empty by {_minute(ends)}"
     )
 

@@ -1,4 +1,4 @@
-"""The specification of a Ray cluster, which a RayJob has inside it and a RayCluster is."""
+"""The spec of a Ray cluster, for RayJob and RayCluster alike."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _AUTOSCALER_RESOURCES = pods.resources_of(Share(1, 1), requests={"cpu": "200m"})
 
 _OBJECT_STORE_PART = 10
 _LARGEST_OBJECT_STORE_BYTES = 8 * 2**30
-"""Ray takes 30 % of the memory for objects by default; the trainer's batches do not go through its object store."""
+"""Ray reserves 30 % of the memory for objects by default; the trainer's batches do not go through its object store."""
 
 WORKER_GROUP = "workers"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """How many workers there are.
+    """How many workers there are, and whether Ray's autoscaler changes that.
 
     Attributes:
         smallest: smallest number.
         largest: largest number.
-        idle_seconds: time after which Ray's autoscaler takes an idle worker away; None: the number does not change.
+        idle_seconds: time after which Ray's autoscaler removes an idle worker; None: the number does not change.
     """
 
     smallest: int
@@ -38,9 +38,9 @@ class Scaling:
 
 
 def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, scaling: Scaling) -> Manifest:
-    """The specification in the words of ray.io/v1.
+    """A RayClusterSpec of ray.io/v1.
 
-    Who talks to the cluster needs its token (since Ray 2.52; KubeRay makes a Secret and gives it to every container).
+    Clients of the cluster need its token (since Ray 2.52; KubeRay makes a Secret and mounts it in every container).
     """
     is_scaling = scaling.idle_seconds is not None
     template = pods.head(workspace, placement, share=_HEAD, is_scaling=is_scaling)
@@ -61,7 +61,7 @@ def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, scaling: S
         **(_autoscaler(scaling.idle_seconds) if scaling.idle_seconds is not None else {}),
         "headGroupSpec": {
             "rayStartParams": {
-                # No task or actor that asks for a CPU may land on the head, where the driver is.
+                # Tasks and actors that ask for a CPU must not run on the head, beside the driver.
                 "num-cpus": "0",
                 "object-store-memory": _object_store_bytes(_HEAD),
             },
@@ -72,7 +72,7 @@ def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, scaling: S
 
 
 def _autoscaler(idle_seconds: int) -> Manifest:
-    """Autoscaler v2. KubeRay gives its container no security context of its own, and no folder to write to but the log's."""
+    """Autoscaler v2. KubeRay gives its container no security context, and no writable folder but the log's."""
     return {
         "enableInTreeAutoscaling": True,
         "autoscalerOptions": {

@@ -1,4 +1,4 @@
-"""Manifests as YAML that people read and `kubectl apply` takes."""
+"""Manifests as YAML for people to read and for `kubectl apply`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD = """\
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a block, and what two objects share twice instead of once and by reference."""
+    """Writes multi-line text as a block, and shared values in full instead of as YAML aliases."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # the base class's signature
         return True

@@ -1,21 +1,21 @@
-"""What a pod does between the notice of its end and its end: shell scripts for Kubernetes's preStop hook.
+"""preStop hooks: what a pod does before Kubernetes terminates it, as shell scripts.
 
-The trainer's contract (training.rundir): the driver holds a lock on `driver.pid` in the run's folder while it lives, and a
-file `stop` beside it makes the run commit its state at the next step and end. Both lie on the shared file system, so the
+The trainer's contract (training.rundir): the driver holds a lock on `driver.pid` in the run's folder while it runs, and a
+file `stop` beside it makes the run commit its state at the next step and end. Both are on the shared file system, so the
 pods need not reach each other.
 """
 
 from __future__ import annotations
 
 _END_SECONDS = 15
-"""Part of the grace period that is left to Ray's own end."""
+"""Part of the grace period that is left for Ray's own shutdown."""
 
 _DRAIN_SECONDS = 20
-"""Time the notice to Ray may take: it must not hold up a pod whose head is gone."""
+"""Timeout of `ray drain-node`: it must not hold up a pod whose head is gone."""
 
 
 def drain_head(run_folder: str | None, *, grace_seconds: int) -> str | None:
-    """The head goes only when the whole cluster does: the run is asked to stop, and the head waits until it has."""
+    """The head is terminated only with the whole cluster: it asks the run to stop, and waits until it has."""
     if run_folder is None:
         return None
     return (
@@ -27,9 +27,9 @@ def drain_head(run_folder: str | None, *, grace_seconds: int) -> str | None:
 
 
 def drain_worker(run_folder: str | None, *, grace_seconds: int) -> str:
-    """A worker tells Ray that its node goes, and lives as long as it may while the run is being trained.
+    """A worker tells Ray that its node is going, and stays as long as it may while the run is training.
 
-    Of a whole cluster that goes, the run ends when the head's request is met, and the wait with it.
+    Where the whole cluster is terminated, the run ends as the head asked, and the wait ends with it.
     """
     seconds = grace_seconds - _END_SECONDS
     notice = (

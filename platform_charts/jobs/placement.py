@@ -1,9 +1,9 @@
 """Which nodes serve a request, how many pods it becomes, and how large each one is.
 
-The ranks of a node share one pod. NCCL goes through NVLink and shared memory only between processes that see each other's
-memory, and pods of a namespace under `restricted` cannot (no hostIPC); and all EFA interfaces of a node belong to whoever
-has all its GPUs. So a job that needs more than a node takes nodes in equal parts, one pod each, and a smaller job is one
-pod with a part of a node.
+The ranks of a node share one pod. NCCL uses NVLink and shared memory only between processes that see each other's
+memory, which pods under `restricted` do not (no hostIPC), and a pod with all GPUs of a node gets all its EFA interfaces.
+So a job larger than a node takes equal parts of several nodes, one pod each, and a smaller job is one pod with a part of
+a node.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Placement:
 
     @property
     def is_interruptible(self) -> bool:
-        """Whether AWS may take the nodes back with two minutes' notice."""
+        """Whether AWS may reclaim the nodes with two minutes' notice."""
         return self.group is not None and self.group.capacity_type == "SPOT"
 
 
-class _Unfit(Exception):  # noqa: N818  # no error: the next group may fit
+class _Unfit(Exception):  # noqa: N818  # not an error: the next group may fit
     """Why a group cannot serve a request."""
 
 
@@ -67,7 +67,7 @@ def find_team(name: str, target: Target) -> TeamOutput:
 
 
 def place_job(request: JobRequest, target: Target) -> Placement:
-    """Where a job's ranks go.
+    """Place a job's ranks on nodes.
 
     Raises:
         SettingsError: the stack has no such group.
@@ -79,7 +79,7 @@ def place_job(request: JobRequest, target: Target) -> Placement:
 
 
 def place_cluster(request: ClusterRequest, target: Target) -> Placement:
-    """Where the workers of a cluster that scales go: a GPU each, so that any number of them may come and go.
+    """Place the workers of a cluster that scales: a GPU each, so that any number of them may come and go.
 
     Raises:
         SettingsError: the stack has no such group.
@@ -93,7 +93,7 @@ def place_cluster(request: ClusterRequest, target: Target) -> Placement:
 def _on_system_nodes(request: JobRequest | ClusterRequest, *, pods: int) -> Placement:
     if request.group is not None:
         raise SettingsError(
-            f"group={request.group} is of GPU nodes, but gpus_per_worker=0",
+            f"group={request.group} has GPU nodes, but gpus_per_worker=0",
             remedy="leave the group out: without GPUs a job runs on the system nodes; or set gpus_per_worker=1",
         )
     return Placement(group=None, pods=pods, gpus=0, share=cpu_share(request.cpus_per_worker), efa=0)
@@ -109,7 +109,7 @@ def _choose(request: JobRequest | ClusterRequest, target: Target, fit: _Fit) -> 
             )
         candidates = [groups[request.group]]
     else:
-        # Only who names them gets a Capacity Block, which is bought for a purpose and ends, or a GPU that others share.
+        # A request must name a Capacity Block, which is bought for a purpose and ends, or a group whose GPUs are shared.
         candidates = [one for one in groups.values() if one.drain_before is None and one.devices_per_gpu == 1]
     return _cheapest(request, candidates, fit, target)
 
@@ -133,8 +133,8 @@ def _cheapest(
 
 
 def _cost(group: GpuGroupOutput, placement: Placement, catalog: Catalog) -> tuple[float, int, str]:
-    """Sorts by the price of the nodes' parts that are used, where it is known; then by GPU nodes; then by name."""
-    price = catalog.find(group.instance_type).usd_per_hour
+    """Sort key: the price of the parts of nodes that are used, unknown prices last; then the number of pods; then the name."""
+    price = catalog.find_instance(group.instance_type).usd_per_hour
     nodes = placement.pods * placement.gpus / group.gpus_per_node
     return (math.inf if price is None else price * nodes, placement.pods, group.name)
 
@@ -143,23 +143,23 @@ def _fit_job(request: JobRequest, group: GpuGroupOutput, catalog: Catalog) -> Pl
     share = _share(request.cpus_per_worker, group, catalog)
     if group.devices_per_gpu > 1 and request.workers > 1:
         raise _Unfit(
-            f"{group.devices_per_gpu} pods share each of its GPUs; NCCL takes no two ranks on one GPU, {request.workers} are asked"
+            f"{group.devices_per_gpu} pods share each of its GPUs; NCCL supports one rank per GPU, not {request.workers} on shared ones"
         )
     nodes = math.ceil(request.workers / group.gpus_per_node)
     if nodes > group.max_nodes:
         raise _Unfit(
-            f"{request.workers} GPUs are {nodes} nodes of {group.gpus_per_node}, it has at most {group.max_nodes}"
+            f"{request.workers} GPUs need {nodes} nodes of {group.gpus_per_node}, it has at most {group.max_nodes}"
         )
     if request.workers % nodes:
         near = " or ".join(map(str, _even_counts(request.workers, group)))
-        raise _Unfit(f"{request.workers} ranks do not spread evenly over {nodes} nodes; take {near}")
+        raise _Unfit(f"{request.workers} ranks do not divide evenly over {nodes} nodes; use {near}")
     gpus = request.workers // nodes
     efa = group.efa_per_node if nodes > 1 else 0
     return Placement(group=group, pods=nodes, gpus=gpus, share=share.times(gpus), efa=efa)
 
 
 def _even_counts(workers: int, group: GpuGroupOutput) -> Iterator[int]:
-    """The nearest numbers of ranks below and above that fill the nodes they take in equal parts."""
+    """The nearest numbers of ranks below and above that divide evenly over their nodes."""
     for counts in (range(workers - 1, 0, -1), range(workers + 1, group.gpus_per_node * group.max_nodes + 1)):
         yield from [n for n in counts if n % math.ceil(n / group.gpus_per_node) == 0][:1]
 
@@ -175,5 +175,5 @@ def _fit_cluster(request: ClusterRequest, group: GpuGroupOutput, catalog: Catalo
 def _share(cpus_per_worker: int, group: GpuGroupOutput, catalog: Catalog) -> Share:
     share = gpu_share(group, catalog=catalog)
     if share.cpus < cpus_per_worker:
-        raise _Unfit(f"cpus_per_worker={cpus_per_worker} exceeds {share.cpus}, the cores that go with each GPU")
+        raise _Unfit(f"cpus_per_worker={cpus_per_worker} exceeds {share.cpus}, the cores per GPU")
     return share

@@ -1,4 +1,4 @@
-"""Templates of the pods of a job: Ray's head, its workers, and what submits the job; all pass `restricted`."""
+"""Pod templates of a job: Ray's head, its workers and the submitter; the Pod Security Standard `restricted` admits all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.spec import cluster_names
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, labels
+from infra.spec.node_labels import EFA_RESOURCE, GPU_RESOURCE, HUGE_PAGES_RESOURCE
 from infra.spec.outputs import TeamOutput
 from platform_charts.jobs.drain import drain_head, drain_worker
 from platform_charts.jobs.nccl import network_environment
@@ -20,20 +21,20 @@ SETTINGS_FILE = "settings.yaml"
 
 _SPOT_GRACE_SECONDS = 100
 _GRACE_SECONDS = 300
-"""Time between the notice and the end of a pod. AWS gives a spot node 120 s, of which the drain of its pods takes some."""
+"""Termination grace period. AWS gives a spot node 120 s, of which draining its pods takes some."""
 
 _TMP_LIMIT = "20Gi"
 
 _TRAINER = {"serviceAccountName": cluster_names.TRAINER_ACCOUNT, "automountServiceAccountToken": False}
-"""The team's account has a role at AWS, by Pod Identity; with the API server it has no business."""
+"""The team's account has an AWS role, by Pod Identity, and no use for the Kubernetes API."""
 
 CONTAINER = {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True}
-"""Security context of every container: what is written goes to /tmp, /dev/shm and the run's folder."""
+"""Security context of every container; /tmp, /dev/shm and the run's folder are writable."""
 
 _CONTAINERS_OUTPUT = "/proc/1/fd/1"
 """Standard output of the container's first process, which the kubelet keeps: Ray gives its workers files of its own."""
 
-TMP_MOUNT = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108  # a folder in a container of our own
+TMP_MOUNT = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108  # a folder of our own container
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,8 @@ class Workspace:
         team: whose namespace and data they see.
         priority: class of the pods.
         target: the stack.
-        settings: ConfigMap that is mounted at SETTINGS_FOLDER; None mounts none.
-        run: run whose state is saved before a pod goes; None: there is nothing to wait for.
+        settings: ConfigMap to mount at SETTINGS_FOLDER, or None.
+        run: run whose state is saved before a pod ends; None: there is none to wait for.
     """
 
     name: str
@@ -59,8 +60,7 @@ class Workspace:
     @property
     def image(self) -> str:
         """Reference of the trainer image: in the stack's registry, by digest where it is known."""
-        image = self.target.release.images["trainer"]
-        return image.reference(self.target.outputs.registries["trainer"].removesuffix(f"/{image.repository}"))
+        return self.target.release.images["trainer"].reference_in(self.target.outputs.registries["trainer"])
 
     @property
     def labels(self) -> dict[str, str]:
@@ -70,7 +70,7 @@ class Workspace:
 
     @property
     def ray_labels(self) -> dict[str, str]:
-        """Labels of Ray's pods: without the name, by which the services that KubeRay makes find the head."""
+        """Labels of Ray's pods, without the name: the services that KubeRay makes select the head by it."""
         return {key: value for key, value in self.labels.items() if key != "app.kubernetes.io/name"}
 
 
@@ -80,9 +80,9 @@ def head(workspace: Workspace, placement: Placement, *, share: Share, is_scaling
     Args:
         workspace: what all pods have in common.
         placement: where the workers are.
-        share: limits of Ray's container. It is only half busy most of the time, so it reserves one core.
-        is_scaling: Ray's autoscaler runs in this pod and changes the cluster. The pod then has the account that KubeRay
-            makes for it, so that this right is not given to `trainer`, which all other pods run as.
+        share: limits of Ray's container. It needs them rarely, so it requests one core.
+        is_scaling: Ray's autoscaler runs in this pod and changes the cluster. The pod then has the service account that
+            KubeRay makes for it, so that `trainer`, the account of all other pods, does not need that right.
     """
     grace = _grace_seconds(placement)
     container = {
@@ -123,9 +123,9 @@ def worker(workspace: Workspace, placement: Placement) -> Manifest:
 
 
 def submitter(workspace: Workspace) -> Manifest:
-    """Template of the pod that hands the job to Ray and follows its log; KubeRay fills in the command.
+    """Template of the pod that submits the job to Ray and follows its log; KubeRay fills in the command.
 
-    It runs as the namespace's default account: it has no business with AWS, which `trainer` has a role for.
+    It runs as the namespace's default account: it needs no AWS role, which `trainer` has.
     """
     container = {
         "name": "ray-job-submitter",
@@ -149,26 +149,26 @@ def submitter(workspace: Workspace) -> Manifest:
 
 
 def resources_of(limits: Share, *, requests: Mapping[str, str] | None = None) -> Manifest:
-    """Resources whose requests are their limits where `requests` says nothing else."""
+    """Resources whose requests equal their limits, except for those in `requests`."""
     quantities = {"cpu": str(limits.cpus), "memory": f"{limits.memory_gib}Gi"}
     return {"requests": {**quantities, **(requests or {})}, "limits": quantities}
 
 
 def worker_resources(placement: Placement) -> Manifest:
-    """Resources of a worker: guaranteed, so that no neighbour slows one rank and with it all of them."""
+    """Resources of a worker, of the class Guaranteed: a neighbour that slows one rank slows all of them."""
     devices = {}
     if placement.gpus:
-        devices["nvidia.com/gpu"] = str(placement.gpus)
+        devices[GPU_RESOURCE] = str(placement.gpus)
     if placement.efa:
-        devices["vpc.amazonaws.com/efa"] = str(placement.efa)
-        devices["hugepages-2Mi"] = f"{EFA_HUGE_PAGES_MIB}Mi"
+        devices[EFA_RESOURCE] = str(placement.efa)
+        devices[HUGE_PAGES_RESOURCE] = f"{EFA_HUGE_PAGES_MIB}Mi"
     return {kind: {**values, **devices} for kind, values in resources_of(placement.share).items()}
 
 
 def _pod(workspace: Workspace) -> Manifest:
     return {
         "enableServiceLinks": False,
-        "priorityClassName": f"{cluster_names.PRIORITY_PREFIX}{workspace.priority}",
+        "priorityClassName": cluster_names.priority_class(workspace.priority),
         "securityContext": dict(RESTRICTED_POD),
     }
 
@@ -185,7 +185,7 @@ def _ray_template(
     return {
         "metadata": {
             "labels": workspace.ray_labels,
-            # The cluster-autoscaler would otherwise move pods to empty a node, and end the run with them.
+            # Otherwise the cluster-autoscaler evicts pods to remove a node, and ends the run.
             "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
         },
         "spec": {
@@ -213,12 +213,12 @@ def _ray_container(workspace: Workspace, environment: Mapping[str, str], resourc
 def _environment(workspace: Workspace) -> dict[str, str]:
     outputs = workspace.target.outputs
     return {
-        "HOME": "/tmp",  # noqa: S108  # the only folder of its own that a pod may write to
+        "HOME": "/tmp",  # noqa: S108  # the only writable folder of the container
         "PYTHONUNBUFFERED": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "AWS_REGION": outputs.region,
         "MLFLOW_TRACKING_URI": outputs.mlflow_uri,
-        # These two belong to the cluster: settings that were written for another machine must not override them.
+        # The cluster decides these two: settings written for another machine must not override them.
         "RTP_TRACKING_URI": outputs.mlflow_uri,
         "RTP_RUN_DIRECTORY": cluster_names.RUNS_PATH,
     }
@@ -241,7 +241,7 @@ def _mounts(workspace: Workspace) -> list[Manifest]:
 
 
 def _volumes(workspace: Workspace, share: Share) -> list[Manifest]:
-    # Half the memory: Ray's objects, loader processes' batches and NCCL's buffers lie there, and count as the pod's own.
+    # Half the memory: Ray's objects, the loaders' batches and NCCL's buffers are there, and count against the pod.
     shared: list[Manifest] = [
         _tmp_volume(),
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{share.memory_gib * 512}Mi"}},

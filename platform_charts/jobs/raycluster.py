@@ -12,8 +12,8 @@ from platform_charts.jobs.request import ClusterRequest, Target
 def render_cluster(request: ClusterRequest, target: Target) -> tuple[Manifest, ...]:
     """The RayCluster, with Ray's autoscaler v2 in its head.
 
-    It has no queue label: Kueue takes a cluster that scales only as an elastic job, behind a feature gate that is still
-    alpha. What bounds it is the quota of its namespace.
+    It has no queue label: Kueue admits a cluster that scales only as an elastic job, behind an alpha feature gate. The
+    quota of its namespace limits it.
 
     Raises:
         SettingsError: the request names a team or group that the stack does not have.

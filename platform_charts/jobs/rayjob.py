@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from infra.spec.cluster_names import PRIORITY_PREFIX
+from infra.spec.cluster_names import priority_class
 from infra.spec.manifest import Manifest, api_object
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.jobs.cluster import Scaling, ray_cluster_spec
 from platform_charts.jobs.placement import find_team, place_job
 from platform_charts.jobs.pods import SETTINGS_FILE, SETTINGS_FOLDER, Workspace, submitter
@@ -16,28 +16,26 @@ from platform_charts.jobs.request import JobKind, JobRequest, Target
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 KEEP_ANNOTATION = f"{LABEL_PREFIX}/keep-days"
-"""Annotation of a RayJob: days for which it stays after its end."""
+"""Annotation of a RayJob: days for which it is kept after its end."""
 
 _SETTINGS = f"{SETTINGS_FOLDER}/{SETTINGS_FILE}"
 _PROGRAMS: Mapping[JobKind, tuple[str, ...]] = {
     "train": ("python", "-m", "training", "train", "--config", _SETTINGS),
-    "tune": ("python", "-m", "tune", "--config", _SETTINGS),
     "benchmark": ("python", "-m", "observability.benchmarks"),
 }
 
 _LAST_SCRAPES_SECONDS = 60
-"""Time the pods of a finished job stay: Prometheus takes their last values twice."""
+"""Time for which the pods of a finished job stay: Prometheus scrapes their last values twice."""
 
 _SUBMITTER_RETRIES = 10
-"""The submitter's pod follows the log for as long as the job runs; each broken connection costs it one of these, and the
-last one the job. A new pod finds the job by its id and goes on following."""
+"""The submitter's pod follows the log while the job runs; each broken connection uses one retry, and without one left the
+job fails. A new pod finds the job by its id and follows on."""
 
 
-def render(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
+def render_job(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
     """The ConfigMap with the settings, and the RayJob that mounts it.
 
-    The RayJob says nothing of `suspend`: Kueue's webhook sets it at creation, and a second apply must not stop a job that
-    the queue has let in.
+    The RayJob leaves `suspend` out: Kueue's webhook sets it at creation, and a second apply must not stop an admitted job.
 
     Raises:
         SettingsError: the request names a team or group that the stack does not have.
@@ -71,7 +69,7 @@ def render(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
         labels={
             **workspace.labels,
             QUEUE_LABEL: team.queue,
-            PRIORITY_LABEL: f"{PRIORITY_PREFIX}{request.priority}",
+            PRIORITY_LABEL: priority_class(request.priority),
         },
         annotations={KEEP_ANNOTATION: f"{request.keep_days:g}"},
         spec={
@@ -87,17 +85,17 @@ def render(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
 
 
 def _command(request: JobRequest, run: str | None) -> tuple[str, ...]:
-    """The program. A run is named, so that a restart goes on with it instead of beginning another one."""
+    """The entrypoint. A run is named, so that a restart resumes it instead of starting another one."""
     command = request.command or _PROGRAMS[request.kind]
     return command if run is None else (*command, "--name", run)
 
 
 def _lifetime(request: JobRequest) -> Manifest:
-    """When the job ends at the latest, how often it is begun, and what goes when it has ended.
+    """Deadlines, retries, and what is deleted after the job.
 
-    Kueue 0.19 takes no job whose nodes outlive it (rayjob_webhook.go), and KubeRay 1.7 no deletion rules beside
-    `shutdownAfterJobFinishes` (validation.go), and its one time to live is for cluster and RayJob alike: so the cluster
-    goes at once, and the RayJob, with its status and its submitter's log, when `training.cluster.retention` takes it away.
+    Kueue 0.19 rejects a job whose nodes outlive it (rayjob_webhook.go), and KubeRay 1.7 rejects deletion rules beside
+    `shutdownAfterJobFinishes` (validation.go); its time to live is the same for cluster and RayJob. So the cluster is
+    deleted at once, and the RayJob, with its status and its submitter's log, by `training.cluster.retention`.
     """
     return {
         "activeDeadlineSeconds": round(request.deadline_hours * 3600),

@@ -1,4 +1,4 @@
-"""What somebody asks of a cluster, and what is known of that cluster; everything that is rendered follows from these."""
+"""Requests for jobs and clusters, and the stack they are rendered for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.spec.errors import SettingsError
 from infra.spec.outputs import StackOutputs
 from infra.spec.release import ReleaseManifest
 
-JobKind = Literal["train", "tune", "benchmark", "conformance"]
+JobKind = Literal["train", "benchmark", "conformance"]
 
 LONGEST_JOB_NAME = 47
 """KubeRay names the job's cluster NAME-abcde, and that cluster's services NAME-abcde-serve-svc: 63 less 10 less 6."""
@@ -34,22 +34,22 @@ class JobRequest:
     Attributes:
         name: name of the RayJob, unique in its namespace.
         kind: which program of the image runs.
-        team: whose namespace, queue and account it has.
-        settings_yaml: the whole training settings; the pods find them as they stand at /etc/training/settings.yaml.
+        team: the team whose namespace, queue and service account it uses.
+        settings_yaml: the complete training settings, mounted in the pods as /etc/training/settings.yaml.
         workers: ranks of the run.
-        gpus_per_worker: 1, or 0 for a run on CPUs, which goes to the system nodes.
+        gpus_per_worker: 1, or 0 for a run on CPUs, which runs on the system nodes.
         cpus_per_worker: cores of a rank and of its loader processes.
-        group: the GPU node group; None takes the smallest that fits.
-        priority: class of its place in the queue.
-        deadline_hours: time from admission by the queue within which one attempt has to end; a restart begins anew.
-        start_hours: the part of it in which the pods have to be up and the job to run.
-        restarts: how often the job is begun anew, on a new cluster, after its driver has failed, for whatever reason, or
-            its pods were not up in `start_hours`; it goes on from its newest checkpoint. Ranks and nodes that are lost
-            cost none of these: the driver replaces them (`scale.max_restarts` of the settings, counted by each driver).
-            Neither does Kueue's taking the nodes back. A job that passes its deadline is not begun anew.
-        keep_days: time for which the RayJob, its status and its driver's log stay after its end; see
-            `training.cluster.retention`, which removes it.
-        run: name of a `train` job's run, which is its folder's; None takes the job's own name.
+        group: the GPU node group; None takes the cheapest that fits.
+        priority: its priority in the queue.
+        deadline_hours: time from admission by the queue within which an attempt has to end; each attempt has its own.
+        start_hours: the part of it within which the pods have to be up and the job running.
+        restarts: how often the job is retried, on a new cluster, after its driver has failed for any reason, or its pods
+            were not up in `start_hours`; it resumes from its newest checkpoint. Lost ranks and nodes do not count: the
+            driver replaces them (`scale.max_restarts` of the settings, counted by each driver). Neither does preemption
+            by Kueue. A job that exceeds its deadline is not retried.
+        keep_days: how long the RayJob, with its status and its driver's log, is kept after its end;
+            `training.cluster.retention` deletes it.
+        run: name of a `train` job's run and of its folder; None uses the job's name.
         command: what runs instead of the kind's own program; `conformance` has none and needs it.
     """
 
@@ -70,7 +70,7 @@ class JobRequest:
     command: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no cluster could serve.
+        """Refuse values that no cluster can serve.
 
         Raises:
             SettingsError: names the field, its value and its rule.
@@ -84,27 +84,27 @@ class JobRequest:
         if not 0 <= self.keep_days <= _LONGEST_KEEP_DAYS:
             raise SettingsError(f"keep_days={self.keep_days} must be between 0 and {_LONGEST_KEEP_DAYS}, in days")
         if self.run is not None and not _RUN.fullmatch(self.run):
-            raise SettingsError(f"run={self.run!r} is no name of a run: it must match {_RUN.pattern}")
+            raise SettingsError(f"invalid run={self.run!r}: it must match {_RUN.pattern}")
         if self.command is None and self.kind == "conformance":
-            raise SettingsError("kind=conformance has no program of its own", remedy="give the command it shall run")
+            raise SettingsError("kind=conformance has no program of its own", remedy="give the command to run")
         if self.command == ():
             raise SettingsError("command is empty", remedy="give a program and its arguments, or leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterRequest:
-    """A team's long-lived Ray cluster, whose workers come and go with the demand.
+    """A team's long-lived Ray cluster, whose workers scale with demand.
 
     Attributes:
         name: name of the RayCluster, unique in its namespace.
-        team: whose namespace and account it has.
-        min_workers: pods kept while nobody asks for any; a GPU node costs money all the time.
+        team: the team whose namespace it uses.
+        min_workers: pods that are kept without demand; their GPU nodes cost money all the time.
         max_workers: largest number of pods. Each holds one GPU, or none.
         gpus_per_worker: 1 or 0.
         cpus_per_worker: cores of a pod.
-        group: the GPU node group; None takes the smallest that fits.
-        priority: class of its pods.
-        idle_minutes: time after which the autoscaler takes an idle worker away.
+        group: the GPU node group; None takes the cheapest that fits.
+        priority: priority of its pods.
+        idle_minutes: time after which Ray's autoscaler removes an idle worker.
     """
 
     name: str
@@ -118,7 +118,7 @@ class ClusterRequest:
     idle_minutes: float = 10
 
     def __post_init__(self) -> None:
-        """Refuse what no cluster could serve.
+        """Refuse values that no cluster can serve.
 
         Raises:
             SettingsError: names the field, its value and its rule.
@@ -133,7 +133,7 @@ class ClusterRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The cluster a request is rendered for, and the release both belong to; see `infra.spec.outputs.check`."""
+    """The cluster a request is rendered for, and the release both belong to; see `infra.spec.outputs.check_outputs`."""
 
     outputs: StackOutputs
     release: ReleaseManifest
@@ -143,7 +143,7 @@ class Target:
 def _check_name(name: str, *, longest: int) -> None:
     if len(name) > longest or not _NAME.fullmatch(name):
         raise SettingsError(
-            f"name={name!r} ({len(name)} characters) is no name for a job or cluster",
+            f"invalid name={name!r} of a job or cluster ({len(name)} characters)",
             remedy=f"use a-z, 0-9 and -, begin with a letter, end with a letter or digit, at most {longest} characters",
         )
 
@@ -155,7 +155,7 @@ def _check_at_least(field: str, value: int, smallest: int) -> None:
 
 def _check_worker(gpus: int, cpus: int) -> None:
     if gpus not in {0, 1}:
-        raise SettingsError(f"gpus_per_worker={gpus} must be 0 or 1", remedy="give a rank for each GPU: raise workers")
+        raise SettingsError(f"gpus_per_worker={gpus} must be 0 or 1", remedy="use one rank per GPU: raise workers")
     _check_at_least("cpus_per_worker", cpus, 1)
 
 

@@ -1,9 +1,9 @@
-"""Where the pods of a job may run, and how near each other."""
+"""On which nodes the pods of a job run, and how close to each other."""
 
 from __future__ import annotations
 
 from infra.spec.manifest import Manifest
-from infra.spec.outputs import GROUP_LABEL, LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.jobs.placement import Placement
 from platform_charts.placement import SYSTEM_NODES, toleration
 
@@ -12,21 +12,21 @@ JOB_LABEL = f"{LABEL_PREFIX}/job"
 
 _ZONE = "topology.kubernetes.io/zone"
 _NETWORK_LAYER = "topology.k8s.aws/network-node-layer-3"
-"""The switches a node hangs on, as EKS labels nodes with EFA (EC2 user guide, "Amazon EC2 instance topology")."""
+"""The network layer nearest to the node, as EKS labels nodes with EFA (EC2 user guide, "Amazon EC2 instance topology")."""
 
 
 def system_nodes() -> Manifest:
-    """Selects the system nodes, which nobody takes back and no job fills."""
+    """Selects the system nodes, which are never reclaimed and which no job fills."""
     return {"nodeSelector": dict(SYSTEM_NODES)}
 
 
 def worker_nodes(job: str, placement: Placement) -> Manifest:
-    """Selects the nodes of the workers of a job, and says how they lie to each other."""
+    """Selects the nodes of a job's workers, and how close to each other they should be."""
     group = placement.group
     if group is None:
         return {**system_nodes(), **_apart(job), **_together(job, placement)}
     return {
-        "nodeSelector": {GROUP_LABEL: group.name},
+        "nodeSelector": group.selector,
         "tolerations": [toleration(taint) for taint in group.taints],
         **_together(job, placement),
     }
@@ -35,7 +35,7 @@ def worker_nodes(job: str, placement: Placement) -> Manifest:
 def _together(job: str, placement: Placement) -> Manifest:
     """Prefers nodes near each other: by EC2's network layer where there is EFA, else one zone.
 
-    It is a wish and no demand: the autoscaler cannot choose the zone of a node, and a demand would let the pod wait.
+    A preference, not a requirement: the autoscaler cannot choose the zone of a node, and a requirement would leave the pod pending.
     """
     if placement.pods == 1:
         return {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.names import team_group, trainer_account
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings

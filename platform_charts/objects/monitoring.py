@@ -10,7 +10,7 @@ from typing import Literal
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest, api_object, labels
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest
+from infra.spec.node_group import resolve_node_groups
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.access import access
@@ -61,7 +62,7 @@ def platform_objects(
     Raises:
         SettingsError: a node group combines capacity, placement and EFA in a way that AWS does not support.
     """
-    catalog = load_catalog()
+    groups = resolve_node_groups(settings, catalog=load_catalog())
     table = allow_rules(settings, database_port=facts.database_port, api_server_cidrs=facts.api_server_cidrs)
     stores = Stores(
         database_host=facts.database_host,
@@ -73,7 +74,7 @@ def platform_objects(
         "namespaces": namespaces(settings, release),
         "policies": (
             *priority_classes(release),
-            *quotas(settings, release, catalog),
+            *quotas(settings, release, groups),
             *access(settings, release),
             *network_policies(settings, release, table),
         ),
@@ -85,8 +86,8 @@ def platform_objects(
             team_access_points=facts.team_access_points,
             volume_key_arn=facts.volume_key_arn,
         ),
-        "queueing": queueing(settings, release, catalog),
-        "gpu": gate_objects(settings, release, catalog=catalog, registry=facts.registry),
+        "queueing": queueing(settings, release, groups),
+        "gpu": gate_objects(groups.gpu, release, registry=facts.registry),
         "mlflow": mlflow(settings, release, stores, registry=facts.registry),
         "monitoring": monitors(settings, release),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.spec.cluster_names import PLATFORM_PRIORITY, PRIORITY_PREFIX, Priority
+from infra.spec.cluster_names import PLATFORM_PRIORITY, Priority, priority_class
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.release import ReleaseManifest
 
@@ -12,11 +12,6 @@ TRAINING: Mapping[Priority, int] = {"low": 1000, "normal": 2000, "high": 3000}
 """Value by job priority, for Kubernetes and Kueue."""
 
 _PLATFORM_VALUE = 1_000_000
-
-
-def training_class(priority: Priority) -> str:
-    """Name of the PriorityClass and the WorkloadPriorityClass."""
-    return f"{PRIORITY_PREFIX}{priority}"
 
 
 def priority_classes(release: ReleaseManifest) -> tuple[Manifest, ...]:
@@ -29,7 +24,7 @@ def priority_classes(release: ReleaseManifest) -> tuple[Manifest, ...]:
     training = (
         _priority_class(
             release,
-            training_class(priority),
+            priority_class(priority),
             value,
             policy="Never",
             description=f"Training jobs of {priority} priority. Kueue preempts whole jobs; the scheduler takes no pods.",

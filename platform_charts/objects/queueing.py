@@ -1,4 +1,4 @@
-"""Kueue: the node groups as flavours, the teams' shares as queues, and one cohort in which idle GPUs are lent.
+"""Kueue: node groups as ResourceFlavors, the teams' shares as queues, and one cohort in which idle GPUs are lent.
 
 Objects are of v1beta2, the version in which Kueue 0.19 stores them.
 """
@@ -8,78 +8,75 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.spec.catalog import Catalog
-from infra.spec.cluster_names import KUEUE_API
+from infra.spec.cluster_names import KUEUE_API, priority_class
 from infra.spec.manifest import Manifest, api_object, labels
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_group import NodeGroup, NodeGroups
+from infra.spec.node_labels import LABEL_PREFIX, group_selector
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings
-from platform_charts.objects.priorities import TRAINING, training_class
-from platform_charts.objects.shares import GPU, RESOURCES, Amounts, Group, groups_of, quantity
+from platform_charts.objects.priorities import TRAINING
+from platform_charts.objects.shares import RESOURCES, Amounts, GroupShares, divide, quantity
 
 COHORT = LABEL_PREFIX
 
 _PREEMPTION = {
-    # Who lent its GPUs gets them back whenever it wants them, whatever the borrower's priority.
+    # A lender gets its GPUs back when it needs them, whatever the borrower's priority.
     "reclaimWithinCohort": "Any",
-    # Among its own jobs a team says itself what goes first.
+    # Among a team's own jobs the priority that the team gives them decides.
     "withinClusterQueue": "LowerPriority",
-    # Nobody is preempted for the sake of a loan.
+    # No job is preempted so that another one may borrow.
     "borrowWithinCohort": {"policy": "Never"},
 }
 
 
-def queueing(settings: StackSettings, release: ReleaseManifest, catalog: Catalog) -> tuple[Manifest, ...]:
-    """Flavours, cohort, priorities and queues.
-
-    Raises:
-        SettingsError: see `platform_charts.objects.shares.groups_of`.
-    """
-    groups = _in_order_of_search(groups_of(settings, catalog))
+def queueing(settings: StackSettings, release: ReleaseManifest, groups: NodeGroups) -> tuple[Manifest, ...]:
+    """Flavors, cohort, priorities and queues."""
+    shares = _in_order_of_search(divide(settings, groups))
     return (
-        *(_flavor(group, release) for group in groups),
-        _cohort(groups, release),
+        *(_flavor(one.group, release) for one in shares),
+        _cohort(shares, release),
         *_priorities(release),
-        *(_cluster_queue(team, groups, release) for team in settings.teams),
+        *(_cluster_queue(team, shares, release) for team in settings.teams),
         *(_local_queue(team, release) for team in settings.teams),
     )
 
 
-def _in_order_of_search(groups: Sequence[Group]) -> tuple[Group, ...]:
-    """The groups without GPUs last, as Kueue goes through a queue's flavours.
+def _in_order_of_search(shares: Sequence[GroupShares]) -> tuple[GroupShares, ...]:
+    """The groups without GPUs last, as Kueue goes through a queue's flavors.
 
-    A pod set whose search ends before the last flavour goes on from there when the job is tried again, and fails: a head
-    would find its own group first and then be told, in place of what the job waits for, that it does not tolerate the
-    taints of the others (Kueue 0.19, flavorassigner.go, TriedFlavorIdx).
+    When a job is tried again, Kueue resumes a pod set's search after the flavor that its last search ended at, and fails if
+    there is none. With the system's flavor first, a head would fit it at once; the next attempt would try only the GPU
+    flavors, and report their untolerated taints instead of what the job waits for (Kueue 0.19, flavorassigner.go,
+    TriedFlavorIdx).
     """
-    return tuple(sorted(groups, key=lambda group: group.total[GPU] == 0))
+    return tuple(sorted(shares, key=lambda one: not one.has_gpus))
 
 
-def _flavor(group: Group, release: ReleaseManifest) -> Manifest:
-    """A node group. Its taints are named and not tolerated here: a job tolerates them itself.
+def _flavor(group: NodeGroup, release: ReleaseManifest) -> Manifest:
+    """A node group. The flavor lists its taints and tolerates none of them: jobs bring their own tolerations.
 
-    So a head, which asks for no GPU and tolerates none, never takes up a GPU node, and a job runs on spot capacity
-    because it said so.
+    So a head, which asks for no GPU and tolerates no taint, never takes up a GPU node, and a job runs on spot capacity
+    only if it says so.
     """
-    spec: dict[str, object] = {"nodeLabels": dict(group.labels)}
+    spec: dict[str, object] = {"nodeLabels": group_selector(group.name)}
     if group.taints:
         spec["nodeTaints"] = [taint.model_dump() for taint in group.taints]
     return _object("ResourceFlavor", group.name, release, spec=spec)
 
 
-def _cohort(groups: Sequence[Group], release: ReleaseManifest) -> Manifest:
-    """Everybody who may borrow does so here; what no team owns is the cohort's own, and is lent first."""
-    flavors = [_quotas(group, group.unowned) for group in groups]
+def _cohort(shares: Sequence[GroupShares], release: ReleaseManifest) -> Manifest:
+    """Where teams borrow from each other; what no team owns is the cohort's own quota, and is lent first."""
+    flavors = [_quotas(one.group, one.unowned) for one in shares]
     return _object("Cohort", COHORT, release, spec={"resourceGroups": [_resource_group(flavors)]})
 
 
-def _cluster_queue(team: Team, groups: Sequence[Group], release: ReleaseManifest) -> Manifest:
+def _cluster_queue(team: Team, shares: Sequence[GroupShares], release: ReleaseManifest) -> Manifest:
     """A team's queue.
 
-    BestEffortFIFO: a job that waits for a full group does not keep a later one from a group that is idle.
+    BestEffortFIFO: a job that waits for a full group does not block a later job from an idle group.
     """
-    flavors = [_quotas(group, group.owned[team.name], is_lent=team.borrow or group.total[GPU] == 0) for group in groups]
+    flavors = [_quotas(one.group, one.owned[team.name], may_borrow=team.borrow or not one.has_gpus) for one in shares]
     spec = {
         "cohortName": COHORT,
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.name}},
@@ -99,7 +96,7 @@ def _priorities(release: ReleaseManifest) -> tuple[Manifest, ...]:
     return tuple(
         _object(
             "WorkloadPriorityClass",
-            training_class(priority),
+            priority_class(priority),
             release,
             value=value,
             description=f"Training jobs of {priority} priority",
@@ -113,8 +110,8 @@ def _resource_group(flavors: Sequence[Mapping[str, object]]) -> dict[str, object
     return {"coveredResources": list(RESOURCES), "flavors": list(flavors)}
 
 
-def _quotas(group: Group, amounts: Amounts, *, is_lent: bool = True) -> dict[str, object]:
-    limit = {} if is_lent else {"borrowingLimit": "0"}
+def _quotas(group: NodeGroup, amounts: Amounts, *, may_borrow: bool = True) -> dict[str, object]:
+    limit = {} if may_borrow else {"borrowingLimit": "0"}
     return {
         "name": group.name,
         "resources": [{"name": name, "nominalQuota": quantity(name, amounts[name]), **limit} for name in RESOURCES],
@@ -130,5 +127,5 @@ def _object(
     namespace: str | None = None,
     **fields: Any,  # noqa: ANN401 - as `api_object` takes them
 ) -> Manifest:
-    marks = labels("queueing", version=release.platform, team=team)
-    return api_object(KUEUE_API, kind, name, namespace=namespace, labels=marks, **fields)
+    common = labels("queueing", version=release.platform, team=team)
+    return api_object(KUEUE_API, kind, name, namespace=namespace, labels=common, **fields)

@@ -1,23 +1,24 @@
-"""What a team's namespace may hold: a second fence behind Kueue's queue, which also stands when Kueue does not."""
+"""Quotas of a team's namespace: a second limit beside Kueue's, which also holds while Kueue is down."""
 
 from __future__ import annotations
 
-from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import PLATFORM_PRIORITY
 from infra.spec.manifest import Manifest, api_object, labels
+from infra.spec.node_group import NodeGroups
+from infra.spec.node_labels import GPU_RESOURCE
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings
-from platform_charts.objects.shares import GPU, reachable_gpus
+from platform_charts.objects.shares import reachable_gpus
 
 _COUNTS = {
-    # Against loops that submit for ever, which would fill etcd and starve the operator; nobody works with so many.
+    # A loop that submits without end would fill etcd and starve the operator; no team works with so many objects.
     "pods": "1000",
     "configmaps": "1000",
     "count/rayjobs.ray.io": "500",
     "count/rayclusters.ray.io": "500",
     "count/jobs.batch": "500",
-    # Those of the datasets and the runs: a pod's own claim would be a volume that nobody pays attention to.
+    # The claims of the datasets and the runs: a pod's own claim would make a volume that nothing ever deletes.
     "persistentvolumeclaims": "2",
     # A RayCluster may give its head any kind of service; these two would put Ray's dashboard outside the cluster.
     "services.loadbalancers": "0",
@@ -27,49 +28,48 @@ _COUNTS = {
 _CRITICAL = (PLATFORM_PRIORITY, "system-cluster-critical", "system-node-critical")
 
 
-def quotas(settings: StackSettings, release: ReleaseManifest, catalog: Catalog) -> tuple[Manifest, ...]:
+def quotas(settings: StackSettings, release: ReleaseManifest, groups: NodeGroups) -> tuple[Manifest, ...]:
     """ResourceQuotas and LimitRange of every team's namespace."""
     return tuple(
-        found
+        quota
         for team in settings.teams
-        for found in (
-            _resources(team, settings, release, catalog),
+        for quota in (
+            _resources(team, release, groups),
             _no_critical_pods(team, release),
-            _container_limits(team, settings, release, catalog),
+            _container_limits(team, release, groups),
         )
     )
 
 
-def _resources(team: Team, settings: StackSettings, release: ReleaseManifest, catalog: Catalog) -> Manifest:
-    gpus = reachable_gpus(team, settings, catalog)
-    return _limit("ResourceQuota", "team", team, release, {"hard": {f"requests.{GPU}": str(gpus), **_COUNTS}})
+def _resources(team: Team, release: ReleaseManifest, groups: NodeGroups) -> Manifest:
+    gpus = str(reachable_gpus(team, groups))
+    return _limit("ResourceQuota", "team", team, release, {"hard": {f"requests.{GPU_RESOURCE}": gpus, **_COUNTS}})
 
 
 def _no_critical_pods(team: Team, release: ReleaseManifest) -> Manifest:
-    """A pod may name any priority class there is; these ones would push the platform off its nodes."""
+    """A pod may name any priority class there is; pods of these would push the platform off its nodes."""
     selector = {"scopeName": "PriorityClass", "operator": "In", "values": list(_CRITICAL)}
     spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [selector]}}
     return _limit("ResourceQuota", "no-critical-pods", team, release, spec)
 
 
-def _container_limits(team: Team, settings: StackSettings, release: ReleaseManifest, catalog: Catalog) -> Manifest:
-    """Defaults for a container that says nothing, and the largest node as the most that makes sense.
+def _container_limits(team: Team, release: ReleaseManifest, groups: NodeGroups) -> Manifest:
+    """Defaults for a container without resources, and the largest node as its maximum.
 
-    Cores are limited by the node only: a limit below what is idle slows a loader down and helps nobody. Memory is not
-    compressible, so that whoever needs more than the default has to say so.
+    Cores are limited by the node only: a limit below what is idle slows a loader down and helps no other pod. Memory is
+    not compressible, so a container that needs more than the default has to say so.
     """
-    types = {settings.system_nodes.instance_type, *(group.instance_type for group in settings.gpu_groups)}
-    machines = [catalog.find(name) for name in types]
-    cores = str(max(machine.vcpus for machine in machines))
+    cores = str(max(group.instance.vcpus for group in groups.all()))
+    memory_gib = max(group.instance.memory_gib for group in groups.all())
     limits = {
         "type": "Container",
         "defaultRequest": {"cpu": "250m", "memory": "512Mi"},
         "default": {"cpu": cores, "memory": "2Gi"},
-        "max": {"cpu": cores, "memory": f"{max(machine.memory_gib for machine in machines)}Gi"},
+        "max": {"cpu": cores, "memory": f"{memory_gib}Gi"},
     }
     return _limit("LimitRange", "containers", team, release, {"limits": [limits]})
 
 
 def _limit(kind: str, name: str, team: Team, release: ReleaseManifest, spec: Manifest) -> Manifest:
-    marks = labels("quotas", version=release.platform, team=team.name)
-    return api_object("v1", kind, name, namespace=team.name, labels=marks, spec=spec)
+    common = labels("quotas", version=release.platform, team=team.name)
+    return api_object("v1", kind, name, namespace=team.name, labels=common, spec=spec)

@@ -12,12 +12,12 @@ import yaml
 from infra.lifecycle.sandbox.api import Object
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import ClusterRequest, JobRequest
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment
+from tests.kuberay.expand import expand
 
 _FOLDER = Path(__file__).resolve().parents[2] / "training" / "configs"
 CONFIGS = tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
@@ -41,7 +41,7 @@ def shipped(config: str, *, team: str) -> JobRequest:
 def fits(request: JobRequest, environment: Environment) -> bool:
     """Whether the environment has nodes for the request; the disposable one has a few small ones."""
     try:
-        render(request, environment.target)
+        render_job(request, environment.target)
     except RefusedError:
         return False
     return True
@@ -55,7 +55,7 @@ def job(name: str, *, team: str, **fields: Any) -> JobRequest:  # noqa: ANN401 -
 
 def rayjob(environment: Environment, request: JobRequest) -> Manifest:
     """The RayJob of a request, without its settings."""
-    (found,) = [one for one in render(request, environment.target) if one["kind"] == "RayJob"]
+    (found,) = [one for one in render_job(request, environment.target) if one["kind"] == "RayJob"]
     return found
 
 

@@ -18,7 +18,7 @@ from infra.lifecycle.sandbox.programs import find_operator
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes import NAME, PROJECTS, Cluster, crds, engine_environment, engine_programs
@@ -58,7 +58,7 @@ class Operated:
 
     def submit(self, request: JobRequest) -> Manifest:
         """Submit a job as a member of its team does; returns the RayJob."""
-        return submit(self.api(request.team), render(request, self.environment.target), env="dev")
+        return submit(self.api(request.team), render_job(request, self.environment.target), env="dev")
 
     def look(self, job: Manifest) -> JobState:
         """Where a job stands, as its team's commands say it."""

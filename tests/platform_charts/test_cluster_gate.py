@@ -11,8 +11,8 @@ from kubernetes.client.exceptions import ApiException
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.catalog import load_catalog
 from infra.spec.cluster_names import GPU_NAMESPACE
-from infra.spec.names import START_UP_TAINT
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import LABEL_PREFIX, START_UP_TAINT
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
 from platform_charts.images.node_gate.__main__ import Nodes, untaint_ready_nodes
@@ -36,9 +36,8 @@ def tainted_node(name: str) -> dict[str, Any]:
 @pytest.fixture
 def rights(kubernetes_api: Cluster) -> Iterator[None]:
     """The gate's ClusterRole and binding."""
-    objects = gate_objects(
-        load_environment("prod"), load_release(), catalog=load_catalog(), registry="registry.example"
-    )
+    groups = resolve_node_groups(load_environment("prod"), catalog=load_catalog()).gpu
+    objects = gate_objects(groups, load_release(), registry="registry.example")
     roles = [one for one in objects if one["kind"].startswith("ClusterRole")]
     with kubernetes_api.applied(*roles):
         yield

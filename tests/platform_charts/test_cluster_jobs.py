@@ -11,7 +11,7 @@ import pytest
 from infra.lifecycle.sandbox.api import ApiRefusalError
 from infra.spec.errors import SettingsError
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from tests.engines.kubernetes_jobs import CONFIGS, fits, job, raycluster, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, drifts, in_dev, in_prod
 from training.cluster.api import Api
@@ -22,7 +22,7 @@ _MANY = 200
 
 def test_the_job_of_every_shipped_config_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
     requests = [shipped(config, team=environment.team) for config in CONFIGS]
-    rendered = [render(request, environment.target) for request in requests if fits(request, environment)]
+    rendered = [render_job(request, environment.target) for request in requests if fits(request, environment)]
     assert rendered
     for manifests in rendered:
         with environment.cluster.applied(*manifests):
@@ -31,7 +31,7 @@ def test_the_job_of_every_shipped_config_applies_without_a_warning_and_without_d
 
 @in_prod
 def test_prod_has_room_for_every_shipped_config(environment: Environment) -> None:
-    assert all(render(shipped(config, team=environment.team), environment.target) for config in CONFIGS)
+    assert all(render_job(shipped(config, team=environment.team), environment.target) for config in CONFIGS)
 
 
 def test_a_cluster_that_scales_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
@@ -105,7 +105,7 @@ def test_two_hundred_jobs_are_rendered_and_submitted(
     api = Api(member.client)
     names = [f"many-{number}" for number in range(_MANY)]
     started = time.perf_counter()
-    jobs = [render(job(name, team=environment.team, workers=16), target) for name in names]
+    jobs = [render_job(job(name, team=environment.team, workers=16), target) for name in names]
     rendered = time.perf_counter()
     for manifests in jobs:
         submit(api, manifests, env="prod")

@@ -9,10 +9,10 @@ from typing import Any
 
 from infra.lifecycle.sandbox.api import Object
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes_jobs import job, raycluster
 from tests.engines.kubernetes_operators import Operated
+from tests.kuberay.expand import expand
 
 _SECONDS = 60
 

@@ -9,9 +9,9 @@ import pytest
 
 from infra.lifecycle.sandbox.api import Object
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.expand import expand
 from tests.engines.kubernetes_jobs import created, job, node_type, placed, rayjob
 from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
+from tests.kuberay.expand import expand
 from training.cluster.waiting import waiting_reason
 
 GROUP = "ray-train-platform/group"

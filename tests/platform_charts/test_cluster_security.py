@@ -12,11 +12,11 @@ from infra.lifecycle.sandbox.api import ApiRefusalError, Object
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from infra.spec.names import trainer_account
-from platform_charts.jobs.expand import expand
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import CONFIGS, created, fits, job, raycluster, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
+from tests.kuberay.expand import expand
 
 GPU = "nvidia.com/gpu"
 
@@ -147,7 +147,7 @@ def test_a_container_that_says_nothing_gets_a_small_share(environment: Environme
 def test_a_member_submits_to_the_own_team(environment: Environment) -> None:
     team = environment.team
     member = environment.member(team)
-    for manifest in render(job("own", team=team), environment.target):
+    for manifest in render_job(job("own", team=team), environment.target):
         member.apply(manifest, is_dry_run=True)
     assert member.items("v1", "Pod", namespace=team) == environment.cluster.items("v1", "Pod", namespace=team)
 
@@ -156,7 +156,7 @@ def test_a_member_submits_to_the_own_team(environment: Environment) -> None:
 def test_a_member_neither_submits_to_nor_reads_another_team(environment: Environment) -> None:
     own, other = (team.name for team in environment.settings.teams[:2])
     member = environment.member(own)
-    for manifest in render(job("foreign", team=other), environment.target):
+    for manifest in render_job(job("foreign", team=other), environment.target):
         _is_forbidden(partial(member.apply, manifest, is_dry_run=True))
     for version, kind in (("ray.io/v1", "RayJob"), ("v1", "Pod"), ("v1", "ConfigMap")):
         _is_forbidden(partial(member.items, version, kind, namespace=other))

@@ -12,12 +12,12 @@ from infra.spec.catalog import load_catalog
 from infra.spec.cluster_names import DATASETS_CLAIM, RUNS_CLAIM
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
 from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
 from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.targets import rendered
 
 PROD = recorded(settings_of("prod"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.capacity_end import refuse_beyond_capacity
 from platform_charts.jobs.document import to_yaml
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from training.cluster import places, rendering
 from training.cluster.connection import connect
 from training.cluster.errors import ApiError, ClusterRefusedError
@@ -153,7 +153,7 @@ def _rendered(arguments: TrainOptions | JobOptions) -> tuple[Scene, tuple[Manife
 def _render(settings: TrainingSettings, wishes: Wishes, scene: Scene) -> tuple[Manifest, ...]:
     request = rendering.request_of(settings, team=scene.team.name, wishes=wishes)
     refuse_beyond_capacity(request, scene.target, now=datetime.now(UTC))
-    return render(request, scene.target)
+    return render_job(request, scene.target)
 
 
 def _rendered_anew(api: Api, scene: Scene, found: Manifest, arguments: ResumeOptions) -> tuple[Manifest, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from infra.spec.cluster_names import PRIORITY_PREFIX, Priority
 from infra.spec.manifest import Manifest
-from infra.spec.outputs import GROUP_LABEL
+from infra.spec.node_labels import GROUP_LABEL
 from platform_charts.jobs.pods import SETTINGS_FILE
 from platform_charts.jobs.rayjob import KEEP_ANNOTATION, PRIORITY_LABEL
 from platform_charts.jobs.request import JobRequest

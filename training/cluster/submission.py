@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from infra.spec.manifest import Manifest, annotated
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_labels import LABEL_PREFIX
 from training.cluster import places
 from training.cluster.api import Api
 from training.cluster.errors import ApiError, ClusterRefusedError

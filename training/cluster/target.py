@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.spec.catalog import load_catalog
-from infra.spec.outputs import StackOutputs, TeamOutput, check, read_outputs
+from infra.spec.outputs import StackOutputs, TeamOutput, check_outputs, read_outputs
 from infra.spec.release import load_release
 from infra.spec.section import nearest
 from infra.spec.stack_outputs import outputs_in_file, outputs_of_stack
@@ -40,7 +40,7 @@ def find_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
             remedy=f"--env {outputs.environment}, or the outputs of {env}: pulumi stack output --json -s {env}",
         )
     target = Target(outputs=outputs, release=load_release(), catalog=load_catalog())
-    check(outputs, target.release, catalog=target.catalog)
+    check_outputs(outputs, target.release, catalog=target.catalog)
     return target
 
 

@@ -95,5 +95,5 @@ def _registry(environment: str | None) -> _Registry:
     if environment is None:
         raise SettingsError("--push: an image is pushed to the registry of a stack", remedy="name it with --env")
     stack = contract.read_outputs(outputs_of_stack(environment), file=f"outputs of {environment}")
-    contract.check(stack, load_release(), catalog=load_catalog())
+    contract.check_outputs(stack, load_release(), catalog=load_catalog())
     return _Registry(boto3.client("ecr", region_name=stack.region), stack.registries)

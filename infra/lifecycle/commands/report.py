@@ -11,7 +11,7 @@ from infra.lifecycle.show import print_line, print_table
 from infra.spec import outputs as contract
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
-from infra.spec.cost import HOURS_PER_MONTH, NOT_COUNTED, CostEstimate, estimate
+from infra.spec.cost import HOURS_PER_MONTH, NOT_COUNTED, CostEstimate, estimate_cost
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import load_release, staleness
 from infra.spec.settings import load_environment
@@ -20,7 +20,7 @@ from infra.spec.stack_outputs import outputs_in_file, outputs_of_stack
 
 def cost(options: EnvironmentOptions) -> int:
     """Print what an environment costs by the hour, and exit with 0."""
-    _print_cost(estimate(load_environment(options.env), catalog=load_catalog()))
+    _print_cost(estimate_cost(load_environment(options.env), catalog=load_catalog()))
     return 0
 
 
@@ -29,7 +29,7 @@ def outputs(options: OutputsOptions) -> int:
     environment, file = load_environment(options.env).environment.name, options.file
     found = outputs_in_file(file) if file else outputs_of_stack(environment)
     stack = contract.read_outputs(found, file=str(file or f"outputs of {environment}"))
-    contract.check(stack, load_release(), catalog=load_catalog())
+    contract.check_outputs(stack, load_release(), catalog=load_catalog())
     _print_outputs(stack)
     return 0
 
@@ -38,7 +38,7 @@ def release_check(options: ReleaseCheckOptions) -> int:
     """Check that the versions of the release fit together, and for an environment that it may be deployed there."""
     release, project = load_release(), release_rules.read_project()
     kind = load_environment(options.env).environment.kind if options.env else EnvironmentKind.DEV
-    release_rules.check(release, kind=kind, project=project)
+    release_rules.check_release(release, kind=kind, project=project)
     print_line(f"release {release.platform} fits together; {len(release.unresolved())} unresolved, which prod refuses")
     for name in release.unresolved():
         print_line(f"  {name}")

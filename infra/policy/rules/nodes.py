@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra.policy import tokens
 from infra.policy.graph import UNKNOWN, Graph, Resource
 from infra.policy.rule import Violation, resource_rule, stack_rule
-from infra.spec.outputs import GPU_TAINT
+from infra.spec.node_labels import GPU_TAINT
 
 _NODE_TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template/"
 _GPU_AMI = "NVIDIA"

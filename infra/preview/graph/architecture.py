@@ -135,7 +135,7 @@ def _groups(
     for one in recording.of_type(_NODE_GROUP):
         (template,) = [templates[urn] for urn in one.property_dependencies["launchTemplate"] if urn in templates]
         name = (one.properties.get("instanceTypes") or [template.properties.get("instanceType")])[0]
-        instance, sizes = catalog.find(name), one.properties["scalingConfig"]
+        instance, sizes = catalog.find_instance(name), one.properties["scalingConfig"]
         zones = {order[subnets[urn].properties["availabilityZone"]] for urn in _subnets_of(one, subnets)}
         interfaces = template.properties.get("networkInterfaces") or ()
         efa = sum(interface["interfaceType"] != "interface" for interface in interfaces)

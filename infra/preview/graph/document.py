@@ -14,7 +14,7 @@ SECRET = "[secret]"  # noqa: S105  # placeholder for a secret
 def render(recording: Recording) -> str:
     """Resources by URN and the stack's outputs; secrets are masked, unknown values are null."""
     document = {
-        "resources": {one.urn: asdict(replace(one, properties=_without_secrets(one))) for one in recording.resources},
+        "resources": {one.urn: asdict(replace(one, properties=without_secrets(one))) for one in recording.resources},
         "outputs": _hidden(recording.outputs, recording.secret_outputs, ""),
     }
     return json.dumps(document, indent=2, sort_keys=True, default=_plain) + "\n"
@@ -27,7 +27,8 @@ def _plain(value: object) -> object:
     return sorted(value)
 
 
-def _without_secrets(resource: Resource) -> dict[str, Any]:
+def without_secrets(resource: Resource) -> dict[str, Any]:
+    """The inputs of a resource, with `SECRET` in the place of every secret."""
     properties = _hidden(resource.properties, resource.secrets, "")
     assert isinstance(properties, dict)
     return properties

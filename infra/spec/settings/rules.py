@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from infra.spec.capacity import CapacityBlock, Reservation, impossible, zones_of
+from infra.spec.capacity import CapacityBlock, Reservation, launch_violations, zones_of
 from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import PLATFORM_NAMESPACES
+from infra.spec.node_labels import SYSTEM_GROUP
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Violation, nearest
@@ -24,7 +25,7 @@ SHARED_ADDRESSES = 32
 """Addresses of a private subnet for other than nodes: endpoints, the interfaces of EKS and EFS, the database, spare."""
 
 _SERVICE_BLOCKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
-_RESERVED_NAMES = frozenset({"default", "system"})
+_RESERVED_NAMES = frozenset({"default", SYSTEM_GROUP})
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _capacity_is_possible(context: Context) -> Iterator[Violation]:
         for zone in sorted(set(zones_of(group, zones)) - set(zones)):
             yield Violation(f"{prefix}.availability_zones", zone, f"the network has {', '.join(zones)} only")
         if group.instance_type in context.catalog.instances:
-            for broken in impossible(group, catalog=context.catalog, network_zones=zones):
+            for broken in launch_violations(group, catalog=context.catalog, network_zones=zones):
                 yield broken._replace(key=f"{prefix}.{broken.key}")
 
 

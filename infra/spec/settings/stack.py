@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from infra.spec.capacity import LaunchRequest, OnDemand
+from infra.spec.node_labels import SYSTEM_GROUP
 from infra.spec.section import Section
 from infra.spec.settings.cluster import ClusterSettings
 from infra.spec.settings.environment import AwsSettings, BudgetSettings, EnvironmentSettings
@@ -37,7 +38,7 @@ class StackSettings(Section):
     def launch_requests(self) -> Sequence[LaunchRequest]:
         """What is asked of EC2 for every node group, the system's first."""
         system = LaunchRequest(
-            name="system",
+            name=SYSTEM_GROUP,
             instance_type=self.system_nodes.instance_type,
             capacity=OnDemand(kind="on_demand"),
             max_size=self.system_nodes.max_size,

@@ -15,7 +15,8 @@ from infra.aws.user_data import TEMPLATE_TAG, node_config
 from infra.policy import tokens
 from infra.preview.recording import Recording
 from infra.spec.catalog import load_catalog
-from infra.spec.names import START_UP_TAINT
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import START_UP_TAINT
 from infra.spec.outputs import gpu_group_output
 from infra.spec.release import load_release
 from infra.spec.sharing import mig_script, sharing_labels
@@ -66,9 +67,8 @@ def test_changes_of_the_desired_size_are_ignored(environment: str) -> None:
 
 @every_environment
 def test_labels_and_permanent_taints_equal_the_outputs(environment: str) -> None:
-    settings = settings_of(environment)
-    for wanted in settings.gpu_groups:
-        promised = gpu_group_output(wanted, catalog=load_catalog(), network_zones=settings.network.availability_zones)
+    for wanted in resolve_node_groups(settings_of(environment), catalog=load_catalog()).gpu:
+        promised = gpu_group_output(wanted)
         found = group(graph(environment), wanted.name)
         lasting = [
             (taint["key"], taint["value"], EFFECTS[taint["effect"]])

@@ -50,7 +50,7 @@ def small_catalog() -> Catalog:
     """The shipped catalogue with one instance type and one database class."""
     catalog = load_catalog()
     prices = catalog.prices.model_copy(update={"databases": {"db.m7g.large": catalog.prices.databases["db.m7g.large"]}})
-    return catalog.model_copy(update={"instances": {"g6.xlarge": catalog.find("g6.xlarge")}, "prices": prices})
+    return catalog.model_copy(update={"instances": {"g6.xlarge": catalog.find_instance("g6.xlarge")}, "prices": prices})
 
 
 SERVICE_ANSWERS = [[product(0.5, usage=f"USE1-{query.usage}")] for query in SERVICES.values()]

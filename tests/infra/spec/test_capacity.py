@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.spec.capacity import LaunchRequest, impossible, launch_plan, vcpus_by_quota
+from infra.spec.capacity import (
+    EFA_HUGE_PAGES_BYTES,
+    LaunchRequest,
+    Spot,
+    launch_plan,
+    launch_violations,
+    vcpus_by_quota,
+)
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 
@@ -61,39 +68,53 @@ requests = st.builds(
 @pytest.mark.parametrize(
     ("case", "key", "message"),
     [
-        (request(capacity="spot", efa=True), "efa", "spot capacity refuses EFA"),
-        (request("g5.xlarge", efa=True), "efa", "take a type that has: g5.12xlarge, g5.48xlarge"),
+        (request(capacity="spot", efa=True), "efa", "spot capacity does not take EFA"),
+        (request("g5.xlarge", efa=True), "efa", "use a type that has EFA: g5.12xlarge, g5.48xlarge"),
         (request("m7i.large", efa=True), "efa", "m7i.large has no EFA interface"),
         (request(efa=True, availability_zones=ZONES[:2]), "availability_zones", "EFA traffic does not cross zones"),
         (request(efa=True, availability_zones=()), "availability_zones", "us-east-1a, us-east-1b, us-east-1c"),
-        (request(placement="cluster", availability_zones=ZONES), "availability_zones", "lies in exactly one zone"),
+        (request(placement="cluster", availability_zones=ZONES), "availability_zones", "is in exactly one zone"),
         (
             request(capacity="reservation", availability_zones=["us-east-1a"]),
             "availability_zones",
-            f"reservation {RESERVATION} lies in us-east-1b",
+            f"reservation {RESERVATION} is in us-east-1b",
         ),
         (
             request(capacity="capacity_block", availability_zones=["us-east-1c"]),
             "availability_zones",
-            f"capacity_block {RESERVATION} lies in us-east-1b",
+            f"capacity_block {RESERVATION} is in us-east-1b",
         ),
-        (request(capacity="capacity_block", placement="cluster"), "placement", "one UltraCluster already"),
+        (request(capacity="capacity_block", placement="cluster"), "placement", "in one UltraCluster already"),
         (request(capacity="reservation", placement="cluster"), "placement", "made outside a placement group"),
         (request(capacity="reservation in a placement group"), "placement", "made in placement group training"),
         (request("g6.12xlarge", "capacity_block"), "capacity.kind", "not sold for g6.12xlarge"),
+        (
+            request("g6.12xlarge", "capacity_block"),
+            "capacity.kind",
+            "use a type of p4d, p4de, p5, p5en, p6-b200, or other capacity",
+        ),
+        (request("m7i.large", efa=True), "efa", "p6-b200.48xlarge"),
     ],
 )
 def test_an_impossible_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
-    (violation,) = impossible(case, catalog=CATALOG, network_zones=ZONES)
-    assert violation.key == key
+    (violation,) = launch_violations(case, catalog=CATALOG, network_zones=ZONES)
+    zones = case.availability_zones or ZONES
+    values = {"efa": "true", "placement": case.placement, "availability_zones": ", ".join(zones)}
+    assert (violation.key, violation.value) == (key, values.get(key, case.capacity.kind))
     assert message in str(violation)
 
 
-def test_a_plan_of_an_impossible_combination_names_the_group_and_every_rule() -> None:
+@pytest.mark.parametrize("capacity", ["on_demand", "spot"])
+def test_a_type_without_efa_is_possible_where_no_efa_is_asked_for(capacity: str) -> None:
+    assert list(launch_violations(request("g5.xlarge", capacity), catalog=CATALOG, network_zones=ZONES)) == []
+
+
+def test_an_impossible_plan_is_refused_with_the_group_and_every_broken_rule() -> None:
     case = request("g5.xlarge", "spot", efa=True, placement="cluster", availability_zones=())
     with pytest.raises(SettingsError) as caught:
         launch_plan(case, catalog=CATALOG, network_zones=ZONES)
-    assert str(caught.value).count("node group group: ") == 4
+    lines = [line for line in str(caught.value).splitlines() if not line.startswith("    remedy")]
+    assert [line.partition(":")[0] for line in lines] == ["node group group"] * 4
 
 
 @pytest.mark.parametrize(
@@ -105,11 +126,13 @@ def test_a_plan_of_an_impossible_combination_names_the_group_and_every_rule() ->
         ("capacity_block", "CAPACITY_BLOCK", "capacity-block", RESERVATION),
     ],
 )
-def test_each_kind_of_capacity_leads_to_ekss_and_ec2s_own_terms(
+def test_each_kind_of_capacity_has_the_capacity_type_of_eks_and_the_market_type_of_ec2(
     capacity: str, capacity_type: str, market_type: str | None, reservation: str | None
 ) -> None:
     plan = launch_plan(request(capacity=capacity), catalog=CATALOG, network_zones=ZONES)
     assert (plan.capacity_type, plan.market_type, plan.reservation_id) == (capacity_type, market_type, reservation)
+    assert plan.instance_type_in_template == (capacity == "capacity_block")
+    assert (plan.drain_before is not None) == (capacity == "capacity_block")
 
 
 def test_a_capacity_block_is_drained_half_an_hour_before_it_ends() -> None:
@@ -118,7 +141,7 @@ def test_a_capacity_block_is_drained_half_an_hour_before_it_ends() -> None:
     assert plan.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
 
 
-def test_reserved_capacity_puts_a_group_without_zones_into_its_own() -> None:
+def test_a_group_without_zones_gets_the_zone_of_its_reservation() -> None:
     case = request(capacity="reservation", availability_zones=(), efa=True)
     assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).availability_zones == ("us-east-1b",)
 
@@ -128,7 +151,28 @@ def test_a_reservation_in_a_placement_group_is_launched_into_that_group() -> Non
     assert launch_plan(case, catalog=CATALOG, network_zones=ZONES).placement_group == "training"
 
 
-def test_efa_takes_one_interface_a_card_and_only_the_primary_carries_ip() -> None:
+def test_a_group_that_asks_for_a_placement_group_gets_its_own() -> None:
+    assert launch_plan(request(placement="cluster"), catalog=CATALOG, network_zones=ZONES).placement_group == "own"
+
+
+def test_a_group_with_default_settings_is_on_demand_without_efa_in_every_zone() -> None:
+    plain = LaunchRequest(name="group", instance_type="p5.48xlarge", max_size=1)
+    plan = launch_plan(plain, catalog=CATALOG, network_zones=ZONES)
+    assert (plan.capacity_type, plan.efa_count, plan.network_interfaces) == ("ON_DEMAND", 0, ())
+    assert (plan.placement_group, plan.availability_zones, plan.nvme_raid0) == (None, ZONES, True)
+
+
+def test_spot_takes_efa_only_where_the_settings_allow_it() -> None:
+    assert not Spot(kind="spot").allow_efa
+    plan = launch_plan(request(capacity="spot, EFA forced", efa=True), catalog=CATALOG, network_zones=ZONES)
+    assert plan.efa_count == 32
+
+
+def test_an_efa_node_sets_aside_the_huge_pages_that_the_ami_does() -> None:
+    assert EFA_HUGE_PAGES_BYTES == 5128 * 2 * 2**20
+
+
+def test_efa_has_one_interface_per_card_and_only_the_primary_carries_ip() -> None:
     interfaces = launch_plan(request(efa=True), catalog=CATALOG, network_zones=ZONES).network_interfaces
     assert [one.network_card_index for one in interfaces] == list(range(32))
     assert [one.interface_type for one in interfaces] == ["efa", *["efa-only"] * 31]
@@ -136,15 +180,15 @@ def test_efa_takes_one_interface_a_card_and_only_the_primary_carries_ip() -> Non
 
 
 @given(case=requests)
-def test_placement_follows_from_nothing_but_placement(case: LaunchRequest) -> None:
-    if not list(impossible(case, catalog=CATALOG, network_zones=ZONES)):
+def test_only_the_placement_setting_decides_the_placement_group(case: LaunchRequest) -> None:
+    if not list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
         plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
         assert (plan.placement_group is not None) == (case.placement == "cluster")
 
 
 @given(case=requests)
 def test_every_possible_plan_is_consistent_with_the_catalogue(case: LaunchRequest) -> None:
-    if list(impossible(case, catalog=CATALOG, network_zones=ZONES)):
+    if list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
         return
     plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
     assert plan.efa_count == (plan.instance.efa_interfaces if case.efa else 0)
@@ -154,8 +198,8 @@ def test_every_possible_plan_is_consistent_with_the_catalogue(case: LaunchReques
 
 
 @given(case=requests)
-def test_a_plan_is_made_exactly_where_no_rule_is_broken(case: LaunchRequest) -> None:
-    broken = list(impossible(case, catalog=CATALOG, network_zones=ZONES))
+def test_a_plan_exists_exactly_where_no_rule_is_broken(case: LaunchRequest) -> None:
+    broken = list(launch_violations(case, catalog=CATALOG, network_zones=ZONES))
     if not broken:
         launch_plan(case, catalog=CATALOG, network_zones=ZONES)
         return
@@ -171,9 +215,11 @@ def test_vcpus_are_counted_by_quota_and_blocks_are_left_out() -> None:
         request("g5.xlarge", "spot"),
         request("m7i.large"),
         request("p5.48xlarge", "capacity_block"),
+        request("m7i.large", "spot"),
     ]
     assert vcpus_by_quota(groups, catalog=CATALOG) == {
         "L-417A185B": 2 * 192 + 2 * 96,
         "L-3819A6DF": 2 * 4,
         "L-1216C47A": 2 * 2,
+        "L-34B43A08": 2 * 2,
     }

@@ -55,11 +55,11 @@ def figures_of_ec2(one: dict[str, Any]) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", sorted(CATALOG.instances))
 def test_every_figure_of_a_type_is_ec2s(name: str, described: dict[str, Any]) -> None:
-    assert figures(CATALOG.find(name)) == figures_of_ec2(described[name])
+    assert figures(CATALOG.find_instance(name)) == figures_of_ec2(described[name])
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG.instances))
-def test_capacity_blocks_are_sold_where_ec2_says_so(name: str, described: dict[str, Any]) -> None:
+def test_capacity_blocks_are_sold_for_the_families_that_ec2_lists(name: str, described: dict[str, Any]) -> None:
     assert CATALOG.family_of(name).capacity_blocks == ("capacity-block" in described[name]["SupportedUsageClasses"])
 
 
@@ -73,7 +73,7 @@ def test_a_region_offers_exactly_the_catalogued_families(region: str) -> None:
     assert ours == offered & set(CATALOG.instances)
 
 
-def test_every_family_of_the_requirements_is_there() -> None:
+def test_the_catalogue_has_every_required_family() -> None:
     assert {"g4dn", "g5", "g6", "g6e", "p4d", "p4de", "p5", "p5en", "p6-b200", "m6i", "m7i"} <= set(CATALOG.families)
 
 
@@ -83,7 +83,7 @@ def test_every_type_is_offered_where_the_prices_hold() -> None:
 
 def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(SettingsError, match=r"'p5\.48large' is not in the catalogue \(did you mean p5\.48xlarge\?\)"):
-        CATALOG.find("p5.48large")
+        CATALOG.find_instance("p5.48large")
 
 
 @pytest.mark.parametrize(("gpus", "mib"), [(1, 512), (2, 768), (4, 768), (8, 1024)])
@@ -112,7 +112,7 @@ def test_a_catalogue_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> N
         load_catalog(tmp_path / "none.yaml")
 
 
-def test_a_catalogue_whose_instances_are_no_mapping_is_refused_by_key(tmp_path: Path) -> None:
+def test_a_catalogue_with_a_list_of_instances_is_refused_by_key(tmp_path: Path) -> None:
     (tmp_path / "catalog.yaml").write_text("instances: [p5.48xlarge]", encoding="utf-8")
     with pytest.raises(SettingsError, match=r"instances = \[p5.48xlarge\]: must be a mapping"):
         load_catalog(tmp_path / "catalog.yaml")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.spec.catalog import load_catalog
-from infra.spec.cost import CostEstimate, CostItem, estimate
+from infra.spec.cost import CostEstimate, CostItem, estimate_cost
 from infra.spec.settings import from_mapping, load_environment
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
 
@@ -18,7 +18,7 @@ BLOCK = {**RESERVED, "kind": "capacity_block", "ends": "2030-01-01T00:00:00Z"}
 
 def estimate_of(changes: dict[str, Any]) -> CostEstimate:
     """The estimate of the dev sample with changes."""
-    return estimate(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=CATALOG)
+    return estimate_cost(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=CATALOG)
 
 
 def item(cost: CostEstimate, prefix: str) -> CostItem:
@@ -69,13 +69,13 @@ def test_extended_support_is_priced_as_a_ceiling() -> None:
 
 
 def test_prod_pays_for_a_standby_and_three_gateways() -> None:
-    cost = estimate(from_mapping(prod_sections(), file="sample"), catalog=CATALOG)
+    cost = estimate_cost(from_mapping(prod_sections(), file="sample"), catalog=CATALOG)
     assert item(cost, "database, ").idle == 2
     assert item(cost, "database storage").idle == 40
     assert item(cost, "NAT gateways").idle == 3
 
 
-def test_a_price_nobody_looked_up_is_listed_and_not_guessed() -> None:
+def test_a_price_that_was_not_looked_up_is_listed_as_unresolved() -> None:
     cost = estimate_of({"database": {"instance_class": "db.m7g.large"}})
     assert cost.unresolved == ("database, db.m7g.large",)
     assert cost.idle_usd_per_hour == pytest.approx(estimate_of({}).idle_usd_per_hour - 0.065)
@@ -95,5 +95,5 @@ def test_every_price_has_its_date() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_full_environment_costs_more_than_an_idle_one(name: str) -> None:
-    cost = estimate(load_environment(name), catalog=CATALOG)
+    cost = estimate_cost(load_environment(name), catalog=CATALOG)
     assert 0 < cost.idle_usd_per_hour < cost.full_usd_per_hour

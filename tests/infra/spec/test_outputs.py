@@ -9,22 +9,34 @@ import pytest
 
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
-from infra.spec.outputs import GPU_TAINT, SPOT_TAINT, StackOutputs, check, gpu_group_output, read_outputs
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT
+from infra.spec.outputs import (
+    SCHEMA_VERSION,
+    GpuGroupOutput,
+    StackOutputs,
+    check_outputs,
+    gpu_group_output,
+    read_outputs,
+)
 from infra.spec.release import load_release
-from infra.spec.settings import from_mapping, load_environment
+from infra.spec.settings import StackSettings, from_mapping, load_environment
 from tests.infra.spec.samples import SHIPPED, Tree, changed, dev_sections
 
 CATALOG, RELEASE = load_catalog(), load_release()
 ROLE = "arn:aws:iam::111122223333:role/trainer"
 
 
+def gpu_groups_of(settings: StackSettings) -> list[GpuGroupOutput]:
+    """The groups with GPUs as a job sees them."""
+    return [gpu_group_output(group) for group in resolve_node_groups(settings, catalog=CATALOG).gpu]
+
+
 def sample_outputs() -> Tree:
     """What the sample environment's stack would export."""
-    settings = from_mapping(dev_sections(), file="sample")
-    zones = settings.network.availability_zones
-    groups = [gpu_group_output(group, catalog=CATALOG, network_zones=zones) for group in settings.gpu_groups]
+    groups = gpu_groups_of(from_mapping(dev_sections(), file="sample"))
     return {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "platform": RELEASE.platform,
         "environment": "dev",
         "kind": "dev",
@@ -50,13 +62,64 @@ def sample_outputs() -> Tree:
     }
 
 
-def test_outputs_survive_the_way_through_json() -> None:
+def test_a_job_sees_a_group_with_its_devices_its_limits_and_its_labels() -> None:
+    t4, h100 = read_outputs(sample_outputs(), file="sample").gpu_groups
+    assert (h100.name, h100.instance_type, h100.gpus_per_node, h100.devices_per_gpu) == ("h100", "p5.48xlarge", 8, 1)
+    assert (h100.efa_per_node, h100.max_nodes, h100.capacity_type) == (32, 2, "ON_DEMAND")
+    assert (t4.efa_per_node, t4.max_nodes, t4.capacity_type) == (0, 4, "SPOT")
+    assert h100.labels == {
+        "ray-train-platform/group": "h100",
+        "ray-train-platform/gpu": "h100",
+        "k8s.amazonaws.com/accelerator": "nvidia-h100",
+        "ray-train-platform/capacity": "on_demand",
+    }
+    assert h100.selector == {"ray-train-platform/group": "h100"}
+
+
+def test_a_job_sees_when_a_capacity_block_has_to_be_empty_and_how_often_a_gpu_is_shared() -> None:
+    block = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+    changes = {
+        "gpu_groups.1.capacity": {**block, "ends": "2030-01-08T11:30:00Z"},
+        "gpu_groups.1.placement": "none",
+        "gpu_groups.0.sharing": {"time_slices": 4},
+    }
+    t4, h100 = gpu_groups_of(from_mapping(changed(dev_sections(), changes), file="sample"))
+    assert (t4.devices_per_gpu, t4.drain_before) == (4, None)
+    assert h100.drain_before is not None
+    assert h100.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
+
+
+def test_outputs_round_trip_through_json() -> None:
     outputs = read_outputs(sample_outputs(), file="sample")
     assert StackOutputs.model_validate(json.loads(outputs.model_dump_json())) == outputs
 
 
-def test_the_outputs_of_a_stack_of_this_release_are_taken() -> None:
-    check(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
+def test_outputs_of_a_stack_of_this_release_are_accepted() -> None:
+    check_outputs(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
+
+
+def test_a_group_may_leave_the_efa_interfaces_of_its_type_unused() -> None:
+    outputs = read_outputs(changed(sample_outputs(), {"gpu_groups.1.efa_per_node": 0}), file="sample")
+    check_outputs(outputs, RELEASE, catalog=CATALOG)
+
+
+def test_a_stack_of_another_release_is_refused_with_every_difference_in_order() -> None:
+    changes = {"platform": "0.0.9", "registries": {}, "gpu_groups.1.gpus_per_node": 4}
+    with pytest.raises(RefusedError) as caught:
+        check_outputs(read_outputs(changed(sample_outputs(), changes), file="sample"), RELEASE, catalog=CATALOG)
+    assert str(caught.value).splitlines() == [
+        "stack dev is not of this checkout's release:",
+        "  platform: the stack is 0.0.9, this checkout is 0.1.0",
+        "  registries.mlflow: the release has this image, the stack has no repository for it",
+        "  registries.trainer: the release has this image, the stack has no repository for it",
+        "  gpu_groups.h100: 4 GPUs and 32 EFA interfaces; p5.48xlarge has 8 and 32",
+        "  remedy: check out the stack's version, or bring the stack up with this one",
+    ]
+
+
+def test_a_group_without_an_end_needs_no_entry_for_it() -> None:
+    outputs = read_outputs(changed(sample_outputs(), {"gpu_groups.1.drain_before": ...}), file="sample")
+    assert outputs.gpu_groups[1].drain_before is None
 
 
 @pytest.mark.parametrize(
@@ -69,6 +132,10 @@ def test_the_outputs_of_a_stack_of_this_release_are_taken() -> None:
             "gpu_groups.0.gpu_per_node: no such setting\n    remedy: did you mean gpus_per_node?",
         ),
         ({"roles.train": ROLE}, "roles.train"),
+        ({"cluster.endpoint": "http://x"}, "cluster.endpoint = 'http://x'"),
+        ({"cluster.certificate_authority": ""}, "cluster.certificate_authority = ''"),
+        ({"gpu_groups.0.efa_per_node": -1}, "gpu_groups.0.efa_per_node = -1"),
+        ({"gpu_groups.0.taints.0.effect": "Never"}, "gpu_groups.0.taints.0.effect = 'Never'"),
     ],
 )
 def test_an_output_that_breaks_the_contract_is_refused_by_name(changes: dict[str, Any], expected: str) -> None:
@@ -91,15 +158,13 @@ def test_an_output_that_breaks_the_contract_is_refused_by_name(changes: dict[str
 def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str, Any], expected: str) -> None:
     outputs = read_outputs(changed(sample_outputs(), changes), file="sample")
     with pytest.raises(RefusedError) as caught:
-        check(outputs, RELEASE, catalog=CATALOG)
+        check_outputs(outputs, RELEASE, catalog=CATALOG)
     assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_gpu_group_of_a_shipped_environment_can_be_told_apart_by_its_labels(name: str) -> None:
-    settings = load_environment(name)
-    zones = settings.network.availability_zones
-    groups = [gpu_group_output(group, catalog=CATALOG, network_zones=zones) for group in settings.gpu_groups]
+def test_the_labels_of_every_gpu_group_of_a_shipped_environment_are_unique(name: str) -> None:
+    groups = gpu_groups_of(load_environment(name))
     assert len({tuple(sorted(group.labels.items())) for group in groups}) == len(groups)
     assert all(GPU_TAINT in group.taints for group in groups)
 
@@ -110,10 +175,9 @@ def test_only_spot_nodes_have_the_spot_taint() -> None:
     assert SPOT_TAINT not in on_demand.taints
 
 
-def test_a_label_of_the_settings_cannot_take_the_place_of_the_groups_own() -> None:
+def test_a_label_in_the_settings_cannot_override_the_groups_own() -> None:
     labels = {"ray-train-platform/group": "other", "tier": "gold"}
     settings = from_mapping(changed(dev_sections(), {"gpu_groups.0.labels": labels}), file="sample")
-    zones = settings.network.availability_zones
-    output = gpu_group_output(settings.gpu_groups[0], catalog=CATALOG, network_zones=zones)
+    output = gpu_groups_of(settings)[0]
     assert output.labels["ray-train-platform/group"] == "t4"
     assert output.labels["tier"] == "gold"

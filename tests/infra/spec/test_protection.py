@@ -25,7 +25,7 @@ def test_prod_cannot_be_deleted_by_accident() -> None:
 
 
 @pytest.mark.parametrize("kind", EnvironmentKind)
-def test_only_what_may_be_lost_is_emptied_on_destroy(kind: EnvironmentKind) -> None:
+def test_only_a_test_clusters_stores_are_emptied_on_destroy(kind: EnvironmentKind) -> None:
     protection = protection_of(kind)
     assert protection.force_destroy == (not protection.final_snapshot)
 

@@ -12,7 +12,7 @@ import pytest
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release, staleness
-from infra.spec.release_rules import RULES, check, findings, read_project
+from infra.spec.release_rules import RULES, check_release, findings, read_project
 from infra.spec.section import read_document, validate
 from tests.infra.spec.samples import changed
 
@@ -85,30 +85,85 @@ def test_a_broken_pair_is_refused_by_exactly_its_rule(rule: str, changes: dict[s
     assert {finding.rule for finding in broken} == {rule}
 
 
+BROKEN_MESSAGES: list[tuple[dict[str, Any], str]] = [
+    ({"platform": "9.9.9"}, "platform is 9.9.9, pyproject.toml says 0.1.0"),
+    ({"images.trainer.tag": "0.0.1"}, "images.trainer.tag is 0.0.1, platform is 0.1.0"),
+    ({"images.trainer.contains.ray": "2.59.0"}, "images.trainer contains ray 2.59.0, stack.ray is 2.60.0"),
+    ({"images.trainer.contains.jax": "1"}, "images.trainer contains jax 1, stack.jax is None"),
+    ({"node_image.nvidia_driver": "575"}, "CUDA 13.2 needs driver 580 or newer, node_image.nvidia_driver is 575"),
+    ({"compatibility.driver_for_cuda": {"12": "525"}}, "compatibility.driver_for_cuda has no entry for CUDA 13.2"),
+    ({"kubernetes.supported": ["1.33", "1.34"]}, "kubernetes.version is 1.35, supported are 1.33, 1.34"),
+    (
+        {"node_image.releases.AL2023_x86_64_NVIDIA": "1.34.1-20260101"},
+        "node_image.releases.AL2023_x86_64_NVIDIA is 1.34.1-20260101, kubernetes.version is 1.35",
+    ),
+    (
+        {"addons.kube-proxy.version": "v1.34.0-eksbuild.2"},
+        "addons.kube-proxy.version is v1.34.0-eksbuild.2, its minor must be 1.35",
+    ),
+    (
+        {"charts.cluster-autoscaler.app_version": None, "images.cluster-autoscaler.chart": None},
+        "charts.cluster-autoscaler.app_version is None, its minor must be 1.35",
+    ),
+    ({"images.kueue.chart": "queue"}, "images.kueue.chart is queue, which is not among the charts"),
+    (
+        {"images.kuberay-operator.tag": "v1.6.2"},
+        "images.kuberay-operator.tag is v1.6.2, chart kuberay-operator installs 1.7.0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BROKEN_MESSAGES)
+def test_a_broken_rule_names_both_versions(changes: dict[str, Any], message: str) -> None:
+    broken = findings(release_with(changes), project=PROJECT)
+    assert message in [finding.message for finding in broken]
+    assert str(broken[0]) == f"{broken[0].rule}: {broken[0].message}"
+
+
+def test_a_driver_and_an_add_on_of_just_the_lowest_version_are_new_enough() -> None:
+    lowest = load_release().addons["eks-node-monitoring-agent"].minimum
+    changes = {
+        "node_image.nvidia_driver": load_release().compatibility.driver_for_cuda["13"],
+        "addons.eks-node-monitoring-agent.version": f"v{lowest}-eksbuild.1",
+    }
+    assert findings(release_with(changes), project=PROJECT) == ()
+
+
+def test_the_project_is_read_from_its_own_files(tmp_path: Path) -> None:
+    text = '[project]\nversion = "1.2.3"\nrequires-python = ">=3.11"\n'
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    lock = "ray==2.60.0;python_version>'3' \\\n    --hash=sha256:0\nnumpy==2.4 \\\n# torch==1\n"
+    (tmp_path / "requirements.lock").write_text(lock, encoding="utf-8")
+    project = read_project(tmp_path)
+    assert (project.version, project.requires_python) == ("1.2.3", ">=3.11")
+    assert dict(project.locked) == {"ray": "2.60.0", "numpy": "2.4"}
+
+
 def test_every_rule_has_a_broken_pair() -> None:
     assert {rule for rule, _ in BROKEN_PAIRS} == {rule.__name__ for rule in RULES}
 
 
 @pytest.mark.parametrize("kind", EnvironmentKind)
-def test_no_environment_takes_a_release_that_does_not_fit(kind: EnvironmentKind) -> None:
+def test_every_environment_refuses_a_release_that_does_not_fit_together(kind: EnvironmentKind) -> None:
     release = release_with({"crds.kuberay": "1.6.2"})
     with pytest.raises(RefusedError, match=r"crds\.kuberay is 1\.6\.2, the operator's chart is 1\.7\.0"):
-        check(release, kind=kind, project=PROJECT)
+        check_release(release, kind=kind, project=PROJECT)
 
 
-def test_prod_refuses_what_is_unresolved_by_name_and_a_test_cluster_takes_it() -> None:
+def test_prod_refuses_unresolved_entries_by_name_and_a_test_cluster_accepts_them() -> None:
     release = load_release()
-    check(release, kind=EnvironmentKind.TEST, project=PROJECT)
+    check_release(release, kind=EnvironmentKind.TEST, project=PROJECT)
     with pytest.raises(RefusedError) as caught:
-        check(release, kind=EnvironmentKind.PROD, project=PROJECT)
+        check_release(release, kind=EnvironmentKind.PROD, project=PROJECT)
     assert all(f"\n  {name}" in str(caught.value) for name in release.unresolved())
+    assert f"has {len(release.unresolved())} unresolved entries" in str(caught.value)
     assert "make release-lock" in caught.value.remedy
 
 
-def test_prod_takes_a_release_with_everything_resolved() -> None:
+def test_prod_accepts_a_release_with_everything_resolved() -> None:
     release = resolved_release()
     assert release.unresolved() == ()
-    check(release, kind=EnvironmentKind.PROD, project=PROJECT)
+    check_release(release, kind=EnvironmentKind.PROD, project=PROJECT)
 
 
 @pytest.mark.parametrize(
@@ -117,17 +172,17 @@ def test_prod_takes_a_release_with_everything_resolved() -> None:
         ({"images.trainer.digest": "latest"}, "images.trainer.digest = latest"),
         ({"charts.kueue.sha256": "abc"}, "charts.kueue.sha256 = abc"),
         ({"addons.coredns.version": "latest"}, "addons.coredns.version = latest"),
-        ({"charts.kueue.kubernetes": "newish"}, "charts.kueue.kubernetes = newish: 'newish' is no version range"),
+        ({"charts.kueue.kubernetes": "newish"}, "charts.kueue.kubernetes = newish: invalid version range 'newish'"),
         ({"charts.kueue.sha": None}, "charts.kueue.sha: no such setting"),
     ],
 )
-def test_what_is_no_digest_hash_or_version_is_refused_by_name(changes: dict[str, Any], name: str) -> None:
+def test_an_invalid_digest_hash_or_version_is_refused_by_name(changes: dict[str, Any], name: str) -> None:
     with pytest.raises(SettingsError) as caught:
         release_with(changes)
     assert name in str(caught.value)
 
 
-def test_an_image_is_pulled_by_digest_and_ours_from_the_stacks_registry() -> None:
+def test_images_are_pulled_by_digest_and_ours_from_the_stacks_registry() -> None:
     release = resolved_release()
     host = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
     assert release.images["trainer"].reference(host) == f"{host}/trainer@{DIGEST}"
@@ -138,7 +193,7 @@ def test_an_image_without_a_digest_is_pulled_by_its_tag() -> None:
     assert load_release().images["kueue"].reference() == "registry.k8s.io/kueue/kueue:v0.19.2"
 
 
-def test_the_staleness_report_has_what_was_never_looked_up_first_and_then_the_oldest() -> None:
+def test_the_staleness_report_starts_with_entries_never_looked_up_and_then_the_oldest() -> None:
     changes = {
         "kubernetes.as_of": "2026-01-01",
         "node_image.as_of": "2026-02-01",

@@ -121,13 +121,13 @@ def test_a_wrong_value_is_refused_by_key_value_and_rule(changes: dict[str, Any],
             "system_nodes.instance_type = g5.xlarge: not an instance type without",
         ),
         ({"gpu_groups.1.availability_zones": ["us-east-1f"]}, "us-east-1f: the network has us-east-1a"),
-        ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity refuses EFA"),
+        ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity does not take EFA"),
         (
             {
                 "gpu_groups.1.capacity": {**RESERVED, "availability_zone": "us-east-1b"},
                 "gpu_groups.1.placement": "none",
             },
-            "gpu_groups.1.availability_zones = us-east-1a: reservation cr-0123456789abcdef0 lies in us-east-1b",
+            "gpu_groups.1.availability_zones = us-east-1a: reservation cr-0123456789abcdef0 is in us-east-1b",
         ),
         (
             {"gpu_groups.0.capacity": RESERVED, "gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"},

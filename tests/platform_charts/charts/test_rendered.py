@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from infra.spec.manifest import Manifest
-from infra.spec.names import START_UP_TAINT
-from infra.spec.outputs import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT
+from infra.spec.node_labels import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT, START_UP_TAINT
 from infra.spec.release import load_release
 from platform_charts.charts.image_names import images_of, without_digest
 from platform_charts.charts.installs import ChartInstall

@@ -10,8 +10,8 @@ import yaml
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 from infra.spec.manifest import Manifest
-from infra.spec.names import PLATFORM_ACCOUNTS, START_UP_TAINT, cluster_name
-from infra.spec.outputs import GPU_TAINT, SPOT_TAINT
+from infra.spec.names import PLATFORM_ACCOUNTS, cluster_name
+from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT, START_UP_TAINT
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels

@@ -7,9 +7,10 @@ from typing import Any
 
 from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest
+from infra.spec.node_labels import GROUP_LABEL
 from infra.spec.outputs import GpuGroupOutput, StackOutputs, read_outputs
 from infra.spec.release import load_release
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
 from tests.infra.aws.graphs import graph
 
@@ -30,7 +31,7 @@ def with_groups(*groups: GpuGroupOutput) -> Target:
 
 def group_of(instance_type: str, **changes: Any) -> GpuGroupOutput:  # noqa: ANN401  # fields of any type
     """A group of one type of the catalogue, on demand and with all its EFA interfaces."""
-    instance = load_catalog().find(instance_type)
+    instance = load_catalog().find_instance(instance_type)
     fields = {
         "name": instance_type.replace(".", "-"),
         "instance_type": instance_type,
@@ -39,7 +40,7 @@ def group_of(instance_type: str, **changes: Any) -> GpuGroupOutput:  # noqa: ANN
         "efa_per_node": instance.efa_interfaces,
         "max_nodes": 4,
         "capacity_type": "ON_DEMAND",
-        "labels": {},
+        "labels": {GROUP_LABEL: changes.get("name", instance_type.replace(".", "-"))},
         "taints": ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},),
     }
     return GpuGroupOutput.model_validate({**fields, **changes})
@@ -74,7 +75,7 @@ def cluster(**changes: Any) -> ClusterRequest:  # noqa: ANN401  # fields of any 
 
 def rendered(request: JobRequest, target: Target) -> Manifest:
     """The RayJob alone."""
-    return render(request, target)[1]
+    return render_job(request, target)[1]
 
 
 def worker_of(manifest: Manifest) -> Manifest:

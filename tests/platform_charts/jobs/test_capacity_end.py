@@ -18,20 +18,20 @@ BLOCK = with_groups(
 )
 
 
-def test_a_job_that_ends_before_its_block_is_let_through() -> None:
+def test_a_job_that_ends_before_its_block_is_accepted() -> None:
     refuse_beyond_capacity(job(group="block", deadline_hours=18.5), BLOCK, now=NOW)
 
 
-def test_a_job_that_may_outlive_its_block_is_refused_with_both_times_and_what_would_do() -> None:
+def test_a_job_that_may_outlive_its_block_is_refused_with_both_times_and_a_remedy() -> None:
     with pytest.raises(RefusedError) as refusal:
         refuse_beyond_capacity(job(group="block", deadline_hours=24), BLOCK, now=NOW)
-    assert "may take 24 h, that is until 2026-11-22 08:00+00:00" in str(refusal.value)
+    assert "may run for 24 h, until 2026-11-22 08:00+00:00" in str(refusal.value)
     assert "has to be empty by 2026-11-22 02:30+00:00" in str(refusal.value)
     assert "--deadline-hours 18.5 at most" in refusal.value.remedy
 
 
 @given(hours=st.floats(min_value=0.1, max_value=18.4))
-def test_the_deadline_that_is_proposed_is_one_that_is_taken(hours: float) -> None:
+def test_the_proposed_deadline_is_accepted(hours: float) -> None:
     now = NOW + timedelta(hours=hours)
     with pytest.raises(RefusedError) as refusal:
         refuse_beyond_capacity(job(group="block", deadline_hours=24), BLOCK, now=now)
@@ -39,12 +39,12 @@ def test_the_deadline_that_is_proposed_is_one_that_is_taken(hours: float) -> Non
     refuse_beyond_capacity(job(group="block", deadline_hours=proposed), BLOCK, now=now)
 
 
-def test_a_block_that_has_ended_takes_no_job() -> None:
+def test_a_job_on_a_block_that_has_ended_is_refused() -> None:
     after = NOW + timedelta(days=2)
-    with pytest.raises(RefusedError, match=r"had to be empty at 2026-11-22 02:30\+00:00; it is 2026-11-23"):
+    with pytest.raises(RefusedError, match=r"had to be empty by 2026-11-22 02:30\+00:00; it is 2026-11-23"):
         refuse_beyond_capacity(job(group="block", deadline_hours=0.5), BLOCK, now=after)
 
 
 @pytest.mark.parametrize("group", [None, "a100"])
-def test_capacity_without_an_end_has_none_to_compare(group: str | None) -> None:
+def test_capacity_without_an_end_limits_no_deadline(group: str | None) -> None:
     refuse_beyond_capacity(job(group=group, deadline_hours=24 * 365), target_of("prod"), now=NOW)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from platform_charts.jobs.document import to_yaml
 from platform_charts.jobs.raycluster import render_cluster
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from tests.platform_charts.jobs.targets import cluster, job, target_of
 
 GOLDEN = Path(__file__).with_name("golden")
 DOCUMENTS: dict[str, Callable[[], str]] = {
-    "rayjob.yaml": lambda: to_yaml(render(job(group="a100"), target_of("prod"))),
+    "rayjob.yaml": lambda: to_yaml(render_job(job(group="a100"), target_of("prod"))),
     "raycluster.yaml": lambda: to_yaml(render_cluster(cluster(), target_of("staging"))),
 }
 REGENERATE = "python -m tests.platform_charts.jobs.test_document"
@@ -35,7 +35,7 @@ def test_a_document_says_how_to_apply_it() -> None:
 @settings(max_examples=40)  # the YAML parser takes 15 ms for each
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t")))
 def test_settings_come_back_as_they_went(text: str) -> None:
-    manifests = render(job(settings_yaml=text), target_of("prod"))
+    manifests = render_job(job(settings_yaml=text), target_of("prod"))
     assert list(yaml.safe_load_all(to_yaml(manifests))) == list(manifests)
 
 

@@ -55,7 +55,7 @@ def head_script(folder: Path) -> str:
     return script
 
 
-def test_the_head_goes_when_the_run_has_saved(tmp_path: Path) -> None:
+def test_the_head_ends_when_the_run_has_saved(tmp_path: Path) -> None:
     with driving(tmp_path):
         head = start(head_script(tmp_path))
         assert head.wait(timeout=PATIENCE) == 0
@@ -86,7 +86,7 @@ def test_a_finished_run_is_not_asked_to_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make_folder", [True, False])
-def test_a_job_whose_run_never_began_goes_at_once(tmp_path: Path, make_folder: bool) -> None:  # noqa: FBT001
+def test_a_job_whose_run_never_started_ends_at_once(tmp_path: Path, make_folder: bool) -> None:  # noqa: FBT001
     folder = tmp_path / "run"
     if make_folder:
         folder.mkdir()
@@ -94,7 +94,7 @@ def test_a_job_whose_run_never_began_goes_at_once(tmp_path: Path, make_folder: b
     assert start(drain_worker(str(folder), grace_seconds=60)).wait(timeout=PATIENCE) == 0
 
 
-def test_ray_knows_the_flags_of_the_notice() -> None:
+def test_ray_knows_the_flags_of_drain_node() -> None:
     ray = Path(sys.executable).with_name("ray")
     text = subprocess.run([ray, "drain-node", "--help"], check=True, capture_output=True, text=True).stdout
     used = {word for word in drain_worker(None, grace_seconds=60).split() if word.startswith(("--", "DRAIN_"))}

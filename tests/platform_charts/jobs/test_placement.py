@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from infra.spec.capacity import EFA_HUGE_PAGES_BYTES
 from infra.spec.catalog import InstanceType, load_catalog
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
-from platform_charts.jobs.placement import place_cluster, place_job
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.placement import find_team, place_cluster, place_job
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.resources import gpu_share
 from tests.platform_charts.jobs.targets import cluster, group_of, job, target_of, with_groups
 
@@ -47,12 +48,63 @@ def test_a_group_whose_cores_do_not_suffice_is_passed_over() -> None:
     assert placement.group == L4
 
 
+def test_where_prices_are_unknown_the_group_with_fewer_pods_is_taken_and_then_the_first_name() -> None:
+    unknown = {name: instance.model_copy(update={"usd_per_hour": None}) for name, instance in CATALOG.instances.items()}
+    groups = (group_of("g4dn.xlarge", name="a"), group_of("g6.12xlarge", name="c"), group_of("g6.12xlarge", name="b"))
+    target = replace(with_groups(*groups), catalog=CATALOG.model_copy(update={"instances": unknown}))
+    placement = place_job(job(workers=4, cpus_per_worker=1), target)
+    assert placement.group is not None
+    assert (placement.group.name, placement.pods) == ("b", 1)
+
+
+def test_a_known_price_comes_before_an_unknown_one() -> None:
+    instances = {**CATALOG.instances}
+    instances["g6.12xlarge"] = instances["g6.12xlarge"].model_copy(update={"usd_per_hour": None})
+    target = replace(with_groups(L4, A100), catalog=CATALOG.model_copy(update={"instances": instances}))
+    assert place_job(job(workers=4), target).group == A100
+
+
+def test_only_the_part_of_a_node_that_is_used_counts_as_its_price() -> None:
+    large, small = group_of("g5.12xlarge"), group_of("g6e.xlarge")  # 5.67 USD an hour for 4 GPUs, 1.86 for one
+    assert place_job(job(workers=1, cpus_per_worker=1), with_groups(small, large)).group == large
+
+
+def test_several_small_nodes_are_taken_where_they_are_cheaper_than_a_large_one() -> None:
+    placement = place_job(job(workers=4, cpus_per_worker=1), with_groups(L4, T4))  # 4.60 and 4 x 0.53 USD an hour
+    assert (placement.group, placement.pods) == (T4, 4)
+
+
+def test_the_pods_of_a_job_are_interruptible_on_spot_nodes_only() -> None:
+    spot = group_of("g6.12xlarge", capacity_type="SPOT")
+    assert place_job(job(workers=4), with_groups(spot)).is_interruptible
+    assert not place_job(job(workers=4), with_groups(L4)).is_interruptible
+    assert not place_job(job(gpus_per_worker=0, cpus_per_worker=1), target_of("dev")).is_interruptible
+
+
+def test_a_team_is_found_by_its_name() -> None:
+    assert find_team("production", target_of("prod")).namespace == "production"
+
+
+def test_a_rank_may_have_all_cores_of_its_gpu() -> None:
+    assert place_job(job(workers=1, cpus_per_worker=11), with_groups(A100)).share.cpus == 11
+
+
+def test_a_job_that_fills_its_group_is_placed() -> None:
+    assert place_job(job(workers=32), with_groups(A100)).pods == A100.max_nodes
+    assert place_cluster(cluster(max_workers=16), with_groups(L4)).pods == 16
+
+
+def test_the_share_of_a_pod_is_that_of_its_gpus() -> None:
+    one, three = (place_job(job(workers=count), with_groups(A100)).share for count in (1, 3))
+    assert three == (3 * one.cpus, 3 * one.memory_gib)
+
+
 def test_a_named_group_is_taken_though_another_is_cheaper() -> None:
     placement = place_job(job(workers=4, group=A100.name), with_groups(A100, L4))
     assert placement.group == A100
 
 
-def test_a_capacity_block_is_taken_by_name_only() -> None:
+def test_a_job_runs_on_a_capacity_block_only_if_it_names_it() -> None:
     block = group_of("p4d.24xlarge", name="block", drain_before=datetime(2027, 1, 1, tzinfo=UTC))
     target = with_groups(block)
     assert place_job(job(group="block"), target).group == block
@@ -60,7 +112,7 @@ def test_a_capacity_block_is_taken_by_name_only() -> None:
         place_job(job(), target)
 
 
-def test_a_shared_gpu_is_taken_by_name_only() -> None:
+def test_a_job_shares_a_gpu_only_if_it_names_the_group() -> None:
     shared = group_of("g4dn.xlarge", name="shared", devices_per_gpu=4)
     target = with_groups(shared)
     assert place_job(job(group="shared", workers=1, cpus_per_worker=1), target).group == shared
@@ -68,9 +120,10 @@ def test_a_shared_gpu_is_taken_by_name_only() -> None:
         place_job(job(workers=1, cpus_per_worker=1), target)
 
 
-def test_two_ranks_do_not_share_a_gpu() -> None:
-    target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=4))
-    with pytest.raises(RefusedError, match="NCCL takes no two ranks on one GPU, 2 are asked"):
+@pytest.mark.parametrize("devices", [2, 4])
+def test_two_ranks_do_not_share_a_gpu(devices: int) -> None:
+    target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=devices))
+    with pytest.raises(RefusedError, match="NCCL supports one rank per GPU, not 2 on shared ones"):
         place_job(job(group="shared", workers=2, cpus_per_worker=1), target)
 
 
@@ -86,23 +139,49 @@ def test_workers_of_a_cluster_that_scales_have_a_gpu_each() -> None:
 
 WRONG: list[tuple[dict[str, Any], type[PlatformError], str]] = [
     ({"team": "reserch"}, SettingsError, "did you mean research?"),
+    ({"team": "reserch"}, SettingsError, "team='reserch': stack prod has no such team"),
+    ({"group": "a10"}, SettingsError, "group='a10': stack prod has no such GPU group"),
+    ({"workers": 128}, RefusedError, "no GPU group of stack prod can take resnet101:\n  l4 (g6.12xlarge): 128 GPUs"),
+    ({"workers": 63, "group": "h100"}, RefusedError, "63 ranks do not divide evenly over 8 nodes; use 56 or 64"),
+    ({"workers": 11, "group": "l4"}, RefusedError, "11 ranks do not divide evenly over 3 nodes; use 9 or 12"),
     ({"group": "a10"}, SettingsError, "did you mean a100?"),
-    ({"gpus_per_worker": 0, "group": "a100"}, SettingsError, "group=a100 is of GPU nodes, but gpus_per_worker=0"),
-    ({"workers": 64, "group": "l4"}, RefusedError, "64 GPUs are 16 nodes of 4, it has at most 8"),
-    ({"workers": 11, "group": "a100"}, RefusedError, "11 ranks do not spread evenly over 2 nodes; take 10 or 12"),
+    ({"gpus_per_worker": 0, "group": "a100"}, SettingsError, "group=a100 has GPU nodes, but gpus_per_worker=0"),
+    ({"workers": 64, "group": "l4"}, RefusedError, "64 GPUs need 16 nodes of 4, it has at most 8"),
+    ({"workers": 11, "group": "a100"}, RefusedError, "11 ranks do not divide evenly over 2 nodes; use 10 or 12"),
     ({"cpus_per_worker": 12, "group": "a100"}, RefusedError, "cpus_per_worker=12 exceeds 11"),
-    ({"workers": 128}, RefusedError, "h100 (p5.48xlarge): 128 GPUs are 16 nodes of 8, it has at most 8"),
+    ({"workers": 128}, RefusedError, "h100 (p5.48xlarge): 128 GPUs need 16 nodes of 8, it has at most 8"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "error", "message"), WRONG, ids=[str(changes) for changes, *_ in WRONG])
-def test_what_cannot_be_placed_is_refused_with_the_numbers(
+def test_a_request_that_does_not_fit_is_refused_with_the_numbers(
     changes: dict[str, Any], error: type[PlatformError], message: str
 ) -> None:
     target, request = target_of("prod"), job(**changes)
     with pytest.raises(error) as refusal:
-        render(request, target)
+        render_job(request, target)
     assert message in str(refusal.value)
+
+
+def test_a_stack_without_teams_or_groups_says_what_to_add() -> None:
+    bare = with_groups()
+    teamless = replace(bare, outputs=bare.outputs.model_copy(update={"teams": ()}))
+    with pytest.raises(SettingsError, match="add a team to the environment's file"):
+        find_team("research", teamless)
+    with pytest.raises(SettingsError, match="set gpus_per_worker=0"):
+        place_job(job(group="a100"), bare)
+    with pytest.raises(RefusedError, match="it has none but Capacity Blocks"):
+        place_job(job(), bare)
+
+
+def test_a_cluster_on_cpus_gets_as_many_pods_as_it_may_have() -> None:
+    placement = place_cluster(cluster(gpus_per_worker=0, max_workers=5, cpus_per_worker=2), target_of("dev"))
+    assert (placement.group, placement.pods, placement.gpus, placement.efa) == (None, 5, 0, 0)
+
+
+def test_a_cluster_whose_pods_need_too_many_cores_is_refused() -> None:
+    with pytest.raises(RefusedError, match="cpus_per_worker=64 exceeds 11, the cores per GPU"):
+        place_cluster(cluster(cpus_per_worker=64), with_groups(A100))
 
 
 def test_a_cluster_larger_than_its_group_is_refused_with_the_numbers() -> None:
@@ -124,8 +203,8 @@ def test_a_placement_holds_every_rank_within_the_group(type_: str, workers: int,
 
 
 @pytest.mark.parametrize("type_", GPU_TYPES)
-def test_the_shares_of_a_node_fit_beside_what_is_not_ours_and_waste_little(type_: str) -> None:
-    instance: InstanceType = CATALOG.find(type_)
+def test_the_shares_of_a_node_leave_room_for_the_system_and_waste_little(type_: str) -> None:
+    instance: InstanceType = CATALOG.find_instance(type_)
     group = group_of(type_)
     whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)
     huge_pages_gib = EFA_HUGE_PAGES_BYTES / 2**30 if group.efa_per_node else 0

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from infra.spec.settings import environment_names
-from platform_charts.jobs.expand import expand
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
+from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
 from training.config.load import load_settings
@@ -41,21 +41,21 @@ def request_of(config: str) -> JobRequest:
 def test_every_pod_of_a_shipped_configuration_passes_restricted(environment: str, config: str) -> None:
     target = target_of(environment)
     request = replace(request_of(config), team=target.outputs.teams[0].name)
-    settings, ray_job = render(request, target)
+    settings, ray_job = render_job(request, target)
     pods = expand(ray_job)
     assert [violation for pod in pods for violation in violations(pod)] == []
     assert {pod["metadata"]["namespace"] for pod in pods} == {settings["metadata"]["namespace"]}
 
 
-def test_the_settings_travel_as_they_stand() -> None:
+def test_the_settings_reach_the_pods_unchanged() -> None:
     text = "# a comment\nrun:\n  seed: 1\n"
-    settings, ray_job = render(job(settings_yaml=text), PROD)
+    settings, ray_job = render_job(job(settings_yaml=text), PROD)
     assert settings["data"] == {"settings.yaml": text}
     volumes = worker_of(ray_job)["volumes"]
     assert {"name": "settings", "configMap": {"name": settings["metadata"]["name"]}} in volumes
 
 
-def test_the_job_stands_in_its_teams_queue_with_its_priority() -> None:
+def test_the_job_is_in_its_teams_queue_with_its_priority() -> None:
     labels = rendered(job(priority="high"), PROD)["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
     assert labels["kueue.x-k8s.io/priority-class"] == "training-high"
@@ -80,11 +80,11 @@ def test_deadlines_are_in_seconds() -> None:
     assert (spec["activeDeadlineSeconds"], spec["preRunningDeadlineSeconds"], spec["backoffLimit"]) == (5400, 900, 2)
 
 
-def test_a_restart_goes_on_with_the_run_of_the_jobs_name() -> None:
+def test_a_restart_resumes_the_run_of_the_jobs_name() -> None:
     assert shlex.split(EFA_JOB["spec"]["entrypoint"])[-2:] == ["--name", "resnet101"]
 
 
-def test_a_job_can_go_on_with_a_run_of_another_name() -> None:
+def test_a_job_can_resume_a_run_of_another_name() -> None:
     entrypoint = rendered(job(run="first_try"), PROD)["spec"]["entrypoint"]
     assert shlex.split(entrypoint)[-2:] == ["--name", "first_try"]
 
@@ -93,7 +93,6 @@ def test_a_job_can_go_on_with_a_run_of_another_name() -> None:
     ("kind", "program"),
     [
         ("train", "python -m training train --config /etc/training/settings.yaml --name resnet101"),
-        ("tune", "python -m tune --config /etc/training/settings.yaml"),
         ("benchmark", "python -m observability.benchmarks"),
     ],
 )
@@ -122,15 +121,15 @@ def test_the_head_takes_no_work_from_the_workers() -> None:
     assert spec["template"]["spec"]["nodeSelector"] == {"ray-train-platform/group": "system"}
 
 
-def test_whoever_talks_to_ray_needs_the_token() -> None:
+def test_clients_of_ray_need_the_token() -> None:
     assert EFA_JOB["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token"}
 
 
-def test_ray_is_the_one_of_the_release() -> None:
+def test_the_ray_version_is_the_releases() -> None:
     assert EFA_JOB["spec"]["rayClusterSpec"]["rayVersion"] == PROD.release.stack.ray
 
 
-def test_a_worker_with_efa_asks_for_interfaces_and_huge_pages_as_often_as_it_is_limited_to() -> None:
+def test_a_worker_with_efa_requests_as_many_interfaces_and_huge_pages_as_its_limits() -> None:
     resources = worker_of(EFA_JOB)["containers"][0]["resources"]
     assert resources["requests"] == resources["limits"]
     assert resources["limits"]["nvidia.com/gpu"] == "8"
@@ -139,13 +138,13 @@ def test_a_worker_with_efa_asks_for_interfaces_and_huge_pages_as_often_as_it_is_
 
 
 @pytest.mark.parametrize(("type_", "has_rdma"), [("p4d.24xlarge", True), ("p5.48xlarge", True), ("g6.12xlarge", False)])
-def test_libfabric_is_told_of_rdma_where_the_hardware_has_it(type_: str, has_rdma: bool) -> None:  # noqa: FBT001
+def test_libfabric_uses_rdma_where_the_family_has_it(type_: str, has_rdma: bool) -> None:  # noqa: FBT001
     found = variables(worker_of(rendered(job(), with_groups(group_of(type_))))["containers"][0])
     assert found["FI_PROVIDER"] == "efa"
     assert ("FI_EFA_USE_DEVICE_RDMA" in found) is has_rdma
 
 
-def test_a_job_in_one_pod_has_no_network_to_set_up() -> None:
+def test_a_job_in_one_pod_has_no_network_variables() -> None:
     found = variables(worker_of(rendered(job(workers=8, group="a100"), PROD))["containers"][0])
     assert not [name for name in found if name.startswith(("NCCL_", "FI_", "GLOO_"))]
 
@@ -155,7 +154,7 @@ def test_the_ranks_write_to_the_log_of_their_pod() -> None:
     assert variables(worker_of(EFA_JOB)["containers"][0])[POD_LOG_VARIABLE] == "/proc/1/fd/1"
 
 
-def test_a_job_says_how_long_it_stays_after_its_end() -> None:
+def test_a_job_has_the_days_for_which_it_is_kept_as_an_annotation() -> None:
     annotations = rendered(job(keep_days=0.5), PROD)["metadata"]["annotations"]
     assert annotations == {"ray-train-platform/keep-days": "0.5"}
 
@@ -192,7 +191,7 @@ def test_no_pod_of_a_job_can_talk_to_the_api_server() -> None:
     assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in expand(EFA_JOB))
 
 
-def test_the_submitter_has_no_role_at_aws() -> None:
+def test_the_submitter_has_no_aws_role() -> None:
     head, *_, submitter = expand(EFA_JOB)
     assert head["spec"]["serviceAccountName"] == "trainer"
     assert "serviceAccountName" not in submitter["spec"]

@@ -25,7 +25,7 @@ WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"deadline_hours": float("nan")}, "deadline_hours=nan"),
     ({"start_hours": float("inf")}, "start_hours=inf"),
     ({"run": "My run"}, "run='My run'"),
-    ({"kind": "conformance"}, "give the command it shall run"),
+    ({"kind": "conformance"}, "give the command to run"),
     ({"command": ()}, "command is empty"),
 ]
 

@@ -77,14 +77,14 @@ def shared_environments(draw: st.DrawFn) -> StackSettings:
     groups, left = [], {}
     for index in range(draw(st.integers(1, 3))):
         name, instance = f"group-{index}", draw(st.sampled_from(types))
-        has_efa = CATALOG.find(instance).efa_interfaces > 0 and draw(st.booleans())
+        has_efa = CATALOG.find_instance(instance).efa_interfaces > 0 and draw(st.booleans())
         slices = 1 if has_efa else draw(st.integers(1, 4))
         group: dict[str, Any] = {"name": name, "instance_type": instance, "max_size": draw(st.integers(1, 6))}
         group |= {"sharing": {"time_slices": slices}}
         if has_efa:
             group |= {"efa": True, "availability_zones": ["us-east-1a"], "placement": "cluster"}
         groups.append(group)
-        left[name] = group["max_size"] * CATALOG.find(instance).gpus * slices
+        left[name] = group["max_size"] * CATALOG.find_instance(instance).gpus * slices
     teams = []
     for index in range(draw(st.integers(1, 4))):
         gpus = {}

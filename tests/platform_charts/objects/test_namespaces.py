@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from infra.spec.errors import SettingsError
+from infra.spec.node_group import resolve_node_groups
 from infra.spec.settings import StackSettings
 from platform_charts.objects.access import QUEUE_READER_RULES, SUBMITTER_RULES
 from platform_charts.objects.namespaces import LEVELS, namespaces
@@ -57,7 +58,7 @@ def test_a_team_cannot_have_the_name_of_a_platform_namespace(name: str) -> None:
 @given(shared_environments())
 @settings(deadline=None, max_examples=40)
 def test_the_gpu_quota_covers_at_least_the_teams_own_gpus(environment: StackSettings) -> None:
-    objects = quotas(environment, RELEASE, CATALOG)
+    objects = quotas(environment, RELEASE, resolve_node_groups(environment, catalog=CATALOG))
     for team in environment.teams:
         hard = named(objects, "ResourceQuota", "team", namespace=team.name)["spec"]["hard"]
         own = sum(team.gpus.values())

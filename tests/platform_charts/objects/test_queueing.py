@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import GPU_RESOURCE
 from infra.spec.settings import StackSettings
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kueue import EXCLUDED_RESOURCE_PREFIXES, kueue_values
-from platform_charts.jobs.expand import expand
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest, Target
 from platform_charts.objects.queueing import queueing
-from platform_charts.objects.shares import GPU, RESOURCES, groups_of
+from platform_charts.objects.shares import RESOURCES, divide
+from tests.kuberay.expand import expand
 from tests.platform_charts.objects.samples import (
     CATALOG,
     ENVIRONMENTS,
@@ -35,16 +37,18 @@ from tests.platform_charts.objects.samples import (
 @given(shared_environments())
 @settings(deadline=None, max_examples=60)
 def test_the_quotas_of_all_queues_are_the_groups_gpus(environment: StackSettings) -> None:
-    objects = queueing(environment, RELEASE, CATALOG)
+    groups = resolve_node_groups(environment, catalog=CATALOG)
+    objects = queueing(environment, RELEASE, groups)
     holders = [*of_kind(objects, "Cohort"), *of_kind(objects, "ClusterQueue")]
-    for group in groups_of(environment, CATALOG):
-        assert sum(int(_quota(one, group.name)["nominalQuota"]) for one in holders) == group.total[GPU]
+    for shares in divide(environment, groups):
+        quotas = [int(_quota(one, shares.group.name)["nominalQuota"]) for one in holders]
+        assert sum(quotas) == shares.total[GPU_RESOURCE]
 
 
 @given(shared_environments())
 @settings(deadline=None, max_examples=60)
 def test_a_team_borrows_gpus_only_where_its_settings_say_so(environment: StackSettings) -> None:
-    objects = queueing(environment, RELEASE, CATALOG)
+    objects = queueing(environment, RELEASE, resolve_node_groups(environment, catalog=CATALOG))
     for team in environment.teams:
         queue = named(objects, "ClusterQueue", team.name)
         limits = {_quota(queue, group.name).get("borrowingLimit") for group in environment.gpu_groups}
@@ -85,7 +89,7 @@ def test_only_its_own_namespace_reaches_a_teams_queue(environment: str) -> None:
         assert local["spec"] == {"clusterQueue": team.name}
 
 
-def test_a_head_without_tolerations_is_kept_from_gpu_flavors() -> None:
+def test_a_head_without_tolerations_is_not_admitted_to_gpu_flavors() -> None:
     objects = objects_of("dev")["queueing"]
     assert "nodeTaints" not in named(objects, "ResourceFlavor", "system")["spec"]
     spot = named(objects, "ResourceFlavor", "t4")["spec"]
@@ -93,7 +97,7 @@ def test_a_head_without_tolerations_is_kept_from_gpu_flavors() -> None:
     assert "tolerations" not in spot
 
 
-def test_whoever_lent_gpus_takes_them_back_and_nobody_is_preempted_for_a_loan() -> None:
+def test_a_lender_reclaims_its_gpus_and_no_job_is_preempted_for_borrowing() -> None:
     preemption = named(objects_of("prod")["queueing"], "ClusterQueue", "research")["spec"]["preemption"]
     assert preemption["reclaimWithinCohort"] == "Any"
     assert preemption["borrowWithinCohort"]["policy"] == "Never"
@@ -135,7 +139,7 @@ def test_a_job_asks_for_nothing_but_what_is_divided_or_not_counted(group: str, w
         cpus_per_worker=1,
         group=group,
     )
-    [job] = of_kind(render(request, target), "RayJob")
+    [job] = of_kind(render_job(request, target), "RayJob")
     asked = {
         name
         for pod in expand(job)
@@ -158,7 +162,7 @@ def test_kueue_manages_the_teams_namespaces_and_no_others() -> None:
     assert (expression["operator"], managed) == ("Exists", ["research", "platform"])
 
 
-def _quota(holder: Manifest, flavor: str, resource: str = GPU) -> dict[str, Any]:
+def _quota(holder: Manifest, flavor: str, resource: str = GPU_RESOURCE) -> dict[str, Any]:
     [group] = holder["spec"]["resourceGroups"]
     [found] = [one for one in group["flavors"] if one["name"] == flavor]
     [quota] = [one for one in found["resources"] if one["name"] == resource]

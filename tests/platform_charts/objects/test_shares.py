@@ -6,19 +6,26 @@ import pytest
 from hypothesis import given, settings
 
 from infra.spec.catalog import Gpu
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import GPU_RESOURCE
 from infra.spec.settings import StackSettings
 from infra.spec.settings.nodes import Sharing
 from infra.spec.sharing import devices_per_gpu
-from platform_charts.objects.shares import CPU, GPU, MEMORY, RESOURCES, groups_of, quantity, reachable_gpus
+from platform_charts.objects.shares import CPU, MEMORY, RESOURCES, GroupShares, divide, quantity, reachable_gpus
 from tests.platform_charts.objects.samples import CATALOG, ENVIRONMENTS, settings_of, shared_environments, varied
 
 _AS_MUCH_AS_IT_TAKES = settings(deadline=None, max_examples=60)
 
 
+def shares_of(environment: StackSettings) -> tuple[GroupShares, ...]:
+    """How the environment's node groups are divided, the system's first."""
+    return divide(environment, resolve_node_groups(environment, catalog=CATALOG))
+
+
 @given(shared_environments())
 @_AS_MUCH_AS_IT_TAKES
-def test_the_parts_and_the_rest_are_the_whole(environment: StackSettings) -> None:
-    for group in groups_of(environment, CATALOG):
+def test_the_teams_shares_and_the_rest_add_up_to_the_whole(environment: StackSettings) -> None:
+    for group in shares_of(environment):
         for name in RESOURCES:
             assert group.unowned[name] >= 0
             assert sum(own[name] for own in group.owned.values()) + group.unowned[name] == group.total[name]
@@ -26,41 +33,47 @@ def test_the_parts_and_the_rest_are_the_whole(environment: StackSettings) -> Non
 
 @given(shared_environments())
 @_AS_MUCH_AS_IT_TAKES
-def test_a_team_owns_exactly_the_gpus_it_was_promised(environment: StackSettings) -> None:
-    for group in groups_of(environment, CATALOG)[1:]:
+def test_a_team_owns_exactly_the_gpus_in_its_settings(environment: StackSettings) -> None:
+    for group in shares_of(environment)[1:]:
         for team in environment.teams:
-            assert group.owned[team.name][GPU] == team.gpus.get(group.name, 0)
+            assert group.owned[team.name][GPU_RESOURCE] == team.gpus.get(group.group.name, 0)
 
 
 @given(shared_environments())
 @_AS_MUCH_AS_IT_TAKES
-def test_whoever_owns_whole_nodes_owns_all_of_them(environment: StackSettings) -> None:
+def test_a_team_that_owns_whole_nodes_owns_all_of_their_resources(environment: StackSettings) -> None:
     """A job that fills its team's nodes must not wait for cores or memory that belong to others."""
-    for group, request in zip(groups_of(environment, CATALOG)[1:], environment.gpu_groups, strict=True):
+    for group, request in zip(shares_of(environment)[1:], environment.gpu_groups, strict=True):
         per_node = {name: amount // request.max_size for name, amount in group.total.items()}
         for own in group.owned.values():
-            nodes = own[GPU] // per_node[GPU]
+            nodes = own[GPU_RESOURCE] // per_node[GPU_RESOURCE]
             assert all(own[name] >= nodes * per_node[name] for name in RESOURCES)
 
 
-def test_who_owns_a_quarter_of_the_gpus_owns_a_quarter_of_the_group() -> None:
+def test_a_team_with_a_quarter_of_the_gpus_owns_a_quarter_of_the_group() -> None:
     environment = varied({"gpu_groups.1.max_size": 4, "teams": [_team(h100=8)]})
-    h100 = groups_of(environment, CATALOG)[2]
-    assert h100.total == {CPU: 4 * 192, MEMORY: 4 * 2048 * 1024, GPU: 32}
-    assert h100.owned["research"] == {CPU: 192, MEMORY: 2048 * 1024, GPU: 8}
+    h100 = shares_of(environment)[2]
+    assert h100.total == {CPU: 4 * 192, MEMORY: 4 * 2048 * 1024, GPU_RESOURCE: 32}
+    assert h100.owned["research"] == {CPU: 192, MEMORY: 2048 * 1024, GPU_RESOURCE: 8}
 
 
-def test_half_of_the_system_nodes_is_the_platforms() -> None:
+def test_half_of_the_system_nodes_is_kept_for_the_platform() -> None:
     environment = varied({"system_nodes": {"instance_type": "m7i.xlarge", "max_size": 4}, "teams": [_team()]})
-    system = groups_of(environment, CATALOG)[0]
-    assert (system.name, system.total[CPU], system.total[MEMORY], system.total[GPU]) == ("system", 8, 32768, 0)
+    system = shares_of(environment)[0]
+    assert (system.group.name, system.total[CPU], system.total[MEMORY], system.total[GPU_RESOURCE]) == (
+        "system",
+        8,
+        32768,
+        0,
+    )
 
 
 def test_a_team_that_borrows_reaches_every_gpu() -> None:
     prod = settings_of("prod")
     research, production = prod.teams
-    assert reachable_gpus(research, prod, CATALOG) == 8 * 4 + 8 * 8 + 8 * 8
-    assert reachable_gpus(production, prod, CATALOG) == 16 + 32 + 32
+    groups = resolve_node_groups(prod, catalog=CATALOG)
+    assert reachable_gpus(research, groups) == 8 * 4 + 8 * 8 + 8 * 8
+    assert reachable_gpus(production, groups) == 16 + 32 + 32
 
 
 @pytest.mark.parametrize(
@@ -89,7 +102,7 @@ def test_a_gpu_has_as_many_slices_as_nvidia_lists(gib: int, profile: str, device
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_quantities_are_written_as_the_api_server_stores_them(environment: str) -> None:
-    for group in groups_of(settings_of(environment), CATALOG):
+    for group in shares_of(settings_of(environment)):
         for name, amount in group.total.items():
             assert quantity(name, amount) in {f"{amount}Mi", str(amount)}
             assert (quantity(name, amount) == f"{amount}Mi") == (name == MEMORY and amount > 0)

@@ -23,7 +23,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest
 from infra.spec.outputs import StackOutputs, read_outputs
 from infra.spec.release import load_release
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
@@ -52,7 +52,7 @@ def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...
     stack = target()
     written = load_settings(["digits"], overrides=[f"run.name={name}", *overrides], environment={})
     settings = for_cluster(written, stack.outputs, now=datetime.now(UTC))
-    return render(request_of(settings, team=team, wishes=Wishes()), stack)
+    return render_job(request_of(settings, team=team, wishes=Wishes()), stack)
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,11 @@ def test_the_objects_of_a_job_are_written_without_a_cluster(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "changes", "status", "said"),
     [
-        ([], {"platform": "9.9.9"}, 3, "are not of one release"),
+        ([], {"platform": "9.9.9"}, 3, "is not of this checkout's release"),
         ([], {"environment": "prod"}, 2, "outputs of environment prod, not of dev"),
         (["--team", "nobody"], {}, 2, "no team nobody"),
         (["--name", "Run.1"], {}, 2, "run.name"),
-        (["--name", "run.1"], {}, 2, "is no name for a job"),
+        (["--name", "run.1"], {}, 2, "of a job or cluster"),
         (["--use-gpu", "--num-workers", "512", "--batch", "512"], {}, 3, "no GPU group"),
         (["--use-gpu", "--group", "none"], {}, 2, "no such GPU group"),
         (["--config", "resnet50-cifar10", "--data-path", "/data"], {}, 2, "/mnt/datasets"),

@@ -10,7 +10,7 @@ import pytest
 
 from infra.lifecycle.sandbox.api import Object
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.rayjob import render
+from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
@@ -153,7 +153,7 @@ def test_no_member_of_another_team_stops_a_job(queued: Operated) -> None:
 
 
 def test_what_kueue_refuses_is_refused_at_submission(queued: Operated) -> None:
-    manifests = render(gpus("kept", "research", 4), queued.environment.target)
+    manifests = render_job(gpus("kept", "research", 4), queued.environment.target)
     manifests[1]["spec"]["shutdownAfterJobFinishes"] = False
     manifests[1]["spec"].pop("ttlSecondsAfterFinished")
     with pytest.raises(ApiError, match="delete the cluster after finishing"):

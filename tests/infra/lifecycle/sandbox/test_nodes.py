@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.lifecycle.sandbox.nodes import allocatable_cpu_millis, allocatable_memory_bytes, fake_nodes
+from infra.lifecycle.sandbox.nodes import fake_nodes
 from infra.spec.catalog import load_catalog
-from infra.spec.outputs import ACCELERATOR_LABEL, GPU_TAINT
+from infra.spec.node_labels import ACCELERATOR_LABEL, GPU_TAINT
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-
-GIB = 2**30
 
 
 def nodes(environment: str) -> list[dict[str, Any]]:
@@ -21,7 +19,7 @@ def nodes(environment: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_group_has_all_the_nodes_it_may_have(environment: str) -> None:
+def test_every_group_has_its_largest_number_of_nodes(environment: str) -> None:
     settings = settings_of(environment)
     groups = Counter(node["metadata"]["labels"]["ray-train-platform/group"] for node in nodes(environment))
     expected = {
@@ -31,7 +29,7 @@ def test_every_group_has_all_the_nodes_it_may_have(environment: str) -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_nodes_with_gpus_are_tainted_and_known_to_the_autoscaler_and_the_others_are_not(environment: str) -> None:
+def test_only_nodes_with_gpus_have_the_gpu_taint_and_the_accelerator_label(environment: str) -> None:
     for node in nodes(environment):
         has_gpus = "nvidia.com/gpu" in node["status"]["allocatable"]
         assert (GPU_TAINT.model_dump() in node["spec"]["taints"]) == has_gpus
@@ -50,16 +48,6 @@ def test_a_node_without_efa_offers_no_huge_pages() -> None:
     assert all(
         "hugepages-2Mi" not in one["status"]["allocatable"] for one in nodes("dev") if "t4" in one["metadata"]["name"]
     )
-
-
-@pytest.mark.parametrize(("vcpus", "millis"), [(1, 940), (2, 1930), (4, 3920), (8, 7910), (72, 71750)])
-def test_the_kubelet_keeps_of_the_cores_what_the_ami_tells_it(vcpus: int, millis: int) -> None:
-    assert allocatable_cpu_millis(vcpus) == millis
-
-
-def test_the_kubelet_keeps_of_the_memory_what_the_ami_tells_it() -> None:
-    # m5.large with its 29 pods: 574 MiB reserved, 100 MiB for eviction; 7.5 % are not there for the system.
-    assert allocatable_memory_bytes(8, max_pods=29) == int(8 * GIB * 0.925) - 674 * 2**20
 
 
 def _sizes(environment: str) -> list[int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from infra.spec.catalog import load_catalog
-from infra.spec.names import START_UP_TAINT
-from infra.spec.outputs import LABEL_PREFIX
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import LABEL_PREFIX, START_UP_TAINT
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
 from platform_charts.images.node_gate.gate import tainted_nodes, untaint_patch
-from platform_charts.objects.node_gate import gate_objects, promises
+from platform_charts.objects.node_gate import gate_objects
 
 GROUP_LABEL = f"{LABEL_PREFIX}/group"
 EXPECTED = {"h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}}
@@ -64,7 +64,8 @@ def test_the_patch_removes_only_the_taint_and_tests_the_resource_version() -> No
 
 
 def test_expected_devices_of_prod_follow_the_catalogue() -> None:
-    assert promises(load_environment("prod"), catalog=load_catalog()) == {
+    groups = resolve_node_groups(load_environment("prod"), catalog=load_catalog()).gpu
+    assert {group.name: group.expected_devices for group in groups} == {
         "l4": {"nvidia.com/gpu": 4},
         "a100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 4},
         "h100": {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32},
@@ -72,5 +73,4 @@ def test_expected_devices_of_prod_follow_the_catalogue() -> None:
 
 
 def test_without_gpu_groups_there_is_no_gate() -> None:
-    settings = load_environment("prod").model_copy(update={"gpu_groups": ()})
-    assert gate_objects(settings, load_release(), catalog=load_catalog(), registry="registry.example") == ()
+    assert gate_objects((), load_release(), registry="registry.example") == ()

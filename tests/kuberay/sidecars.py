@@ -1,22 +1,22 @@
-"""The containers beside Ray's own: the autoscaler in the head, and what submits a RayJob, as KubeRay 1.7 makes them."""
+"""Ray's autoscaler beside the head, and the container that submits a RayJob, as KubeRay 1.7 makes them."""
 
 from __future__ import annotations
 
 import copy
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.kuberay import SHELL, Cluster, field_value, label_value, token_environment
+from tests.kuberay.cluster import SHELL, Cluster, field_value, label_value, token_environment
 
-_LOGS = {"name": "ray-logs", "mountPath": "/tmp/ray"}  # noqa: S108
+_LOGS = {"name": "ray-logs", "mountPath": "/tmp/ray"}
 _AUTOSCALER = "ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE)"
-_DEFAULT_ROOM = {"cpu": "500m", "memory": "512Mi"}
+_DEFAULT_RESOURCES = {"cpu": "500m", "memory": "512Mi"}
 _OVERRIDES = ("image", "imagePullPolicy", "resources", "securityContext", "command", "args")
 _ADDITIONS = ("env", "envFrom", "volumeMounts")
 _DASHBOARD_PORT = 8265
 
 
 def add_autoscaler(cluster: Cluster, spec: Manifest) -> None:
-    """Puts the autoscaler into a head's specification: the container, the account it needs, and the log's folder."""
+    """Adds the autoscaler to a head's pod spec: its container, its service account, and the volume with Ray's logs."""
     options = copy.deepcopy(cluster.spec.get("autoscalerOptions", {}))
     container = {
         "name": "autoscaler",
@@ -32,7 +32,7 @@ def add_autoscaler(cluster: Cluster, spec: Manifest) -> None:
             {"name": "KUBERAY_GEN_AUTOSCALER_START_CMD", "value": _AUTOSCALER},
             *token_environment(cluster),
         ],
-        "resources": {"limits": _DEFAULT_ROOM, "requests": _DEFAULT_ROOM},
+        "resources": {"limits": _DEFAULT_RESOURCES, "requests": _DEFAULT_RESOURCES},
         **{key: options[key] for key in _OVERRIDES if key in options},
     }
     for key in _ADDITIONS:
@@ -65,7 +65,7 @@ def submitter_container(manifest: Manifest, cluster: Cluster, template: Manifest
 
 
 def _submit_script(spec: Manifest, job_id: str, address: str) -> str:
-    """What KubeRay's script does, in fewer words: wait, submit unless the job is there, follow."""
+    """Does what KubeRay's script does: wait for the dashboard, submit unless the job exists, follow its log."""
     health = f"urllib.request.urlopen('{address}/api/gcs_healthz', timeout=10).read()"
     return (
         f'until python -c "import urllib.request; {health}"; do sleep 2; done ; '

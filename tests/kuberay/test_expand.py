@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs import kuberay
-from platform_charts.jobs.expand import expand
 from platform_charts.jobs.raycluster import render_cluster
+from tests.kuberay.cluster import VERSION
+from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of, variables
 
@@ -18,10 +20,17 @@ PROD = target_of("prod")
 JOB = rendered(job(group="a100"), PROD)
 [CLUSTER] = render_cluster(cluster(), PROD)
 HEAD, *WORKERS, SUBMITTER = expand(JOB)
+EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
+"""Manifests and their pods, a line each: names, commands, variables, probes, volumes and resources in every variant."""
 
 
-def test_the_operator_is_the_one_of_the_release() -> None:
-    assert PROD.release.charts["kuberay-operator"].version == kuberay.VERSION
+def test_the_imitated_operator_is_the_releases() -> None:
+    assert PROD.release.charts["kuberay-operator"].version == VERSION
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_has_the_pods_that_kuberay_makes(name: str) -> None:
+    assert list(expand(EXAMPLES[name]["manifest"])) == EXAMPLES[name]["pods"]
 
 
 def test_a_job_is_a_head_its_workers_and_a_submitter() -> None:
@@ -84,7 +93,7 @@ def test_a_submitter_with_a_command_of_its_own_keeps_it() -> None:
     assert expand(manifest)[-1]["spec"]["containers"][0]["command"] == ["true"]
 
 
-def test_probes_ask_the_agent_and_a_head_has_longer_to_answer() -> None:
+def test_probes_ask_the_agent_and_allow_a_head_more_time() -> None:
     probe = HEAD["spec"]["containers"][0]["livenessProbe"]
     assert probe["httpGet"] == {"path": "/api/healthz", "port": 52365}
     assert (probe["timeoutSeconds"], WORKERS[0]["spec"]["containers"][0]["livenessProbe"]["timeoutSeconds"]) == (5, 2)
@@ -96,12 +105,12 @@ def test_the_autoscaler_shares_the_log_folder_with_ray() -> None:
     assert "/tmp/ray" in {mount["mountPath"] for mount in autoscaler["volumeMounts"]}
 
 
-def test_a_group_that_scales_from_zero_is_seen_all_the_same() -> None:
+def test_a_group_that_scales_from_zero_has_one_worker_to_check() -> None:
     assert CLUSTER["spec"]["workerGroupSpecs"][0]["replicas"] == 0
     assert [pod["metadata"]["labels"]["ray.io/node-type"] for pod in expand(CLUSTER)] == ["head", "worker"]
 
 
-def test_expanding_leaves_the_manifest_as_it_was() -> None:
+def test_expanding_does_not_change_the_manifest() -> None:
     before = copy.deepcopy(CLUSTER)
     expand(CLUSTER)
     assert before == CLUSTER
@@ -129,7 +138,7 @@ def test_a_command_of_the_template_runs_before_ray() -> None:
     assert head["spec"]["containers"][0]["args"][0].startswith("echo hello && ulimit")
 
 
-def test_a_careless_template_does_not_pass_restricted() -> None:
+def test_a_template_without_security_contexts_does_not_pass_restricted() -> None:
     [head] = expand(bare())
     assert set(violations(head)) == {
         "ray.allowPrivilegeEscalation",
@@ -153,7 +162,7 @@ def test_an_autoscaler_without_options_does_not_pass_restricted() -> None:
         (("spec", "rayClusterSpec", "tlsOptions"), {}, "tlsOptions"),
     ],
 )
-def test_what_is_not_known_here_is_refused(path: tuple[str, ...], value: object, message: str) -> None:
+def test_an_unsupported_field_is_refused(path: tuple[str, ...], value: object, message: str) -> None:
     manifest = copy.deepcopy(JOB)
     node = manifest
     for part in path[:-1]:

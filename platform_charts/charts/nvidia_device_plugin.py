@@ -1,4 +1,4 @@
-"""Values of the charts that make a GPU node one: NVIDIA's device plugin with feature discovery, and AWS's EFA plugin."""
+"""Values of nvidia-device-plugin: NVIDIA's device plugin, with GPU feature discovery and its subchart."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from collections.abc import Iterable
 import yaml
 
 from infra.spec.manifest import Manifest
-from infra.spec.outputs import GPU_TAINT
+from infra.spec.node_labels import GPU_RESOURCE, GPU_TAINT
 from infra.spec.settings.nodes import GpuGroup, Sharing
 from infra.spec.sharing import WHOLE_GPU, device_plugin_config
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.placement import SYSTEM_NODES, gpu_nodes, resources, tolerations
 
-_GPU = "nvidia.com/gpu"
-
 
 def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifest:
-    """Values of nvidia-device-plugin.
+    """Values of the chart.
 
-    The chart finds GPU nodes by labels of feature discovery, which itself has to find them first; ours have a label from
-    the start, so the plugin is on a new node before anything has been discovered there.
+    The chart selects GPU nodes by labels of feature discovery, which first has to run there. Our nodes have a label from
+    the start, so the plugin starts on a new node at once.
     """
     sharings = {device_plugin_config(one): one for one in (Sharing(), *(group.sharing for group in groups))}
     return {
-        "image": images["nvidia-device-plugin"].in_two(),
+        "image": images["nvidia-device-plugin"].repository_and_tag(),
         "affinity": gpu_nodes(),
         "tolerations": tolerations(),
         "resources": resources(cpu="50m", memory="256Mi"),
@@ -37,37 +35,25 @@ def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Mani
     }
 
 
-def efa_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifest:
-    """Values of aws-efa-k8s-device-plugin, for the instance types of the groups that have EFA."""
-    types = sorted({group.instance_type for group in groups if group.efa})
-    return {
-        "image": images["aws-efa-k8s-device-plugin"].in_two(),
-        "supportedInstanceLabels": {"keys": ["node.kubernetes.io/instance-type"], "values": types},
-        "nodeSelector": {},
-        "tolerations": tolerations(),
-        "resources": resources(cpu="10m", memory="64Mi"),
-    }
-
-
 def _plugin_config(sharing: Sharing) -> Manifest:
     """The device plugin's own configuration file (k8s-device-plugin, "The configuration file")."""
     config: Manifest = {
         "version": "v1",
-        # A node whose driver does not answer shows as a plugin that fails, not as a node without GPUs.
+        # Where the driver does not answer, the plugin fails visibly instead of offering no GPUs.
         "flags": {"failOnInitError": True, "migStrategy": "single" if sharing.mig_profile else "none"},
     }
     if sharing.time_slices > 1:
-        # Two slices may be of one GPU: who asks for two gets no more than who asks for one, and is told so.
-        slices = {"name": _GPU, "replicas": sharing.time_slices}
+        # Two slices may be of the same GPU: a pod that asks for two would get no more than with one, so it is refused.
+        slices = {"name": GPU_RESOURCE, "replicas": sharing.time_slices}
         config["sharing"] = {"timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [slices]}}
     return config
 
 
 def _feature_discovery_values(images: ImageNames) -> Manifest:
-    """Values of the subchart node-feature-discovery, which turns what GFD finds into node labels."""
+    """Values of the subchart node-feature-discovery, which writes the node labels that GPU feature discovery asks for."""
     return {
-        "image": images["node-feature-discovery"].in_two(),
-        # The hook that takes labels off the nodes would need nodes; the stack takes the nodes.
+        "image": images["node-feature-discovery"].repository_and_tag(),
+        # The hook that removes the labels needs nodes to run on, and the stack deletes the nodes.
         "postDeleteCleanup": False,
         "master": {
             "config": {"extraLabelNs": [GPU_TAINT.key.partition("/")[0]]},

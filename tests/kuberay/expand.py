@@ -1,9 +1,9 @@
 """The pods that KubeRay 1.7 makes of a RayJob or RayCluster, for checks that do not look inside custom resources.
 
-Built after the operator with its default options and feature gates (ray-operator/controllers/ray: common/pod.go,
-common/job.go, rayjob_controller.go at v1.7.0). What differs from what it makes: the random five letters of each name, owner
-references, two annotations with a hash and the operator's version, two labels with the id of the submitter's Job, and the
-words of the two scripts that wait for the head and that submit the job, which do the same here in fewer lines.
+Follows the operator with its default options and feature gates (ray-operator/controllers/ray: common/pod.go,
+common/job.go, rayjob_controller.go at v1.7.0). The operator's pods differ in the random suffix of each name, owner
+references, two annotations (a hash and the operator's version), two labels with the id of the submitter's Job, and the
+text of the two scripts that wait for the head and submit the job, which are shorter here and do the same.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.expand_ray import ray_container_of, wait_for_gcs
-from platform_charts.jobs.expand_sidecars import add_autoscaler, submitter_container
-from platform_charts.jobs.kuberay import Cluster, pod_prefix
+from tests.kuberay.cluster import Cluster, pod_prefix
+from tests.kuberay.ray_container import ray_container_of, wait_for_gcs
+from tests.kuberay.sidecars import add_autoscaler, submitter_container
 
 _UNKNOWN = ("gcsFaultToleranceOptions", "historyServerOptions", "networkPolicy", "tlsOptions")
-"""Parts of a RayCluster that change its pods and that nothing here writes."""
+"""Fields of a RayCluster that change its pods, and that none of our manifests has."""
 
 
 def expand(manifest: Manifest) -> tuple[Manifest, ...]:
-    """Head, workers and, of a RayJob, submitter; with init containers and sidecars.
+    """The pods of head and workers, and of a RayJob's submitter, with init containers and sidecars.
 
-    Of a group that Ray's autoscaler scales there is at least one worker, so that a check sees it.
+    A group that Ray's autoscaler scales has at least one worker, so that a check sees it.
 
     Raises:
-        ValueError: the manifest is neither a RayJob nor a RayCluster, or has a part that is not known here.
+        ValueError: the manifest is neither a RayJob nor a RayCluster, or has a field that is not supported here.
     """
     kind = manifest.get("kind")
     if kind == "RayCluster":
         return tuple(_cluster_pods(_cluster(manifest, name=manifest["metadata"]["name"], spec=manifest["spec"])))
     if kind != "RayJob":
-        raise ValueError(f"kind={kind}: KubeRay makes pods of a RayJob and of a RayCluster")
+        raise ValueError(f"kind={kind}: KubeRay makes pods of a RayJob or a RayCluster only")
     spec = manifest["spec"]
     if spec.get("submissionMode", "K8sJobMode") != "K8sJobMode":
-        raise ValueError(f"submissionMode={spec['submissionMode']} is not known here, only K8sJobMode")
+        raise ValueError(f"submissionMode={spec['submissionMode']} is not supported here, only K8sJobMode")
     cluster = _cluster(manifest, name=f"{manifest['metadata']['name']}-00000", spec=spec["rayClusterSpec"])
     return (*_cluster_pods(cluster), _submitter_pod(manifest, cluster))
 
@@ -44,7 +44,7 @@ def expand(manifest: Manifest) -> tuple[Manifest, ...]:
 def _cluster(manifest: Manifest, *, name: str, spec: Manifest) -> Cluster:
     unknown = [key for key in _UNKNOWN if key in spec]
     if unknown:
-        raise ValueError(f"{', '.join(unknown)}: not known here, and it changes the pods")
+        raise ValueError(f"{', '.join(unknown)}: not supported here, and it changes the pods")
     return Cluster(name=name, namespace=manifest["metadata"]["namespace"], crd=manifest["kind"], spec=spec)
 
 
@@ -109,15 +109,15 @@ def _pod(cluster: Cluster, template: Manifest, *, node_type: str, group_name: st
 
 
 def _add_shared_memory(spec: Manifest) -> None:
-    """Gives Ray's container /dev/shm of the size of its memory where the template gives it none."""
+    """Mounts /dev/shm of the size of the container's memory limit where the template has no such mount."""
     container = spec["containers"][0]
     mounts = container.setdefault("volumeMounts", [])
-    if any(mount["mountPath"] == "/dev/shm" for mount in mounts):  # noqa: S108
+    if any(mount["mountPath"] == "/dev/shm" for mount in mounts):
         return
     size = container.get("resources", {}).get("limits", {}).get("memory")
     medium = {"medium": "Memory", **({"sizeLimit": size} if size else {})}
     spec.setdefault("volumes", []).append({"name": "shared-mem", "emptyDir": medium})
-    mounts.append({"name": "shared-mem", "mountPath": "/dev/shm"})  # noqa: S108
+    mounts.append({"name": "shared-mem", "mountPath": "/dev/shm"})
 
 
 def _submitter_pod(manifest: Manifest, cluster: Cluster) -> Manifest:

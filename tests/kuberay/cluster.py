@@ -1,4 +1,4 @@
-"""What the parts of `expand` share: a cluster as KubeRay sees it, its names, and the variables of its token."""
+"""A Ray cluster as KubeRay sees it: its names, and the environment variables that its containers share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cluster:
     Attributes:
         name: its name.
         namespace: its namespace.
-        crd: kind of the object somebody wrote: RayJob or RayCluster.
+        crd: kind of the custom resource it comes from: RayJob or RayCluster.
         spec: its specification.
     """
 
@@ -42,7 +42,7 @@ class Cluster:
 
     @property
     def head_host(self) -> str:
-        """The head's service, as pods of any namespace find it."""
+        """DNS name of the head's service, for pods of any namespace."""
         return f"{self.head_service}.{self.namespace}.svc.cluster.local"
 
     @property
@@ -52,22 +52,22 @@ class Cluster:
 
 
 def pod_prefix(name: str, node_type: str) -> str:
-    """Beginning of a pod's name, to which Kubernetes adds five random letters."""
+    """The generateName of a pod, to which Kubernetes adds five random characters."""
     return f"{name[:_LONGEST_PREFIX]}-{node_type}-"
 
 
 def label_value(name: str, label: str) -> Manifest:
-    """A variable that has the value of a label of its pod."""
+    """An environment variable with the value of a label of its pod."""
     return field_value(name, f"metadata.labels['{label}']")
 
 
 def field_value(name: str, path: str) -> Manifest:
-    """A variable that has the value of a field of its pod."""
+    """An environment variable with the value of a field of its pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def token_environment(cluster: Cluster) -> list[Manifest]:
-    """The variables by which a container shows Ray's token; the Secret has the cluster's name."""
+    """Environment variables with which a container authenticates to Ray; the Secret has the cluster's name."""
     options = cluster.spec.get("authOptions", {})
     if options.get("mode") != "token":
         return []

@@ -1,4 +1,4 @@
-"""Ray's own container as KubeRay 1.7 completes it: its command, variables, ports and probes."""
+"""Ray's own container as KubeRay 1.7 completes it: command, environment, ports and probes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from typing import Literal
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.kuberay import SHELL, VERSION, Cluster, field_value, label_value, token_environment
+from tests.kuberay.cluster import SHELL, VERSION, Cluster, field_value, label_value, token_environment
 
 NodeType = Literal["head", "worker"]
 
@@ -30,7 +30,7 @@ def ray_container_of(
     """
     container = copy.deepcopy(template)
     start = _start_command(cluster, parameters, container, node_type)
-    # Whatever the template would run, runs before Ray.
+    # The template's own command runs before Ray.
     before = " ".join([*container.get("command", ()), *container.get("args", ())])
     limit = f"ulimit -n ${{RAY_START_ULIMIT_OPEN_FILES:-65536}}; {start}"
     container["command"] = SHELL
@@ -45,13 +45,13 @@ def ray_container_of(
 
 
 def wait_for_gcs(cluster: Cluster, template: Manifest) -> Manifest:
-    """The init container that waits for the head; it has Ray's image, context, variables and mounts, but not `envFrom`."""
+    """The init container that waits for the head; it has Ray's image, security context, env and mounts, but not `envFrom`."""
     container: Manifest = {
         key: copy.deepcopy(template[key])
         for key in ("image", "imagePullPolicy", "securityContext", "volumeMounts")
         if key in template
     }
-    room = {"cpu": "200m", "memory": "256Mi"}
+    resources = {"cpu": "200m", "memory": "256Mi"}
     address = f"{cluster.head_host}:{cluster.gcs_port}"
     return {
         "name": "wait-gcs-ready",
@@ -64,12 +64,12 @@ def wait_for_gcs(cluster: Cluster, template: Manifest) -> Manifest:
             {"name": "FQ_RAY_IP", "value": cluster.head_host},
             {"name": "RAY_IP", "value": cluster.head_service},
         ],
-        "resources": {"limits": room, "requests": room},
+        "resources": {"limits": resources, "requests": resources},
     }
 
 
 def _start_command(cluster: Cluster, parameters: dict[str, str], container: Manifest, node_type: NodeType) -> str:
-    """`ray start` with the flags in the order of the alphabet."""
+    """`ray start` with its flags in alphabetical order."""
     limits = container.get("resources", {}).get("limits", {})
     requests = container.get("resources", {}).get("requests", {})
     found = {"metrics-export-port": str(_METRICS_PORT), "dashboard-agent-listen-port": str(_AGENT_PORT)}
@@ -123,7 +123,7 @@ def _values(variables: dict[str, str]) -> list[Manifest]:
 
 
 def _probe(node_type: NodeType, *, delay: int, failures: int) -> Manifest:
-    """Since Ray 2.53 one address tells the health of all there is on a node."""
+    """Since Ray 2.53 one endpoint reports the health of everything on a node."""
     return {
         "httpGet": {"path": "/api/healthz", "port": _AGENT_PORT},
         "initialDelaySeconds": delay,
@@ -140,6 +140,6 @@ def _whole_cores(quantity: str) -> int:
 
 
 def _bytes(quantity: str) -> int:
-    """Bytes of a quantity of memory in the form that the templates have."""
+    """Bytes of a memory quantity in the units that our templates use."""
     digits = quantity.rstrip("KMGTi")
     return int(digits) * _FACTORS[quantity[len(digits) :]]
