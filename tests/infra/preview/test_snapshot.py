@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.policy import tokens
-from infra.policy.rules.protection import STATEFUL
+from infra.policy.rules.protection import STATEFUL_TYPES
 from infra.preview.recording import Recording, Resource
 from infra.spec.release import load_release
 from tests.infra.aws.graphs import ENVIRONMENTS, graph
@@ -47,7 +47,7 @@ def test_the_file_is_the_one_that_the_command_writes(environment: str) -> None:
 
 
 def test_every_type_that_the_policy_protects_is_watched() -> None:
-    assert {*STATEFUL, tokens.CLUSTER} == set(STATE) == set(REPLACING)
+    assert {*STATEFUL_TYPES, tokens.CLUSTER} == set(STATE) == set(REPLACING)
 
 
 def test_a_changed_input_is_named_with_both_values() -> None:
