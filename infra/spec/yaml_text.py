@@ -89,8 +89,8 @@ class _Emitter(RoundTripEmitter):
 
 
 def _text(dumper: _Dumper, text: str) -> object:
-    # Escapes keep a text with line breaks on one line, and libyaml takes a colon in a list for a key of its own.
-    style = "'" if ":" in text else None
+    # Escapes keep a text with line breaks on one line; ruamel would write `[?a]` for a text that it reads as a key.
+    style = "'" if text.startswith((":", "?")) else None
     return dumper.represent_scalar(_TEXT, text, style=style if text.isprintable() else '"')
 
 

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from infra.spec.catalog import CATALOG_FILE
@@ -45,6 +45,7 @@ def test_a_scalar_is_what_yaml_1_2_says_it_is(text: str, value: object) -> None:
     assert type(parsed) is type(value)
 
 
+@example(["?a", ":b", "c:d"])
 @given(SCALARS | st.lists(SCALARS) | st.dictionaries(st.text(), SCALARS))
 def test_what_is_written_is_read_back_equal(value: object) -> None:
     assert parse(f"key: {inline(value)}", source="x").value == {"key": value}
