@@ -15,18 +15,16 @@ import pytest
 
 from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.sandbox.definitions import read_definitions
+from infra.lifecycle.sandbox.crds import copied_crds
+from infra.lifecycle.sandbox.modules import CRD_MODULES
 from infra.lifecycle.sandbox.programs import REMEDY, Programs, find
 from infra.spec.errors import RefusedError
+from platform_charts.charts.crds import CrdFolder
 from tests.engines.report_table import ran, skipped
 
 NAME = "Kubernetes API"
-CRDS = Path(__file__).resolve().parents[3] / "shared" / "crds"
-"""Custom resource definitions as their projects publish them, beside the checkout; a folder for each project."""
-
-
-PROJECTS = ("kuberay", "kueue", "prometheus-operator")
-"""Projects whose kinds the platform's objects are of."""
+PROJECTS = {module.name: module for module in CRD_MODULES}
+"""Projects with CRDs that the platform's objects use."""
 
 
 class Cluster(Api):
@@ -66,12 +64,11 @@ class Cluster(Api):
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """A running control plane with the definitions that are there; skips where its programs are not."""
+    """A running control plane with all CRDs in the engines cache; skips without its programs."""
     programs = engine_programs()
-    definitions = [one for project in PROJECTS if (CRDS / project).is_dir() for one in crds(project)]
     folder = Path(tempfile.mkdtemp(prefix="rtp-kubernetes-"))
     try:
-        with ControlPlane(folder / "plane", programs=programs, definitions=definitions) as plane:
+        with ControlPlane(folder / "plane", programs=programs, crds=copied_crds(engine_environment())) as plane:
             ran(NAME)
             yield plane
     finally:
@@ -86,21 +83,21 @@ def kubernetes_api(control_plane: ControlPlane) -> Cluster:
 
 @pytest.fixture(scope="session")
 def custom_resources(kubernetes_api: Cluster) -> Cluster:
-    """The API server with the definitions of every project; skips where they are not."""
-    missing = [
-        definition for project in PROJECTS for definition in crds(project) if not kubernetes_api.read(definition)
-    ]
+    """The API server with the CRDs of every project; skips without them."""
+    missing = [crd["metadata"]["name"] for project in PROJECTS for crd in crds(project) if not kubernetes_api.read(crd)]
     assert missing == []
     return kubernetes_api
 
 
 @cache
 def crds(project: str) -> tuple[Object, ...]:
-    """The custom resource definitions of a project; skips where they are not."""
-    folder = CRDS / project
+    """The CRDs of a project at the version that `make engines` tests with; skips where it has not copied them."""
+    module = PROJECTS[project]
+    folder, name = module.crd_folder(engine_environment()), f"CRDs of {module.title} {module.version}"
     if not folder.is_dir():
-        skipped(f"CRDs of {project}", "not beside the checkout", f"copy those of the pinned version to {folder}")
-    return tuple(read_definitions(folder))
+        skipped(name, f"not in {folder.parent}", "make engines (needs Go)")
+    ran(name)
+    return CrdFolder(folder).crds()
 
 
 def engine_environment() -> dict[str, str]:

@@ -117,12 +117,12 @@ def operated() -> Iterator[Operated]:
     """The dev environment with KubeRay's operator, and with Kueue where it is; skips where the operator is not."""
     kuberay, kueue = _program(KUBERAY), find_operator(KUEUE, engine_environment())
     programs = engine_programs()
-    definitions = [definition for project in PROJECTS for definition in crds(project)]
+    found = [crd for project in PROJECTS for crd in crds(project)]
     folder = Path(tempfile.mkdtemp(prefix="rtp-operators-"))
     try:
         with (
             dashboards() as drivers,
-            ControlPlane(folder / "plane", programs=programs, definitions=definitions) as plane,
+            ControlPlane(folder / "plane", programs=programs, crds=found) as plane,
         ):
             ran(NAME)
             start_kuberay(plane, kuberay, proxy=drivers.address)

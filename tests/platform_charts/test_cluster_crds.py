@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from infra.lifecycle.sandbox.api import ApiRefusalError, Object
-from infra.lifecycle.sandbox.definitions import define
+from infra.lifecycle.sandbox.crds import apply_crds
 from infra.spec.errors import RefusedError
 from platform_charts.charts.crds import check_upgrade, check_upgrades
 from tests.engines.kubernetes import Cluster, crds
@@ -26,13 +26,13 @@ def older(custom_resources: Cluster) -> Iterator[Object]:
     (stored,) = [version for version in definition["spec"]["versions"] if version["storage"]]
     del stored["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["authOptions"]
     try:
-        define(custom_resources, [definition])
+        apply_crds(custom_resources, [definition])
         # The API server takes a new schema up within moments, not at once.
         probe = {**_EMPTY, "spec": {"authOptions": {"mode": "token"}}}
         custom_resources.await_(definition, lambda _: "authOptions" in _complaint(custom_resources, probe), what="old")
         yield definition
     finally:
-        define(custom_resources, [_pinned()])
+        apply_crds(custom_resources, [_pinned()])
 
 
 @in_dev
@@ -43,7 +43,7 @@ def test_objects_of_an_older_definition_outlive_its_upgrade(environment: Environ
         live = cluster.read(older)
         assert live is not None
         check_upgrades([live], crds("kuberay"))
-        define(cluster, crds("kuberay"))
+        apply_crds(cluster, crds("kuberay"))
         after = cluster.read(manifest)
         assert after is not None
         assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
@@ -53,7 +53,7 @@ def test_objects_of_an_older_definition_outlive_its_upgrade(environment: Environ
 def test_a_field_of_the_newer_definition_is_taken_once_it_is_there(environment: Environment, older: Object) -> None:
     cluster, manifest = environment.cluster, raycluster(environment, "newer", max_workers=2)
     assert "authOptions" in _complaint(cluster, manifest)
-    define(cluster, [_pinned()])
+    apply_crds(cluster, [_pinned()])
     cluster.await_(older, lambda _: _complaint(cluster, manifest) == "", what="in force")
 
 

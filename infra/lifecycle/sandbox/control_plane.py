@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from infra.lifecycle.sandbox import credentials, layout
 from infra.lifecycle.sandbox.api import Api, Object
-from infra.lifecycle.sandbox.definitions import define
+from infra.lifecycle.sandbox.crds import apply_crds
 from infra.lifecycle.sandbox.layout import Layout
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import Programs
@@ -33,19 +33,19 @@ class ControlPlane:
         folder: where its files are, while it is up.
     """
 
-    def __init__(self, folder: Path, *, programs: Programs, definitions: Iterable[Object] = ()) -> None:
+    def __init__(self, folder: Path, *, programs: Programs, crds: Iterable[Object] = ()) -> None:
         """A control plane that is not started yet.
 
         Args:
             folder: made at the start and removed at the end, with everything in it.
             programs: see `programs.find`.
-            definitions: custom resource definitions that are there before the controllers start, which count and
-                collect objects of a kind that comes later only after half a minute.
+            crds: applied before the controllers start, which take half a minute to count and garbage-collect objects of
+                a kind that is added later.
         """
         api, etcd, etcd_peer = free_ports(3)
         self._layout = Layout(folder=folder.resolve(), api_port=api, etcd_port=etcd, etcd_peer_port=etcd_peer)
         self._programs = programs
-        self._definitions = tuple(definitions)
+        self._crds = tuple(crds)
         self._processes: list[Process] = []
         self.folder = self._layout.folder
         self.kubeconfig = self._layout.kubeconfig
@@ -111,7 +111,7 @@ class ControlPlane:
         )
         _write(self.kubeconfig, text)
         server.await_(self._is_serving, seconds=_START_SECONDS)
-        define(Api(self.client()), self._definitions)
+        apply_crds(Api(self.client()), self._crds)
         controllers = self._start("kube-controller-manager", layout.kube_controller_manager)
         self._start("kube-scheduler", layout.kube_scheduler)
         self._start("kwok", layout.kwok)

@@ -15,10 +15,11 @@ from types import FrameType
 from typing import NoReturn
 
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.sandbox.definitions import known_definitions, read_definitions
+from infra.lifecycle.sandbox.crds import available_crds
 from infra.lifecycle.sandbox.operators import start_operators
 from infra.lifecycle.sandbox.programs import find
 from infra.spec.errors import StackError
+from platform_charts.charts.crds import CrdFolder
 
 READY = "ready"
 """First word of a keeper whose control plane is up."""
@@ -44,8 +45,8 @@ def keep(folder: Path, *, crds: Path | None) -> int:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(lock, str(os.getpid()).encode())
     try:
-        definitions = read_definitions(crds) if crds else known_definitions(os.environ)
-        with ControlPlane(folder, programs=find(os.environ), definitions=definitions) as plane:
+        found = CrdFolder(crds).crds() if crds else available_crds(os.environ)
+        with ControlPlane(folder, programs=find(os.environ), crds=found) as plane:
             operators = start_operators(plane, os.environ)
             print(READY, *(operator.name for operator in operators), flush=True)
             _let_go_of_the_terminal()

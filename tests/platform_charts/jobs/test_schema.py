@@ -1,32 +1,24 @@
-"""The templates against the schemas that KubeRay publishes, unknown fields refused; CEL is left to the real API server."""
+"""Rendered jobs against the schemas in KubeRay's CRDs, with unknown fields refused; the real API server checks the CEL rules."""
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.raycluster import render_cluster
-from tests.engines.report_table import ran, skipped
+from tests.engines.kubernetes import crds
 from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of
-
-CRDS = Path(__file__).resolve().parents[4] / "shared" / "crds" / "kuberay"
 
 
 @cache
 def schema_of(kind: str) -> Manifest:
     """The schema of a kind's v1, closed: a field it does not name is an error."""
-    file = CRDS / f"ray.io_{kind.lower()}s.yaml"
-    if not file.exists():
-        skipped("KubeRay's schemas", f"{file} is not there", f"put KubeRay's custom resource definitions into {CRDS}")
-    definition = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    [version] = [one for one in definition["spec"]["versions"] if one["name"] == "v1"]
-    ran("KubeRay's schemas")
+    [crd] = [one for one in crds("kuberay") if one["spec"]["names"]["kind"] == kind]
+    [version] = [one for one in crd["spec"]["versions"] if one["name"] == "v1"]
     closed: Manifest = close(version["schema"]["openAPIV3Schema"], is_top=True)
     return closed
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, KUEUE, MODULES, OPERATORS
+from infra.lifecycle.sandbox.modules import CRD_MODULES, KUBERNETES, KUEUE, MODULES, Module
 from infra.lifecycle.sandbox.programs import find
 from infra.spec.errors import RefusedError, StackError
 
 _PACKAGES = [package for module in MODULES for package in module.packages.values()]
 
 _GO = """#!/bin/sh
-if [ "$1" = list ]; then echo {sources}; exit; fi
+if [ "$1" = mod ]; then echo '{{"Dir": "{sources}"}}'; exit; fi
 echo "$PWD $@" >>{notes}
 while [ "$1" != -o ]; do shift; done
 {does}
@@ -32,10 +32,10 @@ class Compiler:
         self._notes = folder / "notes"
         self._notes.touch()
         sources = folder / "sources"
-        for module in OPERATORS:
-            definitions = sources / str(module.definitions)
-            definitions.mkdir(parents=True)
-            (definitions / f"{module.name}.yaml").touch(mode=0o444)
+        for module in CRD_MODULES:
+            crds = sources / str(module.crds)
+            crds.mkdir(parents=True)
+            (crds / f"{module.name}.yaml").touch(mode=0o444)
         go = folder / "go"
         go.write_text(_GO.format(notes=self._notes, does=does, sources=sources))
         go.chmod(0o755)
@@ -61,12 +61,31 @@ def test_every_program_is_built_from_its_own_module_into_the_modules_own_folder(
         assert (module.cache_folder(compiler.environment) / program).is_file()
 
 
-def test_an_operators_definitions_lie_beside_it(tmp_path: Path) -> None:
+def test_crds_are_copied_next_to_the_programs(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
-    folders = {module: module.cache_folder(compiler.environment) / DEFINITIONS for module in MODULES}
-    assert {module for module, folder in folders.items() if folder.is_dir()} == set(OPERATORS)
-    assert [file.name for file in folders[KUEUE].iterdir()] == ["kueue.yaml"]
+    files = {module.name: [path.name for path in _crds(compiler, module)] for module in CRD_MODULES}
+    assert files == {name: [f"{name}.yaml"] for name in ("kuberay", "kueue", "prometheus-operator")}
+
+
+def test_crds_are_there_before_the_first_program_is_built(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin", does="exit 1")
+    with pytest.raises(StackError, match="go build failed"):
+        build(compiler.environment, say=silent)
+    assert all(_crds(compiler, module) for module in CRD_MODULES)
+
+
+def test_crds_that_are_missing_are_copied_without_a_build(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    shutil.rmtree(KUEUE.crd_folder(compiler.environment))
+    build(compiler.environment, say=silent)
+    assert _crds(compiler, KUEUE)
+    assert len(compiler.calls) == len(_PACKAGES)
+
+
+def _crds(compiler: Compiler, module: Module) -> list[Path]:
+    return list(module.crd_folder(compiler.environment).iterdir())
 
 
 def test_kubernetes_is_stamped_with_the_version_that_clients_read(tmp_path: Path) -> None:
@@ -106,7 +125,7 @@ def test_of_two_builders_one_builds(tmp_path: Path) -> None:
     assert len(compiler.calls) == len(_PACKAGES)
 
 
-def test_a_failed_build_says_what_go_said_and_leaves_no_folder_that_looks_built(tmp_path: Path) -> None:
+def test_a_failed_build_reports_the_output_of_go_and_leaves_no_program(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin", does="echo 'no such host: proxy' >&2; exit 1")
     with pytest.raises(StackError, match="no such host: proxy"):
         build(compiler.environment, say=silent)
@@ -117,7 +136,7 @@ def test_a_failed_build_says_what_go_said_and_leaves_no_folder_that_looks_built(
 def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_path: Path) -> None:
     does = 'case "$PWD" in */kuberay) exit 1; esac; echo program >"$2"; chmod +x "$2"'
     compiler = Compiler(tmp_path / "bin", does=does)
-    with pytest.raises(StackError, match="KubeRay's operator"):
+    with pytest.raises(StackError, match="KubeRay operator"):
         build(compiler.environment, say=silent)
     assert find({**compiler.environment, "PATH": ""})
 
@@ -136,8 +155,9 @@ def test_without_go_the_message_names_the_version_to_install(tmp_path: Path) -> 
         build({"PATH": "", "RTP_ENGINES": str(tmp_path)}, say=silent)
 
 
-def test_progress_names_each_program_and_each_version(tmp_path: Path) -> None:
+def test_progress_names_each_program_with_its_version(tmp_path: Path) -> None:
     lines: list[str] = []
     build(Compiler(tmp_path / "bin").environment, say=lines.append)
     assert f"Kubernetes {KUBERNETES.version}: building etcd" in lines
-    assert len(lines) == len(_PACKAGES) + len(MODULES)
+    assert f"Kueue {KUEUE.version}: copied the CRDs" in lines
+    assert len(lines) == len(CRD_MODULES) + 2 * len(_PACKAGES)
