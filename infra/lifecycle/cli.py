@@ -61,7 +61,12 @@ def _nothing(_parser: argparse.ArgumentParser) -> None:
 
 def _sandbox(parser: argparse.ArgumentParser) -> None:
     _environment(parser)
-    parser.add_argument("--crds", type=Path, metavar="FOLDER", help="folder of CRDs in YAML, used instead of the charts' and the engines'")
+    parser.add_argument(
+        "--crds",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of CRDs in YAML, used instead of the charts' and the engines'",
+    )
 
 
 def _image(parser: argparse.ArgumentParser) -> None:

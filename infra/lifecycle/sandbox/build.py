@@ -77,8 +77,9 @@ def _copy_crds(go: str, module: Module, folder: Path) -> None:
     partial = folder.with_name(f"{folder.name}.partial")
     if partial.exists():
         shutil.rmtree(partial)
-    shutil.copytree(source / str(module.crds), partial, copy_function=shutil.copyfile)
-    partial.chmod(0o755)  # folders of Go's module cache are read-only
+    partial.mkdir(parents=True)
+    for file in (file for pattern in module.crds for file in source.glob(pattern)):
+        shutil.copyfile(file, partial / file.name)  # without its mode: Go's module cache is read-only
     partial.rename(folder)
 
 

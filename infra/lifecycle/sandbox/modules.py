@@ -21,7 +21,7 @@ class Module:
         title: the project's name in messages.
         project: Go module path of the project.
         packages: the programs to build: Go package of the main function, by program name.
-        crds: folder of CRDs in the project; None: the project has none.
+        crds: glob patterns of the CRD files in the project.
         variable: environment variable with the path of an operator's program, which takes precedence over the built one.
             None: the module is no operator.
     """
@@ -30,7 +30,7 @@ class Module:
     title: str
     project: str
     packages: Mapping[str, str] = field(default_factory=dict)
-    crds: str | None = None
+    crds: tuple[str, ...] = ()
     variable: str | None = None
 
     @property
@@ -90,7 +90,7 @@ KUBERAY = Module(
     title="KubeRay operator",
     project="github.com/ray-project/kuberay/ray-operator",
     packages={"kuberay-operator": "github.com/ray-project/kuberay/ray-operator"},
-    crds="config/crd/bases",
+    crds=("config/crd/bases/*.yaml",),
     variable="KUBERAY_OPERATOR",
 )
 KUEUE = Module(
@@ -98,20 +98,21 @@ KUEUE = Module(
     title="Kueue",
     project="sigs.k8s.io/kueue",
     packages={"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
-    crds="config/components/crd/bases",
+    crds=("config/components/crd/bases/*.yaml",),
     variable="KUEUE_CONTROLLER",
 )
 PROMETHEUS_OPERATOR = Module(
     name="prometheus-operator",
     title="Prometheus Operator",
     project="github.com/prometheus-operator/prometheus-operator",
-    crds="example/prometheus-operator-crd",
+    # The other six describe servers; they would add a third to the start of a control plane, and nothing here uses them.
+    crds=tuple(f"example/prometheus-operator-crd/*{kind}.yaml" for kind in ("monitors", "probes", "rules")),
 )
 
 MODULES = (KUBERNETES, KWOK, KUBERAY, KUEUE, PROMETHEUS_OPERATOR)
 """All modules, in build order."""
 
-CRD_MODULES = tuple(module for module in MODULES if module.crds is not None)
+CRD_MODULES = tuple(module for module in MODULES if module.crds)
 """Modules with CRDs."""
 
 OPERATORS = tuple(module for module in MODULES if module.variable is not None)

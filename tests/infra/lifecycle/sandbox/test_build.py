@@ -32,10 +32,10 @@ class Compiler:
         self._notes = folder / "notes"
         self._notes.touch()
         sources = folder / "sources"
-        for module in CRD_MODULES:
-            crds = sources / str(module.crds)
-            crds.mkdir(parents=True)
-            (crds / f"{module.name}.yaml").touch(mode=0o444)
+        for pattern in (pattern for module in CRD_MODULES for pattern in module.crds):
+            crd = sources / pattern.replace("*", "ants")
+            crd.parent.mkdir(parents=True, exist_ok=True)
+            crd.touch(mode=0o444)
         go = folder / "go"
         go.write_text(_GO.format(notes=self._notes, does=does, sources=sources))
         go.chmod(0o755)
@@ -64,8 +64,9 @@ def test_every_program_is_built_from_its_own_module_into_the_modules_own_folder(
 def test_crds_are_copied_next_to_the_programs(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
-    files = {module.name: [path.name for path in _crds(compiler, module)] for module in CRD_MODULES}
-    assert files == {name: [f"{name}.yaml"] for name in ("kuberay", "kueue", "prometheus-operator")}
+    files = {module.name: {path.name for path in _crds(compiler, module)} for module in CRD_MODULES}
+    rules = {"antsmonitors.yaml", "antsprobes.yaml", "antsrules.yaml"}
+    assert files == {"kuberay": {"ants.yaml"}, "kueue": {"ants.yaml"}, "prometheus-operator": rules}
 
 
 def test_crds_are_there_before_the_first_program_is_built(tmp_path: Path) -> None:
