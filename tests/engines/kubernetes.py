@@ -17,7 +17,7 @@ from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.crds import copied_crds
 from infra.lifecycle.sandbox.modules import CRD_MODULES
-from infra.lifecycle.sandbox.programs import REMEDY, Programs, find
+from infra.lifecycle.sandbox.programs import REMEDY, Programs, find_programs
 from infra.spec.errors import RefusedError
 from platform_charts.charts.crds import CrdFolder
 from tests.engines.report_table import ran, skipped
@@ -109,6 +109,6 @@ def engine_environment() -> dict[str, str]:
 def engine_programs() -> Programs:
     """The programs of the control plane; skips where they are not."""
     try:
-        return find(engine_environment())
+        return find_programs(engine_environment())
     except RefusedError as missing:
         skipped(NAME, str(missing).partition("\n")[0], REMEDY)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.programs import find
+from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import RefusedError, StackError
 from tests.engines.being_built import await_build, is_being_built
 from tests.infra.lifecycle.sandbox.test_build import Compiler, silent
@@ -46,7 +46,7 @@ def gate(tmp_path: Path) -> Gate:
 def is_built_after_waiting(environment: Mapping[str, str]) -> bool:
     await_build(environment)
     try:
-        find({**environment, "PATH": ""})
+        find_programs({**environment, "PATH": ""})
     except RefusedError:
         return False
     return True

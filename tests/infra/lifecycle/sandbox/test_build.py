@@ -11,7 +11,7 @@ import pytest
 
 from infra.lifecycle.sandbox.build import build
 from infra.lifecycle.sandbox.modules import CRD_MODULES, KUBERNETES, KUEUE, MODULES, Module
-from infra.lifecycle.sandbox.programs import find
+from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import RefusedError, StackError
 
 _PACKAGES = [package for module in MODULES for package in module.packages.values()]
@@ -101,7 +101,7 @@ def test_what_was_built_is_found(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     root = build(compiler.environment, say=silent)
     environment = {**compiler.environment, "PATH": ""}
-    assert all(path.is_relative_to(root) for path in find(environment).values())
+    assert all(path.is_relative_to(root) for path in find_programs(environment).values())
 
 
 def test_a_second_build_does_nothing_and_needs_no_go(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_failed_build_reports_the_output_of_go_and_leaves_no_program(tmp_path:
     with pytest.raises(StackError, match="no such host: proxy"):
         build(compiler.environment, say=silent)
     with pytest.raises(RefusedError):
-        find({**compiler.environment, "PATH": ""})
+        find_programs({**compiler.environment, "PATH": ""})
 
 
 def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_pat
     compiler = Compiler(tmp_path / "bin", does=does)
     with pytest.raises(StackError, match="KubeRay operator"):
         build(compiler.environment, say=silent)
-    assert find({**compiler.environment, "PATH": ""})
+    assert find_programs({**compiler.environment, "PATH": ""})
 
 
 def test_a_build_goes_on_after_one_that_was_interrupted(tmp_path: Path) -> None:

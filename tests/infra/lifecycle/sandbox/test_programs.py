@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.modules import KUBERAY, KUBERNETES, KUEUE, KWOK, MODULES, OPERATORS, Module, newest_go
-from infra.lifecycle.sandbox.programs import NEEDED, find, find_operator
+from infra.lifecycle.sandbox.programs import NEEDED, find_operator, find_programs
 from infra.spec.errors import RefusedError
 from infra.spec.release import load_release
 
@@ -51,17 +51,19 @@ def test_the_pinned_kuberay_is_the_releases_or_the_newest_before_it_that_is_publ
 def test_the_named_folder_comes_before_path_and_path_before_the_cache(tmp_path: Path) -> None:
     environment = {"RTP_ENGINES": str(tmp_path / "cache"), "PATH": str(tmp_path / "path")}
     cached = {put(module.cache_folder(environment)) for module in (KUBERNETES, KWOK)}
-    assert {path.parent for path in find(environment).values()} == cached
+    assert {path.parent for path in find_programs(environment).values()} == cached
     on_path = put(tmp_path / "path")
-    assert {path.parent for path in find(environment).values()} == {on_path}
+    assert {path.parent for path in find_programs(environment).values()} == {on_path}
     named = put(tmp_path / "assets")
-    assert {path.parent for path in find({**environment, "KUBEBUILDER_ASSETS": str(named)}).values()} == {named}
+    assert {path.parent for path in find_programs({**environment, "KUBEBUILDER_ASSETS": str(named)}).values()} == {
+        named
+    }
 
 
 def test_what_the_named_folder_lacks_comes_from_elsewhere(tmp_path: Path) -> None:
     named = put(tmp_path / "assets", without=frozenset({"kwok"}))
     elsewhere = put(tmp_path / "path")
-    found = find({"KUBEBUILDER_ASSETS": str(named), "PATH": str(elsewhere), "RTP_ENGINES": str(tmp_path)})
+    found = find_programs({"KUBEBUILDER_ASSETS": str(named), "PATH": str(elsewhere), "RTP_ENGINES": str(tmp_path)})
     assert found["kwok"].parent == elsewhere
     assert found["kube-apiserver"].parent == named
 
@@ -69,18 +71,21 @@ def test_what_the_named_folder_lacks_comes_from_elsewhere(tmp_path: Path) -> Non
 def test_another_minor_version_is_passed_over_and_named(tmp_path: Path) -> None:
     named = put(tmp_path / "assets", version="1.29.3")
     with pytest.raises(RefusedError, match=r"kube-apiserver is Kubernetes v1\.29\.3, not 1\.\d+"):
-        find({"KUBEBUILDER_ASSETS": str(named), "PATH": "", "RTP_ENGINES": str(tmp_path)})
+        find_programs({"KUBEBUILDER_ASSETS": str(named), "PATH": "", "RTP_ENGINES": str(tmp_path)})
 
 
 def test_another_patch_of_the_same_minor_is_taken(tmp_path: Path) -> None:
     minor = KUBERNETES.version.rpartition(".")[0]
     named = put(tmp_path / "assets", version=f"{minor}.0")
-    assert find({"KUBEBUILDER_ASSETS": str(named), "RTP_ENGINES": str(tmp_path)})["kube-scheduler"].parent == named
+    assert (
+        find_programs({"KUBEBUILDER_ASSETS": str(named), "RTP_ENGINES": str(tmp_path)})["kube-scheduler"].parent
+        == named
+    )
 
 
 def test_the_message_about_missing_programs_says_what_builds_them(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"(?s)etcd, kube-apiserver, .* make engines"):
-        find({"PATH": "", "RTP_ENGINES": str(tmp_path)})
+        find_programs({"PATH": "", "RTP_ENGINES": str(tmp_path)})
 
 
 @pytest.mark.parametrize("module", OPERATORS)
