@@ -1,4 +1,4 @@
-"""A real control plane of Kubernetes on loopback, one for the session, where its programs are."""
+"""A real Kubernetes control plane on loopback, one per session."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ PROJECTS = {module.name: module for module in CRD_MODULES}
 
 
 class Cluster(Api):
-    """An API server of which every warning is an error."""
+    """An API server whose warnings are errors."""
 
     def __init__(self, control_plane: ControlPlane, user: str | None = None, groups: Sequence[str] = ()) -> None:
         super().__init__(control_plane.client(user, groups))
         self._control_plane = control_plane
 
     def seen_by(self, user: str, group: str) -> Cluster:
-        """The same API server as somebody else sees it: a user of that group."""
+        """A client that impersonates a user in a group."""
         return Cluster(self._control_plane, user, (group,))
 
     def apply_all(self, manifests: Sequence[Mapping[str, Any]]) -> list[Object]:
-        """Apply in order, without a warning; returns the objects as the server has them."""
+        """Apply in order without a warning; returns the live objects."""
         found = [self.apply(manifest) for manifest in manifests]
         assert self.warnings == []
         return found
 
     @contextmanager
     def applied(self, *manifests: Mapping[str, Any]) -> Iterator[list[Object]]:
-        """Objects that are there for a while, and leave nothing."""
+        """Objects that exist while the context is open."""
         try:
             yield self.apply_all(manifests)
         finally:
@@ -54,11 +54,11 @@ class Cluster(Api):
 
     @contextmanager
     def namespace(self, name: str, *, labels: Mapping[str, str] | None = None) -> Iterator[str]:
-        """A namespace that is there for a while; what is in it goes with it."""
+        """A namespace that exists, with its contents, while the context is open."""
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
         with self.applied(manifest):
-            self.await_(account, lambda _: True, what="there")
+            self.await_(account, lambda _: True, what="created")
             yield name
 
 
@@ -77,7 +77,7 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def kubernetes_api(control_plane: ControlPlane) -> Cluster:
-    """The API server, as an administrator sees it."""
+    """The API server, with administrator rights."""
     return Cluster(control_plane)
 
 
@@ -101,13 +101,13 @@ def crds(project: str) -> tuple[Object, ...]:
 
 
 def engine_environment() -> dict[str, str]:
-    """The environment, with the user's own cache: the home of the session is a temporary folder."""
+    """Environment variables with the user's own cache, because the session's home is a temporary folder."""
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     return {"XDG_CACHE_HOME": str(home / ".cache"), **os.environ}
 
 
 def engine_programs() -> Programs:
-    """The programs of the control plane; skips where they are not."""
+    """Find the programs of the control plane; skips without them."""
     try:
         return find_programs(engine_environment())
     except RefusedError as missing:

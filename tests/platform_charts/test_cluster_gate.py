@@ -1,4 +1,4 @@
-"""The gate of GPU nodes at work on a real API server, as the account that it runs as."""
+"""The node gate on a real API server, with the rights of its service account."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def closed_node(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def rights(kubernetes_api: Cluster) -> Iterator[None]:
-    """The role of the gate, and nothing of what runs it."""
+    """The gate's RBAC objects, without its workload."""
     objects = gate_objects(load("prod"), load_release(), catalog=load_catalog(), registry="registry.example")
     roles = [one for one in objects if one["kind"].startswith("ClusterRole")]
     with kubernetes_api.applied(*roles):
@@ -58,7 +58,7 @@ def taints(kubernetes_api: Cluster, node: dict[str, Any]) -> list[str]:
     return [one["key"] for one in found["spec"].get("taints", [])]
 
 
-def test_a_node_is_opened_once_it_offers_everything(kubernetes_api: Cluster, gate: Nodes) -> None:
+def test_a_node_is_opened_when_all_devices_are_allocatable(kubernetes_api: Cluster, gate: Nodes) -> None:
     node = closed_node("late")
     with kubernetes_api.applied(node):
         assert look(gate) == ["late: waits for nvidia.com/gpu 0 of 8, vpc.amazonaws.com/efa 0 of 32"]
@@ -69,9 +69,7 @@ def test_a_node_is_opened_once_it_offers_everything(kubernetes_api: Cluster, gat
         assert look(gate) == []
 
 
-def test_a_node_that_has_changed_since_it_was_read_is_left_for_the_next_look(
-    kubernetes_api: Cluster, gate: Nodes
-) -> None:
+def test_a_node_that_changed_since_it_was_read_is_not_patched(kubernetes_api: Cluster, gate: Nodes) -> None:
     node = closed_node("busy")
     with kubernetes_api.applied(node):
         (found,) = [one for one in gate.all() if one["metadata"]["name"] == "busy"]
@@ -80,7 +78,7 @@ def test_a_node_that_has_changed_since_it_was_read_is_left_for_the_next_look(
         assert not gate.patch("busy", stale)
 
 
-def test_the_gate_may_do_nothing_else(control_plane: ControlPlane, rights: None) -> None:
+def test_the_gate_has_no_other_rights(control_plane: ControlPlane, rights: None) -> None:
     nodes = Nodes(control_plane.client(GATE))
     with pytest.raises(ApiException) as refused:
         nodes._core.list_secret_for_all_namespaces()

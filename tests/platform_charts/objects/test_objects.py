@@ -70,7 +70,7 @@ def test_objects_are_plain_data_and_come_out_the_same_each_time(environment: str
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("project", ["kueue", "prometheus-operator"])
-def test_custom_resources_have_fields_that_their_definitions_know(environment: str, project: str) -> None:
+def test_custom_resources_match_the_schemas_of_their_crds(environment: str, project: str) -> None:
     schemas = {
         (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]): version
         for crd in crds(project)

@@ -1,4 +1,4 @@
-"""Building the control plane's programs, with a compiler that only notes what it was asked."""
+"""Filling the engines cache, with a fake Go that records its arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ while [ "$1" != -o ]; do shift; done
 
 
 class Compiler:
-    """A `go` of PATH, and what it was asked."""
+    """A fake `go` on PATH."""
 
     def __init__(self, folder: Path, *, does: str = 'echo program >"$2"; chmod +x "$2"') -> None:
         folder.mkdir()
@@ -43,15 +43,15 @@ class Compiler:
 
     @property
     def calls(self) -> list[str]:
-        """Folder and arguments of each call."""
+        """Working directory and arguments of each build."""
         return self._notes.read_text().splitlines()
 
 
 def silent(_line: str) -> None:
-    """Show no progress."""
+    """Print no progress."""
 
 
-def test_every_program_is_built_from_its_own_module_into_the_modules_own_folder(tmp_path: Path) -> None:
+def test_every_program_is_built_from_its_module_into_the_modules_folder(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
     expected = [(module, program) for module in MODULES for program in module.packages]
@@ -89,7 +89,7 @@ def _crds(compiler: Compiler, module: Module) -> list[Path]:
     return list(module.crd_folder(compiler.environment).iterdir())
 
 
-def test_kubernetes_is_stamped_with_the_version_that_clients_read(tmp_path: Path) -> None:
+def test_kubernetes_is_stamped_with_its_version(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
     calls = [call for call in compiler.calls if " k8s.io/kubernetes/" in call]
@@ -97,7 +97,7 @@ def test_kubernetes_is_stamped_with_the_version_that_clients_read(tmp_path: Path
     assert all(f"version.gitVersion=v{KUBERNETES.version} " in call for call in calls)
 
 
-def test_what_was_built_is_found(tmp_path: Path) -> None:
+def test_built_programs_are_found(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     root = build(compiler.environment, say=silent)
     environment = {**compiler.environment, "PATH": ""}
@@ -111,7 +111,7 @@ def test_a_second_build_does_nothing_and_needs_no_go(tmp_path: Path) -> None:
     assert len(compiler.calls) == len(_PACKAGES)
 
 
-def test_a_module_that_has_changed_is_built_without_the_others(tmp_path: Path) -> None:
+def test_only_a_changed_module_is_built_again(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
     shutil.rmtree(KUEUE.cache_folder(compiler.environment))
@@ -119,7 +119,7 @@ def test_a_module_that_has_changed_is_built_without_the_others(tmp_path: Path) -
     assert [call.split()[-1] for call in compiler.calls] == [*_PACKAGES, *KUEUE.packages.values()]
 
 
-def test_of_two_builders_one_builds(tmp_path: Path) -> None:
+def test_of_two_concurrent_builds_only_one_builds(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin", does='sleep 0.05; echo program >"$2"')
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: build(compiler.environment, say=silent), range(2)))
@@ -134,7 +134,7 @@ def test_a_failed_build_reports_the_output_of_go_and_leaves_no_program(tmp_path:
         find_programs({**compiler.environment, "PATH": ""})
 
 
-def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_path: Path) -> None:
+def test_an_operator_that_fails_to_build_leaves_a_control_plane(tmp_path: Path) -> None:
     does = 'case "$PWD" in */kuberay) exit 1; esac; echo program >"$2"; chmod +x "$2"'
     compiler = Compiler(tmp_path / "bin", does=does)
     with pytest.raises(StackError, match="KubeRay operator"):
@@ -142,7 +142,7 @@ def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_pat
     assert find_programs({**compiler.environment, "PATH": ""})
 
 
-def test_a_build_goes_on_after_one_that_was_interrupted(tmp_path: Path) -> None:
+def test_a_build_resumes_after_an_interrupted_one(tmp_path: Path) -> None:
     broken = Compiler(tmp_path / "broken", does='echo half >"$2"; exit 1')
     with pytest.raises(StackError):
         build(broken.environment, say=silent)
@@ -151,7 +151,7 @@ def test_a_build_goes_on_after_one_that_was_interrupted(tmp_path: Path) -> None:
     assert len(compiler.calls) == len(_PACKAGES)
 
 
-def test_without_go_the_message_names_the_version_to_install(tmp_path: Path) -> None:
+def test_without_go_the_error_names_the_version_to_install(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"no `go` on PATH\n  remedy: install Go 1\.\d+"):
         build({"PATH": "", "RTP_ENGINES": str(tmp_path)}, say=silent)
 
