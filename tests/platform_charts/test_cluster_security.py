@@ -86,7 +86,9 @@ def _without_seccomp(pod: Manifest) -> None:
         _without_seccomp,
     ],
 )
-def test_a_pod_that_violates_the_restricted_profile_is_refused(violate: Callable[[Manifest], None], environment: Environment) -> None:
+def test_a_pod_that_violates_the_restricted_profile_is_refused(
+    violate: Callable[[Manifest], None], environment: Environment
+) -> None:
     pod = _head(environment)
     violate(pod)
     with pytest.raises(ApiRefusalError, match=r'violates PodSecurity "restricted:v1\.\d+"'):
