@@ -224,7 +224,7 @@ def _chart_version(definition: Manifest) -> Version | None:
 def _of_group(documents: Iterable[Manifest], group: str | None, *, where: str) -> tuple[Manifest, ...]:
     found = [one for one in documents if one.get("kind") == _KIND and group in {None, one["spec"]["group"]}]
     if not found:
-        raise SettingsError(f"{where}: no custom resource definition of group {group or '*'}")
+        raise SettingsError(f"{where}: no custom resource definition{f' of group {group}' if group else ''}")
     return tuple(sorted(found, key=lambda one: cast("str", one["metadata"]["name"])))
 
 
