@@ -133,11 +133,11 @@ release-lock prices:
 ##@ Run Kubernetes on this machine
 
 .PHONY: engines
-engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go for the tests and the sandbox; 13 minutes, once per version
+engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go and copy CRDs, for tests and sandbox; 13 minutes, once per version
 	@$(lifecycle) engines $(extra)
 
 .PHONY: sandbox sandbox-down
-sandbox: environment-infra ## Start Kubernetes with the objects and fake nodes of ENV=…; ARGS="--crds FOLDER" adds CRDs
+sandbox: environment-infra ## Start Kubernetes with the objects and fake nodes of ENV=…; ARGS="--crds FOLDER" uses other CRDs
 	@$(lifecycle) sandbox $(environment) $(extra)
 sandbox-down: environment-infra ## Stop the sandbox and delete its files
 	@$(lifecycle) sandbox-down $(extra)

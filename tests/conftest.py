@@ -1,4 +1,4 @@
-"""What every test session has: a home of its own, no way out to the network by accident, and the table of real parts at its end."""
+"""Setup of every test session: its own home, no proxy to the network, and the table of real services at the end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ pytest_plugins = (
     "tests.distribution",
 )
 
-# How long an example takes says something of the machine and nothing of the code.
-settings.register_profile("house", deadline=None)
-settings.load_profile("house")
+# The duration of an example depends on the machine, not on the code.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 _home = tempfile.mkdtemp(prefix="rtp-home-")
 
@@ -43,8 +43,8 @@ for _name in ("http_proxy", "https_proxy", "all_proxy"):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print which real parts ran, and what would enable the others."""
-    terminalreporter.section("real parts")
+    """Print which real services ran, and how to enable the others."""
+    terminalreporter.section("real services")
     for line in table():
         terminalreporter.write_line(line)
 

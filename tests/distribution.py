@@ -1,7 +1,7 @@
-"""How tests are shared out among processes: how many there are, what stays together, what comes first, what they report.
+"""How tests are distributed among processes: how many, which stay together, which come first, what they report.
 
-The whole suite runs in several processes, because most of its time passes in programs that it starts. Tests that somebody
-has chosen run in one, in which output and debuggers work as usual. `-n` decides otherwise.
+The whole suite runs in several processes, because it spends most of its time in programs that it starts. Selected tests run
+in one process, where output and debuggers work as usual. `-n` overrides both.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from tests.engines import report_table
-from tests.engines.being_built import await_build, is_being_built
+from tests.engines.engines_build import await_build, is_build_running
 from tests.engines.kubernetes import engine_environment
 
 MOST_WORKERS = 4
-"""With more, the longest group of tests decides when the suite ends."""
+"""More do not help: the longest group determines the duration of the suite."""
 
 KUBERNETES = "kubernetes"
 OPERATORS = "operators"
-"""They have a control plane of their own."""
+"""Tests with their own control plane."""
 
 RAY = "ray"
-"""Ray gives up where it has not started within 30 s (a constant of its own), so that two should not start at once."""
+"""Two Ray clusters should not start at once, because Ray gives up after 30 s (hard-coded)."""
 
 GROUPS = {
     "control_plane": KUBERNETES,
@@ -39,32 +39,36 @@ GROUPS = {
     "ray_cluster": RAY,
     "machines": RAY,
 }
-"""Fixtures that stand for something which is started once for many files, or alone, and the group of its tests.
+"""Group of the tests of a fixture that starts a service once for many files, or that must run alone.
 
-Other fixtures belong to a file at most, and so does the group of other tests.
+All other tests are grouped by file.
 """
 
 _CHOOSING = ("keyword", "markexpr", "maxfail", "lf")
-_PARTS = "real_parts"
+_SERVICES = "real_services"
 _SESSION = pytest.StashKey[str]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """How many processes run the tests: one a CPU for the whole suite, none beside this one for tests that were chosen."""
+    """Number of worker processes: one per CPU for the whole suite, none for selected tests."""
     are_named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
     are_chosen = are_named or any(config.getoption(option, default=None) for option in _CHOOSING)
     return 0 if are_chosen else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 def pytest_report_header() -> list[str]:
-    """Say what some tests are going to wait for."""
-    return ["Kubernetes is being built: its tests wait for it"] if is_being_built(engine_environment()) else []
+    """Report that some tests will wait."""
+    return (
+        ["make engines is running: the tests that need Kubernetes wait for it"]
+        if is_build_running(engine_environment())
+        else []
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the groups, and put first what takes long: the processes then end together.
+    """Mark the groups and sort the slowest tests first, so that all processes finish at about the same time.
 
-    The trainer's tests start processes that import torch and Ray. Kubernetes may still be built while they run.
+    The trainer's tests start processes that import torch and Ray; meanwhile `make engines` may still be running.
     """
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
@@ -72,12 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if fixture in fixtures:
                 item.add_marker(pytest.mark.xdist_group(group))
                 break
-    items.sort(key=_turn)
+    items.sort(key=_priority)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist tells the process that deals out the tests
+@pytest.hookimpl(tryfirst=True)  # before xdist reports to the controller
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tell the groups: xdist 3.8 does so by another name of the test, which pytest 9.2 does not allow any more."""
+    """Report the groups: xdist 3.8 does so by renaming the test, which pytest 9.2 no longer allows."""
     worker: dict[str, Any] | None = getattr(session.config, "workerinput", None)
     if worker is not None:
         file = _groups_file(worker["testrunuid"])
@@ -88,42 +92,42 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it
-    """Remember the name of the session, which is also that of the file with the groups."""
+    """Remember the id of the session, which names the file of the groups."""
     node.config.stash[_SESSION] = node.workerinput["testrunuid"]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
-    """Keep groups together, and files."""
+    """Keep the tests of a group or file in one process."""
     return _ByGroupOrFile(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Wait for Kubernetes where it is being built; the time limit of the test begins behind that."""
+    """Wait for a running `make engines` before the time limit of the test starts."""
     if _group(item) in {KUBERNETES, OPERATORS}:
         await_build(engine_environment())
     return (yield)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand this process's part of the table to the process that prints it."""
+    """Send this process's rows of the table to the controller."""
     handed_over: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if handed_over is not None:
-        handed_over[_PARTS] = report_table.rows()
+        handed_over[_SERVICES] = report_table.rows()
 
 
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist has no type for it
-    """Take over what a process has said of real parts; one that was killed says nothing."""
-    report_table.add_rows(getattr(node, "workeroutput", {}).get(_PARTS, {}))
+    """Merge the rows of a finished process; one that was killed sends none."""
+    report_table.add_rows(getattr(node, "workeroutput", {}).get(_SERVICES, {}))
 
 
 class _ByGroupOrFile(LoadFileScheduling):
-    """Deals out a group at a time, and what is in none by file."""
+    """Schedules one group at a time, and all other tests by file."""
 
     _groups: dict[str, str]
 
     def schedule(self) -> None:
-        """Deal out; every process has told the groups by now."""
+        """Schedule; by now every process has reported its groups."""
         if self.collection is None:
             file = _groups_file(self.config.stash[_SESSION])
             self._groups = json.loads(file.read_text(encoding="utf-8"))
@@ -138,7 +142,7 @@ def _groups_file(session: str) -> Path:
     return Path(tempfile.gettempdir()) / f"rtp-groups-{session}.json"
 
 
-def _turn(item: pytest.Item) -> int:
+def _priority(item: pytest.Item) -> int:
     if _group(item) in {KUBERNETES, OPERATORS}:
         return 1
     return 0 if item.nodeid.startswith("tests/training/") else 2

@@ -1,4 +1,4 @@
-"""Limits on this process that stand for trouble with storage."""
+"""Process limits that simulate storage failures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_up_to(size: int) -> Iterator[None]:
-    """Let writes fail behind the first `size` bytes of any file, as on a full disk.
+    """Make writes fail after the first `size` bytes of any file, as on a full disk.
 
-    Around as little as can be, and never as a fixture: pytest writes files too, its own output among them.
+    Keep the block small and never use a fixture: pytest writes files too, including its own output.
     """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))

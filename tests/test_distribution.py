@@ -1,4 +1,4 @@
-"""How tests are shared out among processes, on a small suite of its own."""
+"""How tests are distributed among processes, shown with a small generated suite."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import os
 import pytest
 from tests import distribution
 from tests.engines import report_table
-from tests.engines.being_built import is_being_built
+from tests.engines.engines_build import is_build_running
 
 pytest_plugins = ["tests.distribution"]
 
@@ -42,7 +42,7 @@ def s3_api():
 
 @pytest.fixture(scope="session")
 def control_plane():
-    assert not is_being_built(os.environ)
+    assert not is_build_running(os.environ)
 
 @pytest.fixture(autouse=True)
 def where(request):
@@ -55,7 +55,7 @@ _WITH_KUBERNETES = "def test_it(control_plane): pass\n"
 
 
 class Suite:
-    """A few files of tests that write down which process they run in."""
+    """A few test files that record their process."""
 
     def __init__(self, folder: Path, **files: str) -> None:
         self._folder = folder
@@ -67,7 +67,7 @@ class Suite:
         self.engines = {"RTP_ENGINES": str(folder / "engines")}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Run pytest on it."""
+        """Start pytest."""
         return subprocess.Popen(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=self._folder,
@@ -78,14 +78,14 @@ class Suite:
         )
 
     def run(self, *arguments: str) -> str:
-        """Run pytest on it to its end; what it prints."""
+        """Run pytest to its end; returns its output."""
         ended = self.start(*arguments)
         printed, _ = ended.communicate(timeout=120)
         assert ended.returncode == 0, printed
         return printed
 
     def processes(self) -> dict[str, set[str]]:
-        """The processes in which tests ran, by file."""
+        """Processes of the tests, by file."""
         file = self._folder / "where"
         found = defaultdict(set)
         for line in file.read_text().splitlines() if file.exists() else []:
@@ -94,7 +94,7 @@ class Suite:
         return found
 
 
-def test_files_stay_together_and_so_do_those_that_share_a_server(tmp_path: Path) -> None:
+def test_tests_of_one_file_or_one_server_run_in_one_process(tmp_path: Path) -> None:
     suite = Suite(tmp_path, a=_WITH_S3, b=_WITH_S3, c=_PLAIN, d=_PLAIN)
     printed = suite.run()
     where = suite.processes()
@@ -105,13 +105,13 @@ def test_files_stay_together_and_so_do_those_that_share_a_server(tmp_path: Path)
 
 
 @pytest.mark.parametrize("chosen", [["suite/test_a.py", "suite/test_b.py"], ["-k", "test_it"]])
-def test_tests_that_were_chosen_run_in_one_process(tmp_path: Path, chosen: list[str]) -> None:
+def test_selected_tests_run_in_one_process(tmp_path: Path, chosen: list[str]) -> None:
     suite = Suite(tmp_path, a=_PLAIN, b=_PLAIN)
     suite.run(*chosen)
     assert suite.processes() == {"a": {"here"}, "b": {"here"}}
 
 
-def test_while_kubernetes_is_being_built_its_tests_wait_and_others_run(tmp_path: Path) -> None:
+def test_tests_that_need_kubernetes_wait_for_its_build_while_others_run(tmp_path: Path) -> None:
     suite = Suite(tmp_path, a=_WITH_KUBERNETES, b=_PLAIN)
     lock = cache_root(suite.engines) / "lock"
     lock.parent.mkdir()
@@ -124,5 +124,5 @@ def test_while_kubernetes_is_being_built_its_tests_wait_and_others_run(tmp_path:
         assert "a" not in suite.processes()
     printed, _ = running.communicate(timeout=120)
     assert running.returncode == 0, printed
-    assert "Kubernetes is being built: its tests wait for it" in printed
+    assert "make engines is running: the tests that need Kubernetes wait for it" in printed
     assert "a" in suite.processes()

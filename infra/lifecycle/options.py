@@ -73,7 +73,9 @@ class ChangeOptions(EnvironmentOptions):
 class SandboxOptions(EnvironmentOptions):
     """Of `sandbox`."""
 
-    crds: Path | None = option("CRDs to apply, as YAML", metavar="FOLDER")
+    crds: Path | None = option(
+        "folder of CRDs in YAML, used instead of those of the charts and the engines", metavar="FOLDER"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,8 +125,8 @@ class CrdFolder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def crds(self, group: str) -> tuple[Manifest, ...]:
-        """The CRDs of the group in the folder's files.
+    def crds(self, group: str | None = None) -> tuple[Manifest, ...]:
+        """The CRDs in the folder's files, of one group or of all.
 
         Raises:
             SettingsError: there is no such CRD.
@@ -214,10 +214,10 @@ def _chart_version(crd: Manifest) -> Version | None:
     return None if text is None else Version(text)
 
 
-def _of_group(documents: Iterable[Manifest], group: str, *, where: str) -> tuple[Manifest, ...]:
-    found = [one for one in documents if one.get("kind") == _KIND and one["spec"]["group"] == group]
+def _of_group(documents: Iterable[Manifest], group: str | None, *, where: str) -> tuple[Manifest, ...]:
+    found = [one for one in documents if one.get("kind") == _KIND and group in {None, one["spec"]["group"]}]
     if not found:
-        raise SettingsError(f"{where}: no CRD of group {group}")
+        raise SettingsError(f"{where}: no CRD{f' of group {group}' if group else ''}")
     return tuple(sorted(found, key=lambda one: cast("str", one["metadata"]["name"])))
 
 

@@ -1,1 +1,1 @@
-"""Real parts for tests: servers that are started on loopback and stopped again, as fixtures."""
+"""Fixtures that start real servers on loopback and stop them again."""

@@ -1,4 +1,4 @@
-"""A real Alertmanager on loopback, and the program that checks its configuration."""
+"""A real Alertmanager on loopback, and amtool, which checks its configuration."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.engines.report_table import ran, skipped
 NAME = "Alertmanager"
 _START_SECONDS = 30.0
 _TOO_OLD = "field url_file not found"
-"""What Alertmanager before 0.26 says of a webhook that reads its URL from a file."""
+"""Error of Alertmanager before 0.26 for a webhook whose URL is in a file."""
 
 
 def _enable(variable: str) -> str:
-    return f"install Alertmanager 0.26 or newer, or name it: {variable}=/path"
+    return f"install Alertmanager 0.26 or newer, or set {variable}=/path"
 
 
 def _program(variable: str, *names: str) -> str:
-    """A program by its variable or on PATH; skips where it is absent."""
+    """Find a program by its variable or on PATH; skips without it."""
     candidates = [os.environ.get(variable), *map(shutil.which, names)]
     found = next((one for one in candidates if one), None)
     if found is None:
@@ -37,30 +37,30 @@ def _program(variable: str, *names: str) -> str:
 
 
 def complaints(config: Mapping[str, Any], folder: Path) -> str:
-    """What `amtool check-config` has against a configuration; nothing where it has nothing."""
+    """Errors that `amtool check-config` finds in a configuration; empty if there are none."""
     amtool = _program("AMTOOL", "amtool")
     file = folder / "checked.yml"
     file.write_text(json.dumps(config), encoding="utf-8")
     checked = subprocess.run([amtool, "check-config", str(file)], capture_output=True, text=True, check=False)
-    said = "" if checked.returncode == 0 else checked.stdout + checked.stderr
-    if _TOO_OLD in said:
+    errors = "" if checked.returncode == 0 else checked.stdout + checked.stderr
+    if _TOO_OLD in errors:
         skipped(NAME, f"{amtool} is too old", _enable("AMTOOL"))
     ran(NAME)
-    return said
+    return errors
 
 
 class Alertmanager:
     """A running server.
 
     Args:
-        port: of loopback that it listens at.
+        port: port on loopback.
     """
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
 
     def fire(self, **labels: str) -> None:
-        """Send an alert, as Prometheus does."""
+        """Send an alert as Prometheus does."""
         answer = urllib3.request("POST", f"{self._url}/api/v2/alerts", json=[{"labels": labels}], retries=False)
         assert answer.status == 200, answer.data
 
@@ -74,7 +74,7 @@ class Alertmanager:
 
 @contextmanager
 def alertmanager(config: Mapping[str, Any], folder: Path) -> Iterator[Alertmanager]:
-    """A server with this configuration, and with AWS credentials in its environment."""
+    """Run a server with this configuration and AWS credentials in its environment."""
     program, port = _program("ALERTMANAGER", "alertmanager", "prometheus-alertmanager"), free_port()
     file, log = folder / "alertmanager.yml", folder / "alertmanager.log"
     file.write_text(json.dumps(config), encoding="utf-8")

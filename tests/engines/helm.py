@@ -1,4 +1,4 @@
-"""Helm, and the archives of the charts: what a chart makes of our values."""
+"""Helm and chart archives: render a chart with our values."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ CHART_NAME = "Helm charts"
 HELM_NAME = "Helm"
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""What a chart makes has megabytes."""
+"""The C loader where available: charts render to megabytes."""
 
 
 def find_helm() -> str:
-    """Path of the program, or skip."""
+    """Find the program; skips without it."""
     found = os.environ.get("HELM") or shutil.which("helm")
     if found is None:
-        skipped(HELM_NAME, "no helm on PATH", "install helm 4, or name it: HELM=/path/to/helm")
+        skipped(HELM_NAME, "no helm on PATH", "install helm 4, or set HELM=/path/to/helm")
     ran(HELM_NAME)
     return found
 
 
 def find_archive(chart: str) -> Path:
-    """A chart's archive, of whatever version is at hand, or skip."""
+    """Find a chart's archive in any version; skips without it."""
     folders = [Path(folder) for folder in (os.environ.get("HELM_CHARTS"), ARCHIVES) if folder]
     found = [path for folder in folders for path in sorted(folder.glob(f"{chart}-[0-9v]*.tgz"))]
     if not found:
-        enable = "`make charts`, or archives in a folder: HELM_CHARTS=/path/to/folder"
+        enable = "make charts, or set HELM_CHARTS=/path/to/folder with archives"
         skipped(CHART_NAME, f"no archive of {chart}", enable)
     ran(CHART_NAME)
     return found[-1]
 
 
 def template(helm: str, archive: Path, values: dict[str, Any], *, name: str, namespace: str, home: Path) -> list[Any]:
-    """What Helm would send to a cluster of the release's minor, hooks included, definitions not.
+    """Render a chart for a cluster of the release's minor version, with hooks and without CRDs.
 
     Args:
         helm: the program.
         archive: the chart.
         values: its values.
-        name: name of the release.
-        namespace: where it goes.
+        name: release name.
+        namespace: release namespace.
         home: folder for Helm's own files.
     """
     file = home / f"{name}.yaml"

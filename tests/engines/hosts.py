@@ -1,4 +1,4 @@
-"""Several hosts on one machine: network namespaces on a bridge, each with an address of its own and none of the others' ports."""
+"""Several hosts on one machine: network namespaces on a bridge, each with its own address and ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Host:
 
     Attributes:
         namespace: name of its network namespace.
-        address: its IPv4 address, which the other hosts reach.
+        address: its IPv4 address, reachable from the other hosts.
     """
 
     namespace: str
@@ -28,23 +28,23 @@ class Host:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What stands before a command that is to run on the host."""
+        """Prefix of a command that runs on the host."""
         return ("ip", "netns", "exec", self.namespace)
 
 
 @contextmanager
 def hosts(count: int) -> Iterator[Sequence[Host]]:
-    """Make hosts for as long as the block lasts; skips the test where that takes rights this user has not."""
+    """Create hosts while the context is open; skips without the rights to create them."""
     if shutil.which("ip") is None:
         skipped(NAME, "no ip on PATH", "apt-get install iproute2")
     if os.geteuid() != 0:
-        skipped(NAME, "they take root", "run the tests as root, e.g. in a container")
-    # Names of interfaces have at most 15 characters, and two sessions may run at once.
+        skipped(NAME, "not root", "run the tests as root, e.g. in a container")
+    # Interface names have at most 15 characters, and two test sessions may run at once.
     mark = f"rtp{os.getpid() % 100000}"
     subnet = f"10.213.{os.getpid() % 250}"
     with ExitStack() as undo:
         if subprocess.run(["ip", "link", "add", mark, "type", "bridge"], capture_output=True, check=False).returncode:
-            skipped(NAME, "the kernel makes no bridge for this user", "give the container NET_ADMIN and SYS_ADMIN")
+            skipped(NAME, "no permission to create a bridge", "give the container NET_ADMIN and SYS_ADMIN")
         undo.callback(_ip, "link", "delete", mark)
         _ip("link", "set", mark, "up")
         found = [_make_host(mark, number, f"{subnet}.{number}", undo) for number in range(1, count + 1)]
@@ -57,7 +57,7 @@ def _make_host(mark: str, number: int, address: str, undo: ExitStack) -> Host:
     _ip("netns", "add", namespace)
     undo.callback(_ip, "netns", "delete", namespace)
     _ip("link", "add", outside, "type", "veth", "peer", "name", inside, "netns", namespace)
-    # The kernel takes its time to empty a namespace that is gone; the next hosts have the same names.
+    # The kernel empties a deleted namespace later, and the next hosts use the same names.
     undo.callback(_ip, "link", "delete", outside)
     _ip("link", "set", outside, "master", mark, "up")
     _ip("-n", namespace, "address", "add", f"{address}/24", "dev", inside)

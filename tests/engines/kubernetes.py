@@ -1,4 +1,4 @@
-"""A real control plane of Kubernetes on loopback, one for the session, where its programs are."""
+"""A real Kubernetes control plane on loopback, one per session."""
 
 from __future__ import annotations
 
@@ -15,40 +15,38 @@ import pytest
 
 from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.sandbox.definitions import read_definitions
-from infra.lifecycle.sandbox.programs import REMEDY, Programs, find
+from infra.lifecycle.sandbox.crds import copied_crds
+from infra.lifecycle.sandbox.modules import CRD_MODULES
+from infra.lifecycle.sandbox.programs import REMEDY, Programs, find_programs
 from infra.spec.errors import RefusedError
+from platform_charts.charts.crds import CrdFolder
 from tests.engines.report_table import ran, skipped
 
 NAME = "Kubernetes API"
-CRDS = Path(__file__).resolve().parents[3] / "shared" / "crds"
-"""Custom resource definitions as their projects publish them, beside the checkout; a folder for each project."""
-
-
-PROJECTS = ("kuberay", "kueue", "prometheus-operator")
-"""Projects whose kinds the platform's objects are of."""
+PROJECTS = {module.name: module for module in CRD_MODULES}
+"""Projects with CRDs that the platform's objects use."""
 
 
 class Cluster(Api):
-    """An API server of which every warning is an error."""
+    """An API server whose warnings are errors."""
 
     def __init__(self, control_plane: ControlPlane, user: str | None = None, groups: Sequence[str] = ()) -> None:
         super().__init__(control_plane.client(user, groups))
         self._control_plane = control_plane
 
     def seen_by(self, user: str, group: str) -> Cluster:
-        """The same API server as somebody else sees it: a user of that group."""
+        """A client that impersonates a user in a group."""
         return Cluster(self._control_plane, user, (group,))
 
     def apply_all(self, manifests: Sequence[Mapping[str, Any]]) -> list[Object]:
-        """Apply in order, without a warning; returns the objects as the server has them."""
+        """Apply in order without a warning; returns the live objects."""
         found = [self.apply(manifest) for manifest in manifests]
         assert self.warnings == []
         return found
 
     @contextmanager
     def applied(self, *manifests: Mapping[str, Any]) -> Iterator[list[Object]]:
-        """Objects that are there for a while, and leave nothing."""
+        """Objects that exist while the context is open."""
         try:
             yield self.apply_all(manifests)
         finally:
@@ -56,22 +54,21 @@ class Cluster(Api):
 
     @contextmanager
     def namespace(self, name: str, *, labels: Mapping[str, str] | None = None) -> Iterator[str]:
-        """A namespace that is there for a while; what is in it goes with it."""
+        """A namespace that exists, with its contents, while the context is open."""
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
         with self.applied(manifest):
-            self.await_(account, lambda _: True, what="there")
+            self.await_(account, lambda _: True, what="created")
             yield name
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """A running control plane with the definitions that are there; skips where its programs are not."""
+    """A running control plane with all CRDs in the engines cache; skips without its programs."""
     programs = engine_programs()
-    definitions = [one for project in PROJECTS if (CRDS / project).is_dir() for one in crds(project)]
     folder = Path(tempfile.mkdtemp(prefix="rtp-kubernetes-"))
     try:
-        with ControlPlane(folder / "plane", programs=programs, definitions=definitions) as plane:
+        with ControlPlane(folder / "plane", programs=programs, crds=copied_crds(engine_environment())) as plane:
             ran(NAME)
             yield plane
     finally:
@@ -80,38 +77,38 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def kubernetes_api(control_plane: ControlPlane) -> Cluster:
-    """The API server, as an administrator sees it."""
+    """The API server, with administrator rights."""
     return Cluster(control_plane)
 
 
 @pytest.fixture(scope="session")
 def custom_resources(kubernetes_api: Cluster) -> Cluster:
-    """The API server with the definitions of every project; skips where they are not."""
-    missing = [
-        definition for project in PROJECTS for definition in crds(project) if not kubernetes_api.read(definition)
-    ]
+    """The API server with the CRDs of every project; skips without them."""
+    missing = [crd["metadata"]["name"] for project in PROJECTS for crd in crds(project) if not kubernetes_api.read(crd)]
     assert missing == []
     return kubernetes_api
 
 
 @cache
 def crds(project: str) -> tuple[Object, ...]:
-    """The custom resource definitions of a project; skips where they are not."""
-    folder = CRDS / project
+    """The CRDs of a project at the version that `make engines` tests with; skips where it has not copied them."""
+    module = PROJECTS[project]
+    folder, name = module.crd_folder(engine_environment()), f"CRDs of {module.title} {module.version}"
     if not folder.is_dir():
-        skipped(f"CRDs of {project}", "not beside the checkout", f"copy those of the pinned version to {folder}")
-    return tuple(read_definitions(folder))
+        skipped(name, f"not in {folder.parent}", "make engines (needs Go)")
+    ran(name)
+    return CrdFolder(folder).crds()
 
 
 def engine_environment() -> dict[str, str]:
-    """The environment, with the user's own cache: the home of the session is a temporary folder."""
+    """Environment variables with the user's own cache, because the session's home is a temporary folder."""
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     return {"XDG_CACHE_HOME": str(home / ".cache"), **os.environ}
 
 
 def engine_programs() -> Programs:
-    """The programs of the control plane; skips where they are not."""
+    """Find the programs of the control plane; skips without them."""
     try:
-        return find(engine_environment())
+        return find_programs(engine_environment())
     except RefusedError as missing:
         skipped(NAME, str(missing).partition("\n")[0], REMEDY)

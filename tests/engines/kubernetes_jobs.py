@@ -1,4 +1,4 @@
-"""Jobs of the shipped configurations, and how the scheduler places the pods they become."""
+"""Jobs of the shipped configurations, and their pods as the scheduler places them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shipped(config: str, *, team: str) -> JobRequest:
 
 
 def fits(request: JobRequest, environment: Environment) -> bool:
-    """Whether the environment has nodes for the request; the disposable one has a few small ones."""
+    """Whether the environment has nodes for the request; the disposable one has only a few small ones."""
     try:
         render_job(request, environment.target)
     except RefusedError:
@@ -48,19 +48,19 @@ def fits(request: JobRequest, environment: Environment) -> bool:
 
 
 def job(name: str, *, team: str, **fields: Any) -> JobRequest:  # noqa: ANN401 - fields of a JobRequest
-    """A small training job, with other fields where they are given."""
+    """A small training job; `fields` override its fields."""
     small = {"kind": "train", "settings_yaml": "loop: { epochs: 1 }\n", "workers": 1, "gpus_per_worker": 1}
     return JobRequest(**{"name": name, "team": team, "cpus_per_worker": 2, **small, **fields})
 
 
 def rayjob(environment: Environment, request: JobRequest) -> Manifest:
-    """The RayJob of a request, without its settings."""
+    """The RayJob of a request, without the ConfigMap of its settings."""
     (found,) = [one for one in render_job(request, environment.target) if one["kind"] == "RayJob"]
     return found
 
 
 def raycluster(environment: Environment, name: str, **fields: Any) -> Manifest:  # noqa: ANN401 - as above
-    """A scaling RayCluster with up to four GPUs."""
+    """An autoscaling RayCluster with up to four GPUs."""
     small = {"min_workers": 0, "max_workers": 4, "gpus_per_worker": 1, "cpus_per_worker": 2}
     request = ClusterRequest(**{"name": name, "team": environment.team, **small, **fields})
     (found,) = render_cluster(request, environment.target)
@@ -74,15 +74,15 @@ def node_type(pod: Object) -> str:
 
 @contextmanager
 def placed(environment: Environment, request: JobRequest) -> Iterator[list[Object]]:
-    """The pods of a job, created, each on the node that the scheduler chose; they go afterwards."""
+    """The pods of a job on the nodes that the scheduler chose, while the context is open."""
     pods = expand(rayjob(environment, request))
     with created(environment.cluster, pods):
-        yield [environment.cluster.await_(pod, _is_placed, what="on a node") for pod in pods]
+        yield [environment.cluster.await_(pod, _is_placed, what="scheduled") for pod in pods]
 
 
 @contextmanager
 def created(cluster: Cluster, pods: Sequence[Manifest]) -> Iterator[None]:
-    """Pods that are there for a while."""
+    """Pods that exist while the context is open."""
     try:
         for pod in pods:
             cluster.create(pod)

@@ -1,4 +1,4 @@
-"""KubeRay's operator and Kueue at work on a control plane of their own, which has an environment's nodes and objects."""
+"""A control plane with the KubeRay operator, Kueue, and the nodes and objects of an environment."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class Operated:
-    """The dev environment, on a control plane where the operators work.
+    """The dev environment on a control plane with the operators.
 
     Attributes:
         plane: the control plane.
         environment: the environment.
-        dashboards: what the drivers of the jobs do.
+        dashboards: fake dashboards, which report the drivers' states.
     """
 
     plane: ControlPlane
@@ -49,25 +49,25 @@ class Operated:
 
     @property
     def cluster(self) -> Cluster:
-        """The API server, as an administrator sees it."""
+        """The API server, with administrator rights."""
         return self.environment.cluster
 
     def api(self, team: str) -> Api:
-        """The API server, as the commands of a member of a team see it."""
+        """The API server as a client of a team member's commands."""
         return Api(self.environment.member(team).client)
 
     def submit(self, request: JobRequest) -> Manifest:
-        """Submit a job as a member of its team does; returns the RayJob."""
+        """Submit a job as a member of its team; returns the RayJob."""
         return submit(self.api(request.team), render_job(request, self.environment.target), env="dev")
 
     def look(self, job: Manifest) -> JobState:
-        """Where a job stands, as its team's commands say it."""
+        """The state of a job as its team's commands report it."""
         metadata = job["metadata"]
         api = self.api(metadata["namespace"])
         return judge(JobWatch(api, namespace=metadata["namespace"], name=metadata["name"]).observe())
 
     def await_state(self, job: Manifest, is_so: Callable[[JobState], bool], *, what: str) -> JobState:
-        """Wait until something holds of where a job stands."""
+        """Wait until a job's state satisfies `is_so`."""
         seen: list[JobState] = []
 
         def holds(_job: Object) -> bool:
@@ -77,7 +77,7 @@ class Operated:
         try:
             self.cluster.await_(job, holds, what=what, seconds=_SECONDS)
         except Exception as error:
-            error.add_note(f"it is {seen[-1] if seen else 'gone'}")
+            error.add_note(f"last state: {seen[-1] if seen else 'deleted'}")
             raise
         return seen[-1]
 
@@ -88,41 +88,41 @@ class Operated:
         return self.cluster.items("v1", "Pod", namespace=metadata["namespace"], labels=selector)
 
     def workload(self, job: Manifest) -> Object:
-        """Kueue's Workload of a job."""
+        """The Workload that Kueue created for a job."""
         metadata = job["metadata"]
         labels = f"kueue.x-k8s.io/job-uid={metadata['uid']}"
         (found,) = self.cluster.items(KUEUE_API, "Workload", namespace=metadata["namespace"], labels=labels)
         return found
 
     def end(self, job: Manifest, status: str, message: str = "") -> None:
-        """Have a job's driver end; the pod that follows its log ends well then, whatever became of the driver."""
+        """Finish a job's driver with a status; the submitter pod, which follows its log, succeeds in any case."""
         name = job["metadata"]["name"]
         self.dashboards.say(name, status, message)
         (submitter,) = self.pods(job, labels=f"batch.kubernetes.io/job-name={name}")
         metadata = {key: submitter["metadata"][key] for key in ("name", "namespace")}
         metadata["annotations"] = {"ray-train-platform/ends": "Succeeded"}
-        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}, manager="double")
+        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}, manager="fake-driver")
 
     def remove(self, *jobs: Manifest) -> None:
         """Delete jobs, and wait until their pods are gone."""
         self.cluster.delete_all(jobs, seconds=_SECONDS)
         deadline = time.monotonic() + _SECONDS
         while left := [pod["metadata"]["name"] for job in jobs for pod in self.pods(job)]:
-            assert time.monotonic() < deadline, f"{left} are still there"
+            assert time.monotonic() < deadline, f"{left} still exist"
             time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")
 def operated() -> Iterator[Operated]:
-    """The dev environment with KubeRay's operator, and with Kueue where it is; skips where the operator is not."""
+    """The dev environment with the KubeRay operator, and with Kueue if built; skips without the operator."""
     kuberay, kueue = _program(KUBERAY), find_operator(KUEUE, engine_environment())
     programs = engine_programs()
-    definitions = [definition for project in PROJECTS for definition in crds(project)]
+    found = [crd for project in PROJECTS for crd in crds(project)]
     folder = Path(tempfile.mkdtemp(prefix="rtp-operators-"))
     try:
         with (
             dashboards() as drivers,
-            ControlPlane(folder / "plane", programs=programs, definitions=definitions) as plane,
+            ControlPlane(folder / "plane", programs=programs, crds=found) as plane,
         ):
             ran(NAME)
             start_kuberay(plane, kuberay, proxy=drivers.address)
@@ -137,7 +137,7 @@ def operated() -> Iterator[Operated]:
 
 @pytest.fixture
 def queued(operated: Operated) -> Iterator[Operated]:
-    """The same with Kueue; skips where it is not. Afterwards no job of any team is left."""
+    """`operated` with Kueue; skips without it. Deletes all jobs afterwards."""
     _program(KUEUE)
     yield operated
     operated.remove(*operated.cluster.items("ray.io/v1", "RayJob"))

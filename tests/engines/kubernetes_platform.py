@@ -1,4 +1,4 @@
-"""The platform's own objects on a real API server, one environment at a time."""
+"""The platform's objects on a real API server, one environment at a time."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Environment(NamedTuple):
     """An environment whose objects are on the API server.
 
     Attributes:
-        cluster: the API server, as an administrator sees it.
-        settings: of the environment.
-        stack: what the AWS half would say of itself.
-        manifests: the platform's objects, in the order in which they were applied.
+        cluster: the API server, with administrator rights.
+        settings: its settings.
+        stack: recorded outputs of the AWS half.
+        manifests: the platform's objects in order of application.
     """
 
     cluster: Cluster
@@ -39,34 +39,34 @@ class Environment(NamedTuple):
 
     @property
     def team(self) -> str:
-        """The first team, and its namespace."""
+        """Name of the first team and of its namespace."""
         return self.settings.teams[0].name
 
     def member(self, team: str) -> Cluster:
-        """The API server as a member of a team sees it."""
+        """The API server with the rights of a team member."""
         return self.cluster.seen_by(f"{team}-member", team_group(team))
 
     @property
     def target(self) -> Target:
-        """The environment as jobs are rendered for it."""
+        """The target that jobs are rendered for."""
         return Target(outputs=self.stack.outputs, release=load_release(), catalog=load_catalog())
 
 
 def drifts(cluster: Cluster, manifest: Manifest) -> bool:
-    """Whether an object that is applied again changes.
+    """Whether applying an object again changes it.
 
-    Controllers write into objects too, between the reading and the applying; a difference that is ours comes every time.
+    Controllers may write to the object between the read and the apply; a drift of ours shows on every attempt.
     """
     return all(_version(cluster.read(manifest)) != _version(cluster.apply(manifest)) for _ in range(5))
 
 
 def _version(found: Manifest | None) -> str:
-    assert found is not None, "it was applied before"
+    assert found is not None, "the object was applied before"
     return str(found["metadata"]["resourceVersion"])
 
 
 class Deployments:
-    """Brings environments up, one at a time: their namespaces have the same names."""
+    """Deploys environments one at a time, because their namespaces have the same names."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -76,7 +76,7 @@ class Deployments:
         self._nodes: tuple[Manifest, ...] = ()
 
     def up(self, name: str) -> Environment:
-        """The environment of that name, with its nodes and all its objects; the one that was up goes."""
+        """Deploy an environment with its nodes and objects; deletes the one deployed before."""
         if self._current is not None and self._name == name:
             return self._current
         self.down()
@@ -89,19 +89,19 @@ class Deployments:
             self._cluster.create(node)
         self._cluster.apply_all(manifests)
         for manifest in manifests:
-            if manifest["kind"] == "ResourceQuota":  # until it is counted, everything it limits is refused
-                self._cluster.await_(manifest, _is_counted, what="counted")
+            if manifest["kind"] == "ResourceQuota":  # a quota without usage refuses everything that it limits
+                self._cluster.await_(manifest, _is_counted, what="calculated")
         return self._current
 
     def down(self) -> set[str]:
-        """Delete everything the environment brought; returns the paths of what is left of it."""
+        """Delete the environment; returns the paths of the objects that remain."""
         if self._current is not None:
             self._cluster.delete_all((*self._nodes, *self._current.manifests))
             self._current = None
         return self._left()
 
     def _left(self) -> set[str]:
-        """What is there that was not there before; endpoints and the like follow their owners within moments."""
+        """New objects that remain; dependents such as endpoints are deleted shortly after their owners."""
         deadline = time.monotonic() + 60
         while left := self._cluster.inventory() - self._before:
             if time.monotonic() > deadline:
@@ -116,7 +116,7 @@ def _is_counted(quota: Manifest) -> bool:
 
 @pytest.fixture(scope="session")
 def deployments(custom_resources: Cluster) -> Iterator[Deployments]:
-    """Environments on the API server; the last one goes with the session."""
+    """Deployments on the API server; the last one is deleted at the end of the session."""
     found = Deployments(custom_resources)
     yield found
     found.down()
@@ -124,15 +124,15 @@ def deployments(custom_resources: Cluster) -> Iterator[Deployments]:
 
 @pytest.fixture(scope="session", params=ENVIRONMENTS)
 def environment(request: pytest.FixtureRequest, deployments: Deployments) -> Environment:
-    """Each environment in turn: pytest runs all tests with one before those with the next."""
+    """Each environment in turn; pytest runs all tests of one before those of the next."""
     return deployments.up(request.param)
 
 
 in_dev = pytest.mark.parametrize("environment", ["dev"], indirect=True)
-"""For tests that one environment is enough for: the one with g4dn and g5 nodes."""
+"""Run a test in dev only, which has g4dn and g5 nodes."""
 
 in_prod = pytest.mark.parametrize("environment", ["prod"], indirect=True)
-"""The same for the one with g6, p4d and p5 nodes."""
+"""Run a test in prod only, which has g6, p4d and p5 nodes."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A real MLflow server on loopback that can be killed and started again."""
+"""A real MLflow server on loopback that tests can kill and restart."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _STOP_SECONDS = 60.0
 
 
 class MlflowServer:
-    """A server, by the command that starts it; its data lies elsewhere and outlives it.
+    """A server and the command that starts it; its data outlives it.
 
     Args:
-        command: has it listen at `port` of loopback.
-        port: a free one.
-        environment: what the command needs beside the environment of the tests.
-        log: file for what it prints.
+        command: starts a server on `port` of loopback.
+        port: a free port.
+        environment: environment variables to add to those of the tests.
+        log: file for its output.
     """
 
     def __init__(self, command: Sequence[str], *, port: int, environment: Mapping[str, str], log: Path) -> None:
@@ -42,11 +42,11 @@ class MlflowServer:
 
     @property
     def uri(self) -> str:
-        """Address of the server, the same after it was started again."""
+        """Address of the server; a restart keeps it."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start it, unless it runs, and wait until it answers."""
+        """Start it unless it runs, and wait until it answers."""
         if self._process is not None:
             return
         with self._log.open("ab") as output:
@@ -65,14 +65,14 @@ class MlflowServer:
             time.sleep(0.2)
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes; what it was doing is cut off."""
+        """Send SIGKILL to all of its processes."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def stop(self) -> int:
-        """SIGTERM to the process that was started, as Kubernetes does; its exit status."""
+        """Send SIGTERM to the main process, as Kubernetes does; returns its exit status."""
         assert self._process is not None, "the server does not run"
         self._process.terminate()
         status = self._process.wait(timeout=_STOP_SECONDS)
@@ -80,15 +80,15 @@ class MlflowServer:
         return status
 
     def log(self) -> str:
-        """What it has printed."""
+        """Its output so far."""
         return self._log.read_text(encoding="utf-8")
 
     def processes(self) -> list[str]:
-        """Command line and environment of each of its processes that lives, by process number."""
+        """Command line and environment of each of its running processes, by process id."""
         group = self._group
         found = []
         for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # the process has just exited
                 if os.getpgid(int(folder.name)) == group:
                     texts = [(folder / name).read_bytes() for name in ("cmdline", "environ")]
                     found.append(f"{folder.name} {b' '.join(texts).replace(bytes(1), b' ').decode()}")
@@ -104,7 +104,7 @@ class MlflowServer:
 def mlflow_server(
     postgres_url: str | None, s3_api: S3Api, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MlflowServer]:
-    """A server on PostgreSQL, or on SQLite where that is not installed, with artifacts behind S3's API."""
+    """A server on PostgreSQL, or on SQLite if that is not installed, with artifacts in S3."""
     folder = tmp_path_factory.mktemp("mlflow-server")
     port = free_port()
     options = {

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server on loopback, where its programs are installed."""
+"""A real PostgreSQL server on loopback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _START_SECONDS = 60.0
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str | None]:
-    """SQLAlchemy address of an empty database; None where PostgreSQL is not installed."""
+    """SQLAlchemy URL of an empty database; None if PostgreSQL is not installed."""
     programs = _programs()
     if programs is None:
         absent("PostgreSQL", "no initdb on PATH or under /usr/lib/postgresql", "apt-get install postgresql")
@@ -44,7 +44,7 @@ def _programs() -> Path | None:
 
 @contextmanager
 def tls_server(certificate: Path, key: Path) -> Iterator[str]:
-    """A server that shows this certificate; its SQLAlchemy address. Skips where PostgreSQL is not installed."""
+    """Run a server with this certificate; yields its SQLAlchemy URL. Skips if PostgreSQL is not installed."""
     programs = _programs()
     if programs is None:
         skipped("PostgreSQL", "no initdb on PATH or under /usr/lib/postgresql", "apt-get install postgresql")
@@ -55,7 +55,7 @@ def tls_server(certificate: Path, key: Path) -> Iterator[str]:
 
 @contextmanager
 def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator[str]:
-    """A cluster in a folder of its own: pytest's are closed to the user that root has to start the server as."""
+    """Run a server in its own folder: the user that it runs as under root cannot enter pytest's folders."""
     folder = Path(tempfile.mkdtemp(prefix="rtp-postgres-"))
     user: int | None = None
     if os.getuid() == 0:
@@ -72,7 +72,7 @@ def _server(programs: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator
         settings = ["-h", "127.0.0.1", "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
         if tls is not None:
             settings += ["-c", "ssl=on"]
-            for file, name in zip(tls, ("server.crt", "server.key"), strict=True):  # where the server looks by itself
+            for file, name in zip(tls, ("server.crt", "server.key"), strict=True):  # the server's default paths
                 (data / name).write_bytes(file.read_bytes())
                 (data / name).chmod(0o600)
                 if user is not None:

@@ -48,7 +48,7 @@ class Prometheus:
         return {found["metric"]: found["type"] for found in self._get("/api/v1/targets/metadata")}
 
     def is_ready(self) -> bool:
-        """Whether it answers queries by now."""
+        """Whether it answers queries."""
         with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=1):  # noqa: S310 - loopback
             return True
         return False
@@ -60,7 +60,7 @@ class Prometheus:
 
 
 def find() -> Path | None:
-    """The program: `$PROMETHEUS`, on PATH, or as a Debian package unpacked in the cache folder's `prometheus`."""
+    """Find the program: `$PROMETHEUS`, on PATH, or a Debian package unpacked in `prometheus` of the cache folder."""
     if named := os.environ.get("PROMETHEUS"):
         return Path(named)
     if on_path := shutil.which("prometheus"):
@@ -71,13 +71,13 @@ def find() -> Path | None:
 
 @contextmanager
 def scraping(target: str, *, folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the URL `target` five times a second and keeps its data in `folder`.
+    """Run a Prometheus that scrapes the URL `target` five times a second, with its data in `folder`.
 
-    The test is skipped where there is no program of the name.
+    Skips without the program.
     """
     binary = find()
     if binary is None:
-        skipped(_NAME, "no prometheus found", "apt-get install prometheus, or PROMETHEUS=<its path>")
+        skipped(_NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus")
     parts = urllib.parse.urlsplit(target)
     config = folder / "prometheus.yml"
     config.write_text(_CONFIG.format(path=parts.path, address=parts.netloc), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Pulumi's real engine with a backend in a folder, and AWS answered by moto."""
+"""The real Pulumi engine with a local backend, and moto in place of AWS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLUGINS = ("aws", "kubernetes")
 
 
 def find_engine() -> None:
-    """Skip the test where the engine or a provider's plugin is absent."""
+    """Skip the test without the engine or a provider's plugin."""
     if shutil.which("pulumi") is None:
         skipped(NAME, "no pulumi on PATH", "install the Pulumi CLI")
     listed = subprocess.run(["pulumi", "plugin", "ls", "--json"], capture_output=True, text=True, check=True)
@@ -34,7 +34,7 @@ def find_engine() -> None:
 
 @contextmanager
 def engine_environment(folder: Path, *, account: str, region: str) -> Iterator[Mapping[str, str]]:
-    """Variables under which the engine keeps its state in `folder` and takes moto for AWS, with credentials of `account`."""
+    """Environment variables of an engine with its state in `folder`, moto in place of AWS, and credentials of `account`."""
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -56,7 +56,7 @@ def engine_environment(folder: Path, *, account: str, region: str) -> Iterator[M
 
 
 def _credentials(endpoint: str, *, account: str, region: str) -> dict[str, str]:
-    """Credentials that moto takes for those of `account`: it knows the account by the role that was assumed."""
+    """Credentials that moto attributes to `account`, by the ARN of the assumed role."""
     sts = boto3.client(
         "sts", endpoint_url=endpoint, region_name=region, aws_access_key_id="test", aws_secret_access_key="test"
     )

@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine, started once for the tests of a module, by the launcher that the driver uses."""
+"""A local Ray cluster, started once per test module by the driver's launcher."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from training.launch.ray_train import RayLauncher
 from training.launch.task import Outcome, RankTask
 
 SLOTS = 4
-"""CPUs the cluster believes to have, and so the largest world; the machine may have fewer, which only makes it slow."""
+"""CPUs that the cluster reports, and so the maximum world size; on a machine with fewer, the tests are slower."""
 
 
 class RayCluster:
-    """A launcher that outlives the runs made with it."""
+    """A launcher that keeps its cluster for several runs."""
 
     def __init__(self, launcher: RayLauncher) -> None:
         self._launcher = launcher
@@ -36,7 +36,7 @@ class RayCluster:
             ran("Ray cluster")
 
     def close(self) -> None:
-        """Leave the cluster to the next run."""
+        """Keep the cluster for the next run."""
 
     def run(self, settings: TrainingSettings, folder: Path) -> Outcome:
         """Run the first attempt of a run in `folder`.
@@ -50,14 +50,14 @@ class RayCluster:
 
 @contextmanager
 def short_folder() -> Iterator[Path]:
-    """A temporary folder whose path is short enough for Ray's sockets, which those of pytest are not."""
+    """A temporary folder with a path short enough for Ray's sockets, unlike those of pytest."""
     with tempfile.TemporaryDirectory(prefix="rtp-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[RayCluster]:
-    """The cluster of a module's tests; Ray itself starts with the first run."""
+    """The cluster of a test module; Ray starts with the first run."""
     with short_folder() as scratch:
         launcher = RayLauncher(ScaleSettings(workers=SLOTS), scratch=scratch)
         try:

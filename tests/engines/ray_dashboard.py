@@ -1,7 +1,7 @@
-"""What KubeRay's operator asks of Ray: the dashboards of all Ray clusters, behind an HTTP proxy on loopback.
+"""The dashboards of all Ray clusters, which the KubeRay operator queries, as an HTTP proxy on loopback.
 
-A double: no container runs on a fake node. It answers the two questions of ray-operator/controllers/ray/utils/dashboardclient,
-by the name of the RayJob, and says of a job that nobody told it about that it is not there.
+A fake, because fake nodes run no containers. It answers both requests of ray-operator/controllers/ray/utils/dashboardclient
+by the name of the RayJob, with 404 for an unknown job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _JOBS = "/api/jobs/"
 
 
 class Dashboards:
-    """The drivers of all jobs, as Ray knows them.
+    """The drivers of all jobs.
 
     Attributes:
         address: URL of the proxy.
@@ -29,18 +29,18 @@ class Dashboards:
         self._drivers: dict[str, dict[str, Any]] = {}
 
     def say(self, job: str, status: str, message: str = "") -> None:
-        """From now on the driver of a RayJob is in this state: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED."""
+        """Set the status of a RayJob's driver: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED."""
         self._drivers[job] = {"status": status, "message": message, "start_time": 1_780_000_000_000}
 
     def ask(self, submission_id: str) -> dict[str, Any] | None:
-        """The driver of a submission, whose id is the RayJob's name and five random letters."""
+        """The driver of a submission; the id is the RayJob's name and five random letters."""
         found = self._drivers.get(submission_id.rpartition("-")[0])
         return None if found is None else {**found, "submission_id": submission_id, "entrypoint": "python"}
 
 
 @contextmanager
 def dashboards() -> Iterator[Dashboards]:
-    """A proxy that answers for as long as the block lasts."""
+    """Run the proxy while the context is open."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -53,7 +53,7 @@ def dashboards() -> Iterator[Dashboards]:
             self._answer(200 if is_stop else 404, {"stopped": is_stop})
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - as http.server has it
-            """Say nothing."""
+            """Log nothing."""
 
         def _answer(self, status: int, answer: dict[str, Any]) -> None:
             body = json.dumps(answer).encode()

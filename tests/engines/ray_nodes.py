@@ -1,4 +1,4 @@
-"""A Ray cluster whose nodes are hosts of their own, started as KubeRay starts its pods: a head without CPUs, and workers."""
+"""A Ray cluster on several hosts, started as KubeRay starts its pods: a head without CPUs, and workers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _STARTS = 3
 
 
 class RayNodes:
-    """The nodes.
+    """The nodes of the cluster.
 
     Attributes:
-        head: the host that drivers run on.
-        address: of the cluster, for `scale.address`.
-        environment: variables that drivers need.
+        head: host of the drivers.
+        address: cluster address for `scale.address`.
+        environment: environment variables for drivers.
     """
 
     def __init__(self, head: Host, folder: Path) -> None:
-        """Start the head; `folder` has to be short, Ray's sockets lie in it."""
+        """Start the head; the path `folder` has to be short, because it holds Ray's sockets."""
         self.head = head
         self.address = f"{head.address}:{PORT}"
         self.environment: Mapping[str, str] = {
@@ -44,11 +44,11 @@ class RayNodes:
         self._start(head, "--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false")
 
     def join(self, host: Host, *, cpus: int = 1) -> None:
-        """Start a worker node, and wait until the cluster has it."""
+        """Start a worker node and wait until it joins the cluster."""
         self._start(host, f"--address={self.address}", f"--num-cpus={cpus}")
 
     def lose(self, host: Host) -> None:
-        """Kill everything on a node, as a host that loses its power does."""
+        """Kill every process of a node, as a power failure does."""
         with suppress(ProcessLookupError):  # it could not start
             os.killpg(self._processes.pop(host).pid, signal.SIGKILL)
 
@@ -58,7 +58,7 @@ class RayNodes:
             self.lose(host)
 
     def _start(self, host: Host, *arguments: str) -> None:
-        """Start a node; again where it gave up, as a kubelet does with a container that ends."""
+        """Start a node, and restart it if it exits, as a kubelet does with a container."""
         for _ in range(_STARTS - 1):
             if self._is_started(host, *arguments):
                 return
@@ -66,7 +66,7 @@ class RayNodes:
         assert self._is_started(host, *arguments), self._log(host).read_text()[-2000:]
 
     def _is_started(self, host: Host, *arguments: str) -> bool:
-        """Whether a node comes up. Ray gives up after 30 s, a constant of its own that a busy machine exceeds."""
+        """Whether a node starts. Ray gives up after 30 s, a hard-coded limit that a busy machine exceeds."""
         command = [*host.prefix, str(Path(sys.executable).with_name("ray")), "start", "--block"]
         command += [f"--node-ip-address={host.address}", f"--object-store-memory={_OBJECT_STORE_BYTES}", *arguments]
         if "--head" in arguments:

@@ -1,6 +1,6 @@
-"""The closing table of a test session: which real parts ran, which did not, why, and what would enable them.
+"""The table at the end of a test session: which real services ran, which were skipped and why, and how to enable them.
 
-A fixture that starts a real part says `ran(name)` once it is up, or `skipped(name, reason, enable)`, which skips the test as well.
+A fixture that starts a service calls `ran(name)` once it is ready, or `skipped(name, reason, enable)`, which also skips the test.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-ENGINES = (
+SERVICES = (
     "Ray cluster",
     "torchrun",
     "MLflow server",
@@ -24,12 +24,12 @@ ENGINES = (
     "Pulumi engine",
     "GPU",
 )
-"""The parts that the table always has a row for; others get one when they are first named."""
+"""Services with a fixed row; others get a row when a test first names them."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one part: `outcome` is `ran`, `skipped` or `not asked for`."""
+    """The state of one service: `outcome` is `ran`, `skipped` or `not used`."""
 
     outcome: str
     reason: str = ""
@@ -40,44 +40,44 @@ _rows: dict[str, Row] = {}
 
 
 def ran(name: str) -> None:
-    """Record that a real part ran. It then counts as run, whatever else is said of it."""
+    """Record that a service ran, which overrides a skip."""
     _rows[name] = Row("ran")
 
 
 def absent(name: str, reason: str, enable: str) -> None:
-    """Record that a part is not there, for a test that can do without it."""
+    """Record that a service is missing, in a test that works without it."""
     if name not in _rows:
         _rows[name] = Row("skipped", reason, enable)
 
 
 def skipped(name: str, reason: str, enable: str) -> NoReturn:
-    """Record that a part is not there and skip the test.
+    """Record that a service is missing and skip the test.
 
     Args:
-        name: the part.
-        reason: why it does not run here.
-        enable: the command or condition that would make it run.
+        name: the service.
+        reason: why it does not run.
+        enable: the command or condition that makes it run.
     """
     absent(name, reason, enable)
     pytest.skip(f"{name}: {reason}; to enable: {enable}")
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
-    """What is known by now, as plain data that another process can add to its own."""
+    """The rows so far, as plain data for another process."""
     return {name: (row.outcome, row.reason, row.enable) for name, row in _rows.items()}
 
 
 def add_rows(rows: Mapping[str, tuple[str, str, str]]) -> None:
-    """Add what another process knows: a part that ran in either of them has run."""
+    """Merge the rows of another process; a service that ran in either process ran."""
     for name, row in rows.items():
         if name not in _rows or row[0] == "ran":
             _rows[name] = Row(*row)
 
 
 def table() -> list[str]:
-    """The lines of the table, the fixed rows first."""
-    names = [*ENGINES, *(name for name in _rows if name not in ENGINES)]
-    rows = [(name, _rows.get(name, Row("not asked for"))) for name in names]
-    cells = [("part", "", "why", "to enable"), *((name, row.outcome, row.reason, row.enable) for name, row in rows)]
+    """The lines of the table, fixed rows first."""
+    names = [*SERVICES, *(name for name in _rows if name not in SERVICES)]
+    rows = [(name, _rows.get(name, Row("not used"))) for name in names]
+    cells = [("service", "", "why", "to enable"), *((name, row.outcome, row.reason, row.enable) for name, row in rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]

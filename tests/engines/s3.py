@@ -1,4 +1,4 @@
-"""S3's API on loopback, by moto's server."""
+"""The S3 API on loopback, served by moto."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class S3Api:
-    """An endpoint that speaks S3, and a bucket in it."""
+    """An S3 endpoint and a bucket."""
 
     endpoint: str
     bucket: str
 
     def environment(self) -> dict[str, str]:
-        """What makes a process use it: any credentials do."""
+        """Environment variables of a process that uses it; moto accepts any credentials."""
         return {
             "MLFLOW_S3_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL": self.endpoint,
@@ -39,14 +39,14 @@ class S3Api:
         }
 
     def object_names(self) -> list[str]:
-        """Keys of all objects of the bucket."""
+        """Keys of all objects in the bucket."""
         pages = _client(self.endpoint).get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
         return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
 
 
 @pytest.fixture(scope="session")
 def s3_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Api]:
-    """An S3 endpoint with an empty bucket: a process of its own, because moto's mocks in this one empty its stores."""
+    """An S3 endpoint with an empty bucket, in a separate process, because moto's mocks in this one reset its stores."""
     port = free_port()
     log = tmp_path_factory.mktemp("s3") / "moto.log"
     command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]

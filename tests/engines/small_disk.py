@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def small_disk(directory: Path, *, size: str) -> Iterator[Path]:
-    """Make `directory` a file system of its own of `size`, as tmpfs writes it; skips the test where that takes rights."""
+    """Mount a tmpfs of `size` (tmpfs syntax) on `directory`; skips without the right to mount."""
     directory.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],

@@ -1,4 +1,4 @@
-"""Terraform with its real AWS provider, found on this machine: what it knows of resources, and what it would do."""
+"""Terraform with the real AWS provider: resource schemas and plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIRROR_VARIABLE = "RTP_TERRAFORM_PLUGINS"
 DEFAULT_MIRROR = Path("/opt/tf-plugins")
 PROVIDER = "registry.terraform.io/hashicorp/aws"
 SERVICES = ("autoscaling", "budgets", "ec2", "ecr", "efs", "eks", "iam", "kms", "logs", "rds", "s3", "sns", "sts")
-"""Services that the stack's resources are made by; each is called at moto."""
+"""AWS services of the stack's resources; moto answers for each."""
 
 Document = dict[str, Any]
 """Part of a Terraform configuration in JSON syntax."""
@@ -33,9 +33,9 @@ class Tools:
     """Terraform and a folder of provider plugins.
 
     Attributes:
-        binary: the `terraform` program.
-        mirror: a filesystem mirror that holds the AWS provider.
-        version: version of the AWS provider in it.
+        binary: path of `terraform`.
+        mirror: filesystem mirror with the AWS provider.
+        version: version of the AWS provider.
     """
 
     binary: str
@@ -44,7 +44,7 @@ class Tools:
 
 
 def find_tools() -> Tools:
-    """Terraform and the AWS provider of this machine; skips the test where either is absent."""
+    """Find Terraform and the AWS provider; skips without either."""
     binary = shutil.which("terraform")
     mirror = Path(os.environ.get(MIRROR_VARIABLE, DEFAULT_MIRROR))
     versions = sorted(path.name for path in (mirror / PROVIDER).glob("*") if path.is_dir())
@@ -57,12 +57,12 @@ def find_tools() -> Tools:
 
 
 class Workspace:
-    """A folder that Terraform works in, initialised.
+    """An initialised working directory of Terraform.
 
     Args:
         tools: Terraform and the provider.
         folder: an empty folder.
-        endpoint: URL that every AWS API is called at.
+        endpoint: URL for every AWS API.
         region: AWS region.
     """
 
@@ -94,14 +94,14 @@ class Workspace:
 
     @cached_property
     def schemas(self) -> Mapping[str, Any]:
-        """What the provider says of its resources, by Terraform type."""
+        """The provider's resource schemas by Terraform type."""
         document = json.loads(self._run("providers", "schema", "-json"))
         ran(NAME)
         schemas: Mapping[str, Any] = document["provider_schemas"][PROVIDER]["resource_schemas"]
         return schemas
 
     def write(self, resources: Document, *, tags: Mapping[str, str]) -> None:
-        """Write the configuration: resources by type and name, and the tags that the provider gives to all of them."""
+        """Write the configuration: resources by type and name, and the provider's default tags."""
         document: Document = {
             "terraform": {"required_providers": {"aws": {"source": PROVIDER, "version": self._tools.version}}},
             "provider": {"aws": {**self._settings, "default_tags": [{"tags": dict(tags)}]}},
@@ -110,10 +110,10 @@ class Workspace:
         (self._folder / "main.tf.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
     def plan(self) -> dict[str, str]:
-        """What Terraform would do: the action by address. The provider validates everything on the way.
+        """Plan: the action by address. The provider validates every resource.
 
         Raises:
-            AssertionError: the provider refuses a resource; carries what it says.
+            AssertionError: the provider refuses a resource; carries its message.
         """
         lines = self._run("plan", "-input=false", "-lock=false", "-parallelism=40", "-json").splitlines()
         events = [json.loads(line) for line in lines]
@@ -121,15 +121,15 @@ class Workspace:
         return {change["resource"]["addr"]: change["action"] for change in changes}
 
     def apply(self) -> None:
-        """Make everything."""
+        """Create all resources."""
         self._run("apply", "-auto-approve", "-input=false", "-lock=false", "-parallelism=40", "-json")
 
     def destroy(self) -> None:
-        """Destroy everything."""
+        """Destroy all resources."""
         self._run("destroy", "-auto-approve", "-refresh=false", "-lock=false", "-parallelism=40", "-json")
 
     def state(self) -> set[str]:
-        """Addresses of what exists, as Terraform knows it."""
+        """Addresses of the resources in the state."""
         return set(self._run("state", "list").split())
 
     def _run(self, *arguments: str) -> str:
@@ -141,13 +141,15 @@ class Workspace:
             text=True,
             check=False,
         )
-        said = [*_errors(done.stdout.splitlines()), done.stderr] if "-json" in arguments else [done.stdout, done.stderr]
-        assert done.returncode == 0, f"terraform {' '.join(arguments)}:\n" + "\n".join(said)
+        output = (
+            [*_errors(done.stdout.splitlines()), done.stderr] if "-json" in arguments else [done.stdout, done.stderr]
+        )
+        assert done.returncode == 0, f"terraform {' '.join(arguments)}:\n" + "\n".join(output)
         return done.stdout
 
 
 def _errors(lines: Sequence[str]) -> Iterator[str]:
-    """What the provider complains of, one text an error, with the resource's address."""
+    """The provider's errors, each with the resource's address."""
     for line in lines:
         event = json.loads(line) if line.startswith("{") else {}
         diagnostic = event.get("diagnostic", {})
@@ -157,7 +159,7 @@ def _errors(lines: Sequence[str]) -> Iterator[str]:
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """A moto server with nothing in it but AWS's own IAM policies; its URL."""
+    """Run a moto server that holds only AWS's managed IAM policies; yields its URL."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

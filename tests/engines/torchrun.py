@@ -1,4 +1,4 @@
-"""Runs under torchrun: real agents and ranks of this machine, started as the driver starts them."""
+"""Runs under torchrun: real local agents and ranks, started as the driver starts them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.launch.task import Outcome, RankTask
 
 
 def run_under_torchrun(settings: TrainingSettings, folder: Path, *, attempt: int = 0) -> Outcome:
-    """Run one attempt of a run whose launcher is torchrun; `folder` is the run's.
+    """Run one attempt of a run with the launcher torchrun in the run directory `folder`.
 
     Raises:
         WorkersFailedError: a rank failed or died.

@@ -1,4 +1,4 @@
-"""Upgrades of custom resource definitions under objects that are there."""
+"""CRD upgrades with existing objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from infra.lifecycle.sandbox.api import ApiRefusalError, Object
-from infra.lifecycle.sandbox.definitions import define
+from infra.lifecycle.sandbox.crds import apply_crds
 from infra.spec.errors import RefusedError
 from platform_charts.charts.crds import check_crd_upgrade, check_crd_upgrades
 from tests.engines.kubernetes import Cluster, crds
@@ -21,43 +21,43 @@ _EMPTY = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": 
 
 @pytest.fixture
 def older(custom_resources: Cluster) -> Iterator[Object]:
-    """The definition of RayClusters as an older release had it: without one field. The pinned one comes back."""
-    definition = copy.deepcopy(_pinned())
-    (stored,) = [version for version in definition["spec"]["versions"] if version["storage"]]
+    """The RayCluster CRD of an older release, without one field; the pinned CRD is restored afterwards."""
+    crd = copy.deepcopy(_pinned())
+    (stored,) = [version for version in crd["spec"]["versions"] if version["storage"]]
     del stored["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["authOptions"]
     try:
-        define(custom_resources, [definition])
-        # The API server takes a new schema up within moments, not at once.
+        apply_crds(custom_resources, [crd])
+        # The API server applies a new schema after a short delay.
         probe = {**_EMPTY, "spec": {"authOptions": {"mode": "token"}}}
-        custom_resources.await_(definition, lambda _: "authOptions" in _complaint(custom_resources, probe), what="old")
-        yield definition
+        custom_resources.await_(crd, lambda _: "authOptions" in _refusal(custom_resources, probe), what="old")
+        yield crd
     finally:
-        define(custom_resources, [_pinned()])
+        apply_crds(custom_resources, [_pinned()])
 
 
 @in_dev
-def test_objects_of_an_older_definition_outlive_its_upgrade(environment: Environment, older: Object) -> None:
+def test_objects_survive_the_upgrade_of_their_crd(environment: Environment, older: Object) -> None:
     cluster, manifest = environment.cluster, raycluster(environment, "kept", max_workers=2)
     del manifest["spec"]["authOptions"]
     with cluster.applied(manifest) as (before,):
         live = cluster.read(older)
         assert live is not None
         check_crd_upgrades([live], crds("kuberay"))
-        define(cluster, crds("kuberay"))
+        apply_crds(cluster, crds("kuberay"))
         after = cluster.read(manifest)
         assert after is not None
         assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
 
 
 @in_dev
-def test_a_field_of_the_newer_definition_is_taken_once_it_is_there(environment: Environment, older: Object) -> None:
+def test_a_new_field_is_accepted_after_the_upgrade(environment: Environment, older: Object) -> None:
     cluster, manifest = environment.cluster, raycluster(environment, "newer", max_workers=2)
-    assert "authOptions" in _complaint(cluster, manifest)
-    define(cluster, [_pinned()])
-    cluster.await_(older, lambda _: _complaint(cluster, manifest) == "", what="in force")
+    assert "authOptions" in _refusal(cluster, manifest)
+    apply_crds(cluster, [_pinned()])
+    cluster.await_(older, lambda _: _refusal(cluster, manifest) == "", what="upgraded")
 
 
-def test_a_definition_without_a_version_that_the_cluster_serves_is_refused(custom_resources: Cluster) -> None:
+def test_a_crd_without_a_served_version_is_refused(custom_resources: Cluster) -> None:
     live = custom_resources.read(_pinned())
     assert live is not None
     narrower = copy.deepcopy(_pinned())
@@ -66,8 +66,8 @@ def test_a_definition_without_a_version_that_the_cluster_serves_is_refused(custo
         check_crd_upgrade(live, narrower)
 
 
-def test_the_pinned_definitions_may_replace_themselves(custom_resources: Cluster) -> None:
-    live = [custom_resources.read(definition) for definition in crds("kuberay")]
+def test_the_pinned_crds_may_replace_themselves(custom_resources: Cluster) -> None:
+    live = [custom_resources.read(crd) for crd in crds("kuberay")]
     check_crd_upgrades([one for one in live if one is not None], crds("kuberay"))
     assert len(live) == len(crds("kuberay"))
 
@@ -77,8 +77,8 @@ def _pinned() -> Object:
     return found
 
 
-def _complaint(cluster: Cluster, manifest: Object) -> str:
-    """Why the API server would refuse the object; nothing where it would not."""
+def _refusal(cluster: Cluster, manifest: Object) -> str:
+    """Why the API server would refuse the object; empty if it accepts it."""
     try:
         cluster.apply(manifest, is_dry_run=True)
     except ApiRefusalError as refusal:

@@ -1,4 +1,4 @@
-"""Jobs and clusters against KubeRay's definitions, rules in CEL included, on a real API server."""
+"""RayJobs and RayClusters against KubeRay's CRDs and their CEL rules, on a real API server."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_the_job_of_every_shipped_config_applies_without_a_warning_and_without_d
 
 
 @in_prod
-def test_prod_has_room_for_every_shipped_config(environment: Environment) -> None:
+def test_every_shipped_config_fits_prod(environment: Environment) -> None:
     assert all(render_job(shipped(config, team=environment.team), environment.target) for config in CONFIGS)
 
 
-def test_a_cluster_that_scales_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
+def test_an_autoscaling_cluster_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
     manifest = raycluster(environment, "interactive", max_workers=2)
     with environment.cluster.applied(manifest):
         assert not drifts(environment.cluster, manifest)
@@ -60,7 +60,7 @@ def _two_ways_of_deletion(spec: Manifest) -> None:
 
 @in_dev
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("violate", "message"),
     [
         (_unknown_field, "field not declared in schema"),
         (_wrong_type, "replicas"),
@@ -68,17 +68,17 @@ def _two_ways_of_deletion(spec: Manifest) -> None:
         (_two_ways_of_deletion, "cannot be used together"),
     ],
 )
-def test_a_job_that_breaks_a_rule_of_kuberay_is_refused(
-    spoil: Callable[[Manifest], None], message: str, environment: Environment
+def test_a_job_that_violates_the_crd_is_refused(
+    violate: Callable[[Manifest], None], message: str, environment: Environment
 ) -> None:
     wrong = copy.deepcopy(rayjob(environment, job("wrong", team=environment.team)))
-    spoil(wrong["spec"])
+    violate(wrong["spec"])
     with pytest.raises(ApiRefusalError, match=message):
         environment.cluster.apply(wrong)
 
 
 @in_dev
-def test_what_a_job_is_managed_by_does_not_change(environment: Environment) -> None:
+def test_managed_by_is_immutable(environment: Environment) -> None:
     manifest = rayjob(environment, job("managed", team=environment.team))
     manifest["spec"]["managedBy"] = "ray.io/kuberay-operator"
     with environment.cluster.applied(manifest):
@@ -89,7 +89,7 @@ def test_what_a_job_is_managed_by_does_not_change(environment: Environment) -> N
 
 @in_dev
 @pytest.mark.parametrize("name", ["a" * 64, "Upper", "-dash", "dot.ted"])
-def test_a_name_that_the_api_server_would_refuse_is_refused_by_us_first(name: str, environment: Environment) -> None:
+def test_an_invalid_name_is_refused_before_submission(name: str, environment: Environment) -> None:
     with pytest.raises(SettingsError, match="no name for a job"):
         job(name, team=environment.team)
     pod = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": environment.team}}

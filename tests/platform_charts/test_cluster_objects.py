@@ -1,4 +1,4 @@
-"""The platform's objects of every environment, on a real API server."""
+"""The platform's objects of every environment on a real API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def test_every_object_applies_without_a_warning(environment: Environment) -> Non
     assert environment.cluster.warnings == []
 
 
-def test_objects_that_are_applied_again_stay_as_they_are(environment: Environment) -> None:
+def test_applying_objects_again_changes_nothing(environment: Environment) -> None:
     drifted = [
         f"{manifest['kind']} {manifest['metadata']['name']}"
         for manifest in environment.manifests
@@ -19,7 +19,7 @@ def test_objects_that_are_applied_again_stay_as_they_are(environment: Environmen
     assert drifted == []
 
 
-def test_every_team_finds_its_datasets_and_its_runs_bound(environment: Environment) -> None:
+def test_the_volume_claims_of_every_team_are_bound(environment: Environment) -> None:
     claims = [manifest for manifest in environment.manifests if manifest["kind"] == "PersistentVolumeClaim"]
     teams = {team.name for team in environment.settings.teams}
     assert {claim["metadata"]["namespace"] for claim in claims} >= teams

@@ -1,4 +1,4 @@
-"""The pods that `expand` says KubeRay makes, beside those that its operator does make."""
+"""The pods that `expand` predicts, compared with those that the KubeRay operator creates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kuberay.expand import expand
 _SECONDS = 60
 
 _SCRIPTED = ("wait-gcs-ready", "ray-job-submitter")
-"""Containers whose script `expand` has in fewer words."""
+"""Containers whose script `expand` shortens."""
 
 _OPEN_FILES = "${RAY_START_ULIMIT_OPEN_FILES:-65536}"
 _AUTOSCALER_COMMAND = "KUBERAY_GEN_AUTOSCALER_START_CMD"
@@ -30,11 +30,11 @@ _LEFT_OUT = (
     "controller-uid",
     "kueue.x-k8s.io/",
 )
-"""Labels and annotations that a pod gets with its node, its owner's hash or id, or from Kueue."""
+"""Labels and annotations from the node, the owner's hash or id, or Kueue."""
 _RAY_PODS = "ray.io/is-ray-node=yes"
 
 
-def test_the_operator_makes_of_a_cluster_the_pods_that_are_expected(operated: Operated) -> None:
+def test_the_operator_creates_the_expected_pods_of_a_cluster(operated: Operated) -> None:
     environment = operated.environment
     manifest = raycluster(environment, "compared", min_workers=1, max_workers=2)
     with operated.cluster.applied(manifest):
@@ -42,13 +42,13 @@ def test_the_operator_makes_of_a_cluster_the_pods_that_are_expected(operated: Op
         _compare(operated, made, expand(manifest))
 
 
-def test_the_operator_makes_of_a_job_the_pods_that_are_expected(operated: Operated) -> None:
+def test_the_operator_creates_the_expected_pods_of_a_job(operated: Operated) -> None:
     request = job("compared", team=operated.environment.team, workers=8, group="a10g")
     submitted = operated.submit(request)
     try:
-        # The submitter, which is made once all others are ready, comes last.
+        # The submitter comes last, when all other pods are ready.
         made = _await_pods(operated, 4, labels=f"{JOB_LABEL}=compared")
-        # Kueue, where it runs, has chosen the nodes meanwhile.
+        # Kueue, if it runs, has added node selectors by now.
         admitted = operated.cluster.read(submitted)
         assert admitted is not None
         _compare(operated, made, expand(admitted))
@@ -63,12 +63,12 @@ def _await_pods(operated: Operated, count: int, *, labels: str) -> list[Object]:
         if len(found) == count:
             return found
         names = [pod["metadata"]["name"] for pod in found]
-        assert time.monotonic() < deadline, f"the operator made {names}, {count} pods are expected"
+        assert time.monotonic() < deadline, f"the operator created {names}, expected {count} pods"
         time.sleep(0.2)
 
 
 def _compare(operated: Operated, made: list[Object], expected: tuple[Manifest, ...]) -> None:
-    # The server's defaults belong to both.
+    # A dry run adds the API server's defaults to the expected pods.
     wanted = [operated.cluster.create(pod, is_dry_run=True) for pod in expected]
     assert _sorted(made) == _sorted(wanted)
 
@@ -78,8 +78,8 @@ def _sorted(pods: list[Object]) -> list[dict[str, Any]]:
 
 
 def _shape(pod: Object) -> dict[str, Any]:
-    """Everything but what `expand` says it leaves out, and what a pod gets when it is put on a node."""
-    shape: dict[str, Any] = json.loads(_without_chance(json.dumps({key: pod[key] for key in ("metadata", "spec")})))
+    """A pod without the parts that `expand` leaves out and without the result of scheduling."""
+    shape: dict[str, Any] = json.loads(_normalized(json.dumps({key: pod[key] for key in ("metadata", "spec")})))
     metadata, spec = shape["metadata"], shape["spec"]
     spec.pop("nodeName", None)
     for container in (*spec["containers"], *spec.get("initContainers", ())):
@@ -97,11 +97,11 @@ def _shape(pod: Object) -> dict[str, Any]:
     }
 
 
-def _without_chance(text: str) -> str:
-    """Without random letters, and without what only the newer one of two operators has.
+def _normalized(text: str) -> str:
+    """Replace random suffixes, and the two differences between KubeRay 1.6 and 1.7.
 
-    The one that `make engines` builds is of 1.6, `expand` is of 1.7: that asks for the number of open files by a variable,
-    and has the autoscaler's command in one.
+    `make engines` builds 1.6 and `expand` follows 1.7, which takes the limit of open files and the autoscaler's command from
+    environment variables.
     """
     text = re.sub(r"\b(compared|kube-api-access)-[a-z0-9]{5}\b", r"\1-00000", text)
     return re.sub(r"kuberay_version=v[0-9.]+", "kuberay_version=v0.0.0", text.replace(_OPEN_FILES, "65536"))

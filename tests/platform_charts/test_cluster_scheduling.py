@@ -1,4 +1,4 @@
-"""Where the real scheduler puts a job's pods, on nodes as the environments have them."""
+"""How the real scheduler places a job's pods on the nodes of an environment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_small_jobs_share_a_node_until_its_gpus_are_taken(environment: Environme
 
 
 @in_prod
-def test_workers_of_one_job_are_in_one_zone_where_it_has_room(environment: Environment) -> None:
+def test_workers_of_one_job_are_in_one_zone_if_it_has_capacity(environment: Environment) -> None:
     with placed(environment, job("near", team=environment.team, workers=12, group="l4")) as pods:
         used = [_node(environment, pod) for pod in pods if node_type(pod) == "worker"]
     assert len(used) == 3
@@ -63,41 +63,41 @@ def test_workers_of_one_job_are_in_one_zone_where_it_has_room(environment: Envir
 
 
 @in_prod
-def test_ranks_on_cpus_spread_over_the_system_nodes(environment: Environment) -> None:
+def test_cpu_workers_spread_over_the_system_nodes(environment: Environment) -> None:
     with placed(environment, job("spread", team=environment.team, workers=4, gpus_per_worker=0)) as pods:
         used = _worker_nodes(pods)
     assert len(set(used)) == len(used) == 4
 
 
 @in_dev
-def test_a_worker_that_tolerates_nothing_waits_and_the_scheduler_names_the_taint(environment: Environment) -> None:
+def test_a_worker_without_tolerations_stays_pending_and_the_scheduler_names_the_taint(environment: Environment) -> None:
     pods = _workers(environment, "intolerant", group="a10g")
     for pod in pods:
         del pod["spec"]["tolerations"]
     with created(environment.cluster, pods):
-        reason = _why_it_waits(environment, pods[0])
+        reason = _pending_reason(environment, pods[0])
     assert "had untolerated taint" in reason
 
 
 @in_prod
-def test_a_job_without_free_nodes_waits_and_the_submitter_says_what_is_missing(environment: Environment) -> None:
+def test_a_job_without_free_nodes_stays_pending_and_the_reason_names_the_resources(environment: Environment) -> None:
     waiting = _workers(environment, "late", group="h100", workers=16)
     all_nodes = job("all", team=environment.team, workers=64, group="h100")
     with placed(environment, all_nodes), created(environment.cluster, waiting):
-        reason = _why_it_waits(environment, waiting[0])
+        reason = _pending_reason(environment, waiting[0])
         found = environment.cluster.items("v1", "Pod", namespace=environment.team, labels=_of_job("late"))
-        said = waiting_reason(found, environment.cluster.items("v1", "Event", namespace=environment.team))
+        reported = waiting_reason(found, environment.cluster.items("v1", "Event", namespace=environment.team))
     assert "Insufficient nvidia.com/gpu" in reason
     assert "Insufficient vpc.amazonaws.com/efa" in reason
-    assert "Insufficient nvidia.com/gpu" in said
+    assert "Insufficient nvidia.com/gpu" in reported
 
 
 @in_prod
-def test_a_waiting_job_starts_when_the_nodes_are_free(environment: Environment) -> None:
+def test_a_pending_job_starts_when_nodes_become_free(environment: Environment) -> None:
     waiting = _workers(environment, "next", group="h100", workers=16)
     all_nodes = job("first", team=environment.team, workers=64, group="h100")
     with placed(environment, all_nodes) as pods, created(environment.cluster, waiting):
-        _why_it_waits(environment, waiting[0])
+        _pending_reason(environment, waiting[0])
         environment.cluster.delete_all(pods)
         for pod in waiting:
             environment.cluster.await_(pod, lambda one: one["status"]["phase"] == "Running", what="running")
@@ -113,7 +113,7 @@ def _worker_nodes(pods: list[Object]) -> list[str]:
 
 
 def _types(environment: Environment, pods: list[Object]) -> dict[str, int]:
-    """How many workers are on nodes of each instance type."""
+    """Number of nodes with workers, by instance type."""
     used = [_node(environment, pod) for pod in pods if node_type(pod) == "worker"]
     return dict(Counter(node["metadata"]["labels"]["node.kubernetes.io/instance-type"] for node in used))
 
@@ -125,8 +125,8 @@ def _node(environment: Environment, pod: Object) -> Object:
     return found
 
 
-def _why_it_waits(environment: Environment, pod: Manifest) -> str:
-    found = environment.cluster.await_(pod, lambda one: _unscheduled(one) != "", what="looked at by the scheduler")
+def _pending_reason(environment: Environment, pod: Manifest) -> str:
+    found = environment.cluster.await_(pod, lambda one: _unscheduled(one) != "", what="marked unschedulable")
     assert found["status"]["phase"] == "Pending"
     return _unscheduled(found)
 

@@ -1,4 +1,4 @@
-"""What the real admission and the real authorisation let through: Pod Security, quotas, limits, rights of teams."""
+"""Admission and authorization on a real API server: Pod Security, quotas, limit ranges, RBAC of teams."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_every_pod_of_every_shipped_config_passes_pod_security(environment: Envi
     assert environment.cluster.warnings == []
 
 
-def test_every_pod_of_a_cluster_that_scales_passes_pod_security(environment: Environment) -> None:
+def test_every_pod_of_an_autoscaling_cluster_passes_pod_security(environment: Environment) -> None:
     head, worker = expand(raycluster(environment, "interactive", max_workers=2))
-    # KubeRay makes it beside the cluster, for Ray's autoscaler.
+    # KubeRay creates it with the cluster, for Ray's autoscaler.
     account = _object(environment, "ServiceAccount", name=head["spec"]["serviceAccountName"])
     with environment.cluster.applied(account):
         for pod in (head, worker):
@@ -56,11 +56,11 @@ def _with_ipc_lock(pod: Manifest) -> None:
     pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
 
 
-def _with_the_hosts_network(pod: Manifest) -> None:
+def _with_host_network(pod: Manifest) -> None:
     pod["spec"]["hostNetwork"] = True
 
 
-def _with_a_folder_of_the_host(pod: Manifest) -> None:
+def _with_host_path(pod: Manifest) -> None:
     pod["spec"]["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
 
 
@@ -76,27 +76,27 @@ def _without_seccomp(pod: Manifest) -> None:
 
 @in_dev
 @pytest.mark.parametrize(
-    "spoil",
+    "violate",
     [
         _privileged,
         _with_ipc_lock,
-        _with_the_hosts_network,
-        _with_a_folder_of_the_host,
+        _with_host_network,
+        _with_host_path,
         _as_root,
         _without_seccomp,
     ],
 )
-def test_a_pod_that_asks_for_power_over_its_node_is_refused(
-    spoil: Callable[[Manifest], None], environment: Environment
+def test_a_pod_that_violates_the_restricted_profile_is_refused(
+    violate: Callable[[Manifest], None], environment: Environment
 ) -> None:
     pod = _head(environment)
-    spoil(pod)
+    violate(pod)
     with pytest.raises(ApiRefusalError, match=r'violates PodSecurity "restricted:v1\.\d+"'):
         environment.cluster.create(pod, is_dry_run=True)
 
 
 @in_dev
-def test_more_gpus_than_a_team_can_reach_are_refused(environment: Environment) -> None:
+def test_more_gpus_than_a_teams_quota_are_refused(environment: Environment) -> None:
     pod = _head(environment)
     too_many = {GPU: "1000"}
     pod["spec"]["containers"][0]["resources"] = {"requests": too_many, "limits": too_many}
@@ -105,7 +105,7 @@ def test_more_gpus_than_a_team_can_reach_are_refused(environment: Environment) -
 
 
 @in_dev
-def test_a_pod_of_a_team_that_would_push_the_platform_off_its_nodes_is_refused(environment: Environment) -> None:
+def test_a_team_pod_with_a_system_priority_class_is_refused(environment: Environment) -> None:
     pod = _head(environment)
     pod["spec"]["priorityClassName"] = "system-node-critical"
     with pytest.raises(ApiRefusalError, match="exceeded quota: no-critical-pods"):
@@ -114,21 +114,21 @@ def test_a_pod_of_a_team_that_would_push_the_platform_off_its_nodes_is_refused(e
 
 @in_dev
 @pytest.mark.parametrize("kind", ["LoadBalancer", "NodePort"])
-def test_a_service_that_opens_the_cluster_to_the_outside_is_refused(kind: str, environment: Environment) -> None:
+def test_a_service_that_exposes_the_cluster_is_refused(kind: str, environment: Environment) -> None:
     service = _object(environment, "Service", spec={"type": kind, "ports": [{"port": 8265}]})
     with pytest.raises(ApiRefusalError, match="exceeded quota: team"):
         environment.cluster.create(service, is_dry_run=True)
 
 
 @in_dev
-def test_a_volume_of_ones_own_is_refused(environment: Environment) -> None:
+def test_a_teams_own_volume_claim_is_refused(environment: Environment) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     with pytest.raises(ApiRefusalError, match="exceeded quota: team, requested: persistentvolumeclaims=1"):
         environment.cluster.create(_object(environment, "PersistentVolumeClaim", spec=spec), is_dry_run=True)
 
 
 @in_dev
-def test_a_container_that_no_node_is_large_enough_for_is_refused(environment: Environment) -> None:
+def test_a_container_larger_than_every_node_is_refused(environment: Environment) -> None:
     pod = _head(environment)
     pod["spec"]["containers"][0]["resources"] = {"limits": {"memory": "100Ti"}}
     with pytest.raises(ApiRefusalError, match="maximum memory usage per Container is"):
@@ -136,7 +136,7 @@ def test_a_container_that_no_node_is_large_enough_for_is_refused(environment: En
 
 
 @in_dev
-def test_a_container_that_says_nothing_gets_a_small_share(environment: Environment) -> None:
+def test_a_container_without_resources_gets_the_default_requests(environment: Environment) -> None:
     pod = _head(environment)
     del pod["spec"]["containers"][0]["resources"]
     given = environment.cluster.create(pod, is_dry_run=True)["spec"]["containers"][0]["resources"]
@@ -144,7 +144,7 @@ def test_a_container_that_says_nothing_gets_a_small_share(environment: Environme
 
 
 @in_dev
-def test_a_member_submits_to_the_own_team(environment: Environment) -> None:
+def test_a_member_submits_to_their_own_team(environment: Environment) -> None:
     team = environment.team
     member = environment.member(team)
     for manifest in render_job(job("own", team=team), environment.target):
@@ -184,7 +184,7 @@ def test_a_member_reads_no_secret(environment: Environment) -> None:
 
 
 @in_dev
-def test_a_member_makes_no_pods_by_hand_and_gives_no_rights(environment: Environment) -> None:
+def test_a_member_creates_neither_pods_nor_role_bindings(environment: Environment) -> None:
     member = environment.member(environment.team)
     _is_forbidden(lambda: member.create(_head(environment), is_dry_run=True))
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
@@ -194,7 +194,7 @@ def test_a_member_makes_no_pods_by_hand_and_gives_no_rights(environment: Environ
 
 
 @in_dev
-def test_the_account_of_jobs_may_do_nothing_on_the_api_server(environment: Environment) -> None:
+def test_the_service_account_of_jobs_has_no_rights(environment: Environment) -> None:
     account = trainer_account(environment.team)
     pod = environment.cluster.seen_by(
         f"system:serviceaccount:{account.namespace}:{account.name}", f"system:serviceaccounts:{account.namespace}"
@@ -204,7 +204,7 @@ def test_the_account_of_jobs_may_do_nothing_on_the_api_server(environment: Envir
 
 
 @in_dev
-def test_a_pod_of_a_job_carries_no_token_of_the_api_server(environment: Environment) -> None:
+def test_a_pod_of_a_job_mounts_no_service_account_token(environment: Environment) -> None:
     pods = expand(rayjob(environment, job("token", team=environment.team)))
     with created(environment.cluster, pods):
         for pod in pods:
@@ -221,7 +221,7 @@ def _tokens(cluster: Cluster, pod: Manifest) -> list[Object]:
 
 
 def _head(environment: Environment) -> Manifest:
-    head, *_ = expand(rayjob(environment, job("spoiled", team=environment.team)))
+    head, *_ = expand(rayjob(environment, job("violateed", team=environment.team)))
     return copy.deepcopy(head)
 
 

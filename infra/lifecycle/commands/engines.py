@@ -1,4 +1,4 @@
-"""Build what the sandbox and the tests run."""
+"""Fill the engines cache: programs and CRDs for the sandbox and the tests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from infra.spec.command_line import NoOptions
 
 
 def engines(_options: NoOptions) -> int:
-    """Build the programs of the control plane and its operators, where they are not there yet."""
+    """Build the missing programs and copy the missing CRDs."""
     folder = build(os.environ, say=_say)
-    _say(f"{', '.join(f'{module.title} {module.version}' for module in MODULES)}: in {folder}")
+    _say(f"{', '.join(f'{module.title} {module.version}' for module in MODULES)} are in {folder}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A Kubernetes on this machine, to try things on."""
+"""A local Kubernetes to try an environment on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER = Path(".local/sandbox")
 
 
 def up(options: SandboxOptions) -> int:
-    """Start a sandbox and make the environment in it."""
+    """Start a sandbox and create the environment in it."""
     settings = load_environment(options.env)
     folder = FOLDER.resolve()
     running = detached.start(folder, crds=options.crds)
@@ -34,9 +34,9 @@ def up(options: SandboxOptions) -> int:
     outputs = _write_outputs(stack.outputs, api, folder)
     for operator in OPERATORS:
         print_line(
-            f"sandbox: {operator.title} {operator.version} {_doing(operator, is_running=operator.name in running)}"
+            f"sandbox: {operator.title} {operator.version} {_state(operator, is_running=operator.name in running)}"
         )
-    print_line(f"sandbox: {options.env} on Kubernetes {KUBERNETES.version}; next:")
+    print_line(f"sandbox: {options.env} runs on Kubernetes {KUBERNETES.version}; next:")
     print_line(f"  export KUBECONFIG={kubeconfig} RTP_STACK_OUTPUTS={outputs}")
     print_line("  kubectl get nodes")
     print_line(f"  make train ENV={options.env} TEAM={settings.teams[0].name} DETACH=1")
@@ -45,19 +45,19 @@ def up(options: SandboxOptions) -> int:
 
 
 def down(_options: NoOptions) -> int:
-    """End the sandbox and remove what it wrote."""
-    print_line("sandbox: gone" if detached.stop(FOLDER.resolve()) else "sandbox: there is none")
+    """Stop the sandbox and delete its files."""
+    print_line("sandbox: stopped" if detached.stop(FOLDER.resolve()) else "sandbox: none is running")
     return 0
 
 
-def _doing(operator: Module, *, is_running: bool) -> str:
+def _state(operator: Module, *, is_running: bool) -> str:
     if is_running:
-        return "runs"
-    return f"is not there: make engines builds it, or set {operator.variable} to its program"
+        return "is running"
+    return f"is missing: run make engines, or set {operator.variable} to its program"
 
 
 def _write_outputs(outputs: StackOutputs, api: Api, folder: Path) -> Path:
-    """The stack's outputs with the sandbox as their cluster: jobs are submitted to it like to any other."""
+    """Write the stack's outputs with the sandbox as their cluster, so that jobs are submitted to it as to any other."""
     configuration = api.client.configuration
     authority = base64.b64encode(Path(configuration.ssl_ca_cert).read_bytes()).decode()
     cluster = outputs.cluster.model_copy(update={"endpoint": configuration.host, "certificate_authority": authority})

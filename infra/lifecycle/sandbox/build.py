@@ -1,8 +1,9 @@
-"""Build the programs of the control plane and its operators from their pinned modules, once a version, into a cache."""
+"""Fill the engines cache from the pinned Go modules: CRDs, the control plane's programs, the operators."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -10,68 +11,85 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, MODULES, Module, build_lock, cache_root, newest_go
+from infra.lifecycle.sandbox.modules import CRD_MODULES, KUBERNETES, MODULES, Module, build_lock, cache_root, newest_go
 from infra.spec.errors import PlatformError, RefusedError
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-"""Packages whose variables say which Kubernetes a program is; unstamped, clients take it for v0.0.0."""
+"""Packages whose variables hold the Kubernetes version; unset, clients read v0.0.0."""
 
 
 def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path:
-    """Build the modules that are not there yet.
+    """Build the programs and copy the CRDs that the cache lacks.
 
-    Of two that build at once the second waits for the first. A module's folder appears when everything in it is
-    complete; an operator that cannot be built costs nobody the control plane, which is built first.
+    One build runs at a time; a second one waits for it. Each file appears in the cache when it is complete. CRDs come
+    first, because they take seconds; operators come last, so that one that fails to build leaves a control plane.
 
     Args:
-        environment: says where the cache is (`modules.cache_root`) and where Go is (PATH).
-        say: shows a line of progress.
+        environment: determines the cache (`modules.cache_root`) and, by PATH, Go.
+        say: prints a line of progress.
 
     Returns:
-        the folder above the modules'.
+        the cache.
 
     Raises:
-        RefusedError: there is no Go.
-        PlatformError: Go failed; with what it said.
+        RefusedError: Go is not installed.
+        PlatformError: Go failed; carries its output.
     """
     root = cache_root(environment)
-    if not _missing(environment):
+    if not (_missing_crds(environment) or _missing_programs(environment)):
         return root
     go = shutil.which("go", path=environment.get("PATH"))
     if go is None:
         raise RefusedError(
-            "the control plane's programs are built with Go, and there is no `go` on PATH",
+            "make engines needs Go, and there is no `go` on PATH",
             remedy=f"install Go {newest_go()} or newer (https://go.dev/doc/install, or apt-get install golang-go), "
-            "or set KUBEBUILDER_ASSETS to a folder that has the programs",
+            "or set KUBEBUILDER_ASSETS to a folder with the control plane's programs",
         )
     root.mkdir(parents=True, exist_ok=True)
     with build_lock(environment).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for module in _missing(environment):
-            _build_module(go, module, module.cache_folder(environment), say)
+        for module in _missing_crds(environment):
+            _copy_crds(go, module, module.crd_folder(environment))
+            say(f"{module.title} {module.version}: copied the CRDs")
+        for module, program in _missing_programs(environment):
+            say(f"{module.title} {module.version}: building {program}")
+            started = time.monotonic()
+            _build_program(go, module, module.cache_folder(environment) / program)
+            say(f"{module.title} {module.version}: built {program} in {time.monotonic() - started:.0f} s")
     return root
 
 
-def _missing(environment: Mapping[str, str]) -> list[Module]:
-    return [module for module in MODULES if not module.cache_folder(environment).is_dir()]
+def _missing_crds(environment: Mapping[str, str]) -> list[Module]:
+    return [module for module in CRD_MODULES if not module.crd_folder(environment).is_dir()]
 
 
-def _build_module(go: str, module: Module, folder: Path, say: Callable[[str], None]) -> None:
+def _missing_programs(environment: Mapping[str, str]) -> list[tuple[Module, str]]:
+    return [
+        (module, program)
+        for module in MODULES
+        for program in module.packages
+        if not (module.cache_folder(environment) / program).is_file()
+    ]
+
+
+def _copy_crds(go: str, module: Module, folder: Path) -> None:
+    source = Path(json.loads(_run(go, module, "mod", "download", "-json", module.project))["Dir"])
     partial = folder.with_name(f"{folder.name}.partial")
     if partial.exists():
         shutil.rmtree(partial)
-    partial.mkdir()
-    started = time.monotonic()
-    for program, package in module.packages.items():
-        say(f"{module.title} {module.version}: building {program}")
-        flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", _link_flags(module)]
-        _run(go, module, "build", *flags, "-o", str(partial / program), package)
-    if module.definitions is not None:
-        source = _run(go, module, "list", "-m", "-f", "{{.Dir}}", module.project)
-        shutil.copytree(Path(source) / module.definitions, partial / DEFINITIONS, copy_function=shutil.copyfile)
-        (partial / DEFINITIONS).chmod(0o755)  # the module cache's folders are read-only
+    partial.mkdir(parents=True)
+    for file in (file for pattern in module.crds for file in source.glob(pattern)):
+        shutil.copyfile(file, partial / file.name)  # without its mode: Go's module cache is read-only
     partial.rename(folder)
-    say(f"{module.title} {module.version} is there after {time.monotonic() - started:.0f} s")
+
+
+def _build_program(go: str, module: Module, program: Path) -> None:
+    program.parent.mkdir(parents=True, exist_ok=True)
+    partial = program.with_name(f"{program.name}.partial")
+    partial.unlink(missing_ok=True)  # Go overwrites no file that it cannot recognise as a program
+    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", _link_flags(module)]
+    _run(go, module, "build", *flags, "-o", str(partial), module.packages[program.name])
+    partial.rename(program)
 
 
 def _run(go: str, module: Module, *arguments: str) -> str:
@@ -85,14 +103,14 @@ def _run(go: str, module: Module, *arguments: str) -> str:
     )
     if done.returncode != 0:
         raise PlatformError(
-            f"go {arguments[0]} failed for {module.title} ({arguments[-1]}):\n{done.stderr[-2000:].strip()}",
-            remedy="see that the Go module proxy can be reached (go env GOPROXY) and that 3 GB are free",
+            f"go {arguments[0]} failed for {module.title} ({arguments[-1]}):\n{(done.stderr + done.stdout)[-2000:].strip()}",
+            remedy="check that the Go module proxy is reachable (go env GOPROXY) and that 3 GB of disk are free",
         )
     return done.stdout.strip()
 
 
 def _link_flags(module: Module) -> str:
-    """Without symbols; Kubernetes with its version, which `git describe` would give in a checkout of it."""
+    """Linker flags: no symbols, and for Kubernetes the version that its own build takes from `git describe`."""
     if module is not KUBERNETES:
         return "-s -w"
     major, minor, _ = module.version.split(".")

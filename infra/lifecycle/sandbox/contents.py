@@ -1,4 +1,4 @@
-"""What a sandbox holds: an environment's nodes and the platform's objects."""
+"""The contents of a sandbox: the nodes of an environment and the platform's objects."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from platform_charts.objects.phases import platform_objects
 
 
 def fill(api: Api, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:
-    """Make an environment out of an empty cluster.
+    """Create the nodes and objects of an environment in an empty cluster.
 
     Args:
-        api: its API server, as an administrator sees it; objects of kinds that it does not know are left out.
+        api: its API server, with administrator rights; objects of kinds that it does not serve are left out.
         settings: the environment.
-        stack: what the AWS half would say of itself.
-        say: shows a line of progress.
+        stack: recorded outputs of the AWS half.
+        say: prints a line of progress.
 
     Raises:
-        ApiRefusalError: the API server refused an object.
+        ApiRefusalError: the API server refuses an object.
     """
     nodes = fake_nodes(settings, catalog=load_catalog())
     for node in nodes:

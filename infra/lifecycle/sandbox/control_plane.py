@@ -1,4 +1,4 @@
-"""The control plane of Kubernetes as plain processes on loopback: no machine, no container, no root."""
+"""A Kubernetes control plane as plain processes on loopback, without containers or root."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from urllib3.exceptions import HTTPError
 
 from infra.lifecycle.sandbox import credentials, layout
 from infra.lifecycle.sandbox.api import Api, Object
-from infra.lifecycle.sandbox.definitions import define
+from infra.lifecycle.sandbox.crds import apply_crds
 from infra.lifecycle.sandbox.layout import Layout
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import Programs
 
 CONTEXT = "sandbox"
-"""Name of the kubeconfig's context."""
+"""Context name in the kubeconfig."""
 
 _START_SECONDS = 60.0
 
 
 class ControlPlane:
-    """etcd, API server, controllers, scheduler and kwok, from entering the context to leaving it.
+    """etcd, API server, controller manager, scheduler and kwok, running while the context is open.
 
     Attributes:
-        kubeconfig: file with which any client is an administrator.
-        folder: where its files are, while it is up.
+        kubeconfig: path of a kubeconfig with administrator rights.
+        folder: its files, while it runs.
     """
 
-    def __init__(self, folder: Path, *, programs: Programs, definitions: Iterable[Object] = ()) -> None:
-        """A control plane that is not started yet.
+    def __init__(self, folder: Path, *, programs: Programs, crds: Iterable[Object] = ()) -> None:
+        """A control plane that is not started.
 
         Args:
-            folder: made at the start and removed at the end, with everything in it.
+            folder: created at the start and deleted with its contents at the end.
             programs: see `programs.find`.
-            definitions: custom resource definitions that are there before the controllers start, which count and
-                collect objects of a kind that comes later only after half a minute.
+            crds: applied before the controllers start, which take half a minute to count and garbage-collect objects of
+                a kind that is added later.
         """
         api, etcd, etcd_peer = free_ports(3)
         self._layout = Layout(folder=folder.resolve(), api_port=api, etcd_port=etcd, etcd_peer_port=etcd_peer)
         self._programs = programs
-        self._definitions = tuple(definitions)
+        self._crds = tuple(crds)
         self._processes: list[Process] = []
         self.folder = self._layout.folder
         self.kubeconfig = self._layout.kubeconfig
 
     def __enter__(self) -> Self:
-        """Start everything; it is ready when this returns, in about 5 s.
+        """Start all processes and wait until they are ready, about 5 s.
 
         Raises:
-            PlatformError: a program did not start; with the end of its output.
+            PlatformError: a program did not start; carries the end of its output.
         """
         self._layout.folder.mkdir(parents=True, mode=0o700)
         try:
@@ -67,19 +67,19 @@ class ControlPlane:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill everything and remove the folder."""
+        """Kill all processes and delete the folder."""
         self._stop_all()
 
     def client(self, user: str | None = None, groups: Sequence[str] = ()) -> client.ApiClient:
         """A client of the API server.
 
         Args:
-            user: whom to impersonate; None stays an administrator.
-            groups: groups of that user, at most one: the client sends a header once. Kubernetes adds
+            user: user to impersonate; None keeps administrator rights.
+            groups: groups of that user, at most one, because the client sends each header once. Kubernetes adds
                 `system:authenticated`.
         """
         if len(groups) > 1:
-            raise ValueError(f"groups={groups!r}: the client can impersonate one group only")
+            raise ValueError(f"groups={groups!r}: the client can impersonate one group at most")
         found = config.new_client_from_config(str(self.kubeconfig))
         if user is not None:
             found.set_default_header("Impersonate-User", user)
@@ -88,12 +88,12 @@ class ControlPlane:
         return found
 
     def run(self, name: str, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> Process:
-        """Start a further program, which ends with the control plane.
+        """Start another program, which is stopped with the control plane.
 
         Args:
-            name: what its log is called.
+            name: name of its log file.
             command: the program and its arguments.
-            environment: variables beside those of this process.
+            environment: environment variables to add to those of this process.
         """
         process = Process(command, log=self._layout.log(name), environment=environment)
         self._processes.append(process)
@@ -111,7 +111,7 @@ class ControlPlane:
         )
         _write(self.kubeconfig, text)
         server.await_(self._is_serving, seconds=_START_SECONDS)
-        define(Api(self.client()), self._definitions)
+        apply_crds(Api(self.client()), self._crds)
         controllers = self._start("kube-controller-manager", layout.kube_controller_manager)
         self._start("kube-scheduler", layout.kube_scheduler)
         self._start("kwok", layout.kwok)
@@ -130,7 +130,7 @@ class ControlPlane:
         return self._answers("/readyz")
 
     def _has_accounts(self) -> bool:
-        """Whether the controllers work: one of them makes the account without which no pod is admitted."""
+        """Whether the controller manager works: it creates the service account that pods need for admission."""
         return self._answers("/api/v1/namespaces/default/serviceaccounts/default")
 
     def _answers(self, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a control plane of loopback trusts: one token of an administrator and one key for service accounts."""
+"""Credentials of the control plane: an administrator's token and the signing key of service accounts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import yaml
 _ADMINISTRATORS = "system:masters"
 
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Order of the group of the curve P-256 (SEC 2, 2.4.2)."""
+"""Order of the base point of curve P-256 (SEC 2, 2.4.2)."""
 
 
 def administrator_token() -> str:
-    """A token nobody can guess."""
+    """A random token."""
     return secrets.token_hex(32)
 
 
 def token_file(token: str) -> str:
-    """The API server's list of tokens: token, user, user id, groups."""
+    """Contents of the API server's token file: token, user, user id, groups."""
     return f"{token},administrator,administrator,{_ADMINISTRATORS}\n"
 
 
 def account_key() -> str:
-    """A new key of the curve P-256 as PEM.
+    """A new P-256 private key as PEM.
 
-    The structure ECPrivateKey of RFC 5915 without its optional public part, which readers compute: a number and the
-    name of the curve, so that no library of certificates is needed.
+    An ECPrivateKey (RFC 5915) without the optional public key, which readers compute. It holds just a number and the
+    curve's name, so no cryptography library is needed.
     """
     number = secrets.randbelow(_P256_ORDER - 1) + 1
     curve = bytes.fromhex("a00a06082a8648ce3d030107")
@@ -38,7 +38,7 @@ def account_key() -> str:
 
 
 def kubeconfig(*, server: str, certificate: Path, token: str, name: str) -> str:
-    """A kubeconfig with one context; the certificate is copied into it."""
+    """A kubeconfig with one context and the certificate embedded."""
     authority = base64.b64encode(certificate.read_bytes()).decode()
     document = {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""A control plane that outlives the command that started it, one a folder."""
+"""A control plane in the background, one per folder, which outlives the command that started it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.05
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a sandbox is up in `folder`."""
+    """Whether a sandbox runs in `folder`."""
     lock = lock_of(folder)
     if not lock.is_file():
         return False
@@ -32,21 +32,21 @@ def is_running(folder: Path) -> bool:
 
 
 def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
-    """Start a control plane in `folder`; it is up when this returns.
+    """Start a control plane in `folder` and wait until it is ready.
 
     Args:
         folder: see `ControlPlane`.
-        crds: folder with the custom resource definitions it is to have; None takes those that are there.
+        crds: folder of CRDs to apply; None: see `crds.available_crds`.
 
     Returns:
-        names of the operators that run in it, see `modules.OPERATORS`.
+        names of the operators that run, see `modules.OPERATORS`.
 
     Raises:
-        RefusedError: one is up already.
-        PlatformError: it did not start, or its programs are not there; in the keeper's words.
+        RefusedError: one runs already.
+        PlatformError: it did not start, or its programs are missing; carries the keeper's message.
     """
     if is_running(folder):
-        raise RefusedError(f"a sandbox is running already in {folder}", remedy="end it first: make sandbox-down")
+        raise RefusedError(f"a sandbox already runs in {folder}", remedy="stop it first: make sandbox-down")
     _remove(folder)
     keeper = subprocess.Popen(
         [sys.executable, "-m", "infra.lifecycle.sandbox.keeper", folder, *([crds] if crds else [])],
@@ -57,24 +57,24 @@ def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
         text=True,
     )
     assert keeper.stdout is not None
-    with keeper.stdout as said:
-        first = said.readline()
+    with keeper.stdout as output:
+        first = output.readline()
         if first.split()[:1] == [READY]:
             return frozenset(first.split()[1:])
-        reason = f"{first}{said.read()}".rstrip()
+        reason = f"{first}{output.read()}".rstrip()
     keeper.wait()
     _remove(folder)
     raise PlatformError(f"the sandbox did not start: {reason}")
 
 
 def stop(folder: Path) -> bool:
-    """End the sandbox in `folder`, its processes and its files, also those of one that was killed.
+    """Stop the sandbox in `folder` and delete its files, also those of a sandbox that was killed.
 
     Returns:
-        whether there was one.
+        whether there was one to stop or delete.
 
     Raises:
-        PlatformError: it did not end.
+        PlatformError: it did not stop.
     """
     was_running = is_running(folder)
     if was_running:
@@ -84,15 +84,15 @@ def stop(folder: Path) -> bool:
         while is_running(folder):
             if time.monotonic() > deadline:
                 raise PlatformError(
-                    f"the sandbox (process {keeper}) did not end in {_STOP_SECONDS:.0f} s",
-                    remedy=f"kill -9 {keeper}, and do this again",
+                    f"the sandbox (process {keeper}) did not stop in {_STOP_SECONDS:.0f} s",
+                    remedy=f"kill -9 {keeper}, then run make sandbox-down again",
                 )
             time.sleep(_POLL_SECONDS)
     return _remove(folder) or was_running
 
 
 def _remove(folder: Path) -> bool:
-    """Remove what a killed keeper left."""
+    """Delete the files of a sandbox; whether there were any."""
     was_there = folder.exists()
     if was_there:
         shutil.rmtree(folder)

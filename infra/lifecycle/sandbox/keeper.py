@@ -1,7 +1,7 @@
-"""`python -m infra.lifecycle.sandbox.keeper FOLDER [CRDS]`: keeps a control plane up until it is told to end.
+"""`python -m infra.lifecycle.sandbox.keeper FOLDER [CRDS]`: runs a control plane until SIGTERM.
 
-It says `ready` and the names of the operators that run on its standard output, or why it could not start. While it runs
-it holds a lock, in whose file its process id stands.
+Prints `ready` and the names of the running operators, or why the start failed. While it runs it holds a lock on a file that
+contains its process id.
 """
 
 from __future__ import annotations
@@ -15,40 +15,41 @@ from types import FrameType
 from typing import NoReturn
 
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.sandbox.definitions import known_definitions, read_definitions
+from infra.lifecycle.sandbox.crds import available_crds
 from infra.lifecycle.sandbox.operators import start_operators
-from infra.lifecycle.sandbox.programs import find
+from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import PlatformError
+from platform_charts.charts.crds import CrdFolder
 
 READY = "ready"
-"""First word of a keeper whose control plane is up."""
+"""First word that the keeper prints when the control plane is ready."""
 
 
 def lock_of(folder: Path) -> Path:
-    """The lock of the sandbox in `folder`."""
+    """Lock file of the sandbox in `folder`."""
     return folder.with_name(f"{folder.name}.lock")
 
 
 def keep(folder: Path, *, crds: Path | None) -> int:
-    """Keep a control plane in `folder` until SIGTERM; 0 then, an error's status where it did not start.
+    """Run a control plane in `folder` until SIGTERM; returns 0, or the error's exit status if the start failed.
 
     Args:
         folder: see `ControlPlane`.
-        crds: folder with custom resource definitions; None takes those that are there, see `definitions.known_definitions`.
+        crds: folder of CRDs to apply; None: see `crds.available_crds`.
     """
-    # As a Python error a signal unwinds what has been started so far, at whatever moment it comes.
-    signal.signal(signal.SIGTERM, _end)
+    # Raised as an exception, the signal stops everything started so far, at any point.
+    signal.signal(signal.SIGTERM, _exit)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # A bare descriptor, which nothing closes: the lock is to last as long as the process does.
+    # A bare descriptor that nothing closes, so the lock lasts as long as the process.
     lock = os.open(lock_of(folder), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(lock, str(os.getpid()).encode())
     try:
-        definitions = read_definitions(crds) if crds else known_definitions(os.environ)
-        with ControlPlane(folder, programs=find(os.environ), definitions=definitions) as plane:
+        found = CrdFolder(crds).crds() if crds else available_crds(os.environ)
+        with ControlPlane(folder, programs=find_programs(os.environ), crds=found) as plane:
             operators = start_operators(plane, os.environ)
             print(READY, *(operator.name for operator in operators), flush=True)
-            _let_go_of_the_terminal()
+            _detach_from_terminal()
             while True:
                 signal.pause()
     except PlatformError as error:
@@ -58,11 +59,11 @@ def keep(folder: Path, *, crds: Path | None) -> int:
         return 0
 
 
-def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
+def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit
 
 
-def _let_go_of_the_terminal() -> None:
+def _detach_from_terminal() -> None:
     with Path(os.devnull).open("w", encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
         os.dup2(nothing.fileno(), sys.stderr.fileno())

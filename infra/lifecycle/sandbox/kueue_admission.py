@@ -1,8 +1,8 @@
-"""What Kueue's chart brings beside its pods, for a Kueue that is a process on loopback.
+"""The objects of Kueue's chart other than its pods, for a Kueue that runs as a process on loopback.
 
-That is its configuration, its admission webhooks, and the conversion of its objects. The API server finds it as on a
-cluster, by the Service of the webhooks, which is here another name for this machine; so Kueue makes and injects its
-certificates itself, as it does there.
+These are its configuration, its admission webhooks and the conversion webhooks of its CRDs. As in a cluster, the API server
+reaches them by a Service, here an ExternalName Service that resolves to localhost, and Kueue creates and injects its own
+certificates.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SECRET: Object = {
     "kind": "Secret",
     "metadata": {"name": "kueue-webhook-server-cert", "namespace": KUEUE_NAMESPACE},
 }
-"""Where Kueue puts its certificate and key; it fills it, and does not make it."""
+"""Kueue writes its certificate and key into this Secret, and expects it to exist."""
 
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
-"""Kinds of which Kueue serves two versions (sigs.k8s.io/kueue, pkg/util/cert)."""
+"""CRDs with a conversion webhook (sigs.k8s.io/kueue, pkg/util/cert)."""
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind whose objects pass through Kueue (sigs.k8s.io/kueue, config/components/webhook/manifests.yaml).
+    """A kind with an admission webhook of Kueue (sigs.k8s.io/kueue, config/components/webhook/manifests.yaml).
 
     Attributes:
-        api_version: of the kind.
-        name: in the webhooks' paths.
-        resources: what is validated.
-        is_mutated: whether a webhook sets its defaults, too.
+        api_version: group and version of the kind.
+        name: its name in webhook paths.
+        resources: resources to validate.
+        is_mutated: whether a mutating webhook sets defaults.
     """
 
     api_version: str
@@ -46,11 +46,11 @@ class _Kind:
 
     @property
     def is_job(self) -> bool:
-        """Whether it is somebody else's: only the teams' namespaces are looked at then."""
+        """Whether it is a job of another API group, which Kueue manages in the teams' namespaces only."""
         return self.api_version != KUEUE_API
 
     def path(self, verb: str) -> str:
-        """Path of its webhook."""
+        """Path of its webhook for `mutate` or `validate`."""
         group, _, version = self.api_version.partition("/")
         return f"/{verb}-{group.replace('.', '-')}-{version}-{self.name}"
 
@@ -63,13 +63,13 @@ _KINDS = (
     _Kind(KUEUE_API, "workload", ("workloads", "workloads/status")),
     _Kind(KUEUE_API, "cohort", ("cohorts",), is_mutated=False),
 )
-"""Those of the frameworks that the configuration names, and Kueue's own."""
+"""Kinds of the configuration's job frameworks, and Kueue's own."""
 
 
 def configuration(*, webhook_port: int, health_port: int, certificates: Path) -> Object:
-    """The chart's configuration for a single instance on loopback.
+    """The chart's configuration, changed to a single instance on loopback.
 
-    Without the visibility API: Kueue writes that server's certificate into a folder of the root of the file system.
+    The visibility API is off: Kueue writes its certificate into a folder at the root of the file system.
     """
     return {
         **kueue_configuration(),
@@ -88,7 +88,7 @@ def configuration(*, webhook_port: int, health_port: int, certificates: Path) ->
 
 
 def admission(*, webhook_port: int) -> tuple[Object, ...]:
-    """The objects that lead the API server to Kueue, in the order in which they are applied."""
+    """The objects by which the API server reaches Kueue, in order of application."""
     return (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KUEUE_NAMESPACE}},
         {
@@ -105,7 +105,7 @@ def admission(*, webhook_port: int) -> tuple[Object, ...]:
 
 
 def _conversion(plural: str, port: int) -> Object:
-    """The part of a definition that the chart's have and the project's plain ones have not."""
+    """The conversion webhook of a CRD, which the chart adds to the plain CRDs of the project."""
     webhook = {"clientConfig": _client("/convert", port), "conversionReviewVersions": ["v1"]}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Where a control plane keeps its files and listens, and what each of its programs is told: policy without a process."""
+"""Paths, ports and command-line arguments of a control plane."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAGES = Path(__file__).with_name("stages.yaml")
-"""What becomes of nodes and pods that nobody runs, for kwok."""
+"""kwok Stages: the life cycle of fake nodes and their pods."""
 
 FAKE_NODE_ANNOTATION = "kwok.x-k8s.io/node"
-"""Annotation of the nodes that kwok plays; value `fake`."""
+"""Annotation of the nodes that kwok manages; value `fake`."""
 
 _KEY_ISSUER = "https://kubernetes.default.svc"
 _SERVICES = "10.0.0.0/24"
 
 
 def kubeconfig_in(folder: Path) -> Path:
-    """The kubeconfig of the control plane in `folder`: an administrator's."""
+    """The administrator's kubeconfig of the control plane in `folder`."""
     return folder / "kubeconfig"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A control plane on this machine.
+    """Paths and ports of a control plane.
 
     Attributes:
-        folder: everything it writes.
-        api_port: port of the API server on loopback.
-        etcd_port: port of etcd's clients.
-        etcd_peer_port: port etcd would meet other members on.
+        folder: all files it writes.
+        api_port: port of the API server.
+        etcd_port: client port of etcd.
+        etcd_peer_port: peer port of etcd.
     """
 
     folder: Path
@@ -43,31 +43,31 @@ class Layout:
 
     @property
     def certificate(self) -> Path:
-        """The API server's certificate and the authority that signed it; the server makes both at its start."""
+        """The API server's self-signed certificate, which it generates at its start."""
         return self.folder / "certificates" / "apiserver.crt"
 
     @property
     def tokens(self) -> Path:
-        """Who may log in, as the API server reads it."""
+        """Token file of the API server."""
         return self.folder / "tokens.csv"
 
     @property
     def account_key(self) -> Path:
-        """Key with which the tokens of service accounts are signed."""
+        """Key that signs the tokens of service accounts."""
         return self.folder / "service-accounts.key"
 
     @property
     def kubeconfig(self) -> Path:
-        """How a client finds the API server and who it is there: an administrator."""
+        """The administrator's kubeconfig."""
         return kubeconfig_in(self.folder)
 
     def log(self, program: str) -> Path:
-        """What a program prints."""
+        """Log file of a program."""
         return self.folder / f"{program}.log"
 
 
 def etcd(layout: Layout) -> list[str]:
-    """Arguments of etcd: one member on loopback that never waits for a disk."""
+    """Arguments of etcd: a single member on loopback, without fsync."""
     clients, peers = f"http://127.0.0.1:{layout.etcd_port}", f"http://127.0.0.1:{layout.etcd_peer_port}"
     return [
         f"--data-dir={layout.folder / 'etcd'}",
@@ -82,13 +82,13 @@ def etcd(layout: Layout) -> list[str]:
 
 
 def kube_apiserver(layout: Layout) -> list[str]:
-    """Arguments of the API server: role-based access, and every admission plugin that is on by default."""
+    """Arguments of the API server: RBAC, and the default admission plugins."""
     return [
         f"--etcd-servers=http://127.0.0.1:{layout.etcd_port}",
         "--bind-address=127.0.0.1",
         f"--secure-port={layout.api_port}",
         f"--cert-dir={layout.certificate.parent}",
-        "--endpoint-reconciler-type=none",  # loopback may not be an endpoint of the service `kubernetes`
+        "--endpoint-reconciler-type=none",  # a loopback address cannot be an endpoint of the Service `kubernetes`
         "--advertise-address=127.0.0.1",
         "--authorization-mode=RBAC",
         "--anonymous-auth=false",
@@ -97,21 +97,21 @@ def kube_apiserver(layout: Layout) -> list[str]:
         f"--service-account-key-file={layout.account_key}",
         f"--service-account-signing-key-file={layout.account_key}",
         f"--service-cluster-ip-range={_SERVICES}",
-        # The first look at a new kind would otherwise wait a second, until its cache is filled.
+        # With the watch cache, the first read of a new kind waits a second until the cache is filled.
         "--watch-cache=false",
-        "--allow-privileged=true",  # what is refused is for Pod Security to say
+        "--allow-privileged=true",  # Pod Security decides
         "--profiling=false",
     ]
 
 
 def kube_controller_manager(layout: Layout) -> list[str]:
-    """Arguments of the controllers, all that are on by default."""
+    """Arguments of the controller manager, with its default controllers."""
     return [
         *_client(layout),
         f"--service-account-private-key-file={layout.account_key}",
         f"--root-ca-file={layout.certificate}",
         "--use-service-account-credentials=false",
-        # Garbage of a test has to be gone before the next one looks.
+        # The objects of one test have to be collected before the next test looks.
         "--concurrent-gc-syncs=8",
         "--concurrent-namespace-syncs=16",
         "--kube-api-qps=500",
@@ -125,7 +125,7 @@ def kube_scheduler(layout: Layout) -> list[str]:
 
 
 def kwok(layout: Layout) -> list[str]:
-    """Arguments of kwok: it plays the annotated nodes and the pods on them, and no other."""
+    """Arguments of kwok, which manages the annotated nodes and their pods only."""
     return [
         f"--kubeconfig={layout.kubeconfig}",
         f"--config={STAGES}",
@@ -135,7 +135,7 @@ def kwok(layout: Layout) -> list[str]:
 
 
 def _client(layout: Layout) -> list[str]:
-    """A single instance that serves nothing."""
+    """Arguments of a single-instance client without a port of its own."""
     return [
         f"--kubeconfig={layout.kubeconfig}",
         f"--authentication-kubeconfig={layout.kubeconfig}",

@@ -1,11 +1,11 @@
-"""The Go modules that pin the programs of a control plane and its operators, and where each one's builds are kept."""
+"""The Go modules that pin the programs and CRDs of a sandbox, and the cache that `make engines` fills from them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -14,42 +14,42 @@ _FOLDER = Path(__file__).with_name("engines")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Module:
-    """A Go module of ours that requires a project at one version, and builds programs of it.
+    """A Go module of ours that requires one version of an upstream project.
 
     Attributes:
         name: its folder in `engines`.
-        title: what people call the project.
-        project: Go module whose version is the engine's.
-        packages: Go package of the main function, by program.
-        definitions: folder of the project with its custom resource definitions; None: it has none.
-        variable: environment variable that names its only program, before the one that is built here; None: it is a part
-            of the control plane, which does not run without it.
+        title: the project's name in messages.
+        project: Go module path of the project.
+        packages: the programs to build: Go package of the main function, by program name.
+        crds: glob patterns of the CRD files in the project.
+        variable: environment variable with the path of an operator's program, which takes precedence over the built one.
+            None: the module is no operator.
     """
 
     name: str
     title: str
     project: str
-    packages: Mapping[str, str]
-    definitions: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    crds: tuple[str, ...] = ()
     variable: str | None = None
 
     @property
     def folder(self) -> Path:
-        """Where its `go.mod` is."""
+        """Folder of its `go.mod`."""
         return _FOLDER / self.name
 
     @cached_property
     def version(self) -> str:
         """The pinned version of the project, e.g. `1.35.4`."""
-        return self._line(rf"\s*{re.escape(self.project)} v(\S+)(?: // indirect)?")
+        return self._line(rf"(?:require)?\s*{re.escape(self.project)} v(\S+)(?: // indirect)?")
 
     @cached_property
     def go_version(self) -> str:
-        """The lowest version of Go that builds it, e.g. `1.26.0`."""
+        """The lowest Go version that builds it, e.g. `1.26.0`."""
         return self._line(r"go (\S+)")
 
     def cache_folder(self, environment: Mapping[str, str]) -> Path:
-        """Where its built programs lie: a folder for each version, and for each change of what they are built from.
+        """Folder of its programs and CRDs in the cache; a change of `go.mod` or `go.sum` gets a new one.
 
         Args:
             environment: see `cache_root`.
@@ -59,9 +59,17 @@ class Module:
             digest.update((self.folder / file).read_bytes())
         return cache_root(environment) / f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
 
+    def crd_folder(self, environment: Mapping[str, str]) -> Path:
+        """Folder of its CRDs in the cache; there once they are complete.
+
+        Args:
+            environment: see `cache_root`.
+        """
+        return self.cache_folder(environment) / "crds"
+
     def _line(self, pattern: str) -> str:
         found = re.search(rf"^{pattern}$", (self.folder / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
-        assert found is not None, f"{self.folder}/go.mod has a line {pattern}"
+        assert found is not None, f"{self.folder}/go.mod has no line {pattern}"
         return found[1]
 
 
@@ -79,10 +87,10 @@ KUBERNETES = Module(
 KWOK = Module(name="kwok", title="kwok", project="sigs.k8s.io/kwok", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
 KUBERAY = Module(
     name="kuberay",
-    title="KubeRay's operator",
+    title="KubeRay operator",
     project="github.com/ray-project/kuberay/ray-operator",
     packages={"kuberay-operator": "github.com/ray-project/kuberay/ray-operator"},
-    definitions="config/crd/bases",
+    crds=("config/crd/bases/*.yaml",),
     variable="KUBERAY_OPERATOR",
 )
 KUEUE = Module(
@@ -90,26 +98,32 @@ KUEUE = Module(
     title="Kueue",
     project="sigs.k8s.io/kueue",
     packages={"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
-    definitions="config/components/crd/bases",
+    crds=("config/components/crd/bases/*.yaml",),
     variable="KUEUE_CONTROLLER",
 )
+PROMETHEUS_OPERATOR = Module(
+    name="prometheus-operator",
+    title="Prometheus Operator",
+    project="github.com/prometheus-operator/prometheus-operator",
+    # The other six describe servers; they would add a third to the start of a control plane, and nothing here uses them.
+    crds=tuple(f"example/prometheus-operator-crd/*{kind}.yaml" for kind in ("monitors", "probes", "rules")),
+)
 
-MODULES = (KUBERNETES, KWOK, KUBERAY, KUEUE)
-"""Every module, in the order in which they are built."""
+MODULES = (KUBERNETES, KWOK, KUBERAY, KUEUE, PROMETHEUS_OPERATOR)
+"""All modules, in build order."""
+
+CRD_MODULES = tuple(module for module in MODULES if module.crds)
+"""Modules with CRDs."""
 
 OPERATORS = tuple(module for module in MODULES if module.variable is not None)
-"""Modules without which a control plane runs."""
-
-
-DEFINITIONS = "crds"
-"""Folder with an operator's custom resource definitions, beside its program."""
+"""Modules of operators; a control plane runs without them."""
 
 
 def cache_root(environment: Mapping[str, str]) -> Path:
-    """The folder above every module's builds.
+    """The cache of all modules.
 
     Args:
-        environment: `RTP_ENGINES` names it, else it is in `XDG_CACHE_HOME`, else in the home folder.
+        environment: `RTP_ENGINES` is the path; without it, `ray-train-platform/engines` in `XDG_CACHE_HOME` or `~/.cache`.
     """
     root = environment.get("RTP_ENGINES")
     if root is None:
@@ -119,7 +133,7 @@ def cache_root(environment: Mapping[str, str]) -> Path:
 
 
 def build_lock(environment: Mapping[str, str]) -> Path:
-    """The file that whoever builds modules holds locked (flock).
+    """The file that a running build holds locked (flock).
 
     Args:
         environment: see `cache_root`.
@@ -128,7 +142,7 @@ def build_lock(environment: Mapping[str, str]) -> Path:
 
 
 def newest_go(modules: Iterable[Module] = MODULES) -> str:
-    """The lowest version of Go that builds all of them, e.g. `1.26.0`."""
+    """The lowest Go version that builds all modules, e.g. `1.26.0`."""
     return max(
         (module.go_version for module in modules), key=lambda version: [int(part) for part in version.split(".")]
     )

@@ -1,4 +1,4 @@
-"""KubeRay's operator and Kueue beside a control plane: started as plain processes, and ended with it."""
+"""Run the KubeRay operator and Kueue as plain processes with a control plane."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _QUEUED_KIND = {"apiVersion": "ray.io/v1", "kind": "RayJob"}
 
 
 def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tuple[Module, ...]:
-    """Start the operators that are there, where the API server knows the kinds they work on.
+    """Start the operators that are available and whose CRDs the API server serves.
 
     Args:
-        plane: which is up, and ends them with itself.
+        plane: a running control plane; stops them with itself.
         environment: see `programs.find_operator`.
 
     Returns:
-        those that run now.
+        the operators that run.
 
     Raises:
-        RefusedError: a variable names no program.
-        PlatformError: one did not start; with the end of its output.
+        RefusedError: see `programs.find_operator`.
+        PlatformError: one did not start; carries the end of its output.
     """
     api = Api(plane.client())
     started = []
@@ -43,7 +43,7 @@ def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tupl
         (KUBERAY, start_kuberay, _QUEUED_KIND),
     ):
         program = find_operator(module, environment)
-        # Kueue looks for RayJobs at its start, and takes none where there are none.
+        # Kueue looks for the RayJob CRD at its start only.
         if program is not None and api.knows(kind) and api.knows(_QUEUED_KIND):
             start(plane, program)
             started.append(module)
@@ -51,13 +51,13 @@ def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tupl
 
 
 def start_kuberay(plane: ControlPlane, program: Path, *, proxy: str | None = None) -> Process:
-    """Start KubeRay's operator.
+    """Start the KubeRay operator.
 
     Args:
         plane: the control plane.
-        program: the operator.
-        proxy: HTTP proxy through which it reaches the dashboards of the Ray clusters; None: it reaches none, because
-            their names mean nothing on this machine.
+        program: path of the operator.
+        proxy: HTTP proxy to the dashboards of the Ray clusters; None: it reaches none, because this machine does not
+            resolve the names of Services.
 
     Raises:
         PlatformError: see `start_operators`.
@@ -76,7 +76,7 @@ def start_kuberay(plane: ControlPlane, program: Path, *, proxy: str | None = Non
 
 
 def start_kueue(plane: ControlPlane, program: Path) -> Process:
-    """Start Kueue, with the configuration that our chart has, and lead the API server to its webhooks.
+    """Start Kueue with our chart's configuration, and register its webhooks at the API server.
 
     Raises:
         PlatformError: see `start_operators`.
@@ -89,7 +89,7 @@ def start_kueue(plane: ControlPlane, program: Path) -> Process:
     configuration.write_text(yaml.safe_dump(text), encoding="utf-8")
     api = Api(plane.client())
     for manifest in kueue_admission.admission(webhook_port=webhook_port):
-        # As an owner of its own: what others wrote of the same namespace and definitions stays.
+        # A field manager of its own keeps the fields that others applied to the same namespace and CRDs.
         api.apply(manifest, manager="kueue-admission")
     process = plane.run("kueue", [program, f"--config={configuration}", f"--kubeconfig={plane.kubeconfig}"])
     process.await_(lambda: _mounted(api, certificates), seconds=_START_SECONDS)
@@ -98,9 +98,9 @@ def start_kueue(plane: ControlPlane, program: Path) -> Process:
 
 
 def _mounted(api: Api, folder: Path) -> bool:
-    """Whether Kueue's certificate has been put where it reads it, as a kubelet would."""
+    """Copy Kueue's certificate from its Secret to its folder, as a kubelet mounts it; whether it is complete."""
     data = (api.read(kueue_admission.SECRET) or {}).get("data", {})
-    for name in ("tls.key", "tls.crt"):  # what Kueue waits for comes last
+    for name in ("tls.key", "tls.crt"):  # Kueue waits for the certificate, so the key comes first
         if name not in data:
             return False
         file = folder / name

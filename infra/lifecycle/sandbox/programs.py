@@ -1,4 +1,4 @@
-"""The programs of a control plane and of its operators: which one is taken, and from where."""
+"""Find the programs of the control plane and of the operators."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from infra.lifecycle.sandbox.modules import KUBERNETES, KWOK, Module, cache_root
 from infra.spec.errors import RefusedError
 
 Programs = Mapping[str, Path]
-"""Where each program of a control plane lies, by its name."""
+"""Paths of the control plane's programs, by name."""
 
 NEEDED: Mapping[str, Module] = {program: module for module in (KUBERNETES, KWOK) for program in module.packages}
-"""Module of each program without which there is no control plane."""
+"""Module of each program that the control plane needs."""
 
-REMEDY = "build them once with the Go toolchain, about 13 minutes on 2 cores: make engines"
+REMEDY = "make engines builds them once with Go, about 13 minutes on 2 cores"
 
 
-def find(environment: Mapping[str, str]) -> Programs:
-    """Every needed program: from `$KUBEBUILDER_ASSETS`, else from PATH, else from the cache that `make engines` fills.
+def find_programs(environment: Mapping[str, str]) -> Programs:
+    """Find every needed program in `$KUBEBUILDER_ASSETS`, on PATH, or in the cache of `make engines`, in this order.
 
     Raises:
-        RefusedError: names the programs that are in none of them, and the ones there of another minor version.
+        RefusedError: a program is missing; names it, and the programs found with another minor version.
     """
     found: dict[str, Path] = {}
     reasons: list[str] = []
     for program, module in NEEDED.items():
         for candidate in _candidates(program, module, environment):
-            complaint = _complaint(program, candidate, environment)
-            if complaint is None:
+            reason = _reject_reason(program, candidate, environment)
+            if reason is None:
                 found[program] = candidate
                 break
-            reasons.append(complaint)
+            reasons.append(reason)
     missing = sorted(set(NEEDED) - set(found))
     if missing:
-        looked = f"$KUBEBUILDER_ASSETS, PATH and {cache_root(environment)}"
+        searched = f"$KUBEBUILDER_ASSETS, PATH and {cache_root(environment)}"
         notes = "".join(f"\n  {reason}" for reason in reasons)
-        raise RefusedError(f"{', '.join(missing)}: not in {looked}{notes}", remedy=REMEDY)
+        raise RefusedError(f"{', '.join(missing)}: not found in {searched}{notes}", remedy=REMEDY)
     return found
 
 
 def find_operator(module: Module, environment: Mapping[str, str]) -> Path | None:
-    """The program of an operator: the one that its variable names, else the built one; None where there is none.
+    """Find the program of an operator: by its variable, else in the cache; None if there is none.
 
     Args:
         module: one of `modules.OPERATORS`.
-        environment: with the variables.
+        environment: may contain the operator's variable; see also `modules.cache_root`.
 
     Raises:
-        RefusedError: the variable names something else than a program.
+        RefusedError: the file that the variable names is not executable.
     """
     (program,) = module.packages
     named = environment.get(module.variable or "")
@@ -59,8 +59,8 @@ def find_operator(module: Module, environment: Mapping[str, str]) -> Path | None
         return None if built is None else Path(built)
     if shutil.which(named) is None:
         raise RefusedError(
-            f"{module.variable}={named} is no program",
-            remedy=f"name {module.title}'s, of version {module.version}, or unset it: make engines builds one",
+            f"{module.variable}={named}: not executable",
+            remedy=f"set it to the program of {module.title} {module.version}, or unset it and run make engines",
         )
     return Path(named).resolve()
 
@@ -73,8 +73,8 @@ def _candidates(program: str, module: Module, environment: Mapping[str, str]) ->
     return (Path(place) for place in places if place is not None)
 
 
-def _complaint(program: str, candidate: Path, environment: Mapping[str, str]) -> str | None:
-    """Why a program is passed over: the API of another minor version of Kubernetes is another API."""
+def _reject_reason(program: str, candidate: Path, environment: Mapping[str, str]) -> str | None:
+    """Why a program is rejected: another minor version of Kubernetes has another API."""
     if not program.startswith("kube-") or candidate.parent == KUBERNETES.cache_folder(environment):
         return None
     minor = KUBERNETES.version.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""What a stack would say of itself once it is up, from its recorded program: ids of the right form, of nothing real."""
+"""Outputs of a stack that is not deployed, from its recorded program, with made-up ids in the right format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from platform_charts.objects.phases import ClusterFacts
 
 
 class Recorded(NamedTuple):
-    """A recorded stack, for those who submit jobs and for the builders of the cluster's objects."""
+    """A recorded stack: outputs for job submission, facts for the builders of the cluster's objects."""
 
     outputs: StackOutputs
     facts: ClusterFacts
 
 
 def recorded(settings: StackSettings) -> Recorded:
-    """Evaluate the stack's program, without an engine or an account."""
+    """Evaluate the stack's program without a Pulumi engine or an AWS account."""
     graph = record(settings)
     outputs = read_outputs(graph.outputs, file="recorded stack")
     database = graph.find("aws:rds/instance:Instance", "mlflow")

@@ -15,7 +15,7 @@ import yaml
 from infra.lifecycle.preflight import Case, notes, the_clusters_definitions_can_be_upgraded
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.sandbox.definitions import define
+from infra.lifecycle.sandbox.crds import apply_crds
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import CHART_VERSION
@@ -91,9 +91,9 @@ def older(kubernetes_api: Cluster) -> Iterator[Cluster]:
     before = ants("v1alpha1", "v1", stored="v1alpha1")
     ant = {"apiVersion": "ray.io/v1alpha1", "kind": "Ant", "metadata": {"name": "old", "namespace": "default"}}
     try:
-        define(kubernetes_api, [before])
+        apply_crds(kubernetes_api, [before])
         kubernetes_api.apply(ant)
-        define(kubernetes_api, [ants("v1alpha1", "v1", stored="v1")])
+        apply_crds(kubernetes_api, [ants("v1alpha1", "v1", stored="v1")])
         yield kubernetes_api
     finally:
         kubernetes_api.delete_all([before])

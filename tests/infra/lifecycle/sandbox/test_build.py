@@ -1,4 +1,4 @@
-"""Building the control plane's programs, with a compiler that only notes what it was asked."""
+"""Filling the engines cache, with a fake Go that records its arguments."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.modules import DEFINITIONS, KUBERNETES, KUEUE, MODULES, OPERATORS
-from infra.lifecycle.sandbox.programs import find
+from infra.lifecycle.sandbox.modules import CRD_MODULES, KUBERNETES, KUEUE, MODULES, Module
+from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import PlatformError, RefusedError
 
 _PACKAGES = [package for module in MODULES for package in module.packages.values()]
 
 _GO = """#!/bin/sh
-if [ "$1" = list ]; then echo {sources}; exit; fi
+if [ "$1" = mod ]; then echo '{{"Dir": "{sources}"}}'; exit; fi
 echo "$PWD $@" >>{notes}
 while [ "$1" != -o ]; do shift; done
 {does}
@@ -25,17 +25,17 @@ while [ "$1" != -o ]; do shift; done
 
 
 class Compiler:
-    """A `go` of PATH, and what it was asked."""
+    """A fake `go` on PATH."""
 
     def __init__(self, folder: Path, *, does: str = 'echo program >"$2"; chmod +x "$2"') -> None:
         folder.mkdir()
         self._notes = folder / "notes"
         self._notes.touch()
         sources = folder / "sources"
-        for module in OPERATORS:
-            definitions = sources / str(module.definitions)
-            definitions.mkdir(parents=True)
-            (definitions / f"{module.name}.yaml").touch(mode=0o444)
+        for pattern in (pattern for module in CRD_MODULES for pattern in module.crds):
+            crd = sources / pattern.replace("*", "ants")
+            crd.parent.mkdir(parents=True, exist_ok=True)
+            crd.touch(mode=0o444)
         go = folder / "go"
         go.write_text(_GO.format(notes=self._notes, does=does, sources=sources))
         go.chmod(0o755)
@@ -43,15 +43,15 @@ class Compiler:
 
     @property
     def calls(self) -> list[str]:
-        """Folder and arguments of each call."""
+        """Working directory and arguments of each build."""
         return self._notes.read_text().splitlines()
 
 
 def silent(_line: str) -> None:
-    """Show no progress."""
+    """Print no progress."""
 
 
-def test_every_program_is_built_from_its_own_module_into_the_modules_own_folder(tmp_path: Path) -> None:
+def test_every_program_is_built_from_its_module_into_the_modules_folder(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
     expected = [(module, program) for module in MODULES for program in module.packages]
@@ -61,15 +61,35 @@ def test_every_program_is_built_from_its_own_module_into_the_modules_own_folder(
         assert (module.cache_folder(compiler.environment) / program).is_file()
 
 
-def test_an_operators_definitions_lie_beside_it(tmp_path: Path) -> None:
+def test_crds_are_copied_next_to_the_programs(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
-    folders = {module: module.cache_folder(compiler.environment) / DEFINITIONS for module in MODULES}
-    assert {module for module, folder in folders.items() if folder.is_dir()} == set(OPERATORS)
-    assert [file.name for file in folders[KUEUE].iterdir()] == ["kueue.yaml"]
+    files = {module.name: {path.name for path in _crds(compiler, module)} for module in CRD_MODULES}
+    rules = {"antsmonitors.yaml", "antsprobes.yaml", "antsrules.yaml"}
+    assert files == {"kuberay": {"ants.yaml"}, "kueue": {"ants.yaml"}, "prometheus-operator": rules}
 
 
-def test_kubernetes_is_stamped_with_the_version_that_clients_read(tmp_path: Path) -> None:
+def test_crds_are_there_before_the_first_program_is_built(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin", does="exit 1")
+    with pytest.raises(PlatformError, match="go build failed"):
+        build(compiler.environment, say=silent)
+    assert all(_crds(compiler, module) for module in CRD_MODULES)
+
+
+def test_crds_that_are_missing_are_copied_without_a_build(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    shutil.rmtree(KUEUE.crd_folder(compiler.environment))
+    build(compiler.environment, say=silent)
+    assert _crds(compiler, KUEUE)
+    assert len(compiler.calls) == len(_PACKAGES)
+
+
+def _crds(compiler: Compiler, module: Module) -> list[Path]:
+    return list(module.crd_folder(compiler.environment).iterdir())
+
+
+def test_kubernetes_is_stamped_with_its_version(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
     calls = [call for call in compiler.calls if " k8s.io/kubernetes/" in call]
@@ -77,11 +97,11 @@ def test_kubernetes_is_stamped_with_the_version_that_clients_read(tmp_path: Path
     assert all(f"version.gitVersion=v{KUBERNETES.version} " in call for call in calls)
 
 
-def test_what_was_built_is_found(tmp_path: Path) -> None:
+def test_built_programs_are_found(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     root = build(compiler.environment, say=silent)
     environment = {**compiler.environment, "PATH": ""}
-    assert all(path.is_relative_to(root) for path in find(environment).values())
+    assert all(path.is_relative_to(root) for path in find_programs(environment).values())
 
 
 def test_a_second_build_does_nothing_and_needs_no_go(tmp_path: Path) -> None:
@@ -91,7 +111,7 @@ def test_a_second_build_does_nothing_and_needs_no_go(tmp_path: Path) -> None:
     assert len(compiler.calls) == len(_PACKAGES)
 
 
-def test_a_module_that_has_changed_is_built_without_the_others(tmp_path: Path) -> None:
+def test_only_a_changed_module_is_built_again(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
     shutil.rmtree(KUEUE.cache_folder(compiler.environment))
@@ -99,30 +119,30 @@ def test_a_module_that_has_changed_is_built_without_the_others(tmp_path: Path) -
     assert [call.split()[-1] for call in compiler.calls] == [*_PACKAGES, *KUEUE.packages.values()]
 
 
-def test_of_two_builders_one_builds(tmp_path: Path) -> None:
+def test_of_two_concurrent_builds_only_one_builds(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin", does='sleep 0.05; echo program >"$2"')
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: build(compiler.environment, say=silent), range(2)))
     assert len(compiler.calls) == len(_PACKAGES)
 
 
-def test_a_failed_build_says_what_go_said_and_leaves_no_folder_that_looks_built(tmp_path: Path) -> None:
+def test_a_failed_build_reports_the_output_of_go_and_leaves_no_program(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin", does="echo 'no such host: proxy' >&2; exit 1")
     with pytest.raises(PlatformError, match="no such host: proxy"):
         build(compiler.environment, say=silent)
     with pytest.raises(RefusedError):
-        find({**compiler.environment, "PATH": ""})
+        find_programs({**compiler.environment, "PATH": ""})
 
 
-def test_an_operator_that_cannot_be_built_costs_nobody_the_control_plane(tmp_path: Path) -> None:
+def test_an_operator_that_fails_to_build_leaves_a_control_plane(tmp_path: Path) -> None:
     does = 'case "$PWD" in */kuberay) exit 1; esac; echo program >"$2"; chmod +x "$2"'
     compiler = Compiler(tmp_path / "bin", does=does)
-    with pytest.raises(PlatformError, match="KubeRay's operator"):
+    with pytest.raises(PlatformError, match="KubeRay operator"):
         build(compiler.environment, say=silent)
-    assert find({**compiler.environment, "PATH": ""})
+    assert find_programs({**compiler.environment, "PATH": ""})
 
 
-def test_a_build_goes_on_after_one_that_was_interrupted(tmp_path: Path) -> None:
+def test_a_build_resumes_after_an_interrupted_one(tmp_path: Path) -> None:
     broken = Compiler(tmp_path / "broken", does='echo half >"$2"; exit 1')
     with pytest.raises(PlatformError):
         build(broken.environment, say=silent)
@@ -131,13 +151,14 @@ def test_a_build_goes_on_after_one_that_was_interrupted(tmp_path: Path) -> None:
     assert len(compiler.calls) == len(_PACKAGES)
 
 
-def test_without_go_the_message_names_the_version_to_install(tmp_path: Path) -> None:
+def test_without_go_the_error_names_the_version_to_install(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"no `go` on PATH\n  remedy: install Go 1\.\d+"):
         build({"PATH": "", "RTP_ENGINES": str(tmp_path)}, say=silent)
 
 
-def test_progress_names_each_program_and_each_version(tmp_path: Path) -> None:
+def test_progress_names_each_program_with_its_version(tmp_path: Path) -> None:
     lines: list[str] = []
     build(Compiler(tmp_path / "bin").environment, say=lines.append)
     assert f"Kubernetes {KUBERNETES.version}: building etcd" in lines
-    assert len(lines) == len(_PACKAGES) + len(MODULES)
+    assert f"Kueue {KUEUE.version}: copied the CRDs" in lines
+    assert len(lines) == len(CRD_MODULES) + 2 * len(_PACKAGES)

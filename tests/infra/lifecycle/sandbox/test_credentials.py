@@ -1,4 +1,4 @@
-"""What a sandbox trusts."""
+"""Credentials of a sandbox."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from infra.lifecycle.sandbox import credentials
 
 
-def test_the_key_of_service_accounts_is_one_that_others_read() -> None:
+def test_the_service_account_key_is_a_standard_p256_key() -> None:
     key = load_pem_private_key(credentials.account_key().encode(), password=None)
     assert isinstance(key, EllipticCurvePrivateKey)
     assert isinstance(key.curve, SECP256R1)
@@ -23,7 +23,7 @@ def test_no_two_sandboxes_share_a_secret() -> None:
     assert credentials.administrator_token() != credentials.administrator_token()
 
 
-def test_the_kubeconfig_carries_the_certificate_itself(tmp_path: Path) -> None:
+def test_the_kubeconfig_embeds_the_certificate(tmp_path: Path) -> None:
     certificate = tmp_path / "apiserver.crt"
     certificate.write_text("certificate")
     text = credentials.kubeconfig(server="https://127.0.0.1:1", certificate=certificate, token="t", name="sandbox")

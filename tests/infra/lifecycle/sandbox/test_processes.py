@@ -1,4 +1,4 @@
-"""Programs that serve for a while."""
+"""Server processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from infra.lifecycle.sandbox.processes import Process
 from infra.spec.errors import PlatformError
 
-_STARTER = """
+_PARENT = """
 import sys, time
 from pathlib import Path
 from infra.lifecycle.sandbox.processes import Process
@@ -24,7 +24,7 @@ time.sleep(1000)
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Whether a process runs; a zombie does not count."""
     status = Path(f"/proc/{process}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
@@ -38,27 +38,27 @@ def await_number(log: Path) -> int:
     return int(log.read_text())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells a process that its starter ended")
-def test_a_program_ends_with_a_starter_that_was_killed(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a process when its parent ends")
+def test_a_program_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    starter = subprocess.Popen([sys.executable, "-c", _STARTER, str(log)])
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT, str(log)])
     program = await_number(log)
     assert is_alive(program)
-    os.kill(starter.pid, signal.SIGKILL)
-    starter.wait()
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
     deadline = time.monotonic() + 60
     while is_alive(program):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_a_program_that_ends_before_it_is_ready_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_exits_before_it_is_ready_is_an_error_with_its_output(tmp_path: Path) -> None:
     process = Process(["sh", "-c", "echo address in use; exit 3"], log=tmp_path / "log")
-    with pytest.raises(PlatformError, match=r"sh ended with status 3 before it was ready:\n  address in use"):
+    with pytest.raises(PlatformError, match=r"sh exited with status 3 before it was ready:\n  address in use"):
         process.await_(lambda: False, seconds=10)
 
 
-def test_a_program_that_is_not_ready_in_time_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_is_not_ready_in_time_is_an_error_with_its_output(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = Process(["sh", "-c", "echo still waiting; exec sleep 1000"], log=log)
     process.await_(lambda: log.read_text() != "", seconds=10)

@@ -1,4 +1,4 @@
-"""The sandbox as a person starts and ends it."""
+"""Start and stop a sandbox by its commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group(KUBERNETES)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a sandbox is started from an empty folder; whatever a test leaves running is ended."""
+    """Folder of a sandbox started from an empty directory; stops what the test leaves running."""
     engine_programs()
     for name, value in engine_environment().items():
         monkeypatch.setenv(name, value)
@@ -42,18 +42,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     detached.stop(found)
 
 
-def test_a_sandbox_has_the_nodes_of_its_environment_and_ends_without_a_trace(
+def test_a_sandbox_has_the_nodes_of_its_environment_and_leaves_nothing_when_stopped(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sandbox", "--env", "dev"]) == 0
-    said = capsys.readouterr().out
-    assert f"export KUBECONFIG={kubeconfig_in(folder)}" in said
+    printed = capsys.readouterr().out
+    assert f"export KUBECONFIG={kubeconfig_in(folder)}" in printed
     processes = _processes_of(folder)
     operators = [module for module in OPERATORS if find_operator(module, os.environ)]
     assert len(processes) == 6 + len(operators)
     for module in OPERATORS:
-        doing = "runs" if module in operators else "is not there: make engines"
-        assert f"sandbox: {module.title} {module.version} {doing}" in said
+        state = "is running" if module in operators else "is missing: run make engines"
+        assert f"sandbox: {module.title} {module.version} {state}" in printed
     nodes = Api(config.new_client_from_config(str(kubeconfig_in(folder)))).items("v1", "Node")
     expected = settings_of("dev").system_nodes.max_size + sum(group.max_size for group in settings_of("dev").gpu_groups)
     assert len(nodes) == expected
@@ -66,7 +66,7 @@ def test_a_sandbox_has_the_nodes_of_its_environment_and_ends_without_a_trace(
     assert list(folder.parent.iterdir()) == []
 
 
-def test_a_killed_keeper_takes_its_programs_along_and_what_it_left_is_removed(folder: Path) -> None:
+def test_the_programs_of_a_killed_keeper_end_and_its_files_are_deleted(folder: Path) -> None:
     detached.start(folder)
     os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
     deadline = time.monotonic() + 60
@@ -78,7 +78,7 @@ def test_a_killed_keeper_takes_its_programs_along_and_what_it_left_is_removed(fo
     assert list(folder.parent.iterdir()) == []
 
 
-def test_without_programs_the_message_says_what_builds_them_and_nothing_is_left(
+def test_without_programs_the_error_names_make_engines_and_no_file_is_left(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RTP_ENGINES", str(folder))
@@ -88,9 +88,9 @@ def test_without_programs_the_message_says_what_builds_them_and_nothing_is_left(
     assert list(folder.parent.iterdir()) == []
 
 
-def test_where_there_is_none_nothing_is_ended(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stopping_without_a_sandbox_does_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sandbox-down"]) == 0
-    assert "there is none" in capsys.readouterr().out
+    assert "none is running" in capsys.readouterr().out
     assert not folder.exists()
 
 
@@ -101,6 +101,6 @@ def _processes_of(folder: Path) -> set[int]:
         try:
             if str(folder) in (entry / "cmdline").read_text():
                 found.add(int(entry.name))
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process has exited
             continue
     return found

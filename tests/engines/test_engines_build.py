@@ -1,4 +1,4 @@
-"""Waiting for a build of Kubernetes, with a compiler that takes as long as it is told to."""
+"""Wait for a running build, with a fake compiler that blocks until the test lets it continue."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.programs import find
+from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import PlatformError, RefusedError
-from tests.engines.being_built import await_build, is_being_built
+from tests.engines.engines_build import await_build, is_build_running
 from tests.infra.lifecycle.sandbox.test_build import Compiler, silent
 
 
 class Gate:
-    """A pipe at which a compiler stands until somebody opens its other end."""
+    """A pipe that blocks the compiler until the test opens the other end."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self._path = path
         self.wait = f"cat {path}"
-        """What the compiler does to stand there."""
+        """Shell command that blocks."""
 
-    def let_one_through(self) -> None:
-        """Wait for a compiler, and open."""
+    def release_next(self) -> None:
+        """Wait until a compiler blocks, and release it."""
         self._path.open("wb").close()
 
-    def let_through_who_is_there(self) -> None:
-        """Open, if there is a compiler."""
+    def release_any(self) -> None:
+        """Release a compiler if one blocks."""
         try:
             os.close(os.open(self._path, os.O_WRONLY | os.O_NONBLOCK))
         except OSError:
@@ -46,36 +46,36 @@ def gate(tmp_path: Path) -> Gate:
 def is_built_after_waiting(environment: Mapping[str, str]) -> bool:
     await_build(environment)
     try:
-        find({**environment, "PATH": ""})
+        find_programs({**environment, "PATH": ""})
     except RefusedError:
         return False
     return True
 
 
-def test_who_waits_goes_on_when_everything_is_built(tmp_path: Path, gate: Gate) -> None:
+def test_waiting_ends_when_the_build_is_complete(tmp_path: Path, gate: Gate) -> None:
     environment = Compiler(tmp_path / "bin", does=f'{gate.wait}; echo program >"$2"; chmod +x "$2"').environment
     with ThreadPoolExecutor(2) as pool:
         building = pool.submit(build, environment, say=silent)
-        gate.let_one_through()
-        assert is_being_built(environment)
+        gate.release_next()
+        assert is_build_running(environment)
         waiting = pool.submit(is_built_after_waiting, environment)
         while not building.done():
-            gate.let_through_who_is_there()
+            gate.release_any()
         assert waiting.result()
-    assert not is_being_built(environment)
+    assert not is_build_running(environment)
 
 
-def test_a_build_that_fails_is_not_waited_for_any_longer(tmp_path: Path, gate: Gate) -> None:
+def test_waiting_ends_when_the_build_fails(tmp_path: Path, gate: Gate) -> None:
     environment = Compiler(tmp_path / "bin", does=f"{gate.wait}; exit 1").environment
     with ThreadPoolExecutor(1) as pool:
         building = pool.submit(build, environment, say=silent)
-        gate.let_one_through()
+        gate.release_next()
         assert not is_built_after_waiting(environment)
         with pytest.raises(PlatformError):
             building.result()
 
 
-def test_where_nothing_is_built_nothing_is_waited_for(tmp_path: Path) -> None:
+def test_without_a_running_build_nothing_waits(tmp_path: Path) -> None:
     environment = {"RTP_ENGINES": str(tmp_path)}
-    assert not is_being_built(environment)
+    assert not is_build_running(environment)
     await_build(environment)

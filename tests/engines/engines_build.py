@@ -1,4 +1,4 @@
-"""Kubernetes while it is being built: its tests wait for a build that is under way, rather than being skipped."""
+"""Wait for a running `make engines`, so that the tests that need its programs are not skipped."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import suppress
 from infra.lifecycle.sandbox.modules import build_lock
 
 
-def is_being_built(environment: Mapping[str, str]) -> bool:
-    """Whether somebody is building the programs of the control plane (`make engines`) at this moment.
+def is_build_running(environment: Mapping[str, str]) -> bool:
+    """Whether `make engines` is running.
 
     Args:
-        environment: says where the cache is (`modules.cache_root`).
+        environment: determines the cache (`modules.cache_root`).
     """
     try:
         _take_lock(environment, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -23,11 +23,11 @@ def is_being_built(environment: Mapping[str, str]) -> bool:
 
 
 def await_build(environment: Mapping[str, str]) -> None:
-    """Wait for a build's end, whether it succeeds or not; returns at once where there is none."""
+    """Wait until no build is running, whether it succeeds or fails."""
     _take_lock(environment, fcntl.LOCK_SH)
 
 
 def _take_lock(environment: Mapping[str, str], operation: int) -> None:
-    """Lock the file that the builder holds, and give it back."""
+    """Lock the file that a build holds, and release it."""
     with suppress(FileNotFoundError), build_lock(environment).open("rb") as lock:
         fcntl.flock(lock, operation)

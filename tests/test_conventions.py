@@ -1,4 +1,4 @@
-"""The rules of the house, as checks: what lies where, how long things are, what is said of them, who imports whom."""
+"""The project's conventions as checks: layout, lengths, docstrings, annotations, imports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs"}
+PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs"}
 FILES = {"Pulumi.yaml", "Makefile", "README.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"}
-LONGEST_FILE = 500
-LONGEST_FUNCTION = 80
+FILE_LIMIT = 500
+FUNCTION_LIMIT = 80
 HEAVY = {"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "pulumi"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -24,7 +24,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def project_files() -> tuple[str, ...]:
-    """Files that are tracked, or would be by `git add`."""
+    """Files that are tracked, or that `git add` would track."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -37,7 +37,7 @@ def project_files() -> tuple[str, ...]:
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Every Python file of the project, parsed."""
+    """Every Python file of the project, parsed, by name."""
     names = [name for name in project_files() if name.endswith(".py")]
     return {name: ast.parse((ROOT / name).read_text(encoding="utf-8"), filename=name) for name in names}
 
@@ -59,39 +59,39 @@ def public(name: str, tree: ast.Module) -> Iterator[tuple[str, ast.Module | ast.
                         yield f"{name}:{member.lineno} {node.name}.{member.name}", member
 
 
-def test_the_top_level_holds_the_rooms_and_conventional_files_only() -> None:
+def test_the_top_level_has_only_packages_and_conventional_files() -> None:
     top = {name.split("/")[0] for name in project_files()}
-    unexpected = {name for name in top - ROOMS - FILES if not re.fullmatch(r"\..+|requirements.*\.lock", name)}
+    unexpected = {name for name in top - PACKAGES - FILES if not re.fullmatch(r"\..+|requirements.*\.lock", name)}
     assert unexpected == set()
 
 
-def test_no_file_is_long() -> None:
+def test_every_file_is_shorter_than_the_limit() -> None:
     lengths = {name: (ROOT / name).read_text(encoding="utf-8").count("\n") + 1 for name in modules()}
-    assert {name: length for name, length in lengths.items() if length >= LONGEST_FILE} == {}
+    assert {name: length for name, length in lengths.items() if length >= FILE_LIMIT} == {}
 
 
-def test_no_function_is_long() -> None:
+def test_every_function_is_shorter_than_the_limit() -> None:
     spans = {
         f"{name}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for name, tree in modules().items()
         for node in functions(tree)
     }
-    assert {name: span for name, span in spans.items() if span >= LONGEST_FUNCTION} == {}
+    assert {name: span for name, span in spans.items() if span >= FUNCTION_LIMIT} == {}
 
 
-def test_everything_public_says_what_it_is() -> None:
-    silent = [
+def test_everything_public_has_a_docstring() -> None:
+    undocumented = [
         place
         for name, tree in modules().items()
         if not name.startswith("tests/") and tree.body
         for place, node in public(name, tree)
         if not ast.get_docstring(node)
     ]
-    assert silent == []
+    assert undocumented == []
 
 
 def test_every_function_is_annotated() -> None:
-    bare = [
+    unannotated = [
         f"{name}:{node.lineno} {node.name}"
         for name, tree in modules().items()
         for node in functions(tree)
@@ -101,23 +101,23 @@ def test_every_function_is_annotated() -> None:
             for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         )
     ]
-    assert bare == []
+    assert unannotated == []
 
 
-def test_every_test_is_found_by_its_runner() -> None:
-    strays = [
+def test_pytest_collects_every_test() -> None:
+    uncollected = [
         name
         for name, tree in modules().items()
         if name.startswith("tests/")
         and not Path(name).name.startswith("test_")
         and any(node.name.startswith("test_") for node in tree.body if isinstance(node, Function))
     ]
-    assert strays == []
+    assert uncollected == []
 
 
-# Written in pieces, so that this file does not hold what it forbids.
+# Written in pieces, so that this file does not contain what it forbids.
 MACHINE_TRACES = {
-    "a folder of somebody's machine": r"/(?:root|home/\w+|wo" + r"rk|Users/\w+)/",
+    "a path of one machine": r"/(?:root|home/\w+|wo" + r"rk|Users/\w+)/",
     "a package index": r"pypi\." + r"org|python" + r"hosted|--(?:extra-)?index-url[ =]h",
     "a marker of unfinished work": r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b",
 }
@@ -129,7 +129,7 @@ def test_no_file_holds(what: str) -> None:
     assert [name for name in project_files() if pattern.search((ROOT / name).read_bytes())] == []
 
 
-def test_imports_point_one_way(tmp_path: Path) -> None:
+def test_imports_keep_the_contracts(tmp_path: Path) -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     checked = subprocess.run(
         [linter, "--no-logo", "--cache-dir", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
@@ -138,7 +138,7 @@ def test_imports_point_one_way(tmp_path: Path) -> None:
 
 
 def heavy_imports(*program: str) -> set[str]:
-    """The heavy packages that a program imports in its own process."""
+    """The heavy packages that a new Python process imports."""
     ended = subprocess.run(
         [sys.executable, "-X", "importtime", *program], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -150,7 +150,7 @@ def heavy_imports(*program: str) -> set[str]:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "--print-config"]])
-def test_a_command_that_trains_nothing_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_a_command_that_does_not_train_imports_nothing_heavy(arguments: list[str]) -> None:
     assert heavy_imports("-m", "training", *arguments) == set()
 
 
