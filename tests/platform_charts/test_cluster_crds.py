@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.lifecycle.sandbox.api import ApiRefusalError, Object
+from infra.kube.errors import ApiError
 from infra.lifecycle.sandbox.definitions import define
 from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import check_upgrade, check_upgrades
 from tests.engines.kubernetes import Cluster, crds
 from tests.engines.kubernetes_jobs import raycluster
@@ -20,7 +21,7 @@ _EMPTY = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": 
 
 
 @pytest.fixture
-def older(custom_resources: Cluster) -> Iterator[Object]:
+def older(custom_resources: Cluster) -> Iterator[Manifest]:
     """The definition of RayClusters as an older release had it: without one field. The pinned one comes back."""
     definition = copy.deepcopy(_pinned())
     (stored,) = [version for version in definition["spec"]["versions"] if version["storage"]]
@@ -36,7 +37,7 @@ def older(custom_resources: Cluster) -> Iterator[Object]:
 
 
 @in_dev
-def test_objects_of_an_older_definition_outlive_its_upgrade(environment: Environment, older: Object) -> None:
+def test_objects_of_an_older_definition_outlive_its_upgrade(environment: Environment, older: Manifest) -> None:
     cluster, manifest = environment.cluster, raycluster(environment, "kept", max_workers=2)
     del manifest["spec"]["authOptions"]
     with cluster.applied(manifest) as (before,):
@@ -50,7 +51,7 @@ def test_objects_of_an_older_definition_outlive_its_upgrade(environment: Environ
 
 
 @in_dev
-def test_a_field_of_the_newer_definition_is_taken_once_it_is_there(environment: Environment, older: Object) -> None:
+def test_a_field_of_the_newer_definition_is_taken_once_it_is_there(environment: Environment, older: Manifest) -> None:
     cluster, manifest = environment.cluster, raycluster(environment, "newer", max_workers=2)
     assert "authOptions" in _complaint(cluster, manifest)
     define(cluster, [_pinned()])
@@ -72,15 +73,15 @@ def test_the_pinned_definitions_may_replace_themselves(custom_resources: Cluster
     assert len(live) == len(crds("kuberay"))
 
 
-def _pinned() -> Object:
+def _pinned() -> Manifest:
     (found,) = [one for one in crds("kuberay") if one["metadata"]["name"] == NAME]
     return found
 
 
-def _complaint(cluster: Cluster, manifest: Object) -> str:
+def _complaint(cluster: Cluster, manifest: Manifest) -> str:
     """Why the API server would refuse the object; nothing where it would not."""
     try:
         cluster.apply(manifest, is_dry_run=True)
-    except ApiRefusalError as refusal:
+    except ApiError as refusal:
         return str(refusal)
     return ""

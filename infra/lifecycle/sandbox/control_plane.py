@@ -12,12 +12,13 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox import credentials, layout
-from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.definitions import define
 from infra.lifecycle.sandbox.layout import Layout
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import Programs
+from infra.spec.manifest import Manifest
 
 CONTEXT = "sandbox"
 """Name of the kubeconfig's context."""
@@ -33,7 +34,7 @@ class ControlPlane:
         folder: where its files are, while it is up.
     """
 
-    def __init__(self, folder: Path, *, programs: Programs, definitions: Iterable[Object] = ()) -> None:
+    def __init__(self, folder: Path, *, programs: Programs, definitions: Iterable[Manifest] = ()) -> None:
         """A control plane that is not started yet.
 
         Args:
@@ -111,7 +112,7 @@ class ControlPlane:
         )
         _write(self.kubeconfig, text)
         server.await_(self._is_serving, seconds=_START_SECONDS)
-        define(Api(self.client()), self._definitions)
+        define(KubernetesApi(self.client()), self._definitions)
         controllers = self._start("kube-controller-manager", layout.kube_controller_manager)
         self._start("kube-scheduler", layout.kube_scheduler)
         self._start("kwok", layout.kwok)

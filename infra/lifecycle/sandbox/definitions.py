@@ -8,15 +8,16 @@ from typing import Any
 
 import yaml
 
-from infra.lifecycle.sandbox.api import Api, Object
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.modules import DEFINITIONS, OPERATORS
 from infra.spec.errors import SettingsError
+from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.charts.archives import archive_path
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 
 
-def read_definitions(folder: Path) -> tuple[Object, ...]:
+def read_definitions(folder: Path) -> tuple[Manifest, ...]:
     """Every custom resource definition in the YAML files of a folder and its folders.
 
     Raises:
@@ -34,7 +35,7 @@ def read_definitions(folder: Path) -> tuple[Object, ...]:
     return found
 
 
-def known_definitions(environment: Mapping[str, str]) -> tuple[Object, ...]:
+def known_definitions(environment: Mapping[str, str]) -> tuple[Manifest, ...]:
     """Those in the charts that the release pins, as far as they have been fetched, else those of the built operators.
 
     Args:
@@ -45,24 +46,24 @@ def known_definitions(environment: Mapping[str, str]) -> tuple[Object, ...]:
     return tuple(found.values())
 
 
-def _built_definitions(environment: Mapping[str, str]) -> Iterator[Object]:
+def _built_definitions(environment: Mapping[str, str]) -> Iterator[Manifest]:
     for module in OPERATORS:
         folder = module.cache_folder(environment) / DEFINITIONS
         if folder.is_dir():
             yield from read_definitions(folder)
 
 
-def _pinned_definitions() -> tuple[Object, ...]:
+def _pinned_definitions() -> tuple[Manifest, ...]:
     release = load_release()
     fetched = (group for chart, group in CRD_GROUPS.items() if archive_path(chart, release.charts[chart]).is_file())
     return tuple(definition for group in fetched for definition in PinnedCharts(release).crds(group))
 
 
-def define(api: Api, definitions: Iterable[Object]) -> None:
+def define(api: KubernetesApi, definitions: Iterable[Manifest]) -> None:
     """Apply custom resource definitions and wait until their kinds are served.
 
     Raises:
-        ApiRefusalError: one was refused, or is not served in time.
+        ApiError: one was refused, or is not served in time.
     """
     applied = [api.apply(definition) for definition in definitions]
     for definition in applied:

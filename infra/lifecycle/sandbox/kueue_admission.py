@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.lifecycle.sandbox.api import Object
 from infra.spec.cluster_names import KUEUE_API, KUEUE_NAMESPACE
+from infra.spec.manifest import Manifest
 from platform_charts.charts.kueue import kueue_configuration
 
 SERVICE = "kueue-webhook-service"
-SECRET: Object = {
+SECRET: Manifest = {
     "apiVersion": "v1",
     "kind": "Secret",
     "metadata": {"name": "kueue-webhook-server-cert", "namespace": KUEUE_NAMESPACE},
@@ -66,7 +66,7 @@ _KINDS = (
 """Those of the frameworks that the configuration names, and Kueue's own."""
 
 
-def configuration(*, webhook_port: int, health_port: int, certificates: Path) -> Object:
+def configuration(*, webhook_port: int, health_port: int, certificates: Path) -> Manifest:
     """The chart's configuration for a single instance on loopback.
 
     Without the visibility API: Kueue writes that server's certificate into a folder of the root of the file system.
@@ -87,7 +87,7 @@ def configuration(*, webhook_port: int, health_port: int, certificates: Path) ->
     }
 
 
-def admission(*, webhook_port: int) -> tuple[Object, ...]:
+def admission(*, webhook_port: int) -> tuple[Manifest, ...]:
     """The objects that lead the API server to Kueue, in the order in which they are applied."""
     return (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KUEUE_NAMESPACE}},
@@ -104,7 +104,7 @@ def admission(*, webhook_port: int) -> tuple[Object, ...]:
     )
 
 
-def _conversion(plural: str, port: int) -> Object:
+def _conversion(plural: str, port: int) -> Manifest:
     """The part of a definition that the chart's have and the project's plain ones have not."""
     webhook = {"clientConfig": _client("/convert", port), "conversionReviewVersions": ["v1"]}
     return {
@@ -115,7 +115,7 @@ def _conversion(plural: str, port: int) -> Object:
     }
 
 
-def _configuration_of(title: str, verb: str, port: int) -> Object:
+def _configuration_of(title: str, verb: str, port: int) -> Manifest:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{title}WebhookConfiguration",
