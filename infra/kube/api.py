@@ -107,20 +107,18 @@ class KubernetesApi:
         Returns:
             the object as the server has it now.
         """
-        options = {"field_manager": manager, "force_conflicts": force, "query_params": [("fieldValidation", "Strict")]}
         return self._call(
             "server_side_apply",
             manifest,
             subresource=subresource,
             body=manifest,
-            **options,
-            **_dry_run(is_dry_run=is_dry_run),
+            force_conflicts=force,
+            **_writing(manager, is_dry_run=is_dry_run),
         )
 
     def create(self, manifest: Mapping[str, Any], *, is_dry_run: bool = False) -> Manifest:
         """Create an object, with strict field validation; returns it as the server has it."""
-        options = {"field_manager": MANAGED_BY, "query_params": [("fieldValidation", "Strict")]}
-        return self._call("create", manifest, body=manifest, **options, **_dry_run(is_dry_run=is_dry_run))
+        return self._call("create", manifest, body=manifest, **_writing(MANAGED_BY, is_dry_run=is_dry_run))
 
     def patch(self, manifest: Mapping[str, Any], change: Manifest) -> Manifest:
         """Change an object by a JSON merge patch; returns it as the server has it now."""
@@ -182,16 +180,12 @@ class KubernetesApi:
         query = [(key, value) for key, value in chosen.items() if value is not None]
         query += [(key, "true") for key, is_set in {"follow": follow, "timestamps": timestamps}.items() if is_set]
         with self._translated(f"read the log of pod {namespace}/{pod}"):
-            answer = (
-                self._resource("v1", "Pod")
-                .subresources["log"]
-                .get(
-                    name=pod,
-                    namespace=namespace,
-                    query_params=query,
-                    serialize=False,
-                    _request_timeout=(_CONNECT_SECONDS, _SILENT_LOG_SECONDS),
-                )
+            answer = self._resource("v1", "Pod").log.get(
+                name=pod,
+                namespace=namespace,
+                query_params=query,
+                serialize=False,
+                _request_timeout=(_CONNECT_SECONDS, _SILENT_LOG_SECONDS),
             )
             with closing(answer):
                 yield from _split(answer.stream())
@@ -265,6 +259,9 @@ class KubernetesApi:
                     found = self._dynamic().resources.get(**named, api_version=version, kind=kind)
                 except ResourceNotFoundError as error:
                     raise unknown_kind(api_version, kind) from error
+                except Exception:
+                    self._connected = None  # a discovery that broke off leaves incomplete tables
+                    raise
                 self._found[api_version, kind] = found
             return self._found[api_version, kind]
 
@@ -292,8 +289,10 @@ class _ImpatientClient(DynamicClient):
         return super().request(method, path, body=body, **options)
 
 
-def _dry_run(*, is_dry_run: bool) -> dict[str, str]:
-    return {"dry_run": "All"} if is_dry_run else {}
+def _writing(manager: str, *, is_dry_run: bool) -> dict[str, Any]:
+    """Options of every request that writes a whole object."""
+    strict = {"field_manager": manager, "query_params": [("fieldValidation", "Strict")]}
+    return {**strict, "dry_run": "All"} if is_dry_run else strict
 
 
 def _split(chunks: Iterator[bytes]) -> Iterator[str]:

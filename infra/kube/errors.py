@@ -14,7 +14,7 @@ class ApiError(RefusedError):
 
     Attributes:
         code: HTTP status.
-        reason: Kubernetes's machine-readable reason, e.g. `AlreadyExists`; empty where a proxy answered instead.
+        reason: Kubernetes's machine-readable reason, e.g. `AlreadyExists`; empty if a proxy answered instead.
     """
 
     def __init__(self, message: str, *, remedy: str = "", code: int = 0, reason: str = "") -> None:
@@ -27,7 +27,7 @@ class ApiError(RefusedError):
         """The error that an answer stands for.
 
         Args:
-            body: of the answer: a `Status` object, or anything where a proxy or the HTTP server answered.
+            body: of the answer: a `Status` object, or anything else from a proxy.
             code: HTTP status of the answer.
             request: what was asked, e.g. `apply RayJob research/digits`.
         """

@@ -17,7 +17,7 @@ from training.config.schema import TrainingSettings
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """Options of a job beside its settings; None leaves one to the platform.
+    """Options of a job in addition to its settings; None is the platform's default.
 
     Attributes:
         group: the GPU node group.
@@ -49,7 +49,7 @@ def request_of(settings: TrainingSettings, *, team: str, options: JobOptions) ->
     Args:
         settings: as `job_settings.for_cluster` makes them.
         team: name of the team.
-        options: the options beside them.
+        options: the options in addition to them.
 
     Raises:
         SettingsError: of the stack; the name is not valid for a job, or no cluster can meet an option.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def delete_expired(api: KubernetesApi, namespace: str, *, now: datetime) -> list[str]:
     """Delete the jobs of a namespace whose retention time is over; returns their names.
 
-    A job that somebody resumes at the same moment is another object of that name, and is left alone.
+    A job that is resumed at the same moment is another object of that name, and is left alone.
 
     Raises:
         ApiError: the jobs may be neither listed nor deleted.

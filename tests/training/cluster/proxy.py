@@ -10,7 +10,7 @@ from typing import Self
 
 
 class Proxy:
-    """Passes bytes between whoever connects and one server.
+    """Passes bytes between its clients and one server.
 
     Attributes:
         port: where it listens; connections are refused while it is cut.

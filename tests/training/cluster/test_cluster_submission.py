@@ -104,7 +104,7 @@ def test_the_name_of_an_ended_job_is_refused_with_how_to_free_it(
         submit(api, team_cluster.objects(name), env="dev")
 
 
-def test_a_user_without_permission_is_told_which_role_has_it(
+def test_a_user_without_permission_gets_a_remedy(
     team_cluster: TeamCluster, name: str, control_plane: ControlPlane
 ) -> None:
     stranger = KubernetesApi(control_plane.client("jane", ["strangers"]))
