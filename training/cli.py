@@ -13,8 +13,8 @@ from training.config.load import load_settings, render
 from training.errors import ExitStatus
 from training.options import (
     RUN_DIRECTORY,
-    JobOptions,
     JobsOptions,
+    JobYamlOptions,
     LogsOptions,
     MonitorOptions,
     ResumeOptions,
@@ -86,7 +86,7 @@ def stop(options: StopOptions) -> ExitStatus:
 
 
 @COMMANDS.command("train")
-def job(options: JobOptions) -> ExitStatus:
+def job(options: JobYamlOptions) -> ExitStatus:
     """Write what `train --env` would submit, as YAML; needs no cluster."""
     from training.cluster import commands
 

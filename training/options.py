@@ -126,7 +126,7 @@ class ResumeOptions(FollowOptions, SubmissionOptions, ChangeOptions, RunOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions(SubmissionOptions, SettingsOptions):
+class JobYamlOptions(SubmissionOptions, SettingsOptions):
     """Of `job`."""
 
     env: str = option("environment of the stack", ...)

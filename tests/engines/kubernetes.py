@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -12,22 +14,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.dynamic import DynamicClient
 
-from infra.lifecycle.sandbox.api import Api, Object
+from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.crds import copied_crds
 from infra.lifecycle.sandbox.modules import CRD_MODULES
 from infra.lifecycle.sandbox.programs import REMEDY, Programs, find_programs
 from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import CrdFolder
 from tests.engines.report_table import ran, skipped
 
 NAME = "Kubernetes API"
+_GIVEN = {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
+"""Kind and name of what controllers create in every namespace."""
+
 PROJECTS = {module.name: module for module in CRD_MODULES}
 """Projects with CRDs that the platform's objects use."""
 
 
-class Cluster(Api):
+class Cluster(KubernetesApi):
     """An API server whose warnings are errors."""
 
     def __init__(self, control_plane: ControlPlane, user: str | None = None, groups: Sequence[str] = ()) -> None:
@@ -38,19 +46,52 @@ class Cluster(Api):
         """A client that impersonates a user in a group."""
         return Cluster(self._control_plane, user, (group,))
 
-    def apply_all(self, manifests: Sequence[Mapping[str, Any]]) -> list[Object]:
+    def apply_all(self, manifests: Sequence[Mapping[str, Any]]) -> list[Manifest]:
         """Apply in order without a warning; returns the live objects."""
         found = [self.apply(manifest) for manifest in manifests]
         assert self.warnings == []
         return found
 
     @contextmanager
-    def applied(self, *manifests: Mapping[str, Any]) -> Iterator[list[Object]]:
+    def applied(self, *manifests: Mapping[str, Any]) -> Iterator[list[Manifest]]:
         """Objects that exist while the context is open."""
         try:
             yield self.apply_all(manifests)
         finally:
             self.delete_all(manifests)
+
+    def delete_all(self, manifests: Sequence[Mapping[str, Any]], *, seconds: float = 60) -> None:
+        """Delete in reverse order, and wait until none is left.
+
+        Raises:
+            ApiError: one is still there after `seconds`; names it.
+        """
+        for manifest in reversed(manifests):
+            self.delete(manifest)
+        deadline = time.monotonic() + seconds
+        for manifest in manifests:
+            while (left := self.read(manifest)) is not None:
+                if time.monotonic() > deadline:
+                    state = json.dumps({key: left.get(key) for key in ("kind", "metadata", "status")})
+                    raise ApiError(f"still there after {seconds:.0f} s: {state}", code=409)
+                time.sleep(0.05)
+
+    def inventory(self) -> set[str]:
+        """Kind, namespace and name of all objects there are, of every kind that can be listed.
+
+        Without what the control plane creates and removes by itself: events, leases, and what every namespace gets.
+        """
+        kinds = [
+            kind for found in DynamicClient(self.client, cache_file=f"{os.devnull}/none").resources for kind in found
+        ]
+        listed = [kind for kind in kinds if not kind.kind.endswith("List") and kind.preferred and "list" in kind.verbs]
+        return {
+            f"{kind.group_version} {kind.kind} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
+            for kind in listed
+            if kind.kind not in {"Event", "Lease"}
+            for item in self.items(kind.group_version, kind.kind)
+            if (kind.kind, item["metadata"]["name"]) not in _GIVEN
+        }
 
     @contextmanager
     def namespace(self, name: str, *, labels: Mapping[str, str] | None = None) -> Iterator[str]:
@@ -90,7 +131,7 @@ def custom_resources(kubernetes_api: Cluster) -> Cluster:
 
 
 @cache
-def crds(project: str) -> tuple[Object, ...]:
+def crds(project: str) -> tuple[Manifest, ...]:
     """The CRDs of a project at the version that `make engines` tests with; skips where it has not copied them."""
     module = PROJECTS[project]
     folder, name = module.crd_folder(engine_environment()), f"CRDs of {module.title} {module.version}"

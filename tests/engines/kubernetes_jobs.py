@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from infra.lifecycle.sandbox.api import Object
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.raycluster import render_cluster
@@ -67,13 +66,13 @@ def raycluster(environment: Environment, name: str, **fields: Any) -> Manifest: 
     return found
 
 
-def node_type(pod: Object) -> str:
+def node_type(pod: Manifest) -> str:
     """`head`, `worker`, or `submitter`."""
     return str(pod["metadata"]["labels"].get("ray.io/node-type", "submitter"))
 
 
 @contextmanager
-def placed(environment: Environment, request: JobRequest) -> Iterator[list[Object]]:
+def placed(environment: Environment, request: JobRequest) -> Iterator[list[Manifest]]:
     """The pods of a job on the nodes that the scheduler chose, while the context is open."""
     pods = expand(rayjob(environment, request))
     with created(environment.cluster, pods):
@@ -91,5 +90,5 @@ def created(cluster: Cluster, pods: Sequence[Manifest]) -> Iterator[None]:
         cluster.delete_all(pods)
 
 
-def _is_placed(pod: Object) -> bool:
+def _is_placed(pod: Manifest) -> bool:
     return "nodeName" in pod["spec"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.lifecycle.sandbox.api import Object
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
 from infra.lifecycle.sandbox.operators import start_kuberay, start_kueue
@@ -25,8 +25,7 @@ from tests.engines.kubernetes import NAME, PROJECTS, Cluster, crds, engine_envir
 from tests.engines.kubernetes_platform import Deployments, Environment
 from tests.engines.ray_dashboard import Dashboards, dashboards
 from tests.engines.report_table import ran, skipped
-from training.cluster.api import Api
-from training.cluster.state import JobState, judge
+from training.cluster.state import JobState, state_of
 from training.cluster.submission import submit
 from training.cluster.watch import JobWatch
 
@@ -52,9 +51,9 @@ class Operated:
         """The API server, with administrator rights."""
         return self.environment.cluster
 
-    def api(self, team: str) -> Api:
+    def api(self, team: str) -> KubernetesApi:
         """The API server as a client of a team member's commands."""
-        return Api(self.environment.member(team).client)
+        return KubernetesApi(self.environment.member(team).client)
 
     def submit(self, request: JobRequest) -> Manifest:
         """Submit a job as a member of its team; returns the RayJob."""
@@ -64,13 +63,13 @@ class Operated:
         """The state of a job as its team's commands report it."""
         metadata = job["metadata"]
         api = self.api(metadata["namespace"])
-        return judge(JobWatch(api, namespace=metadata["namespace"], name=metadata["name"]).observe())
+        return state_of(JobWatch(api, namespace=metadata["namespace"], name=metadata["name"]).observe())
 
     def await_state(self, job: Manifest, is_so: Callable[[JobState], bool], *, what: str) -> JobState:
         """Wait until a job's state satisfies `is_so`."""
         seen: list[JobState] = []
 
-        def holds(_job: Object) -> bool:
+        def holds(_job: Manifest) -> bool:
             seen.append(self.look(job))
             return is_so(seen[-1])
 
@@ -81,13 +80,13 @@ class Operated:
             raise
         return seen[-1]
 
-    def pods(self, job: Manifest, *, labels: str = "") -> list[Object]:
+    def pods(self, job: Manifest, *, labels: str = "") -> list[Manifest]:
         """The pods of a job."""
         metadata = job["metadata"]
         selector = ",".join(filter(None, (f"{JOB_LABEL}={metadata['name']}", labels)))
         return self.cluster.items("v1", "Pod", namespace=metadata["namespace"], labels=selector)
 
-    def workload(self, job: Manifest) -> Object:
+    def workload(self, job: Manifest) -> Manifest:
         """The Workload that Kueue created for a job."""
         metadata = job["metadata"]
         labels = f"kueue.x-k8s.io/job-uid={metadata['uid']}"

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.lifecycle.sandbox.api import ApiRefusalError, Object
+from infra.kube.errors import ApiError
 from infra.lifecycle.sandbox.crds import apply_crds
 from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import check_crd_upgrade, check_crd_upgrades
 from tests.engines.kubernetes import Cluster, crds
 from tests.engines.kubernetes_jobs import raycluster
@@ -20,7 +21,7 @@ _EMPTY = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": 
 
 
 @pytest.fixture
-def older(custom_resources: Cluster) -> Iterator[Object]:
+def older(custom_resources: Cluster) -> Iterator[Manifest]:
     """The RayCluster CRD of an older release, without one field; the pinned CRD is restored afterwards."""
     crd = copy.deepcopy(_pinned())
     (stored,) = [version for version in crd["spec"]["versions"] if version["storage"]]
@@ -36,7 +37,7 @@ def older(custom_resources: Cluster) -> Iterator[Object]:
 
 
 @in_dev
-def test_objects_survive_the_upgrade_of_their_crd(environment: Environment, older: Object) -> None:
+def test_objects_survive_the_upgrade_of_their_crd(environment: Environment, older: Manifest) -> None:
     cluster, manifest = environment.cluster, raycluster(environment, "kept", max_workers=2)
     del manifest["spec"]["authOptions"]
     with cluster.applied(manifest) as (before,):
@@ -50,7 +51,7 @@ def test_objects_survive_the_upgrade_of_their_crd(environment: Environment, olde
 
 
 @in_dev
-def test_a_new_field_is_accepted_after_the_upgrade(environment: Environment, older: Object) -> None:
+def test_a_new_field_is_accepted_after_the_upgrade(environment: Environment, older: Manifest) -> None:
     cluster, manifest = environment.cluster, raycluster(environment, "newer", max_workers=2)
     assert "authOptions" in _refusal(cluster, manifest)
     apply_crds(cluster, [_pinned()])
@@ -72,15 +73,15 @@ def test_the_pinned_crds_may_replace_themselves(custom_resources: Cluster) -> No
     assert len(live) == len(crds("kuberay"))
 
 
-def _pinned() -> Object:
+def _pinned() -> Manifest:
     (found,) = [one for one in crds("kuberay") if one["metadata"]["name"] == NAME]
     return found
 
 
-def _refusal(cluster: Cluster, manifest: Object) -> str:
+def _refusal(cluster: Cluster, manifest: Manifest) -> str:
     """Why the API server would refuse the object; empty if it accepts it."""
     try:
         cluster.apply(manifest, is_dry_run=True)
-    except ApiRefusalError as refusal:
+    except ApiError as refusal:
         return str(refusal)
     return ""

@@ -7,7 +7,6 @@ import re
 import time
 from typing import Any
 
-from infra.lifecycle.sandbox.api import Object
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes_jobs import job, raycluster
@@ -56,7 +55,7 @@ def test_the_operator_creates_the_expected_pods_of_a_job(operated: Operated) -> 
         operated.remove(submitted)
 
 
-def _await_pods(operated: Operated, count: int, *, labels: str) -> list[Object]:
+def _await_pods(operated: Operated, count: int, *, labels: str) -> list[Manifest]:
     deadline = time.monotonic() + _SECONDS
     while True:
         found = operated.cluster.items("v1", "Pod", namespace=operated.environment.team, labels=labels)
@@ -67,17 +66,17 @@ def _await_pods(operated: Operated, count: int, *, labels: str) -> list[Object]:
         time.sleep(0.2)
 
 
-def _compare(operated: Operated, made: list[Object], expected: tuple[Manifest, ...]) -> None:
+def _compare(operated: Operated, made: list[Manifest], expected: tuple[Manifest, ...]) -> None:
     # A dry run adds the API server's defaults to the expected pods.
     wanted = [operated.cluster.create(pod, is_dry_run=True) for pod in expected]
     assert _sorted(made) == _sorted(wanted)
 
 
-def _sorted(pods: list[Object]) -> list[dict[str, Any]]:
+def _sorted(pods: list[Manifest]) -> list[dict[str, Any]]:
     return sorted(map(_shape, pods), key=lambda shape: str(shape["metadata"]["labels"]))
 
 
-def _shape(pod: Object) -> dict[str, Any]:
+def _shape(pod: Manifest) -> dict[str, Any]:
     """A pod without the parts that `expand` leaves out and without the result of scheduling."""
     shape: dict[str, Any] = json.loads(_normalized(json.dumps({key: pod[key] for key in ("metadata", "spec")})))
     metadata, spec = shape["metadata"], shape["spec"]

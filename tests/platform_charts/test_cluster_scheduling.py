@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from infra.lifecycle.sandbox.api import Object
 from infra.spec.manifest import Manifest
 from tests.engines.kubernetes_jobs import created, job, node_type, placed, rayjob
 from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
@@ -108,17 +107,17 @@ def _workers(environment: Environment, name: str, **fields: Any) -> list[Manifes
     return [pod for pod in pods if node_type(pod) == "worker"]
 
 
-def _worker_nodes(pods: list[Object]) -> list[str]:
+def _worker_nodes(pods: list[Manifest]) -> list[str]:
     return [pod["spec"]["nodeName"] for pod in pods if node_type(pod) == "worker"]
 
 
-def _types(environment: Environment, pods: list[Object]) -> dict[str, int]:
+def _types(environment: Environment, pods: list[Manifest]) -> dict[str, int]:
     """Number of nodes with workers, by instance type."""
     used = [_node(environment, pod) for pod in pods if node_type(pod) == "worker"]
     return dict(Counter(node["metadata"]["labels"]["node.kubernetes.io/instance-type"] for node in used))
 
 
-def _node(environment: Environment, pod: Object) -> Object:
+def _node(environment: Environment, pod: Manifest) -> Manifest:
     name = pod["spec"]["nodeName"]
     found = environment.cluster.read({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     assert found is not None
@@ -131,7 +130,7 @@ def _pending_reason(environment: Environment, pod: Manifest) -> str:
     return _unscheduled(found)
 
 
-def _unscheduled(pod: Object) -> str:
+def _unscheduled(pod: Manifest) -> str:
     conditions = pod["status"].get("conditions", [])
     return "".join(one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False")
 

@@ -1,73 +1,74 @@
-"""Stops a job with its state saved, and lets a stopped or ended one go on."""
+"""Stops a job with its state saved, and resumes or deletes one."""
 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from infra.spec.manifest import Manifest
-from training.cluster import places
-from training.cluster.api import Api
-from training.cluster.errors import ClusterRefusedError
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest, api_object
+from training.cluster.objects import CONFIG_MAP
 from training.cluster.watch import workload_of
 
+if TYPE_CHECKING:
+    from infra.kube.api import KubernetesApi
+
 _POLL_SECONDS = 0.5
-_QUEUED_WITHIN = 10.0
-_DELETED_WITHIN = 120.0
+_WORKLOAD_SECONDS = 10.0
+_DELETION_SECONDS = 120.0
 
 
-def stop(api: Api, job: Manifest) -> None:
-    """Have Kueue take the job off its nodes.
+def stop(api: KubernetesApi, job: Manifest) -> None:
+    """Have Kueue evict the job.
 
-    That is done by its workload, `spec.active: false`: Kueue suspends the RayJob, KubeRay deletes the job's cluster, and
-    the head's preStop hook has the run commit its state before the pod ends. Suspending the RayJob itself would not do,
-    because Kueue starts what it has admitted again at once; deleting it would lose its log and its settings.
+    Its Workload gets `spec.active: false`: Kueue suspends the RayJob, KubeRay deletes the job's cluster, and the head's
+    preStop hook has the run commit its state before the pod ends. Suspending the RayJob itself would not do, because
+    Kueue unsuspends what it has admitted; deleting it would lose its log and its settings.
 
     Raises:
-        ClusterRefusedError: Kueue has no workload for the job, or the user may not change it.
+        RefusedError: Kueue has no Workload for the job, or the user may not change it.
     """
-    _set_active(api, _workload(api, job), is_active=False)
+    api.patch(_workload(api, job), {"spec": {"active": False}})
 
 
-def reactivate(api: Api, job: Manifest) -> None:
-    """Put a stopped job into the queue again; it goes on from its newest checkpoint. Raises like `stop`."""
-    _set_active(api, _workload(api, job), is_active=True)
+def reactivate(api: KubernetesApi, job: Manifest) -> None:
+    """Queue a stopped job again; it resumes from its newest checkpoint. Raises like `stop`."""
+    api.patch(_workload(api, job), {"spec": {"active": True}})
 
 
-def remove(api: Api, job: Manifest, settings: str) -> None:
+def remove(api: KubernetesApi, job: Manifest, settings: str) -> None:
     """Delete a job that is over, and wait until its name and that of its settings are free.
 
+    Args:
+        api: the cluster.
+        job: the RayJob as the API server has it.
+        settings: name of its ConfigMap.
+
     Raises:
-        ClusterRefusedError: they are still there after two minutes.
+        RefusedError: they are still there after two minutes.
     """
     metadata = job["metadata"]
-    paths = (places.path_of(job), places.config_map(metadata["namespace"], settings))
-    api.delete(paths[0], uid=metadata["uid"])
-    deadline = time.monotonic() + _DELETED_WITHIN
-    while any(api.read(path) is not None for path in paths):
+    api.delete(job, propagation="Foreground")
+    objects = (job, api_object(*CONFIG_MAP, settings, namespace=metadata["namespace"]))
+    deadline = time.monotonic() + _DELETION_SECONDS
+    while any(api.read(one) is not None for one in objects):
         if time.monotonic() > deadline:
-            raise ClusterRefusedError(
-                f"job {metadata['name']} is still there {_DELETED_WITHIN:.0f} s after it was deleted",
-                remedy="its finalizers wait for an operator: kubectl -n kuberay-system get pods says whether it runs",
+            raise RefusedError(
+                f"job {metadata['name']} is still there {_DELETION_SECONDS:.0f} s after it was deleted",
+                remedy="its finalizers wait for an operator: kubectl -n kuberay-system get pods shows whether it runs",
             )
         time.sleep(_POLL_SECONDS)
 
 
-def _workload(api: Api, job: Manifest) -> Manifest:
-    deadline = time.monotonic() + _QUEUED_WITHIN
+def _workload(api: KubernetesApi, job: Manifest) -> Manifest:
+    deadline = time.monotonic() + _WORKLOAD_SECONDS
     while True:
         workload = workload_of(api, job)
         if workload is not None:
             return workload
         if time.monotonic() > deadline:
-            raise ClusterRefusedError(
-                f"Kueue has no workload for job {job['metadata']['name']}, so that it can be neither stopped nor started",
-                remedy="kubectl -n kueue-system get pods says whether Kueue runs; it takes a job up within seconds",
+            raise RefusedError(
+                f"Kueue has no Workload for job {job['metadata']['name']}, so it can be neither stopped nor resumed",
+                remedy="kubectl -n kueue-system get pods shows whether Kueue runs; it creates the Workload within seconds",
             )
         time.sleep(_POLL_SECONDS)
-
-
-def _set_active(api: Api, workload: Manifest, *, is_active: bool) -> None:
-    metadata = workload["metadata"]
-    path = places.workload(metadata["namespace"], metadata["name"])
-    verb = "resume" if is_active else "stop"
-    api.patch(path, {"spec": {"active": is_active}}, doing=f"{verb} {metadata['namespace']}/{metadata['name']}")

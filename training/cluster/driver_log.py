@@ -1,17 +1,20 @@
-"""The log of a job's driver, read in a thread of its own, from the first line to the last, whatever the network does."""
+"""The log of a job's driver, read in a thread, from the first line to the last, across lost connections."""
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from infra.kube.errors import ApiError, ConnectionLostError
 from infra.spec.manifest import Manifest
-from training.cluster import places
-from training.cluster.api import Api
-from training.cluster.errors import ApiError, LostConnectionError
-from training.cluster.log_cursor import LogCursor
+from training.cluster.objects import SUBMITTER_CONTAINER
 from training.cluster.watch import JobWatch
+
+if TYPE_CHECKING:
+    from infra.kube.api import KubernetesApi
 
 _SHORTEST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
@@ -20,12 +23,12 @@ _WAITING = frozenset({400, 404})
 
 
 class DriverLog:
-    """Lines of the submitter's log as they come.
+    """The lines of the submitter's log as they come.
 
-    The submitter prints what the driver prints. Where a job is begun anew, the next submitter's log follows.
+    The submitter prints what the driver prints. If the job is retried, the next submitter's log follows.
     """
 
-    def __init__(self, api: Api, watch: JobWatch) -> None:
+    def __init__(self, api: KubernetesApi, watch: JobWatch) -> None:
         self._api = api
         self._watch = watch
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -34,7 +37,7 @@ class DriverLog:
         self._thread = threading.Thread(target=self._read, name="driver-log", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self._thread.start()
 
     def take(self) -> Iterator[str]:
@@ -46,7 +49,7 @@ class DriverLog:
                 return
 
     def finish(self, *, seconds: float) -> Iterator[str]:
-        """The rest, once the job is over; waits so long for the submitter's last line."""
+        """The remaining lines, once the job is over; waits up to `seconds` for the submitter's last line."""
         self._is_over.set()
         self._has_all.wait(seconds)
         yield from self.take()
@@ -62,7 +65,7 @@ class DriverLog:
                 if pod is not None:
                     self._read_pod(pod, cursors.setdefault(pod["metadata"]["uid"], LogCursor()))
                 wait = _SHORTEST_WAIT
-            except LostConnectionError:
+            except ConnectionLostError:
                 wait = min(2 * wait, _LONGEST_WAIT)
             except ApiError as error:
                 if error.code not in _WAITING:
@@ -73,12 +76,56 @@ class DriverLog:
             self._is_over.wait(wait)
 
     def _read_pod(self, pod: Manifest, cursor: LogCursor) -> None:
-        path = places.log(self._watch.namespace, pod["metadata"]["name"])
-        query = {"container": places.SUBMITTER_CONTAINER, "follow": "true", "timestamps": "true"}
-        if cursor.since is not None:
-            query["sinceTime"] = cursor.since
         cursor.reconnect()
-        for line in self._api.lines(path, query):
+        for line in self._api.log(
+            pod["metadata"]["name"],
+            namespace=self._watch.namespace,
+            container=SUBMITTER_CONTAINER,
+            follow=True,
+            timestamps=True,
+            since=cursor.since,
+        ):
             text = cursor.take(line)
             if text is not None:
                 self._lines.put(text)
+
+
+class LogCursor:
+    """Takes the lines of a log with timestamps and passes each on once, however often the reader reconnects.
+
+    The kubelet resumes by whole seconds only, so the lines of the second in which the connection broke come twice; those
+    seen before are known by their text, timestamp included. Order within that second does not matter: standard output
+    and standard error are stamped by two threads of the container runtime.
+    """
+
+    def __init__(self) -> None:
+        self._second = ""
+        self._seen: Counter[str] = Counter()
+        self._repeated: Counter[str] = Counter()
+
+    @property
+    def since(self) -> str | None:
+        """Value of `sinceTime` for the next connection, RFC 3339; None reads from the start."""
+        return f"{self._second}Z" if self._second else None
+
+    def reconnect(self) -> None:
+        """The next lines come from a new connection that was opened with `since`."""
+        self._repeated = Counter(self._seen)
+
+    def take(self, line: str) -> str | None:
+        """The line without its timestamp, or None if it was passed on before.
+
+        Args:
+            line: `<RFC 3339 time with nanoseconds> <text>`, without its line break.
+        """
+        if self._repeated[line]:
+            self._repeated[line] -= 1
+            return None
+        time, _, text = line.partition(" ")
+        second = time[: len("2026-01-01T00:00:00")]
+        if second > self._second:
+            # A line that is stamped in the old second may still come; it is repeated after a reconnection only if the
+            # new second's lines are, too late to be mistaken.
+            self._second, self._seen = second, Counter()
+        self._seen[line] += 1
+        return text

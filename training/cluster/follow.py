@@ -1,41 +1,92 @@
-"""Follows a job to its end: looks at its state every few seconds, shows what is new, and outlives a lost connection."""
+"""Follows a job to its end: polls its state, shows what is new, survives lost connections, and answers Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
 
+from infra.kube.errors import ApiError, ConnectionLostError
+from infra.spec.manifest import Manifest
+from training.cluster import control
+from training.cluster.context import ClusterContext
 from training.cluster.driver_log import DriverLog
-from training.cluster.errors import ApiError, LostConnectionError
-from training.cluster.state import JobState, Observation, advance
+from training.cluster.job_manifest import describe_size
+from training.cluster.state import JobState, Observation, next_state
 from training.cluster.view import JobView
 from training.cluster.watch import JobWatch
+from training.errors import ExitStatus
 
-_LOOK_SECONDS = 2.0
+if TYPE_CHECKING:
+    from infra.kube.api import KubernetesApi
+
+_POLL_SECONDS = 2.0
 _TICK_SECONDS = 0.1
 _LONGEST_WAIT = 30.0
 _LAST_LINES_SECONDS = 10.0
 
 
-def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
-    """Show the job until nothing more happens to it by itself.
+def follow_to_exit(
+    api: KubernetesApi, context: ClusterContext, job: Manifest, *, stop_on_interrupt: bool
+) -> ExitStatus:
+    """Follow a job to its end, and return its exit status.
 
-    Only reads: whatever becomes of this process or its connection, the job goes on.
+    An interrupt leaves the job running and says so, or stops it with `stop_on_interrupt`.
+    """
+    name = job["metadata"]["name"]
+    watch = JobWatch(api, namespace=context.team.namespace, name=name)
+    view = JobView(sys.stdout, is_terminal=sys.stdout.isatty())
+    log = DriverLog(api, watch)
+    log.start()
+    with _sigterm_as_interrupt():
+        try:
+            try:
+                state = follow(watch, log, view)
+            except KeyboardInterrupt:
+                if not stop_on_interrupt:
+                    raise
+                control.stop(api, job)
+                view.say(f"job {name} is saving its state and stopping; Ctrl-C again returns without waiting for it")
+                state = follow(watch, log, view)
+        except KeyboardInterrupt:
+            view.close()
+            view.say(
+                f"job {name} keeps running ({describe_size(job)})\n"
+                f"  follow it: {context.hint('logs', name)}\n  stop it:   {context.hint('stop', name)}",
+                tone="warning",
+            )
+            return ExitStatus.INTERRUPTED
+        finally:
+            view.close()
+    if state.remedy:
+        print(f"  remedy: {state.remedy}")
+    assert state.status is not None, "follow returns a state that is over"
+    return state.status
+
+
+def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
+    """Show a job until its state is over.
+
+    Only reads: the job does not depend on this process or its connection.
 
     Args:
-        watch: looks at the job.
+        watch: reads the job's state.
         log: the driver's log, started; None shows the states alone.
-        view: where it is shown.
+        view: where to show it.
 
     Returns:
         the last state, whose status mirrors the job's.
 
     Raises:
-        ApiError: the API server does not let the job be looked at any more.
+        ApiError: the API server no longer lets the job be read.
     """
     state: JobState | None = None
     for seen in _observations(watch, log, view):
-        state = advance(state, seen)
+        state = next_state(state, seen)
         if state.is_over:
             break
         view.state(state)
@@ -48,22 +99,22 @@ def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
 
 
 def _observations(watch: JobWatch, log: DriverLog | None, view: JobView) -> Iterator[Observation]:
-    """Look again and again, showing the log's lines between two looks."""
-    wait, lost_since = _LOOK_SECONDS, None
+    """Poll without end, and show the log's lines between two polls."""
+    wait, lost_since = _POLL_SECONDS, None
     while True:
         try:
             seen = watch.observe()
-        except (LostConnectionError, ApiError) as error:
-            if isinstance(error, ApiError) and not error.is_passing:
+        except (ConnectionLostError, ApiError) as error:
+            if isinstance(error, ApiError) and not error.is_transient:
                 raise
             if lost_since is None:
                 lost_since = time.monotonic()
-                view.say(f"connection lost, the job goes on; trying again: {error.args[0]}", tone="warning")
+                view.say(f"connection lost, the job keeps running; retrying: {error.args[0]}", tone="warning")
             wait = min(2 * wait, _LONGEST_WAIT)
         else:
             if lost_since is not None:
-                view.say(f"connected again after {time.monotonic() - lost_since:.0f} s")
-            wait, lost_since = _LOOK_SECONDS, None
+                view.say(f"reconnected after {time.monotonic() - lost_since:.0f} s")
+            wait, lost_since = _POLL_SECONDS, None
             yield seen
         _show_log(log, view, seconds=wait)
 
@@ -75,3 +126,18 @@ def _show_log(log: DriverLog | None, view: JobView, *, seconds: float) -> None:
             view.log(line)
         view.tick()
         time.sleep(_TICK_SECONDS)
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """SIGTERM, with which CI cancels a command, acts like Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

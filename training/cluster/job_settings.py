@@ -1,4 +1,4 @@
-"""The settings of a run as a cluster runs it, and the request for its job."""
+"""The settings of a run on a cluster, and the name of its job."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
 _NODE_SECONDS = 1800.0
-"""Time a lost node's successor may take until its ranks start: AWS finds it, it boots, and pulls an image of some GB. The
-ranks of a new cluster need none of it: KubeRay begins the driver when all pods are there."""
+"""Time in which a node that replaces a lost one has to start its ranks: AWS provides it, it boots, and pulls an image of
+several GB. A new cluster does not need this time: KubeRay starts the driver when all pods are ready."""
 
 _STAMP = "-%Y%m%d-%H%M%S"
 
 
 def for_cluster(settings: TrainingSettings, outputs: StackOutputs, *, now: datetime) -> TrainingSettings:
-    """The settings with everything replaced that belongs to the machine a run is started on.
+    """The settings with everything replaced that belongs to the machine of the command.
 
-    Ray starts the ranks, on the job's own cluster; the run lies on the shared file system, tracking goes to the stack's
-    MLflow, metrics to Ray's agents. A group of ranks that is started again waits for a node in the place of a lost one. The
-    run has the job's name: a job that is submitted again goes on with its run.
+    Ray starts the ranks on the job's own cluster; the run's folder is on the shared file system, tracking goes to the
+    stack's MLflow, metrics to Ray's agents. Restarted ranks wait for a node that replaces a lost one. The run has the
+    job's name: a job that is submitted again resumes its run.
 
     Raises:
-        SettingsError: the dataset's files cannot be seen by the pods.
+        SettingsError: the pods cannot read the dataset's files.
     """
     _check_data(settings)
     changes: Mapping[str, Mapping[str, Any]] = {
@@ -52,7 +52,7 @@ def for_cluster(settings: TrainingSettings, outputs: StackOutputs, *, now: datet
 
 
 def job_name(settings: TrainingSettings, *, now: datetime) -> str:
-    """`<model>-<dataset>-<yyyymmdd-hhmmss>`, as a run is named elsewhere, of what the name of a job may hold."""
+    """`<model>-<dataset>-<yyyymmdd-hhmmss>`, as runs are named elsewhere, reduced to the characters of a job's name."""
     slug = re.sub(r"[^a-z0-9]+", "-", f"{settings.model.name}-{settings.data.dataset}".lower()).strip("-")
     slug = re.sub(r"^[^a-z]+", "", slug) or "run"
     stamp = f"{now:{_STAMP}}"
@@ -63,13 +63,13 @@ def _check_data(settings: TrainingSettings) -> None:
     path = settings.data.path
     if path is None:
         return
-    place = PurePosixPath(Path(path).as_posix())
-    if ".." not in place.parts and any(place.is_relative_to(seen) for seen in (DATASETS_PATH, RUNS_PATH)):
+    folder = PurePosixPath(Path(path).as_posix())
+    if ".." not in folder.parts and any(folder.is_relative_to(mounted) for mounted in (DATASETS_PATH, RUNS_PATH)):
         return
-    name = place.name or "FOLDER"
+    name = folder.name or "FOLDER"
     raise SettingsError(
-        f"data.path={path} lies on this machine, a job's pods see the datasets under {DATASETS_PATH} and what is their "
-        f"team's own under {RUNS_PATH}",
+        f"data.path={path} is on this machine; a job's pods read datasets under {DATASETS_PATH} and the files of their team "
+        f"under {RUNS_PATH}",
         remedy=f"copy it to the stack's file system and set data.path={DATASETS_PATH}/{name}, or {RUNS_PATH}/{name} for "
-        "data that only the team may see",
+        "data that only the team may read",
     )

@@ -5,41 +5,43 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
+from infra.kube.errors import ApiError
 from infra.spec.manifest import Manifest
 from infra.spec.outputs import TeamOutput
 from observability.quantities import duration
 from platform_charts.jobs.scheduling import JOB_LABEL
-from training.cluster import places
-from training.cluster.api import Api
-from training.cluster.conditions import one_line
-from training.cluster.errors import ApiError
-from training.cluster.rendering import gpus, worker_pods
-from training.cluster.state import Observation, judge
-from training.cluster.watch import places_of
+from training.cluster.job_manifest import gpus, worker_pods
+from training.cluster.objects import POD, RAY_JOB, WORKLOAD, one_line
+from training.cluster.state import Observation, state_of
+from training.cluster.watch import queue_positions
+
+if TYPE_CHECKING:
+    from infra.kube.api import KubernetesApi
 
 _HEADINGS = ("job", "team", "state", "queue", "workers", "GPUs", "age", "reason")
 _LONGEST_REASON = 100
-_OF_ENDED = (
-    "Ended jobs hold no nodes. make resume goes on with one; it goes by itself some days after its end (--keep-days), "
+_ENDED_JOBS = (
+    "Ended jobs hold no nodes. make resume continues one; it is deleted some days after its end (--keep-days), "
     "or now: kubectl -n NAMESPACE delete rayjob JOB"
 )
 
 
-def survey(api: Api, namespace: str) -> list[Observation]:
-    """Every job of a namespace, the newest first, in a number of requests that does not grow with theirs.
+def observe_jobs(api: KubernetesApi, namespace: str) -> list[Observation]:
+    """Every job of a namespace, the newest first; the number of requests does not grow with the number of jobs.
 
     Raises:
         ApiError: the jobs may not be listed.
     """
-    jobs = api.items(places.jobs(namespace))
-    workloads = api.items(places.workloads(namespace))
-    positions = places_of(api, namespace, workloads)
+    jobs = api.items(*RAY_JOB, namespace=namespace)
+    workloads = api.items(*WORKLOAD, namespace=namespace)
+    positions = queue_positions(api, namespace, workloads)
     workload_by_job = {
         owner["uid"]: workload for workload in workloads for owner in workload["metadata"].get("ownerReferences", ())
     }
     pods: dict[str, list[Manifest]] = defaultdict(list)
-    for pod in api.items(places.pods(namespace), labels=JOB_LABEL):
+    for pod in api.items(*POD, namespace=namespace, labels=JOB_LABEL):
         pods[pod["metadata"]["labels"][JOB_LABEL]].append(pod)
     seen = []
     for job in sorted(jobs, key=lambda one: str(one["metadata"]["creationTimestamp"]), reverse=True):
@@ -49,17 +51,17 @@ def survey(api: Api, namespace: str) -> list[Observation]:
     return seen
 
 
-def survey_teams(api: Api, teams: Sequence[TeamOutput]) -> dict[str, list[Observation]]:
-    """The jobs of those teams whose jobs may be listed.
+def observe_teams(api: KubernetesApi, teams: Sequence[TeamOutput]) -> dict[str, list[Observation]]:
+    """The jobs of the teams whose jobs this user may list.
 
     Raises:
-        ApiError: none may.
+        ApiError: there is no such team.
     """
     found: dict[str, list[Observation]] = {}
     refusal: ApiError | None = None
     for team in teams:
         try:
-            found[team.name] = survey(api, team.namespace)
+            found[team.name] = observe_jobs(api, team.namespace)
         except ApiError as error:
             if error.code != 403:
                 raise
@@ -70,25 +72,25 @@ def survey_teams(api: Api, teams: Sequence[TeamOutput]) -> dict[str, list[Observ
 
 
 def job_table(jobs: Mapping[str, Sequence[Observation]], *, now: datetime) -> str:
-    """One line a job: name, team, state, place in the queue, worker pods, GPUs, age and reason.
+    """One line per job: name, team, state, queue position, worker pods, GPUs, age and reason.
 
     Args:
         jobs: the jobs by team.
-        now: the time, with its zone.
+        now: the current time, with its zone.
     """
     rows = [_HEADINGS, *(_row(team, seen, now) for team, found in jobs.items() for seen in found)]
     if len(rows) == 1:
         return f"no jobs of {', '.join(jobs)}"
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    if any(judge(seen).is_over for found in jobs.values() for seen in found):
-        lines.append(_OF_ENDED)
+    if any(state_of(seen).is_over for found in jobs.values() for seen in found):
+        lines.append(_ENDED_JOBS)
     return "\n".join(lines)
 
 
 def _row(team: str, seen: Observation, now: datetime) -> tuple[str, ...]:
-    assert seen.job is not None, "a survey is of jobs that are there"
-    state = judge(seen)
+    assert seen.job is not None, "jobs are observed from a list"
+    state = state_of(seen)
     created = datetime.fromisoformat(seen.job["metadata"]["creationTimestamp"])
     reason = one_line(state.reason, longest=_LONGEST_REASON)
     return (

@@ -1,54 +1,57 @@
-"""The log of one rank, out of the logs of the job's worker pods.
+"""The log of one rank, from the logs of the job's worker pods.
 
 Every rank writes its records as JSON lines into its run's folder and, in a pod, to the container's standard output too
-(`training.logs`). So what a rank wrote is read by the right to see a pod's log; no `exec` is needed. Which pod a rank is in
-is not asked: after a restart it may be another one, and the lines say whose they are.
+(`training.logs`). So the permission to read a pod's log is enough; no `exec` is needed. All worker pods are read,
+because a rank may move to another pod after a restart; each line names its rank.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from infra.kube.errors import ApiError
+from infra.spec.errors import RefusedError
 from platform_charts.jobs.scheduling import JOB_LABEL
-from training.cluster import places
-from training.cluster.api import Api
-from training.cluster.errors import ApiError, ClusterRefusedError
+from training.cluster.objects import POD, WORKER_CONTAINER
+
+if TYPE_CHECKING:
+    from infra.kube.api import KubernetesApi
 
 _NOT_STARTED = 400
-"""What the API server answers for a container that has not begun."""
+"""HTTP status that the API server answers for a container that has not started."""
 
 
-def rank_log(api: Api, namespace: str, job: str, rank: int) -> list[str]:
-    """The JSON lines of a rank so far, of all its attempts that the job's pods remember, in the order of their time.
+def rank_log(api: KubernetesApi, namespace: str, job: str, rank: int) -> list[str]:
+    """The JSON lines that a rank has written so far, in all attempts that the job's pods have logs of, by time.
 
     Raises:
-        ClusterRefusedError: no pod of the job is there, or none has a line of that rank; says which ranks have written.
+        RefusedError: the job has no worker pods, or none has a line of that rank; names the ranks that have written.
     """
     labels = f"{JOB_LABEL}={job},ray.io/node-type=worker"
-    pods = [pod["metadata"]["name"] for pod in api.items(places.pods(namespace), labels=labels)]
+    pods = [pod["metadata"]["name"] for pod in api.items(*POD, namespace=namespace, labels=labels)]
     if not pods:
-        raise ClusterRefusedError(
-            f"job {job} has no worker pods: they have not started yet, or went when it ended, and their logs with them",
+        raise RefusedError(
+            f"job {job} has no worker pods: they have not started yet, or were deleted with their logs when it ended",
             remedy=f"the log of rank {rank} stays in the run's folder, logs/rank-{rank}.jsonl; "
-            "make logs without RANK prints the driver's",
+            "make logs without RANK prints the driver's log",
         )
     records = [record for pod in pods for record in _records(api, namespace, pod)]
     found = sorted((fields["time"], line) for fields, line in records if fields["rank"] == rank)
     if not found:
         ranks = sorted({fields["rank"] for fields, _ in records if fields["rank"] is not None})
-        raise ClusterRefusedError(
+        raise RefusedError(
             f"none of the {len(pods)} worker pods of job {job} has a line of rank {rank}",
             remedy=f"ranks that have written: {', '.join(map(str, ranks)) or 'none yet'}",
         )
     return [line for _, line in found]
 
 
-def _records(api: Api, namespace: str, pod: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Records of ranks in a pod's log, parsed and as they stand; what Ray prints beside them is left out."""
+def _records(api: KubernetesApi, namespace: str, pod: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The records of ranks in a pod's log, parsed and verbatim, without what Ray prints between them."""
     try:
-        for line in api.lines(places.log(namespace, pod), {"container": places.WORKER_CONTAINER}):
+        for line in api.log(pod, namespace=namespace, container=WORKER_CONTAINER):
             fields = _fields(line)
             if "rank" in fields and "time" in fields:
                 yield fields, line

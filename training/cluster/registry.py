@@ -1,10 +1,10 @@
-"""Whether the image that a job's pods would pull is in the stack's registry: minutes of waiting nodes are spared."""
+"""Checks that the image of a job is in the stack's registry, before nodes start for pods that could not pull it."""
 
 from __future__ import annotations
 
 import re
 
-from training.cluster.errors import ClusterRefusedError
+from infra.spec.errors import RefusedError
 
 _ECR = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<repository>[^@:]+)"
@@ -13,16 +13,16 @@ _ECR = re.compile(
 
 
 def check_image(reference: str) -> str:
-    """Ask ECR for an image.
+    """Look an image up in ECR.
 
     Args:
         reference: as in a pod, by digest or tag.
 
     Returns:
-        why it could not be asked, for a person to read; empty where the image is there.
+        why the registry could not be asked; empty if the image is there.
 
     Raises:
-        ClusterRefusedError: ECR says that it is not.
+        RefusedError: the image is not in ECR.
     """
     match = _ECR.fullmatch(reference)
     if match is None:
@@ -41,7 +41,7 @@ def check_image(reference: str) -> str:
     except ClientError as error:
         code = error.response["Error"]["Code"]
         if code in {"ImageNotFoundException", "RepositoryNotFoundException"}:
-            raise ClusterRefusedError(
+            raise RefusedError(
                 f"image {reference} is not in the registry ({code}): the job's pods could not pull it",
                 remedy="build and push it: make image PUSH=1; or check out the release whose image is there",
             ) from error

@@ -1,8 +1,8 @@
 """How long a job that has ended stays on the cluster.
 
-Its nodes and its quota of GPUs are free as soon as it ends. What stays is the RayJob with its status, its settings and its
-driver's log, and each counts against the namespace's quota of objects. Kueue takes no RayJob with KubeRay's own rules of
-deletion (`platform_charts.jobs.rayjob`), so the next submission of the team clears away what has stayed long enough. The
+Its nodes and its GPU quota are free as soon as it ends. What stays is the RayJob with its status, its settings and its
+driver's log, and each counts against the namespace's quota of objects. Kueue refuses RayJobs with KubeRay's own deletion
+rules (`platform_charts.jobs.rayjob`), so the team's next submission deletes the jobs that have stayed long enough. The
 run itself, its checkpoints and its logs are files, and stay.
 """
 
@@ -10,32 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import KEEP_ANNOTATION
-from training.cluster import places
-from training.cluster.api import Api
+from training.cluster.objects import RAY_JOB
 from training.cluster.state import ENDED
 
+if TYPE_CHECKING:
+    from infra.kube.api import KubernetesApi
 
-def clear_ended(api: Api, namespace: str, *, now: datetime) -> list[str]:
-    """Delete the jobs of a namespace that ended longer ago than they are kept; returns their names.
 
-    A job that somebody resumes at the same moment is another object of that name, and is left alone.
+def delete_expired(api: KubernetesApi, namespace: str, *, now: datetime) -> list[str]:
+    """Delete the jobs of a namespace whose retention time is over; returns their names.
+
+    A job that is resumed at the same moment is another object of that name, and is left alone.
 
     Raises:
         ApiError: the jobs may be neither listed nor deleted.
     """
-    overdue = [job["metadata"] for job in overdue_jobs(api.items(places.jobs(namespace)), now=now)]
-    for metadata in overdue:
-        api.delete(places.job(namespace, metadata["name"]), uid=metadata["uid"])
-    return [metadata["name"] for metadata in overdue]
+    expired = expired_jobs(api.items(*RAY_JOB, namespace=namespace), now=now)
+    for job in expired:
+        api.delete(job, propagation="Foreground")
+    return [job["metadata"]["name"] for job in expired]
 
 
-def overdue_jobs(jobs: Iterable[Manifest], *, now: datetime) -> list[Manifest]:
-    """Those that have ended and been kept as long as they ask for.
+def expired_jobs(jobs: Iterable[Manifest], *, now: datetime) -> list[Manifest]:
+    """The jobs that ended longer ago than their retention time.
 
-    A job that was stopped has not ended, it waits to be resumed; one that does not say how long it is kept, stays.
+    A stopped job has not ended, it waits to be resumed; a job without a retention time stays.
     """
     return [job for job in jobs if (keep := _keep(job)) is not None and (end := _end(job)) and now - end > keep]
 
@@ -52,5 +55,5 @@ def _end(job: Manifest) -> datetime | None:
     status = job.get("status") or {}
     if status.get("jobDeploymentStatus") not in ENDED:
         return None
-    # A job that KubeRay has not even begun has no end of its own.
+    # A job that KubeRay never started has no end time.
     return datetime.fromisoformat(status.get("endTime") or job["metadata"]["creationTimestamp"])

@@ -1,4 +1,4 @@
-"""The states a job on the cluster passes through: what the API server says of it becomes one of them, and why."""
+"""The states of a job on the cluster, derived from what the API server says of it, with the reason for each."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from infra.spec.manifest import Manifest
-from training.cluster.conditions import conditions, has_condition, one_line
-from training.cluster.position import Position, is_active
+from training.cluster.objects import conditions, has_condition, one_line
+from training.cluster.queue_position import QueuePosition, is_active
 from training.cluster.waiting import waiting_reason
 from training.errors import ExitStatus
 
 Stage = Literal["queued", "starting", "running", "restarting", "stopping", "stopped", "done", "failed", "deleted"]
 
 ENDED = frozenset({"Complete", "Failed", "ValidationFailed"})
-"""`jobDeploymentStatus` of a RayJob that KubeRay does nothing more for (ray-operator/apis/ray/v1/rayjob_types.go)."""
+"""`jobDeploymentStatus` of a RayJob that KubeRay no longer acts on (ray-operator/apis/ray/v1/rayjob_types.go)."""
 
 _LONGEST_REASON = 400
 
 _EXIT_CODE = re.compile(r"entrypoint command failed with exit code (-?\d+)")
-"""How Ray's job supervisor words a driver that failed; KubeRay hands it on as the RayJob's message."""
+"""What Ray's job supervisor reports for a failed driver; KubeRay copies it into the RayJob's message."""
 
-_GIVEN_UP = re.compile(r"The workload is deactivated due to (.*)")
-"""How Kueue words that it took a workload out of the queue itself (workload_controller.go at v0.19.2)."""
+_DEACTIVATED_BY_KUEUE = re.compile(r"The workload is deactivated due to (.*)")
+"""Kueue's message for a Workload that it deactivated itself (workload_controller.go at v0.19.2)."""
 
 _DEACTIVATED = "The workload is deactivated"
-"""How Kueue begins what it says of a workload that somebody, or Kueue itself, took out of the queue."""
+"""How Kueue's message for a deactivated Workload starts, whoever deactivated it."""
 
 _OTHER_FLAVOR = re.compile(
     r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+)(?:, |$)"
 )
-"""What Kueue says of each group that a job never asked for, before and after what it says of the one that it waits for."""
+"""Kueue's message for each flavor that a job did not request, around the one for the flavor that it waits for."""
 
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}
 
 _REMEDIES = {
-    "DeadlineExceeded": "give it more time with --deadline-hours; resume it to go on from its newest checkpoint",
-    "PreRunningDeadlineExceeded": "the pods did not start in time; the reason they waited is above",
+    "DeadlineExceeded": "give it more time with --deadline-hours; resume it from its newest checkpoint",
+    "PreRunningDeadlineExceeded": "the pods did not start in time; what they waited for is above",
     "SubmissionFailed": "the submitter could not reach the job's cluster; its log says why",
-    "ValidationFailed": "the operator refuses the template: its version and this checkout's differ",
+    "ValidationFailed": "KubeRay refuses the RayJob's spec: the operator's version differs from this checkout's",
 }
 
 
@@ -50,15 +50,15 @@ class Observation:
 
     Attributes:
         job: the RayJob; None once it is deleted.
-        workload: Kueue's Workload of it; None before Kueue has seen the job, and where Kueue does not run.
-        position: its place while it is pending.
+        workload: its Workload; None before Kueue has seen the job, and without Kueue.
+        position: its queue position while it is pending.
         pods: head, workers and submitter.
-        events: of the job, its cluster and its pods.
+        events: events of the job, its cluster and its pods.
     """
 
     job: Manifest | None
     workload: Manifest | None = None
-    position: Position | None = None
+    position: QueuePosition | None = None
     pods: Sequence[Manifest] = ()
     events: Sequence[Manifest] = ()
 
@@ -69,39 +69,39 @@ class JobState:
 
     Attributes:
         stage: its name.
-        reason: why it is in it, one line; empty where there is nothing to say.
-        position: place in the queue, while queued.
-        status: the exit status that a command which waits for the job ends with; None while it goes on.
+        reason: why, in one line; may be empty.
+        position: queue position, while queued.
+        status: exit status of a command that waits for the job; None while the job is not over.
         remedy: what to do about a failure.
     """
 
     stage: Stage
     reason: str = ""
-    position: Position | None = None
+    position: QueuePosition | None = None
     status: ExitStatus | None = None
     remedy: str = field(default="", compare=False)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen to the job by itself."""
+        """Whether the job will not change by itself any more."""
         return self.status is not None
 
 
-def advance(previous: JobState | None, seen: Observation) -> JobState:
-    """The state that follows; a job that fails before it ran keeps the reason its pods waited for.
+def next_state(previous: JobState | None, seen: Observation) -> JobState:
+    """The next state; a job that fails before it ran keeps the reason that its pods waited for.
 
-    The operator deletes the pods of a job it gives up, and with them what they would have said.
+    KubeRay deletes the pods of a job that did not start in time, and their status with them.
     """
-    state = judge(seen)
+    state = state_of(seen)
     if state.stage == "failed" and previous is not None and previous.stage == "starting" and previous.reason:
-        return replace(state, reason=f"{state.reason}; its pods waited: {previous.reason}")
+        return replace(state, reason=f"{state.reason}; its pods were waiting for: {previous.reason}")
     return state
 
 
-def judge(seen: Observation) -> JobState:
-    """The state that one observation shows."""
+def state_of(seen: Observation) -> JobState:
+    """The state in one observation."""
     if seen.job is None:
-        return JobState(stage="deleted", reason="somebody deleted the job", status=ExitStatus.FAILED)
+        return JobState(stage="deleted", reason="the job was deleted", status=ExitStatus.FAILED)
     status = seen.job.get("status") or {}
     deployment = status.get("jobDeploymentStatus", "")
     if deployment in ENDED:
@@ -112,10 +112,10 @@ def judge(seen: Observation) -> JobState:
         return _stopped(deployment, seen.workload, seen.pods)
     if seen.job["spec"].get("suspend") or deployment in {"Suspending", "Suspended"}:
         return _queued(seen)
-    return _on_its_nodes(status, seen)
+    return _admitted(status, seen)
 
 
-def _on_its_nodes(status: Manifest, seen: Observation) -> JobState:
+def _admitted(status: Manifest, seen: Observation) -> JobState:
     deployment = status.get("jobDeploymentStatus", "")
     if deployment == "Retrying":
         return JobState(stage="restarting", reason=one_line(status.get("message", ""), longest=_LONGEST_REASON))
@@ -138,7 +138,7 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
         exit_status = _MIRRORED.get(number, ExitStatus.FAILED)
         if exit_status is ExitStatus.INTERRUPTED:
             return JobState(stage="stopped", reason="the run saved its state and stopped", status=exit_status)
-        return JobState(stage="failed", reason=f"the driver ended with exit code {number}", status=exit_status)
+        return JobState(stage="failed", reason=f"the driver exited with code {number}", status=exit_status)
     has_run = (status.get("rayJobInfo") or {}).get("startTime")
     parts = [
         reason,
@@ -147,49 +147,49 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
     ]
     return JobState(
         stage="failed",
-        reason=": ".join(part for part in parts if part) or "the operator gives no reason",
+        reason=": ".join(part for part in parts if part) or "KubeRay gives no reason",
         status=ExitStatus.FAILED,
         remedy=_REMEDIES.get(reason, ""),
     )
 
 
 def _stopped(deployment: str, workload: Manifest, pods: Sequence[Manifest]) -> JobState:
-    """Kueue takes the job's nodes as soon as its workload is inactive; it is stopped when the last pod has ended."""
+    """Kueue evicts the job once its Workload is inactive; the job is stopped when its last pod has ended."""
     left = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     if deployment not in {"", "Suspended"} or left:
-        return JobState(stage="stopping", reason=_count_ending(len(left)))
-    given_up = _GIVEN_UP.search(_message(workload, "Evicted"))
-    if given_up is not None and has_condition(workload, "Evicted"):
+        return JobState(stage="stopping", reason=_terminating(len(left)))
+    by_kueue = _DEACTIVATED_BY_KUEUE.search(_message(workload, "Evicted"))
+    if by_kueue is not None and has_condition(workload, "Evicted"):
         return JobState(
             stage="failed",
-            reason=f"Kueue took it out of the queue: {given_up[1]}; its pods were not all ready in time, again and again",
+            reason=f"Kueue deactivated its Workload: {by_kueue[1]}; its pods were repeatedly not ready in time",
             status=ExitStatus.FAILED,
-            remedy="find out what keeps its pods, e.g. capacity that AWS does not have; resume it to queue it again",
+            remedy="find out why its pods do not start, e.g. AWS lacks the capacity; resume it to queue it again",
         )
-    return JobState(stage="stopped", reason="somebody stopped it", status=ExitStatus.INTERRUPTED)
+    return JobState(stage="stopped", reason="the job was stopped", status=ExitStatus.INTERRUPTED)
 
 
-def _count_ending(pods: int) -> str:
+def _terminating(pods: int) -> str:
     if not pods:
         return ""
-    return f"{pods} pod{'s are' if pods > 1 else ' is'} saving and ending"
+    return f"{pods} pod{'s are' if pods > 1 else ' is'} saving and terminating"
 
 
 def _queued(seen: Observation) -> JobState:
     if seen.workload is None:
-        return JobState(stage="queued", reason="Kueue has not taken it up yet")
+        return JobState(stage="queued", reason="Kueue has not created its Workload yet")
     if has_condition(seen.workload, "Admitted"):
-        return JobState(stage="starting", reason="admitted by the queue")
+        return JobState(stage="starting", reason="admitted")
     return JobState(
-        stage="queued", reason=one_line(_waits_for(seen.workload), longest=_LONGEST_REASON), position=seen.position
+        stage="queued", reason=one_line(_pending_reason(seen.workload), longest=_LONGEST_REASON), position=seen.position
     )
 
 
-def _waits_for(workload: Manifest) -> str:
-    """Why a job was taken off its nodes, and what it lacks now; that somebody stopped it before it was resumed is no reason."""
+def _pending_reason(workload: Manifest) -> str:
+    """Why a job was evicted, and which quota it lacks now; that it was stopped before it was resumed is no reason."""
     lacks, evicted = (_message(workload, kind) for kind in ("QuotaReserved", "Evicted"))
-    asked_for = _OTHER_FLAVOR.sub("", lacks).removesuffix(", ")
-    lacks = lacks if asked_for.endswith(": ") else asked_for
+    requested = _OTHER_FLAVOR.sub("", lacks).removesuffix(", ")
+    lacks = lacks if requested.endswith(": ") else requested
     if not has_condition(workload, "Evicted") or evicted.startswith(_DEACTIVATED):
         return lacks
     return "; ".join(dict.fromkeys(part for part in (evicted, lacks) if part))

@@ -1,4 +1,4 @@
-"""Why the pods of a job do not run yet, in one line, out of their status and their events."""
+"""Why the pods of a job do not run yet, in one line, from their status and events."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from infra.spec.manifest import Manifest
-from training.cluster.conditions import conditions, has_condition, one_line
+from training.cluster.objects import conditions, has_condition, one_line
 
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
-"""Reasons of a waiting container that every pod passes through."""
+"""Reasons of a waiting container in every pod that starts."""
 
 _SCALING = "TriggeredScaleUp"
 
@@ -17,11 +17,11 @@ _LONGEST_MESSAGE = 300
 
 
 def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
-    """What keeps the pods, the gravest first; empty where all are ready and nothing was complained of.
+    """What the pods wait for, the most serious reason first; empty if all are ready without a warning.
 
     Args:
         pods: the job's pods as the API server has them.
-        events: events of the job, of its cluster and of its pods.
+        events: events of the job, its cluster and its pods.
     """
     for found in (_container_problems(pods), _warnings(pods, events), _unscheduled(pods, events)):
         reason = next(found, "")
@@ -31,7 +31,7 @@ def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
 
 
 def _container_problems(pods: Iterable[Manifest]) -> Iterator[str]:
-    """Containers that cannot start, or that have ended with an error."""
+    """Containers that cannot start, or that have exited with an error."""
     for pod in pods:
         for container in _containers(pod):
             state = container.get("state") or {}
@@ -39,35 +39,37 @@ def _container_problems(pods: Iterable[Manifest]) -> Iterator[str]:
             place = f"pod {_name(pod)}, container {container['name']}"
             if waiting.get("reason", "ContainerCreating") not in _HARMLESS:
                 last = (container.get("lastState") or {}).get("terminated") or {}
-                yield f"{place}: {_join(waiting['reason'], waiting.get('message') or _ending(last))}"
+                yield f"{place}: {_join(waiting['reason'], waiting.get('message') or _exit(last))}"
             elif ended.get("exitCode"):
-                yield f"{place}: {_ending(ended)}"
+                yield f"{place}: {_exit(ended)}"
 
 
 def _warnings(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[str]:
-    """The newest complaint; the scheduler's of a pod that is there is left to `_unscheduled`: its condition has the latest."""
-    there = {_name(pod) for pod in pods}
-    complaints = [
+    """The newest Warning; FailedScheduling of an existing pod is left to `_unscheduled`, whose condition is newer."""
+    existing = {_name(pod) for pod in pods}
+    warnings = [
         event
         for event in events
         if event.get("type") == "Warning"
-        and not (event.get("reason") == "FailedScheduling" and event["involvedObject"].get("name") in there)
+        and not (event.get("reason") == "FailedScheduling" and event["involvedObject"].get("name") in existing)
     ]
-    for event in sorted(complaints, key=event_time, reverse=True):
+    for event in sorted(warnings, key=event_time, reverse=True):
         about = event.get("involvedObject") or {}
         what = f"{str(about.get('kind', 'object')).lower()} {about.get('name', '')}"
         yield f"{what}: {_join(event.get('reason', ''), event.get('message', ''))}"
 
 
 def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[str]:
-    """Pods without a node; of those for which the autoscaler is adding one, that is what is said."""
-    expecting = {(event.get("involvedObject") or {}).get("name") for event in events if event.get("reason") == _SCALING}
-    lost = [(pod, condition) for pod in pods for condition in conditions(pod) if _is_unscheduled(condition)]
-    without_hope = [(pod, condition) for pod, condition in lost if _name(pod) not in expecting]
-    for pod, condition in without_hope:
+    """Pods without a node; for some the autoscaler is adding one."""
+    scaling_up = {
+        (event.get("involvedObject") or {}).get("name") for event in events if event.get("reason") == _SCALING
+    }
+    unscheduled = [(pod, condition) for pod in pods for condition in conditions(pod) if _is_unscheduled(condition)]
+    stuck = [(pod, condition) for pod, condition in unscheduled if _name(pod) not in scaling_up]
+    for pod, condition in stuck:
         yield f"pod {_name(pod)}: {_join(condition.get('reason', ''), condition.get('message', ''))}"
-    if lost:
-        yield f"a node is being added for {len(lost)} pod{'s' * (len(lost) > 1)}"
+    if unscheduled:
+        yield f"a node is being added for {len(unscheduled)} pod{'s' * (len(unscheduled) > 1)}"
 
 
 def _count(pods: Sequence[Manifest]) -> str:
@@ -76,14 +78,14 @@ def _count(pods: Sequence[Manifest]) -> str:
 
 
 def is_ready(pod: Manifest) -> bool:
-    """Whether the pod serves, or has done its work."""
+    """Whether the pod is ready, or has succeeded."""
     if (pod.get("status") or {}).get("phase") == "Succeeded":
         return True
     return has_condition(pod, "Ready")
 
 
 def event_time(event: Manifest) -> str:
-    """When an event happened last, in a form that sorts."""
+    """When an event last happened, as a string that sorts by time."""
     series = event.get("series") or {}
     return str(
         event.get("lastTimestamp")
@@ -103,16 +105,16 @@ def _is_unscheduled(condition: dict[str, Any]) -> bool:
     return condition.get("type") == "PodScheduled" and condition.get("status") == "False"
 
 
-def _ending(terminated: dict[str, Any]) -> str:
+def _exit(terminated: dict[str, Any]) -> str:
     if not terminated:
         return ""
-    code = f"ended with exit code {terminated.get('exitCode')}"
+    code = f"exited with code {terminated.get('exitCode')}"
     reason = terminated.get("reason", "Error")
     return _join(code if reason == "Error" else f"{code} ({reason})", terminated.get("message", ""))
 
 
 def _join(reason: str, message: str) -> str:
-    """Reason and message, the message on one line and not endless."""
+    """Reason and message, the message on one line and truncated."""
     shown = one_line(message, longest=_LONGEST_MESSAGE)
     return f"{reason}: {shown}" if reason and shown else reason or shown
 

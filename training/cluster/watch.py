@@ -1,65 +1,69 @@
-"""Asks the API server for everything that `state` judges a job by."""
+"""Reads from the API server everything that `state` derives a job's state from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from infra.spec.manifest import Manifest
+from infra.kube.errors import ApiError
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.scheduling import JOB_LABEL
-from training.cluster import places
-from training.cluster.api import Api
-from training.cluster.errors import ApiError
-from training.cluster.position import Position, from_summary, from_workloads, is_pending
+from training.cluster.objects import EVENT, POD, RAY_JOB, WORKLOAD
+from training.cluster.queue_position import QueuePosition, is_pending, positions_in_summary, positions_in_workloads
 from training.cluster.state import Observation
 
-_NOT_TOLD = frozenset({403, 404, 503})
-"""Kueue's visibility API is not served, or not to this user."""
+if TYPE_CHECKING:
+    from infra.kube.api import KubernetesApi
+
+_NO_VISIBILITY = frozenset({403, 404, 503})
+"""Kueue's visibility API is not served, or this user may not read it."""
 
 
 class JobWatch:
-    """One job, looked at again and again.
+    """One job, observed again and again.
 
     Attributes:
         namespace: of the job.
         name: of the job.
     """
 
-    def __init__(self, api: Api, *, namespace: str, name: str) -> None:
+    def __init__(self, api: KubernetesApi, *, namespace: str, name: str) -> None:
         self._api = api
         self.namespace = namespace
         self.name = name
 
     def observe(self) -> Observation:
-        """What is to be known of the job now.
+        """What the API server says of the job now.
 
         Raises:
-            LostConnectionError: the API server does not answer.
+            ConnectionLostError: the API server does not answer.
             ApiError: it refuses.
         """
-        job = self._api.read(places.job(self.namespace, self.name))
+        job = self._api.read(api_object(*RAY_JOB, self.name, namespace=self.namespace))
         if job is None:
             return Observation(job=None)
-        pods = self._api.items(places.pods(self.namespace), labels=f"{JOB_LABEL}={self.name}")
+        pods = self._api.items(*POD, namespace=self.namespace, labels=f"{JOB_LABEL}={self.name}")
         workload = workload_of(self._api, job)
         return Observation(
             job=job,
             workload=workload,
-            position=None if workload is None else self._place_of(workload),
+            position=None if workload is None else self._position_of(workload),
             pods=pods,
             events=self._events(job, pods),
         )
 
     def submitter(self) -> Manifest | None:
-        """The pod that prints the driver's log, the newest where a job was begun anew; None before there is one."""
+        """The pod that prints the driver's log, the newest if the job was retried; None before there is one."""
         labels = f"{JOB_LABEL}={self.name},batch.kubernetes.io/job-name={self.name}"
-        pods = self._api.items(places.pods(self.namespace), labels=labels)
+        pods = self._api.items(*POD, namespace=self.namespace, labels=labels)
         return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
-    def _place_of(self, workload: Manifest) -> Position | None:
-        return places_of(self._api, self.namespace, [workload]).get(workload["metadata"]["name"])
+    def _position_of(self, workload: Manifest) -> QueuePosition | None:
+        return queue_positions(self._api, self.namespace, [workload]).get(workload["metadata"]["name"])
 
     def _events(self, job: Manifest, pods: list[Manifest]) -> list[Manifest]:
-        """Complaints about the job, its cluster and its pods, also those that are gone; not asked for once the driver runs."""
+        """Events of the job, its cluster and its pods, those that are gone included; none once the driver runs."""
         status = job.get("status") or {}
         if status.get("jobStatus") or job["spec"].get("suspend"):
             return []
@@ -68,40 +72,43 @@ class JobWatch:
         of_cluster = f"{cluster}-" if cluster else "/"  # no name has a slash
         return [
             event
-            for event in self._api.items(places.events(self.namespace))
+            for event in self._api.items(*EVENT, namespace=self.namespace)
             if (about := event["involvedObject"].get("name", "")) in names or about.startswith(of_cluster)
         ]
 
 
-def workload_of(api: Api, job: Manifest) -> Manifest | None:
-    """Kueue's workload of a RayJob; None before there is one."""
+def workload_of(api: KubernetesApi, job: Manifest) -> Manifest | None:
+    """The Workload that Kueue made for a RayJob; None before there is one."""
     metadata = job["metadata"]
-    found = api.items(places.workloads(metadata["namespace"]), labels=places.of_job(metadata["uid"]))
+    labels = f"kueue.x-k8s.io/job-uid={metadata['uid']}"
+    found = api.items(*WORKLOAD, namespace=metadata["namespace"], labels=labels)
     return found[0] if found else None
 
 
-def places_of(api: Api, namespace: str, workloads: Sequence[Manifest]) -> dict[str, Position]:
-    """Places of those workloads of a namespace that wait for their quota, by name.
+def queue_positions(api: KubernetesApi, namespace: str, workloads: Sequence[Manifest]) -> dict[str, QueuePosition]:
+    """Queue positions of those Workloads of a namespace that are pending, by name.
 
-    Kueue is asked once for each LocalQueue in which one waits, however many do.
+    One request for each LocalQueue with pending Workloads, however many there are.
     """
     queues = {one["spec"].get("queueName", "") for one in workloads if is_pending(one)}
-    found: dict[str, Position] = {}
+    found: dict[str, QueuePosition] = {}
     for queue in sorted(queues):
-        summary = _pending_in(api, namespace, queue)
+        summary = _pending_workloads(api, namespace, queue)
         if summary is None:
-            everybodys = api.items(places.workloads(namespace))
-            found |= from_workloads(one for one in everybodys if one["spec"].get("queueName") == queue)
+            in_namespace = api.items(*WORKLOAD, namespace=namespace)
+            found |= positions_in_workloads(one for one in in_namespace if one["spec"].get("queueName") == queue)
         else:
-            found |= from_summary(summary)
+            found |= positions_in_summary(summary)
     return found
 
 
-def _pending_in(api: Api, namespace: str, queue: str) -> Manifest | None:
-    """Kueue's own list of a LocalQueue; None where it does not tell."""
+def _pending_workloads(api: KubernetesApi, namespace: str, queue: str) -> Manifest | None:
+    """The PendingWorkloadsSummary of a LocalQueue (Kueue, "Pending workloads on-demand"); None without visibility API."""
+    # By path, as Kueue's documentation does: discovery gives its resources for both kinds of queues the same kind.
+    path = f"/apis/visibility.{KUEUE_API}/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
     try:
-        return api.read(places.pending(namespace, queue))
+        return api.read_raw(path)
     except ApiError as error:
-        if error.code not in _NOT_TOLD:
+        if error.code not in _NO_VISIBILITY:
             raise
         return None

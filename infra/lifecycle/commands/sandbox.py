@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from kubernetes import config
-
+from infra.kube.api import KubernetesApi
+from infra.kube.connection import connect_with
 from infra.lifecycle.options import SandboxOptions
 from infra.lifecycle.sandbox import detached
-from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.contents import fill
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import KUBERNETES, OPERATORS, Module
@@ -28,7 +27,7 @@ def up(options: SandboxOptions) -> int:
     folder = FOLDER.resolve()
     running = detached.start(folder, crds=options.crds)
     kubeconfig = kubeconfig_in(folder)
-    api = Api(config.new_client_from_config(str(kubeconfig)))
+    api = connect_with(kubeconfig)
     stack = recorded(settings)
     fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"))
     outputs = _write_outputs(stack.outputs, api, folder)
@@ -56,7 +55,7 @@ def _state(operator: Module, *, is_running: bool) -> str:
     return f"is missing: run make engines, or set {operator.variable} to its program"
 
 
-def _write_outputs(outputs: StackOutputs, api: Api, folder: Path) -> Path:
+def _write_outputs(outputs: StackOutputs, api: KubernetesApi, folder: Path) -> Path:
     """Write the stack's outputs with the sandbox as their cluster, so that jobs are submitted to it as to any other."""
     configuration = api.client.configuration
     authority = base64.b64encode(Path(configuration.ssl_ca_cert).read_bytes()).decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from infra.lifecycle.sandbox.api import Api
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.nodes import fake_nodes
 from infra.lifecycle.sandbox.recorded import Recorded
 from infra.spec.catalog import load_catalog
@@ -13,7 +13,7 @@ from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.phases import platform_objects
 
 
-def fill(api: Api, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:
+def fill(api: KubernetesApi, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:
     """Create the nodes and objects of an environment in an empty cluster.
 
     Args:
@@ -23,14 +23,14 @@ def fill(api: Api, settings: StackSettings, stack: Recorded, *, say: Callable[[s
         say: prints a line of progress.
 
     Raises:
-        ApiRefusalError: the API server refuses an object.
+        ApiError: the API server refuses an object.
     """
     nodes = fake_nodes(settings, catalog=load_catalog())
     for node in nodes:
         api.create(node)
     say(f"{len(nodes)} nodes")
     for phase, manifests in platform_objects(settings, load_release(), stack.facts).items():
-        known = [manifest for manifest in manifests if api.knows(manifest)]
+        known = [manifest for manifest in manifests if api.serves(manifest["apiVersion"], manifest["kind"])]
         for manifest in known:
             api.apply(manifest)
         missing = sorted({manifest["kind"] for manifest in manifests} - {manifest["kind"] for manifest in known})

@@ -12,12 +12,13 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox import credentials, layout
-from infra.lifecycle.sandbox.api import Api, Object
 from infra.lifecycle.sandbox.crds import apply_crds
 from infra.lifecycle.sandbox.layout import Layout
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import Programs
+from infra.spec.manifest import Manifest
 
 CONTEXT = "sandbox"
 """Context name in the kubeconfig."""
@@ -33,7 +34,7 @@ class ControlPlane:
         folder: its files, while it runs.
     """
 
-    def __init__(self, folder: Path, *, programs: Programs, crds: Iterable[Object] = ()) -> None:
+    def __init__(self, folder: Path, *, programs: Programs, crds: Iterable[Manifest] = ()) -> None:
         """A control plane that is not started.
 
         Args:
@@ -111,7 +112,7 @@ class ControlPlane:
         )
         _write(self.kubeconfig, text)
         server.await_(self._is_serving, seconds=_START_SECONDS)
-        apply_crds(Api(self.client()), self._crds)
+        apply_crds(KubernetesApi(self.client()), self._crds)
         controllers = self._start("kube-controller-manager", layout.kube_controller_manager)
         self._start("kube-scheduler", layout.kube_scheduler)
         self._start("kwok", layout.kwok)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from infra.lifecycle.sandbox.api import Api, Object
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.modules import CRD_MODULES
+from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.charts.archives import archive_path
 from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, PinnedCharts
 
 
-def available_crds(environment: Mapping[str, str]) -> tuple[Object, ...]:
+def available_crds(environment: Mapping[str, str]) -> tuple[Manifest, ...]:
     """The CRDs of the release's charts where the chart is fetched, else those that `make engines` copied.
 
     Args:
@@ -22,24 +23,24 @@ def available_crds(environment: Mapping[str, str]) -> tuple[Object, ...]:
     return tuple(found.values())
 
 
-def copied_crds(environment: Mapping[str, str]) -> tuple[Object, ...]:
+def copied_crds(environment: Mapping[str, str]) -> tuple[Manifest, ...]:
     """The CRDs that `make engines` copied; see `available_crds`."""
     folders = (module.crd_folder(environment) for module in CRD_MODULES)
     return tuple(crd for folder in folders if folder.is_dir() for crd in CrdFolder(folder).crds())
 
 
-def apply_crds(api: Api, crds: Iterable[Object]) -> None:
+def apply_crds(api: KubernetesApi, crds: Iterable[Manifest]) -> None:
     """Apply CRDs and wait until the API server serves their kinds.
 
     Raises:
-        ApiRefusalError: the API server refuses one, or does not serve it in time.
+        ApiError: the API server refuses one, or does not serve it in time.
     """
     applied = [api.apply(crd) for crd in crds]
     for crd in applied:
         api.await_(crd, _is_established, what="established")
 
 
-def _fetched() -> Iterator[Object]:
+def _fetched() -> Iterator[Manifest]:
     release = load_release()
     for chart, group in CRD_GROUPS.items():
         if archive_path(chart, release.charts[chart]).is_file():

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.lifecycle.sandbox.api import Object
 from infra.spec.cluster_names import KUEUE_API, KUEUE_NAMESPACE
+from infra.spec.manifest import Manifest
 from platform_charts.charts.kueue import kueue_configuration
 
 SERVICE = "kueue-webhook-service"
-SECRET: Object = {
+SECRET: Manifest = {
     "apiVersion": "v1",
     "kind": "Secret",
     "metadata": {"name": "kueue-webhook-server-cert", "namespace": KUEUE_NAMESPACE},
@@ -66,7 +66,7 @@ _KINDS = (
 """Kinds of the configuration's job frameworks, and Kueue's own."""
 
 
-def configuration(*, webhook_port: int, health_port: int, certificates: Path) -> Object:
+def configuration(*, webhook_port: int, health_port: int, certificates: Path) -> Manifest:
     """The chart's configuration, changed to a single instance on loopback.
 
     The visibility API is off: Kueue writes its certificate into a folder at the root of the file system.
@@ -87,7 +87,7 @@ def configuration(*, webhook_port: int, health_port: int, certificates: Path) ->
     }
 
 
-def admission(*, webhook_port: int) -> tuple[Object, ...]:
+def admission(*, webhook_port: int) -> tuple[Manifest, ...]:
     """The objects by which the API server reaches Kueue, in order of application."""
     return (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KUEUE_NAMESPACE}},
@@ -104,7 +104,7 @@ def admission(*, webhook_port: int) -> tuple[Object, ...]:
     )
 
 
-def _conversion(plural: str, port: int) -> Object:
+def _conversion(plural: str, port: int) -> Manifest:
     """The conversion webhook of a CRD, which the chart adds to the plain CRDs of the project."""
     webhook = {"clientConfig": _client("/convert", port), "conversionReviewVersions": ["v1"]}
     return {
@@ -115,7 +115,7 @@ def _conversion(plural: str, port: int) -> Object:
     }
 
 
-def _configuration_of(title: str, verb: str, port: int) -> Object:
+def _configuration_of(title: str, verb: str, port: int) -> Manifest:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{title}WebhookConfiguration",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox import kueue_admission
-from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
 from infra.lifecycle.sandbox.processes import Process, free_ports
@@ -19,7 +19,7 @@ from infra.spec.cluster_names import KUEUE_API
 
 _START_SECONDS = 60.0
 
-_QUEUED_KIND = {"apiVersion": "ray.io/v1", "kind": "RayJob"}
+_RAY_JOB = ("ray.io/v1", "RayJob")
 
 
 def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tuple[Module, ...]:
@@ -36,15 +36,15 @@ def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tupl
         RefusedError: see `programs.find_operator`.
         PlatformError: one did not start; carries the end of its output.
     """
-    api = Api(plane.client())
+    api = KubernetesApi(plane.client())
     started = []
     for module, start, kind in (
-        (KUEUE, start_kueue, {"apiVersion": KUEUE_API, "kind": "Workload"}),
-        (KUBERAY, start_kuberay, _QUEUED_KIND),
+        (KUEUE, start_kueue, (KUEUE_API, "Workload")),
+        (KUBERAY, start_kuberay, _RAY_JOB),
     ):
         program = find_operator(module, environment)
         # Kueue looks for the RayJob CRD at its start only.
-        if program is not None and api.knows(kind) and api.knows(_QUEUED_KIND):
+        if program is not None and api.serves(*kind) and api.serves(*_RAY_JOB):
             start(plane, program)
             started.append(module)
     return tuple(started)
@@ -87,7 +87,7 @@ def start_kueue(plane: ControlPlane, program: Path) -> Process:
     configuration = plane.folder / "kueue.yaml"
     text = kueue_admission.configuration(webhook_port=webhook_port, health_port=health_port, certificates=certificates)
     configuration.write_text(yaml.safe_dump(text), encoding="utf-8")
-    api = Api(plane.client())
+    api = KubernetesApi(plane.client())
     for manifest in kueue_admission.admission(webhook_port=webhook_port):
         # A field manager of its own keeps the fields that others applied to the same namespace and CRDs.
         api.apply(manifest, manager="kueue-admission")
@@ -97,7 +97,7 @@ def start_kueue(plane: ControlPlane, program: Path) -> Process:
     return process
 
 
-def _mounted(api: Api, folder: Path) -> bool:
+def _mounted(api: KubernetesApi, folder: Path) -> bool:
     """Copy Kueue's certificate from its Secret to its folder, as a kubelet mounts it; whether it is complete."""
     data = (api.read(kueue_admission.SECRET) or {}).get("data", {})
     for name in ("tls.key", "tls.crt"):  # Kueue waits for the certificate, so the key comes first

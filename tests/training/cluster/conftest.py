@@ -1,4 +1,4 @@
-"""The stage of the tests that need a cluster."""
+"""A team's namespace on a real API server, for the tests that need one."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from tests.engines.kubernetes import Cluster
-from tests.training.cluster.stage import Stage, stage
-from training.cluster.api import Api
+from tests.training.cluster.team_cluster import TeamCluster, team_cluster_on
 
 
 @pytest.fixture(scope="session")
-def on_stage(
+def team_cluster(
     control_plane: ControlPlane, custom_resources: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
-    """A team's namespace on a real API server; one for the session, because a namespace takes seconds to go."""
-    with stage(custom_resources, control_plane.kubeconfig, tmp_path_factory.mktemp("stage")) as made:
-        yield made
+) -> Iterator[TeamCluster]:
+    """One for the session, because deleting a namespace takes seconds."""
+    with team_cluster_on(custom_resources, control_plane.kubeconfig, tmp_path_factory.mktemp("team")) as found:
+        yield found
 
 
 @pytest.fixture
 def name() -> str:
-    """The name of a job that no other test has."""
+    """A job's name that no other test uses."""
     return f"digits-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
-def api(control_plane: ControlPlane) -> Api:
-    """The API server as the commands see it."""
-    return Api(control_plane.client())
+def api(control_plane: ControlPlane) -> KubernetesApi:
+    """The API server as the commands use it."""
+    return KubernetesApi(control_plane.client())

@@ -1,12 +1,12 @@
-"""Somebody who follows a job."""
+"""A follower of a job."""
 
 from __future__ import annotations
 
 import io
 import threading
 
-from tests.training.cluster.stage import wait_until
-from training.cluster.api import Api
+from infra.kube.api import KubernetesApi
+from tests.training.cluster.team_cluster import wait_until
 from training.cluster.follow import follow
 from training.cluster.state import JobState
 from training.cluster.view import JobView
@@ -14,16 +14,16 @@ from training.cluster.watch import JobWatch
 
 
 class Follower:
-    """A follower in a thread of its own, and what it has shown so far."""
+    """Follows a job in a thread, and keeps what it has shown."""
 
-    def __init__(self, api: Api, *, namespace: str, name: str, patience: float = 30) -> None:
-        """Begin to follow.
+    def __init__(self, api: KubernetesApi, *, namespace: str, name: str, patience: float = 30) -> None:
+        """Start to follow.
 
         Args:
-            api: as the follower sees it.
+            api: the follower's connection.
             namespace: of the job.
             name: of the job.
-            patience: seconds within which what is waited for has to come.
+            patience: seconds to wait for each output.
         """
         self._stream = io.StringIO()
         self._patience = patience

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that a test cuts and mends: the network between a command and its cluster."""
+"""A TCP proxy on loopback that a test cuts and restores: the network between a command and its cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 
 class Proxy:
-    """Passes bytes between whoever connects and one server.
+    """Passes bytes between its clients and one server.
 
     Attributes:
         port: where it listens; connections are refused while it is cut.
@@ -44,7 +44,7 @@ class Proxy:
             one.close()
         self._sockets.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Listen again, on the same port."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._listen()

@@ -1,4 +1,4 @@
-"""What the API server says of a job at its stations, as small as it can be."""
+"""Minimal objects of a job in each of its states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ JOB_UID = "11111111-1111-4111-8111-111111111111"
 
 
 def ray_job(deployment: str = "", driver: str = "", *, suspend: bool = False, **status: object) -> Manifest:
-    """A RayJob with what KubeRay writes into its status."""
+    """A RayJob with the status that KubeRay writes."""
     return {
         "metadata": {"name": "digits", "namespace": "research", "uid": JOB_UID},
         "spec": {"suspend": suspend},
@@ -24,7 +24,7 @@ def workload(
     created: str = "2026-11-21T08:00:00Z",
     **states: str,
 ) -> Manifest:
-    """A Workload; `states` are the messages of conditions, a leading `!` stands for one that is false."""
+    """A Workload; `states` are the messages of conditions; a leading `!` makes a condition false."""
     conditions = [
         {"type": kind, "status": "False" if message.startswith("!") else "True", "message": message.removeprefix("!")}
         for kind, message in states.items()
@@ -42,20 +42,20 @@ def pod(name: str = "digits-head", *, phase: str = "Pending", **status: object) 
 
 
 def waiting_pod(reason: str, message: str = "", *, name: str = "digits-head", **more: object) -> Manifest:
-    """A pod one of whose containers does not start."""
+    """A pod with a container that does not start."""
     waiting = {"reason": reason, **({"message": message} if message else {})}
     return pod(name, containerStatuses=[{"name": "ray-head", "state": {"waiting": waiting}, **more}])
 
 
 def unscheduled_pod(message: str, *, name: str = "digits-head") -> Manifest:
-    """A pod for which the scheduler finds no node."""
+    """A pod that the scheduler cannot place."""
     return pod(
         name, conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
     )
 
 
 def ready_pod(name: str) -> Manifest:
-    """A pod that serves."""
+    """A ready pod."""
     return pod(name, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
 
 

@@ -16,12 +16,11 @@ import pytest
 import yaml
 from moto import mock_aws
 
+from infra.kube.api import KubernetesApi
 from tests.engines.ports import free_port
 from tests.training.cli.command import ROOT, ask
-from tests.training.cluster.stage import Stage, dev_outputs, objects, wait_until
+from tests.training.cluster.team_cluster import TeamCluster, dev_outputs, objects, wait_until
 from training.cli import main
-from training.cluster import places
-from training.cluster.api import Api
 from training.cluster.submission import submit
 
 
@@ -54,7 +53,7 @@ def test_the_objects_of_a_job_are_written_without_a_cluster(tmp_path: Path) -> N
         (["--config", "resnet50-cifar10", "--data-path", "/data"], {}, 2, "/mnt/datasets"),
     ],
 )
-def test_what_is_wrong_is_refused_before_a_cluster_is_asked(
+def test_wrong_input_is_refused_before_a_cluster_is_asked(
     arguments: list[str],
     changes: dict[str, object],
     status: int,
@@ -81,38 +80,38 @@ def test_a_job_that_may_outlive_the_capacity_block_it_names_is_refused(
 
 
 def test_a_job_whose_image_is_not_in_the_registry_is_not_submitted(
-    on_stage: Stage, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(variable, "test")
     with mock_aws():
-        assert run(on_stage, "train", "--name", name, "--detach") == 3
+        assert run(team_cluster, "train", "--name", name, "--detach") == 3
     assert "is not in the registry (RepositoryNotFoundException)" in capsys.readouterr().err
-    assert on_stage.job(name) is None
+    assert team_cluster.job(name) is None
 
 
-def test_what_has_ended_long_ago_is_cleared_away_by_the_next_submission(
-    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+def test_the_next_submission_deletes_expired_jobs(
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(on_stage, "train", "--name", f"{name}-a", "--keep-days", "0", "--detach") == 0
-    on_stage.operator_writes(
+    assert run(team_cluster, "train", "--name", f"{name}-a", "--keep-days", "0", "--detach") == 0
+    team_cluster.operator_writes(
         f"{name}-a", jobDeploymentStatus="Complete", jobStatus="SUCCEEDED", endTime="2026-01-01T08:00:00Z"
     )
-    assert run(on_stage, "train", "--name", f"{name}-b", "--detach") == 0
-    assert f"cleared away, having ended long ago: {name}-a" in capsys.readouterr().out
-    wait_until(lambda: on_stage.job(f"{name}-a") is None)
-    assert api.read(places.job(on_stage.namespace, f"{name}-b")) is not None
+    assert run(team_cluster, "train", "--name", f"{name}-b", "--detach") == 0
+    assert f"expired jobs deleted: {name}-a" in capsys.readouterr().out
+    wait_until(lambda: team_cluster.job(f"{name}-a") is None)
+    assert team_cluster.job(f"{name}-b") is not None
 
 
-def test_the_log_of_a_rank_without_pods_is_refused_with_where_it_stays(
-    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+def test_the_log_of_a_rank_without_pods_is_refused_with_its_file(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    assert run(on_stage, "logs", name, "--rank", "1") == 3
+    submit(api, team_cluster.objects(name), env="dev")
+    assert run(team_cluster, "logs", name, "--rank", "1") == 3
     assert f"job {name} has no worker pods" in capsys.readouterr().err
 
 
-def test_a_cluster_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_an_error_that_names_it(tmp_path: Path) -> None:
     server = f"https://127.0.0.1:{free_port()}"
     outputs = file_with(tmp_path, cluster={**dev_outputs()["cluster"], "endpoint": server})
     kubeconfig = tmp_path / "kubeconfig"
@@ -135,48 +134,50 @@ def test_a_cluster_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _without_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The image cannot be looked for, at once."""
+    """Without credentials the image cannot be looked up, which is known at once."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def run(stage: Stage, command: str, *arguments: str) -> int:
-    """A command on the stage."""
-    return main([command, *stage.arguments, *arguments])
+def run(team_cluster: TeamCluster, command: str, *arguments: str) -> int:
+    """Run a command in the team's namespace."""
+    return main([command, *team_cluster.arguments, *arguments])
 
 
-def test_a_detached_job_is_submitted_with_what_to_type_next(
-    on_stage: Stage, name: str, capsys: pytest.CaptureFixture[str]
+def test_a_detached_job_is_submitted_with_the_next_commands(
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(on_stage, "train", "--name", name, "--detach") == 0
-    told = capsys.readouterr().out
-    assert f"job {name} submitted to queue research of dev: 2 worker pods on CPUs" in told
-    assert f"make stop ENV=dev JOB={name} TEAM=research" in told
-    assert on_stage.job(name) is not None
+    assert run(team_cluster, "train", "--name", name, "--detach") == 0
+    said = capsys.readouterr().out
+    assert f"job {name} submitted to queue research of dev: 2 worker pods on CPUs" in said
+    assert f"make stop ENV=dev JOB={name} TEAM=research" in said
+    assert team_cluster.job(name) is not None
 
 
-def test_a_name_that_is_taken_is_refused(on_stage: Stage, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(on_stage, "train", "--name", name, "--detach") == 0
-    assert run(on_stage, "train", "--name", name, "--detach") == 3
+def test_a_name_that_is_taken_is_refused(
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(team_cluster, "train", "--name", name, "--detach") == 0
+    assert run(team_cluster, "train", "--name", name, "--detach") == 3
     assert f"job {name} exists" in capsys.readouterr().err
 
 
 def test_the_jobs_are_listed_with_state_and_size(
-    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
-    assert run(on_stage, "jobs") == 0
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    assert run(team_cluster, "jobs") == 0
     headings, *rows = capsys.readouterr().out.splitlines()
     assert headings.split() == ["job", "team", "state", "queue", "workers", "GPUs", "age", "reason"]
     (row,) = [row.split() for row in rows if row.startswith(name)]
     assert row[1:5] == ["research", "running", "2", "0"]
 
 
-def test_an_unknown_job_is_answered_with_the_nearest(
-    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_job_is_an_error_with_the_nearest_name(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    assert run(on_stage, "stop", f"{name}x") == 2
+    submit(api, team_cluster.objects(name), env="dev")
+    assert run(team_cluster, "stop", f"{name}x") == 2
     assert f"did you mean {name}?" in capsys.readouterr().err
 
 
@@ -190,23 +191,25 @@ def test_an_unknown_job_is_answered_with_the_nearest(
     ],
 )
 def test_the_exit_status_is_the_jobs(
-    on_stage: Stage, api: Api, name: str, deployment: str, driver: str, message: str, status: int
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, deployment: str, driver: str, message: str, status: int
 ) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(name, jobDeploymentStatus=deployment, jobStatus=driver, message=message)
-    assert run(on_stage, "logs", name) == status
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus=deployment, jobStatus=driver, message=message)
+    assert run(team_cluster, "logs", name) == status
 
 
-def test_a_job_that_has_ended_is_submitted_anew_with_the_settings_changed(on_stage: Stage, api: Api, name: str) -> None:
-    before = submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
-    assert run(on_stage, "resume", name, "--set", "loop.epochs=77", "--priority", "high", "--detach") == 0
-    after = on_stage.job(name)
-    settings = on_stage.api.read(
+def test_a_job_that_has_ended_is_submitted_again_with_changed_settings(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str
+) -> None:
+    before = submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+    assert run(team_cluster, "resume", name, "--set", "loop.epochs=77", "--priority", "high", "--detach") == 0
+    after = team_cluster.job(name)
+    settings = team_cluster.api.read(
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": f"{name}-settings", "namespace": on_stage.namespace},
+            "metadata": {"name": f"{name}-settings", "namespace": team_cluster.namespace},
         }
     )
     assert after is not None
@@ -216,19 +219,19 @@ def test_a_job_that_has_ended_is_submitted_anew_with_the_settings_changed(on_sta
     assert "epochs: 77" in settings["data"]["settings.yaml"]
 
 
-def test_a_job_that_goes_on_cannot_be_resumed(
-    on_stage: Stage, api: Api, name: str, capsys: pytest.CaptureFixture[str]
+def test_a_running_job_cannot_be_resumed(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
-    assert run(on_stage, "resume", name) == 3
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    assert run(team_cluster, "resume", name) == 3
     assert f"job {name} is running" in capsys.readouterr().err
 
 
 @contextmanager
-def following(stage: Stage, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that follows a job, as a process of its own without a terminal."""
-    command = [sys.executable, "-m", "training", *arguments, *stage.arguments]
+def following(team_cluster: TeamCluster, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that follows a job, as a process without a terminal."""
+    command = [sys.executable, "-m", "training", *arguments, *team_cluster.arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -240,7 +243,7 @@ def following(stage: Stage, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
-    """Read what it prints up to the line with this text."""
+    """Read its output up to the line with this text."""
     assert process.stdout is not None
     for line in process.stdout:
         if text in line:
@@ -249,30 +252,30 @@ def read_until(process: subprocess.Popen[str], text: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_the_job_and_says_how_to_stop_it(
-    on_stage: Stage, name: str, number: signal.Signals
+def test_an_interrupt_leaves_the_job_running_and_says_how_to_stop_it(
+    team_cluster: TeamCluster, name: str, number: signal.Signals
 ) -> None:
-    with following(on_stage, "train", "--name", name) as process:
+    with following(team_cluster, "train", "--name", name) as process:
         read_until(process, "submitted")
-        on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
-        read_until(process, "the driver runs")
+        team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+        read_until(process, "running")
         process.send_signal(number)
         rest, _ = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert f"job {name} goes on without this command" in rest
+    assert f"job {name} keeps running" in rest
     assert f"make stop ENV=dev JOB={name}" in rest
-    assert on_stage.job(name) is not None
+    assert team_cluster.job(name) is not None
 
 
-def test_an_interrupt_stops_the_job_where_that_was_asked_for(on_stage: Stage, name: str) -> None:
-    with following(on_stage, "train", "--name", name, "--stop-on-interrupt") as process:
+def test_an_interrupt_stops_the_job_with_stop_on_interrupt(team_cluster: TeamCluster, name: str) -> None:
+    with following(team_cluster, "train", "--name", name, "--stop-on-interrupt") as process:
         read_until(process, "submitted")
-        on_stage.queue(name, Admitted=True)
-        on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
-        read_until(process, "the driver runs")
+        team_cluster.queue(name, Admitted=True)
+        team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+        read_until(process, "running")
         process.send_signal(signal.SIGINT)
-        wait_until(lambda: (on_stage.workload(name) or {})["spec"].get("active") is False)
-        on_stage.operator_writes(name, jobDeploymentStatus="Suspended")
+        wait_until(lambda: (team_cluster.workload(name) or {})["spec"].get("active") is False)
+        team_cluster.operator_writes(name, jobDeploymentStatus="Suspended")
         rest, _ = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "stopped: somebody stopped it" in rest
+    assert "stopped: the job was stopped" in rest

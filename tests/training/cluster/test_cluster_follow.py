@@ -1,4 +1,4 @@
-"""Following a job on a real API server where no pod starts, and through a network that breaks.
+"""Following a job on a real API server where no pod starts, and over a network that breaks.
 
 `test_cluster_queue` follows one from the queue to its end, with the real operators.
 """
@@ -11,33 +11,35 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes import config
 
+from infra.kube.api import KubernetesApi
+from infra.kube.connection import connect_with
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.training.cluster.follower import Follower
 from tests.training.cluster.proxy import Proxy
-from tests.training.cluster.stage import Stage
+from tests.training.cluster.team_cluster import TeamCluster
 from training.cluster import follow as following
-from training.cluster.api import Api
 from training.cluster.submission import submit
 from training.errors import ExitStatus
 
 
 @pytest.fixture(autouse=True)
-def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks every tenth of a second."""
-    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.1)
+def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polls every tenth of a second."""
+    monkeypatch.setattr(following, "_POLL_SECONDS", 0.1)
 
 
-def test_a_pod_without_a_node_says_what_the_scheduler_says(on_stage: Stage, api: Api, name: str) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(name, jobDeploymentStatus="Initializing", rayClusterName=f"{name}-abcde")
-    head = plain_pod(name, on_stage.namespace)
-    follower = Follower(api, namespace=on_stage.namespace, name=name)
-    with on_stage.api.applied(head):
+def test_a_pod_without_a_node_says_what_the_scheduler_says(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str
+) -> None:
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Initializing", rayClusterName=f"{name}-abcde")
+    head = plain_pod(name, team_cluster.namespace)
+    follower = Follower(api, namespace=team_cluster.namespace, name=name)
+    with team_cluster.api.applied(head):
         follower.sees("Unschedulable")
-        on_stage.operator_writes(
+        team_cluster.operator_writes(
             name, jobDeploymentStatus="Failed", reason="PreRunningDeadlineExceeded", message="it took too long"
         )
         state = follower.end()
@@ -47,31 +49,31 @@ def test_a_pod_without_a_node_says_what_the_scheduler_says(on_stage: Stage, api:
 
 
 @contextmanager
-def proxied(control_plane: ControlPlane, folder: Path) -> Iterator[tuple[Proxy, Api]]:
-    """The API server through a network that can be cut."""
+def proxied(control_plane: ControlPlane, folder: Path) -> Iterator[tuple[Proxy, KubernetesApi]]:
+    """The API server over a network that can be cut."""
     kubeconfig = yaml.safe_load(control_plane.kubeconfig.read_text())
     reached = kubeconfig["clusters"][0]["cluster"]
     with Proxy(int(reached["server"].rpartition(":")[2])) as proxy:
         reached["server"] = f"https://127.0.0.1:{proxy.port}"
         file = folder / "kubeconfig"
         file.write_text(yaml.safe_dump(kubeconfig))
-        yield proxy, Api(config.new_client_from_config(str(file)))
+        yield proxy, connect_with(file)
 
 
-def test_a_broken_network_is_waited_for_and_the_job_goes_on(
-    on_stage: Stage, api: Api, name: str, control_plane: ControlPlane, tmp_path: Path
+def test_a_follower_reconnects_after_a_broken_network_and_the_job_keeps_running(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
     with proxied(control_plane, tmp_path) as (proxy, far):
-        follower = Follower(far, namespace=on_stage.namespace, name=name)
-        follower.sees("the driver runs")
+        follower = Follower(far, namespace=team_cluster.namespace, name=name)
+        follower.sees("running")
         proxy.cut()
-        follower.sees("connection lost, the job goes on")
-        proxy.mend()
-        follower.sees("connected again")
-        assert on_stage.job(name) is not None
-        on_stage.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+        follower.sees("connection lost, the job keeps running")
+        proxy.restore()
+        follower.sees("reconnected after")
+        assert team_cluster.job(name) is not None
+        team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
         assert follower.end().status is ExitStatus.DONE
 
 

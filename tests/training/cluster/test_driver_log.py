@@ -1,7 +1,7 @@
-"""The driver's log over HTTP that breaks in the middle of a line.
+"""The driver's log over a connection that breaks in the middle of a line.
 
-The pods are kwok's or nobody's in these tests, and neither has a log: the two answers the API server would give are played
-by a server of the test. Its stream, and the network that is cut, are real.
+No pod of these tests has a log, so a small HTTP server answers in place of the API server. Its stream, and the
+network that is cut, are real.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from kubernetes import client
 
+from infra.kube.api import KubernetesApi
 from tests.training.cluster.proxy import Proxy
-from tests.training.cluster.stage import wait_until
-from training.cluster.api import Api
+from tests.training.cluster.team_cluster import wait_until
 from training.cluster.driver_log import DriverLog
 from training.cluster.watch import JobWatch
 
@@ -25,6 +25,12 @@ LINES = [
     f"2026-11-21T08:00:{second:02d}.{part}00000000Z line {second}.{part}" for second in range(3) for part in range(4)
 ]
 CUT_AFTER = 6
+POD = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["list"]}
+DISCOVERY = {
+    "/version": {"kind": "Info"},
+    "/apis": {"kind": "APIGroupList", "groups": []},
+    "/api/v1": {"kind": "APIResourceList", "resources": [POD, {**POD, "name": "pods/log"}]},
+}
 
 
 class LogServer(ThreadingHTTPServer):
@@ -45,6 +51,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The list of pods, or the log."""
         place = urlsplit(self.path)
+        if place.path in DISCOVERY:
+            self._answer(json.dumps(DISCOVERY[place.path]).encode())
+            return
         if not place.path.endswith("/log"):
             pod = {"metadata": {"name": "submitter", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}}
             self._answer(json.dumps({"items": [pod]}).encode())
@@ -90,7 +99,7 @@ def server() -> Iterator[LogServer]:
 
 def test_after_a_cut_the_log_goes_on_with_the_next_line(server: LogServer) -> None:
     with Proxy(server.server_port) as proxy:
-        api = Api(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{proxy.port}")))
+        api = KubernetesApi(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{proxy.port}")))
         log = DriverLog(api, JobWatch(api, namespace="research", name="digits"))
         log.start()
         got: list[str] = []
@@ -102,7 +111,7 @@ def test_after_a_cut_the_log_goes_on_with_the_next_line(server: LogServer) -> No
         wait_until(lambda: has(CUT_AFTER))
         proxy.cut()
         server.goes_on.set()
-        proxy.mend()
+        proxy.restore()
         wait_until(lambda: has(len(LINES)))
         got.extend(log.finish(seconds=10))
     assert got == [line.partition(" ")[2] for line in LINES]

@@ -1,4 +1,4 @@
-"""A job that Kueue takes off its nodes, as its driver lives through it: a real driver, and the head's real preStop script."""
+"""A job that Kueue evicts, on the driver's side: a real driver, and the head's real preStop script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from observability.runlog import Restored, RunEnded, TrainingStarted, read_all, select
 from platform_charts.jobs.drain import drain_head
 from tests.training.cli.command import ROOT
-from tests.training.cluster.stage import objects, wait_until
+from tests.training.cluster.team_cluster import objects, wait_until
 from tests.training.runs import small_settings
 from training.checkpoint.store import committed_steps
 from training.config.load import render
@@ -35,7 +35,7 @@ class Job:
         self.run = folder / "runs" / NAME
 
     def is_evicted_after_its_next_checkpoint(self) -> int:
-        """Begin the job, and take its head away as the kubelet does: preStop first. Returns the driver's exit status."""
+        """Start the job, and end its head as the kubelet does: preStop first. Returns the driver's exit status."""
         before = max(self.committed, default=0)
         script = drain_head(str(self.run), grace_seconds=75)
         assert script is not None
@@ -53,7 +53,7 @@ class Job:
         return list(committed_steps(self.run / "checkpoints"))
 
 
-def test_an_evicted_job_goes_on_from_what_its_head_saved_before_it_went(tmp_path: Path) -> None:
+def test_an_evicted_job_resumes_from_the_state_that_its_prestop_hook_saved(tmp_path: Path) -> None:
     job = Job(tmp_path)
     ends, saved = [], []
     for _ in range(2):

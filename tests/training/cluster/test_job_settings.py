@@ -1,4 +1,4 @@
-"""Settings of a machine become those of a cluster."""
+"""Settings of this machine become settings of a cluster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from platform_charts.jobs.request import LONGEST_JOB_NAME, JobRequest
-from tests.training.cluster.stage import target
+from tests.training.cluster.team_cluster import target
+from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.job_settings import for_cluster, job_name
-from training.cluster.rendering import Wishes, request_of
 from training.config.load import load_settings
 from training.config.schema import TrainingSettings
 from training.errors import SettingsError
@@ -24,7 +24,7 @@ def cluster_settings(*overrides: str, config: str = "digits") -> TrainingSetting
     return for_cluster(load_settings([config], overrides=overrides, environment={}), target().outputs, now=NOW)
 
 
-def test_what_belongs_to_the_machine_is_the_clusters() -> None:
+def test_settings_of_the_machine_are_replaced() -> None:
     settings = cluster_settings("scale.launcher=torchrun", "metrics.port=9100")
     assert (settings.scale.launcher, settings.scale.address) == ("ray", "auto")
     assert str(settings.run.directory) == "/mnt/runs"
@@ -33,11 +33,11 @@ def test_what_belongs_to_the_machine_is_the_clusters() -> None:
 
 
 @pytest.mark.parametrize(("written", "on_the_cluster"), [(120, 1800), (3600, 3600)])
-def test_ranks_wait_for_a_node_in_the_place_of_a_lost_one(written: float, on_the_cluster: float) -> None:
+def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the_cluster: float) -> None:
     assert cluster_settings(f"scale.start_timeout={written}").scale.start_timeout == on_the_cluster
 
 
-def test_what_is_learnt_stays_as_it_was_written() -> None:
+def test_all_other_settings_stay_as_they_are() -> None:
     written = load_settings(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
     settings = for_cluster(written, target().outputs, now=NOW)
     for section in ("model", "data", "optimizer", "schedule", "loop", "precision", "checkpoint"):
@@ -45,26 +45,26 @@ def test_what_is_learnt_stays_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("path", ["/data/cifar", "/mnt/datasets/../etc", "/mnt/datasetsX", "cifar"])
-def test_files_that_the_pods_do_not_see_are_refused(path: str) -> None:
-    with pytest.raises(SettingsError, match="the datasets under /mnt/datasets"):
+def test_files_that_the_pods_cannot_read_are_refused(path: str) -> None:
+    with pytest.raises(SettingsError, match="read datasets under /mnt/datasets"):
         cluster_settings(f"data.path={path}", config="resnet50-cifar10")
 
 
 @pytest.mark.parametrize("path", ["/mnt/datasets/cifar", "/mnt/runs/data/cifar"])
-def test_everybodys_datasets_and_the_teams_own_data_are_taken(path: str) -> None:
+def test_shared_datasets_and_the_teams_own_data_are_accepted(path: str) -> None:
     settings = cluster_settings(f"data.path={path}", config="resnet50-cifar10")
     assert str(settings.data.path) == path
 
 
-def test_where_files_that_the_pods_do_not_see_belong_is_said() -> None:
+def test_the_remedy_says_where_to_copy_the_files() -> None:
     with pytest.raises(SettingsError) as refusal:
         cluster_settings("data.path=/data/cifar", config="resnet50-cifar10")
     assert "/mnt/datasets/cifar" in str(refusal.value)
-    assert "/mnt/runs/cifar for data that only the team may see" in str(refusal.value)
+    assert "/mnt/runs/cifar for data that only the team may read" in str(refusal.value)
 
 
 @given(model=st.text(min_size=1, max_size=80), dataset=st.text(min_size=1, max_size=80))
-def test_every_run_that_is_not_named_gets_the_name_of_a_job(model: str, dataset: str) -> None:
+def test_every_unnamed_run_gets_a_valid_job_name(model: str, dataset: str) -> None:
     settings = TrainingSettings.model_validate({"model": {"name": model}, "data": {"dataset": dataset}})
     name = job_name(settings, now=NOW)
     request = JobRequest(
@@ -74,11 +74,11 @@ def test_every_run_that_is_not_named_gets_the_name_of_a_job(model: str, dataset:
     assert name.endswith("-20261121-080000")
 
 
-def test_wishes_are_those_of_the_job_where_none_are_given_now() -> None:
-    before = Wishes(group="h100", priority="high", deadline_hours=5)
-    assert Wishes(priority="low").over(before) == Wishes(group="h100", priority="low", deadline_hours=5)
+def test_options_that_are_not_given_are_those_of_the_job() -> None:
+    before = JobOptions(group="h100", priority="high", deadline_hours=5)
+    assert JobOptions(priority="low").or_else(before) == JobOptions(group="h100", priority="low", deadline_hours=5)
 
 
-def test_the_loaders_of_a_rank_on_cpus_count() -> None:
+def test_a_rank_on_cpus_requests_the_cores_of_its_loaders() -> None:
     settings = cluster_settings("scale.cpus_per_worker=2", "data.loader_workers=3")
-    assert request_of(settings, team="research", wishes=Wishes()).cpus_per_worker == 5
+    assert request_of(settings, team="research", options=JobOptions()).cpus_per_worker == 5

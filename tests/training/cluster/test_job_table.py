@@ -7,22 +7,22 @@ from datetime import UTC, datetime
 import pytest
 from kubernetes.client import ApiClient
 
+from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from tests.training.cluster.samples import ray_job
-from tests.training.cluster.stage import Stage
-from training.cluster import places
-from training.cluster.api import Api
-from training.cluster.job_table import job_table, survey
-from training.cluster.position import Position
+from tests.training.cluster.team_cluster import TeamCluster
+from training.cluster.job_table import job_table, observe_jobs
+from training.cluster.queue_position import QueuePosition
 from training.cluster.state import Observation
 from training.cluster.submission import submit
 
 
-class CountingApi(Api):
-    """Counts what it asks."""
+class CountingApi(KubernetesApi):
+    """Counts its requests after discovery."""
 
     def __init__(self, client: ApiClient, patch: pytest.MonkeyPatch) -> None:
         super().__init__(client)
+        observe_jobs(self, "default")
         self.paths: list[str] = []
         ask = client.call_api
 
@@ -33,31 +33,37 @@ class CountingApi(Api):
         patch.setattr(client, "call_api", counted)
 
 
-def queued(stage: Stage, api: Api, name: str) -> None:
+def queued(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
     """A job that waits for its quota."""
-    submit(api, stage.objects(name), env="dev")
-    api.patch(places.job(stage.namespace, name), {"spec": {"suspend": True}}, doing="play Kueue's webhook")
-    stage.queue(name, QuotaReserved=False)
+    job = submit(api, team_cluster.objects(name), env="dev")
+    api.patch(job, {"spec": {"suspend": True}})  # as Kueue's webhook does
+    team_cluster.queue(name, QuotaReserved=False)
 
 
-def test_many_waiting_jobs_take_as_many_requests_as_one(
-    on_stage: Stage, api: Api, name: str, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+def test_many_queued_jobs_take_as_many_requests_as_one(
+    team_cluster: TeamCluster,
+    api: KubernetesApi,
+    name: str,
+    control_plane: ControlPlane,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    queued(on_stage, api, f"{name}-a")
+    queued(team_cluster, api, f"{name}-a")
     of_one = CountingApi(control_plane.client(), monkeypatch)
-    survey(of_one, on_stage.namespace)
+    observe_jobs(of_one, team_cluster.namespace)
     for letter in "bcde":
-        queued(on_stage, api, f"{name}-{letter}")
+        queued(team_cluster, api, f"{name}-{letter}")
     of_five = CountingApi(control_plane.client(), monkeypatch)
     seen = [
-        one for one in survey(of_five, on_stage.namespace) if one.job and one.job["metadata"]["name"].startswith(name)
+        one
+        for one in observe_jobs(of_five, team_cluster.namespace)
+        if one.job and one.job["metadata"]["name"].startswith(name)
     ]
     assert len(of_five.paths) == len(of_one.paths) <= 5
-    places_of_five = [one.position.in_team for one in seen if one.position]
-    assert len(set(places_of_five)) == 5
+    positions = [one.position.in_team for one in seen if one.position]
+    assert len(set(positions)) == 5
 
 
-def test_what_becomes_of_ended_jobs_is_said_below_them() -> None:
+def test_the_table_ends_with_how_ended_jobs_are_resumed_and_deleted() -> None:
     job = ray_job("Complete", "SUCCEEDED")
     job["metadata"]["creationTimestamp"] = "2026-11-21T08:00:00Z"
     job["spec"]["rayClusterSpec"] = {"workerGroupSpecs": []}
@@ -65,5 +71,5 @@ def test_what_becomes_of_ended_jobs_is_said_below_them() -> None:
     *_, last = job_table({"research": [Observation(job=job)]}, now=now).splitlines()
     assert "kubectl -n NAMESPACE delete rayjob JOB" in last
     running = {**job, "status": {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}}
-    table = job_table({"research": [Observation(job=running, position=Position(in_team=1))]}, now=now)
+    table = job_table({"research": [Observation(job=running, position=QueuePosition(in_team=1))]}, now=now)
     assert "delete rayjob" not in table

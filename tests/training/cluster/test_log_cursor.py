@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.cluster.log_cursor import LogCursor
+from training.cluster.driver_log import LogCursor
 
 Line = tuple[int, str]
 LINES = st.lists(st.tuples(st.integers(0, 9_999_999), st.sampled_from(["step", "loss", ""])), max_size=30).map(
     lambda lines: sorted(lines, key=lambda line: line[0])
 )
-"""Lines by their time in microseconds, several of them in a second, equal ones among them."""
+"""Lines by their time in microseconds, several in a second and some equal."""
 
 
 def stamped(line: Line) -> str:
@@ -35,6 +35,6 @@ def test_every_line_comes_once_however_often_the_connection_breaks(lines: list[L
     assert got == [text for _, text in lines]
 
 
-def test_equal_lines_of_one_moment_are_two_lines() -> None:
+def test_two_equal_lines_with_equal_times_are_both_kept() -> None:
     cursor = LogCursor()
     assert [cursor.take(stamped((1, "step"))), cursor.take(stamped((1, "step")))] == ["step", "step"]

@@ -1,19 +1,21 @@
-"""A rank's log out of the pods' logs.
+"""A rank's log, from the pods' logs.
 
-The pods are kwok's or nobody's in these tests, and have no logs: the answers the API server would give are played.
+No pod of these tests has a log: a fake API answers in place of the API server.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
+from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError
+from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
-from training.cluster.api import Api
-from training.cluster.errors import ApiError, ClusterRefusedError
 from training.cluster.rank_log import rank_log
 
 
@@ -22,30 +24,30 @@ def record(rank: int | None, second: int, message: str) -> str:
     return json.dumps({"time": f"2026-11-21T08:00:{second:02d}.000Z", "rank": rank, "message": message})
 
 
-class PodLogs(Api):
-    """Worker pods with logs; None is a container that has not begun."""
+class PodLogs(KubernetesApi):
+    """Worker pods with logs; None is a container that has not started."""
 
     def __init__(self, logs: Mapping[str, list[str] | None]) -> None:
         super().__init__(ApiClient(Configuration(host="http://nowhere")))
         self._logs = logs
-        self.asked: list[str] = []
+        self.selectors: list[str] = []
 
-    def items(self, path: str, *, labels: str = "", fields: str = "") -> list[Manifest]:
+    def items(self, api_version: str, kind: str, *, namespace: str | None = None, labels: str = "") -> list[Manifest]:
         """The pods."""
-        del path, fields
-        self.asked.append(labels)
+        del api_version, kind, namespace
+        self.selectors.append(labels)
         return [{"metadata": {"name": name}} for name in self._logs]
 
-    def lines(self, path: str, query: Mapping[str, str]) -> Iterator[str]:
+    def log(self, pod: str, *, namespace: str, container: str | None = None, **options: Any) -> Iterator[str]:  # noqa: ANN401
         """A pod's log."""
-        assert query == {"container": "ray-worker"}
-        lines = self._logs[path.split("/")[-2]]
+        assert (namespace, container, options) == ("research", "ray-worker", {})
+        lines = self._logs[pod]
         if lines is None:
             raise ApiError("waiting to start: ContainerCreating", code=400)
         yield from lines
 
 
-def test_the_lines_of_a_rank_come_from_the_pod_it_is_in() -> None:
+def test_the_lines_of_a_rank_come_from_its_pod() -> None:
     api = PodLogs(
         {
             "a": ["Ray runtime started.", record(0, 1, "zero"), record(1, 2, "one")],
@@ -53,10 +55,10 @@ def test_the_lines_of_a_rank_come_from_the_pod_it_is_in() -> None:
         }
     )
     assert rank_log(api, "research", "digits", 2) == [record(2, 1, "two")]
-    assert api.asked == ["ray-train-platform/job=digits,ray.io/node-type=worker"]
+    assert api.selectors == ["ray-train-platform/job=digits,ray.io/node-type=worker"]
 
 
-def test_a_rank_that_moved_with_a_restart_is_told_in_the_order_of_time() -> None:
+def test_the_lines_of_a_rank_that_moved_are_ordered_by_time() -> None:
     api = PodLogs({"new": [record(1, 9, "again")], "old": [record(1, 1, "first"), record(1, 5, "died")]})
     assert [json.loads(line)["message"] for line in rank_log(api, "research", "digits", 1)] == [
         "first",
@@ -65,12 +67,12 @@ def test_a_rank_that_moved_with_a_restart_is_told_in_the_order_of_time() -> None
     ]
 
 
-def test_a_rank_that_is_not_there_is_answered_with_those_that_are() -> None:
+def test_a_rank_without_lines_is_an_error_that_names_the_others() -> None:
     api = PodLogs({"a": [record(0, 1, "zero"), record(None, 1, "follower")], "b": None})
-    with pytest.raises(ClusterRefusedError, match=r"none of the 2 worker pods .* rank 7\n.*have written: 0$"):
+    with pytest.raises(RefusedError, match=r"none of the 2 worker pods .* rank 7\n.*have written: 0$"):
         rank_log(api, "research", "digits", 7)
 
 
-def test_a_job_whose_pods_are_gone_says_where_the_log_stays() -> None:
-    with pytest.raises(ClusterRefusedError, match=r"no worker pods.*\n.*logs/rank-3\.jsonl"):
+def test_a_job_without_pods_is_an_error_that_names_the_log_file() -> None:
+    with pytest.raises(RefusedError, match=r"no worker pods.*\n.*logs/rank-3\.jsonl"):
         rank_log(PodLogs({}), "research", "digits", 3)

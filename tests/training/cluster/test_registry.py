@@ -1,4 +1,4 @@
-"""Whether the image is there, as moto's ECR answers."""
+"""Looking an image up in ECR, as moto fakes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from training.cluster.errors import ClusterRefusedError
+from infra.spec.errors import RefusedError
 from training.cluster.registry import check_image
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
@@ -28,19 +28,19 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield ecr.put_image(repositoryName="trainer", imageManifest=manifest, imageTag="0.1.0")["image"]["imageId"]
 
 
-def test_an_image_that_is_there_is_found_by_tag_and_digest(repository: dict[str, str]) -> None:
+def test_an_existing_image_is_found_by_tag_and_digest(repository: dict[str, str]) -> None:
     assert check_image(f"{REGISTRY}/trainer:0.1.0") == ""
     assert check_image(f"{REGISTRY}/trainer@{repository['imageDigest']}") == ""
 
 
 @pytest.mark.parametrize("image", [f"trainer@sha256:{'0' * 64}", "trainer:9.9.9", "another:0.1.0"])
 @pytest.mark.usefixtures("repository")
-def test_an_image_that_is_not_there_is_refused(image: str) -> None:
-    with pytest.raises(ClusterRefusedError, match=r"is not in the registry .*\n.*make image PUSH=1"):
+def test_a_missing_image_is_refused(image: str) -> None:
+    with pytest.raises(RefusedError, match=r"is not in the registry .*\n.*make image PUSH=1"):
         check_image(f"{REGISTRY}/{image}")
 
 
-def test_an_image_of_another_registry_is_not_asked_for() -> None:
+def test_an_image_of_another_registry_is_not_looked_up() -> None:
     assert check_image("localhost:5000/trainer:0.1.0") == "localhost:5000/trainer:0.1.0 is not in ECR"
 
 

@@ -1,4 +1,4 @@
-"""Which ended jobs go, and that they go from a real API server with all that was theirs."""
+"""Which ended jobs expire, and that they are deleted from a real API server with all that they own."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infra.spec.manifest import Manifest
+from infra.kube.api import KubernetesApi
+from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.rayjob import KEEP_ANNOTATION
 from tests.training.cluster.samples import ray_job
-from tests.training.cluster.stage import Stage, wait_until
-from training.cluster import places
-from training.cluster.api import Api
-from training.cluster.retention import clear_ended, overdue_jobs
+from tests.training.cluster.team_cluster import TeamCluster, wait_until
+from training.cluster.retention import delete_expired, expired_jobs
 from training.cluster.submission import submit
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
@@ -26,7 +25,7 @@ def ended(days_ago: float, *, keep: str | None = "14", deployment: str = "Comple
 
 
 @pytest.mark.parametrize(
-    ("job", "goes"),
+    ("job", "expires"),
     [
         (ended(15), True),
         (ended(13), False),
@@ -40,30 +39,32 @@ def ended(days_ago: float, *, keep: str | None = "14", deployment: str = "Comple
         (ended(99, deployment="Retrying"), False),
     ],
 )
-def test_a_job_goes_that_has_ended_and_was_kept_as_long_as_it_asked(job: Manifest, goes: bool) -> None:  # noqa: FBT001
-    assert bool(overdue_jobs([job], now=NOW)) is goes
+def test_a_job_expires_its_retention_time_after_its_end(job: Manifest, expires: bool) -> None:  # noqa: FBT001
+    assert bool(expired_jobs([job], now=NOW)) is expires
 
 
-def test_a_job_that_never_began_is_kept_from_its_creation_on() -> None:
+def test_a_job_that_never_started_expires_its_retention_time_after_its_creation() -> None:
     job = ended(0, deployment="ValidationFailed")
     del job["status"]["endTime"]
     job["metadata"]["creationTimestamp"] = "2026-11-01T08:00:00Z"
-    assert overdue_jobs([job], now=NOW) == [job]
+    assert expired_jobs([job], now=NOW) == [job]
 
 
-def test_what_is_overdue_goes_with_its_settings_and_its_name_is_free(on_stage: Stage, api: Api, name: str) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(
+def test_an_expired_job_is_deleted_with_its_settings_and_its_name_is_free(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str
+) -> None:
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(
         name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED", endTime="2026-11-01T08:00:00Z"
     )
-    assert clear_ended(api, on_stage.namespace, now=NOW) == [name]
-    settings = places.config_map(on_stage.namespace, f"{name}-settings")
-    wait_until(lambda: on_stage.job(name) is None and api.read(settings) is None)
-    submit(api, on_stage.objects(name), env="dev")
+    assert delete_expired(api, team_cluster.namespace, now=NOW) == [name]
+    settings = api_object("v1", "ConfigMap", f"{name}-settings", namespace=team_cluster.namespace)
+    wait_until(lambda: team_cluster.job(name) is None and api.read(settings) is None)
+    submit(api, team_cluster.objects(name), env="dev")
 
 
-def test_what_goes_on_stays(on_stage: Stage, api: Api, name: str) -> None:
-    submit(api, on_stage.objects(name), env="dev")
-    on_stage.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
-    assert name not in clear_ended(api, on_stage.namespace, now=NOW + timedelta(days=400))
-    assert on_stage.job(name) is not None
+def test_a_running_job_never_expires(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    assert name not in delete_expired(api, team_cluster.namespace, now=NOW + timedelta(days=400))
+    assert team_cluster.job(name) is not None

@@ -1,12 +1,12 @@
-"""The state machine as a table: what the API server says, and what becomes of it."""
+"""The state of a job, for what the API server says of it."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.training.cluster.samples import ray_job, ready_pod, unscheduled_pod, waiting_pod, workload
-from training.cluster.position import Position
-from training.cluster.state import JobState, Observation, advance, judge
+from training.cluster.queue_position import QueuePosition
+from training.cluster.state import JobState, Observation, next_state, state_of
 from training.errors import ExitStatus
 
 EXIT = "Job entrypoint command failed with exit code {}, last available logs (truncated to 20,000 chars):\nerror"
@@ -16,14 +16,17 @@ FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidi
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (Observation(job=ray_job(suspend=True)), JobState(stage="queued", reason="Kueue has not taken it up yet")),
+        (
+            Observation(job=ray_job(suspend=True)),
+            JobState(stage="queued", reason="Kueue has not created its Workload yet"),
+        ),
         (
             Observation(
                 job=ray_job("Suspended", suspend=True),
                 workload=workload(QuotaReserved=f"!{FULL}"),
-                position=Position(in_team=2, in_cluster=5),
+                position=QueuePosition(in_team=2, in_cluster=5),
             ),
-            JobState(stage="queued", reason=FULL, position=Position(in_team=2, in_cluster=5)),
+            JobState(stage="queued", reason=FULL, position=QueuePosition(in_team=2, in_cluster=5)),
         ),
         (
             Observation(
@@ -34,7 +37,7 @@ FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidi
         ),
         (
             Observation(job=ray_job(suspend=True), workload=workload(QuotaReserved="ok", Admitted="ok")),
-            JobState(stage="starting", reason="admitted by the queue"),
+            JobState(stage="starting", reason="admitted"),
         ),
         (
             Observation(job=ray_job("Initializing"), pods=[unscheduled_pod("no node")]),
@@ -53,12 +56,12 @@ FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidi
         ),
         (
             Observation(job=None),
-            JobState(stage="deleted", reason="somebody deleted the job", status=ExitStatus.FAILED),
+            JobState(stage="deleted", reason="the job was deleted", status=ExitStatus.FAILED),
         ),
     ],
 )
-def test_what_is_seen_of_a_job_is_one_state(seen: Observation, expected: JobState) -> None:
-    assert judge(seen) == expected
+def test_each_observation_is_one_state(seen: Observation, expected: JobState) -> None:
+    assert state_of(seen) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,77 +76,77 @@ def test_what_is_seen_of_a_job_is_one_state(seen: Observation, expected: JobStat
     ],
 )
 def test_the_exit_status_mirrors_the_drivers(code: int, stage: str, status: ExitStatus) -> None:
-    state = judge(Observation(job=ray_job("Failed", "FAILED", reason="AppFailed", message=EXIT.format(code))))
+    state = state_of(Observation(job=ray_job("Failed", "FAILED", reason="AppFailed", message=EXIT.format(code))))
     assert (state.stage, state.status) == (stage, status)
 
 
-def test_a_job_the_operator_gave_up_says_why_and_what_to_do() -> None:
-    state = judge(Observation(job=ray_job("Failed", reason="DeadlineExceeded", message="The RayJob has passed it")))
+def test_a_job_that_kuberay_failed_has_a_reason_and_a_remedy() -> None:
+    state = state_of(Observation(job=ray_job("Failed", reason="DeadlineExceeded", message="The RayJob has passed it")))
     assert (state.reason, state.status) == ("DeadlineExceeded: The RayJob has passed it", ExitStatus.FAILED)
     assert "--deadline-hours" in state.remedy
 
 
 def test_a_job_that_failed_before_it_ran_keeps_the_reason_of_its_pods() -> None:
-    starting = advance(
+    starting = next_state(
         None, Observation(job=ray_job("Initializing"), pods=[waiting_pod("ImagePullBackOff", "not found")])
     )
-    failed = advance(starting, Observation(job=ray_job("Failed", reason="PreRunningDeadlineExceeded")))
+    failed = next_state(starting, Observation(job=ray_job("Failed", reason="PreRunningDeadlineExceeded")))
     assert "PreRunningDeadlineExceeded" in failed.reason
     assert "ImagePullBackOff: not found" in failed.reason
 
 
-def test_a_job_that_failed_while_it_ran_does_not_speak_of_its_start() -> None:
-    starting = advance(None, Observation(job=ray_job("Initializing"), pods=[waiting_pod("ImagePullBackOff")]))
-    running = advance(starting, Observation(job=ray_job("Running", "RUNNING")))
-    failed = advance(running, Observation(job=ray_job("Failed", "FAILED", message=EXIT.format(1))))
-    assert failed.reason == "the driver ended with exit code 1"
+def test_a_job_that_failed_while_it_ran_has_no_reason_from_its_start() -> None:
+    starting = next_state(None, Observation(job=ray_job("Initializing"), pods=[waiting_pod("ImagePullBackOff")]))
+    running = next_state(starting, Observation(job=ray_job("Running", "RUNNING")))
+    failed = next_state(running, Observation(job=ray_job("Failed", "FAILED", message=EXIT.format(1))))
+    assert failed.reason == "the driver exited with code 1"
 
 
 @pytest.mark.parametrize("deployment", ["Running", "Suspending"])
 def test_a_stopped_workload_is_stopping_while_its_pods_end(deployment: str) -> None:
     seen = Observation(job=ray_job(deployment, "RUNNING"), workload=workload(active=False), pods=[ready_pod("a")])
-    assert judge(seen) == JobState(stage="stopping", reason="1 pod is saving and ending")
+    assert state_of(seen) == JobState(stage="stopping", reason="1 pod is saving and terminating")
 
 
 def test_a_stopped_workload_without_pods_is_stopped() -> None:
-    state = judge(Observation(job=ray_job("Suspended", suspend=True), workload=workload(active=False)))
+    state = state_of(Observation(job=ray_job("Suspended", suspend=True), workload=workload(active=False)))
     assert (state.stage, state.status) == ("stopped", ExitStatus.INTERRUPTED)
 
 
-GIVEN_UP = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
+DEACTIVATED = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
 
 
-def test_a_job_that_kueue_gave_up_has_failed_and_was_not_stopped_by_somebody() -> None:
-    held = workload(active=False, Evicted=GIVEN_UP)
-    state = judge(Observation(job=ray_job("Suspended", suspend=True), workload=held))
+def test_a_job_that_kueue_deactivated_is_failed_not_stopped() -> None:
+    held = workload(active=False, Evicted=DEACTIVATED)
+    state = state_of(Observation(job=ray_job("Suspended", suspend=True), workload=held))
     assert (state.stage, state.status) == ("failed", ExitStatus.FAILED)
     assert "exceeding the maximum number of re-queuing retries" in state.reason
 
 
-def test_a_job_that_was_resumed_after_kueue_gave_it_up_and_then_stopped_is_stopped() -> None:
-    held = workload(active=False, Evicted=f"!Previously: {GIVEN_UP}")
-    assert judge(Observation(job=ray_job("Suspended", suspend=True), workload=held)).stage == "stopped"
+def test_a_job_resumed_after_kueue_deactivated_it_and_then_stopped_is_stopped() -> None:
+    held = workload(active=False, Evicted=f"!Previously: {DEACTIVATED}")
+    assert state_of(Observation(job=ray_job("Suspended", suspend=True), workload=held)).stage == "stopped"
 
 
-def test_a_job_that_never_ran_says_what_its_pods_waited_for_also_to_who_did_not_follow_it() -> None:
+def test_a_failed_job_that_never_ran_has_the_reason_its_pods_waited_even_without_a_follower() -> None:
     job = ray_job("Failed", reason="PreRunningDeadlineExceeded", startTime="2026-11-21T08:00:00Z")
-    assert "no node" in judge(Observation(job=job, pods=[unscheduled_pod("no node")])).reason
+    assert "no node" in state_of(Observation(job=job, pods=[unscheduled_pod("no node")])).reason
     ran = ray_job("Failed", reason="DeadlineExceeded", rayJobInfo={"startTime": "2026-11-21T08:05:00Z"})
-    assert "no node" not in judge(Observation(job=ran, pods=[unscheduled_pod("no node")])).reason
+    assert "no node" not in state_of(Observation(job=ran, pods=[unscheduled_pod("no node")])).reason
 
 
 def test_a_job_that_is_done_stays_done_whatever_its_workload_says() -> None:
-    assert judge(Observation(job=ray_job("Complete", "SUCCEEDED"), workload=workload(active=False))).stage == "done"
+    assert state_of(Observation(job=ray_job("Complete", "SUCCEEDED"), workload=workload(active=False))).stage == "done"
 
 
 def test_a_job_that_is_being_deleted_is_stopping() -> None:
     job = ray_job("Running", "RUNNING")
     job["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
-    assert judge(Observation(job=job)).stage == "stopping"
+    assert state_of(Observation(job=job)).stage == "stopping"
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("message", "shown"),
     [
         (
             "pod set a: flavor system doesn't match node affinity, no quota, untolerated taint {spot true} in flavor t4",
@@ -155,6 +158,6 @@ def test_a_job_that_is_being_deleted_is_stopping() -> None:
         ),
     ],
 )
-def test_a_queued_job_tells_of_the_group_that_it_asked_for(told: str, shown: str) -> None:
-    seen = Observation(job=ray_job("Suspended", suspend=True), workload=workload(QuotaReserved=f"!{told}"))
-    assert judge(seen).reason == shown
+def test_the_reason_of_a_queued_job_names_only_the_flavor_it_requested(message: str, shown: str) -> None:
+    seen = Observation(job=ray_job("Suspended", suspend=True), workload=workload(QuotaReserved=f"!{message}"))
+    assert state_of(seen).reason == shown

@@ -1,17 +1,17 @@
-"""What a person sees of a job that is followed."""
+"""What a follower of a job sees."""
 
 from __future__ import annotations
 
 import io
 
-from training.cluster.position import Position
+from training.cluster.queue_position import QueuePosition
 from training.cluster.state import JobState
 from training.cluster.view import JobView
 from training.errors import ExitStatus
 
 
 def shown(*states: JobState) -> list[str]:
-    """The lines of a follower without a terminal, times left out."""
+    """The lines of a follower without a terminal, without their times."""
     stream = io.StringIO()
     view = JobView(stream, is_terminal=False)
     for state in states:
@@ -20,23 +20,23 @@ def shown(*states: JobState) -> list[str]:
 
 
 def test_a_state_is_shown_once_and_its_reason_whenever_it_changes() -> None:
-    waiting = JobState(stage="queued", position=Position(in_team=2), reason="no quota")
-    nearer = JobState(stage="queued", position=Position(in_team=1), reason="no quota")
-    assert shown(waiting, waiting, nearer) == ["in the queue", "  position 2: no quota", "  position 1: no quota"]
+    waiting = JobState(stage="queued", position=QueuePosition(in_team=2), reason="no quota")
+    nearer = JobState(stage="queued", position=QueuePosition(in_team=1), reason="no quota")
+    assert shown(waiting, waiting, nearer) == ["queued", "  position 2: no quota", "  position 1: no quota"]
 
 
 def test_the_end_is_one_line_with_its_reason() -> None:
-    end = JobState(stage="failed", reason="the driver ended with exit code 1", status=ExitStatus.FAILED)
-    assert shown(JobState(stage="running"), end) == ["the driver runs", "failed: the driver ended with exit code 1"]
+    end = JobState(stage="failed", reason="the driver exited with code 1", status=ExitStatus.FAILED)
+    assert shown(JobState(stage="running"), end) == ["running", "failed: the driver exited with code 1"]
 
 
-def test_the_drivers_lines_stand_as_they_are_without_a_terminal() -> None:
+def test_without_a_terminal_the_drivers_lines_are_shown_verbatim() -> None:
     stream = io.StringIO()
     JobView(stream, is_terminal=False).log("step  5/10  loss 0.3")
     assert stream.getvalue() == "step  5/10  loss 0.3\n"
 
 
-def test_the_drivers_steps_are_a_bar_on_a_terminal() -> None:
+def test_on_a_terminal_the_drivers_steps_move_a_bar() -> None:
     stream = io.StringIO()
     view = JobView(stream, is_terminal=True)
     view.log("step  5/10  loss 0.3")

@@ -1,4 +1,4 @@
-"""Why pods wait: the gravest reason is said."""
+"""Why pods wait: the most serious reason is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_NODE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "reason"),
     [
         (
             waiting_pod("ImagePullBackOff", "Back-off pulling image trainer"),
@@ -24,11 +24,11 @@ NO_NODE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
         ),
         (
             waiting_pod("CrashLoopBackOff", lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
-            "pod digits-head, container ray-head: CrashLoopBackOff: ended with exit code 137 (OOMKilled)",
+            "pod digits-head, container ray-head: CrashLoopBackOff: exited with code 137 (OOMKilled)",
         ),
         (
             pod(containerStatuses=[{"name": "ray-head", "state": {"terminated": {"exitCode": 2, "reason": "Error"}}}]),
-            "pod digits-head, container ray-head: ended with exit code 2",
+            "pod digits-head, container ray-head: exited with code 2",
         ),
         (
             pod(initContainerStatuses=[{"name": "init", "state": {"waiting": {"reason": "ErrImagePull"}}}]),
@@ -39,16 +39,16 @@ NO_NODE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
         (ready_pod("digits-head"), ""),
     ],
 )
-def test_a_waiting_pod_says_why(found: Manifest, said: str) -> None:
-    assert waiting_reason([found], []) == said
+def test_a_waiting_pod_has_a_reason(found: Manifest, reason: str) -> None:
+    assert waiting_reason([found], []) == reason
 
 
-def test_a_container_that_cannot_start_is_graver_than_a_pod_without_a_node() -> None:
+def test_a_container_that_cannot_start_comes_before_a_pod_without_a_node() -> None:
     pods = [unscheduled_pod(NO_NODE, name="digits-worker"), waiting_pod("ImagePullBackOff")]
     assert "ImagePullBackOff" in waiting_reason(pods, [])
 
 
-def test_the_newest_warning_of_the_job_is_said() -> None:
+def test_the_newest_warning_is_shown() -> None:
     events = [
         event("FailedMount", "configmap not found", at="08:00:00"),
         event("FailedToCreateHeadPod", "exceeded quota: gpus", about="digits-abcde", kind="RayCluster", at="08:01:00"),
@@ -56,31 +56,31 @@ def test_the_newest_warning_of_the_job_is_said() -> None:
     assert waiting_reason([], events) == "raycluster digits-abcde: FailedToCreateHeadPod: exceeded quota: gpus"
 
 
-def test_what_goes_well_is_no_reason() -> None:
+def test_normal_events_are_no_reason() -> None:
     assert waiting_reason([pod()], [event("Pulled", "image is there", type_="Normal")]) == "0 of 1 pods ready"
 
 
-def test_a_pod_that_is_gone_is_remembered_by_its_events() -> None:
+def test_events_of_a_deleted_pod_are_shown() -> None:
     assert waiting_reason([], [event("FailedScheduling", NO_NODE)]) == f"pod digits-head: FailedScheduling: {NO_NODE}"
 
 
-def test_a_pod_the_autoscaler_adds_a_node_for_waits_for_that_node() -> None:
+def test_a_pod_waits_for_the_node_that_the_autoscaler_adds() -> None:
     events = [event("TriggeredScaleUp", "0->1", type_="Normal"), event("FailedScheduling", NO_NODE)]
     assert waiting_reason([unscheduled_pod(NO_NODE)], events) == "a node is being added for 1 pod"
 
 
-def test_a_pod_the_autoscaler_cannot_help_is_said_before_those_it_can() -> None:
+def test_a_pod_that_gets_no_new_node_comes_before_one_that_does() -> None:
     pods = [unscheduled_pod(NO_NODE), unscheduled_pod("too large", name="digits-worker")]
     events = [event("TriggeredScaleUp", "0->1", type_="Normal")]
     assert waiting_reason(pods, events) == "pod digits-worker: Unschedulable: too large"
 
 
-def test_pods_that_merely_start_are_counted() -> None:
+def test_starting_pods_are_counted() -> None:
     pods = [ready_pod("digits-head"), waiting_pod("ContainerCreating", name="digits-worker")]
     assert waiting_reason(pods, []) == "1 of 2 pods ready"
 
 
-def test_an_endless_message_is_cut_to_one_line() -> None:
+def test_a_long_message_is_truncated_to_one_line() -> None:
     reason = waiting_reason([unscheduled_pod("word\n" * 500)], [])
     assert "\n" not in reason
     assert len(reason) < 400

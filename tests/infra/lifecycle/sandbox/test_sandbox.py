@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubernetes import config
 
+from infra.kube.connection import connect_with
 from infra.lifecycle.cli import main
 from infra.lifecycle.sandbox import detached
-from infra.lifecycle.sandbox.api import Api
 from infra.lifecycle.sandbox.keeper import lock_of
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import OPERATORS
@@ -54,7 +53,7 @@ def test_a_sandbox_has_the_nodes_of_its_environment_and_leaves_nothing_when_stop
     for module in OPERATORS:
         state = "is running" if module in operators else "is missing: run make engines"
         assert f"sandbox: {module.title} {module.version} {state}" in printed
-    nodes = Api(config.new_client_from_config(str(kubeconfig_in(folder)))).items("v1", "Node")
+    nodes = connect_with(kubeconfig_in(folder)).items("v1", "Node")
     expected = settings_of("dev").system_nodes.max_size + sum(group.max_size for group in settings_of("dev").gpu_groups)
     assert len(nodes) == expected
     outputs = read_outputs(json.loads((folder / "outputs.json").read_text()), file="outputs.json")

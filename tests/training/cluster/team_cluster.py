@@ -1,6 +1,6 @@
-"""A stack whose cluster is the test's control plane, a team's namespace in it, and who plays KubeRay and Kueue there.
+"""A stack whose cluster is the test's control plane, with a team's namespace and fake operators.
 
-The operators are doubles: they write the status that the real ones would, and nothing else. The API server, its
+The fakes of KubeRay and Kueue write the status that the real ones would, and nothing else. The API server, its
 admission, its scheduler and its garbage collector are real.
 """
 
@@ -27,8 +27,8 @@ from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
+from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.job_settings import for_cluster
-from training.cluster.rendering import Wishes, request_of
 from training.config.load import load_settings
 
 TEAM = "research"
@@ -48,19 +48,19 @@ def target(**changes: object) -> Target:
 
 
 def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...]:
-    """What a job of that name, on two CPU workers, consists of."""
+    """The objects of a job of that name, on two CPU workers."""
     stack = target()
     written = load_settings(["digits"], overrides=[f"run.name={name}", *overrides], environment={})
     settings = for_cluster(written, stack.outputs, now=datetime.now(UTC))
-    return render_job(request_of(settings, team=team, wishes=Wishes()), stack)
+    return render_job(request_of(settings, team=team, options=JobOptions()), stack)
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A namespace with the team's name in the outputs, and files that lead to it.
+class TeamCluster:
+    """A team's namespace, and the files that a command needs to reach it.
 
     Attributes:
-        api: the API server as an administrator sees it.
+        api: the API server, as an administrator.
         namespace: the team's.
         outputs: file with the stack's outputs.
         kubeconfig: of the control plane.
@@ -73,7 +73,7 @@ class Stage:
 
     @property
     def arguments(self) -> list[str]:
-        """The command line's options that lead to this stage."""
+        """The command line's options that reach this namespace."""
         return ["--env", "dev", "--outputs", str(self.outputs), "--kubeconfig", str(self.kubeconfig), "--team", TEAM]
 
     def stack(self) -> StackOutputs:
@@ -92,11 +92,11 @@ class Stage:
         return self.api.read(self._reference("ray.io/v1", "RayJob", name))
 
     def operator_writes(self, name: str, **status: object) -> None:
-        """The status KubeRay would write."""
+        """Write the status that KubeRay would."""
         self.api.update_status(self._reference("ray.io/v1", "RayJob", name), status)
 
     def queue(self, name: str, **conditions: bool) -> str:
-        """Make or change the Workload that Kueue would have for a job; returns its name."""
+        """Create or change a job's Workload as Kueue would; returns its name."""
         job = self.job(name)
         assert job is not None
         owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}
@@ -110,17 +110,17 @@ class Stage:
         if self.api.read(manifest) is None:
             self.api.apply({**manifest, "spec": {"queueName": TEAM, "podSets": [pods]}}, manager="kueue")
         now = "2026-11-21T08:00:00Z"
-        told = [
+        written = [
             {
                 "type": kind,
                 "status": str(holds),
                 "reason": kind,
-                "message": f"{kind} by the double",
+                "message": f"{kind} by the fake",
                 "lastTransitionTime": now,
             }
             for kind, holds in conditions.items()
         ]
-        self.api.update_status(manifest, {"conditions": told})
+        self.api.update_status(manifest, {"conditions": written})
         return str(manifest["metadata"]["name"])
 
     def workload(self, name: str) -> Manifest | None:
@@ -132,8 +132,8 @@ class Stage:
 
 
 @contextmanager
-def stage(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Stage]:
-    """A stage of its own, gone afterwards."""
+def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[TeamCluster]:
+    """A namespace of its own, deleted afterwards."""
     namespace = f"research-{uuid.uuid4().hex[:8]}"
     outputs = {**dev_outputs()}
     reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
@@ -146,7 +146,7 @@ def stage(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Stage]:
     file = folder / "outputs.json"
     file.write_text(json.dumps(outputs))
     with api.namespace(namespace):
-        yield Stage(api=api, namespace=namespace, outputs=file, kubeconfig=kubeconfig)
+        yield TeamCluster(api=api, namespace=namespace, outputs=file, kubeconfig=kubeconfig)
         for job in api.items("ray.io/v1", "RayJob", namespace=namespace):
             api.delete(job)
 

@@ -1,4 +1,4 @@
-"""Between settings and a job's objects: the request that is rendered, and what can be read back from the cluster."""
+"""From settings to the request for a job, and from a job's objects on the cluster back to what was requested."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from training.config.schema import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What a person may ask of a job beside its settings; None leaves it to the platform.
+class JobOptions:
+    """Options of a job in addition to its settings; None is the platform's default.
 
     Attributes:
         group: the GPU node group.
-        priority: class of its place in the queue.
-        deadline_hours: time within which it has to end.
-        restarts: how often it is begun anew on a new cluster; see `JobRequest`.
-        keep_days: how long it stays listed after its end.
+        priority: its priority class in the queue.
+        deadline_hours: the job fails if it runs longer.
+        restarts: how often it is retried on a new cluster; see `JobRequest`.
+        keep_days: retention time after its end.
     """
 
     group: str | None = None
@@ -33,28 +33,28 @@ class Wishes:
     restarts: int | None = None
     keep_days: float | None = None
 
-    def over(self, others: Wishes) -> Wishes:
-        """These, and the others' where these leave it open."""
-        return Wishes(**{**others.given(), **self.given()})
+    def or_else(self, defaults: JobOptions) -> JobOptions:
+        """These options, with the defaults' values for those that are None."""
+        return JobOptions(**{**defaults.given(), **self.given()})
 
     def given(self) -> dict[str, Any]:
-        """Those that are not left open, by name."""
+        """The options that are not None, by name."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
 
-def request_of(settings: TrainingSettings, *, team: str, wishes: Wishes) -> JobRequest:
+def request_of(settings: TrainingSettings, *, team: str, options: JobOptions) -> JobRequest:
     """The request for a training job; the job has the run's name.
 
     Args:
         settings: as `job_settings.for_cluster` makes them.
         team: name of the team.
-        wishes: what is asked beside them.
+        options: the options in addition to them.
 
     Raises:
-        SettingsError: of the stack; the name is none for a job, or a wish cannot be met by any cluster.
+        SettingsError: of the stack; the name is not valid for a job, or no cluster can meet an option.
     """
-    assert settings.run.name is not None, "settings for a cluster name the run"
+    assert settings.run.name is not None, "for_cluster names the run"
     return JobRequest(
         name=settings.run.name,
         kind="train",
@@ -63,23 +63,23 @@ def request_of(settings: TrainingSettings, *, team: str, wishes: Wishes) -> JobR
         workers=settings.scale.workers,
         gpus_per_worker=int(settings.scale.gpu),
         cpus_per_worker=_cpus(settings),
-        **wishes.given(),
+        **options.given(),
     )
 
 
 def _cpus(settings: TrainingSettings) -> int:
-    """Cores of a rank. With a GPU its pod gets all that go with it, which the loaders share; without, they are asked for."""
+    """Cores of a rank. A GPU's share of cores includes those of the loaders; without a GPU they are requested here."""
     scale = settings.scale
     return scale.cpus_per_worker if scale.gpu else scale.cpus_per_worker + settings.data.loader_workers
 
 
-def wishes_of(job: Manifest) -> Wishes:
-    """What was asked of a job that is on the cluster."""
+def options_of(job: Manifest) -> JobOptions:
+    """The options of a job on the cluster."""
     spec = job["spec"]
     (workers,) = spec["rayClusterSpec"]["workerGroupSpecs"]
     keep_days = job["metadata"].get("annotations", {}).get(KEEP_ANNOTATION)
     has_gpus = _gpus_of(workers["template"]) > 0
-    return Wishes(
+    return JobOptions(
         group=workers["template"]["spec"]["nodeSelector"].get(GROUP_LABEL) if has_gpus else None,
         priority=job["metadata"]["labels"][PRIORITY_LABEL].removeprefix(PRIORITY_PREFIX),
         deadline_hours=spec["activeDeadlineSeconds"] / 3600,
@@ -102,7 +102,7 @@ def settings_name(job: Manifest) -> str:
 
 
 def settings_text(config_map: Manifest) -> str:
-    """The settings in it."""
+    """The settings in a job's ConfigMap, as YAML."""
     return str(config_map["data"][SETTINGS_FILE])
 
 
@@ -118,7 +118,7 @@ def gpus(job: Manifest) -> int:
 
 
 def describe_size(job: Manifest) -> str:
-    """How much of the cluster a job takes, e.g. `2 worker pods with 16 GPUs`."""
+    """What a job takes of the cluster, e.g. `2 worker pods with 16 GPUs`."""
     pods, count = worker_pods(job), gpus(job)
     return f"{pods} worker pod{'s' * (pods != 1)}" + (f" with {count} GPU{'s' * (count != 1)}" if count else " on CPUs")
 

@@ -1,8 +1,9 @@
-"""The stack a command is for: its outputs, read and found to be of this checkout's release."""
+"""The stack and the team that a command is for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.spec.catalog import load_catalog
@@ -14,11 +15,31 @@ from platform_charts.jobs.request import Target
 from training.errors import SettingsError
 
 OUTPUTS_VARIABLE = "RTP_STACK_OUTPUTS"
-"""File with what `pulumi stack output --json` printed, where Pulumi's state cannot be read."""
+"""File with the output of `pulumi stack output --json`, for machines that cannot read Pulumi's state."""
 
 
-def find_target(env: str, *, file: Path | None, environment: Mapping[str, str]) -> Target:
-    """The stack, its release and catalogue.
+@dataclass(frozen=True, kw_only=True)
+class ClusterContext:
+    """What a command on one team's jobs needs to know.
+
+    Attributes:
+        env: name of the environment.
+        target: its stack, and this checkout's release.
+        team: the team whose namespace and queue the jobs are in.
+    """
+
+    env: str
+    target: Target
+    team: TeamOutput
+
+    def hint(self, command: str, job: str) -> str:
+        """The command line for another command on a job, e.g. `make stop ENV=dev JOB=digits`."""
+        team = f" TEAM={self.team.name}" if len(self.target.outputs.teams) > 1 else ""
+        return f"make {command} ENV={self.env} JOB={job}{team}"
+
+
+def read_target(env: str, *, file: Path | None, environment: Mapping[str, str]) -> Target:
+    """The outputs of a stack, if this checkout's release made them, with that release and the catalogue.
 
     Args:
         env: name of the environment.
@@ -26,17 +47,17 @@ def find_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
         environment: the environment variables.
 
     Raises:
-        PlatformError: there are no outputs, or they are not this release's.
-        SettingsError: they are another environment's.
+        PlatformError: there are no outputs, or they are of another release.
+        SettingsError: they are of another environment.
     """
     if file is None and environment.get(OUTPUTS_VARIABLE):
         file = Path(environment[OUTPUTS_VARIABLE])
     mapping = outputs_of_stack(env) if file is None else outputs_in_file(file)
-    place = f"outputs of {env}" if file is None else str(file)
-    outputs = read_outputs(mapping, file=place)
+    source = f"outputs of {env}" if file is None else str(file)
+    outputs = read_outputs(mapping, file=source)
     if outputs.environment != env:
         raise SettingsError(
-            f"{place}: outputs of environment {outputs.environment}, not of {env}",
+            f"{source}: outputs of environment {outputs.environment}, not of {env}",
             remedy=f"--env {outputs.environment}, or the outputs of {env}: pulumi stack output --json -s {env}",
         )
     target = Target(outputs=outputs, release=load_release(), catalog=load_catalog())
@@ -44,11 +65,11 @@ def find_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
     return target
 
 
-def find_team(outputs: StackOutputs, name: str | None) -> TeamOutput:
-    """The team of that name, or the only one.
+def team_named(outputs: StackOutputs, name: str | None) -> TeamOutput:
+    """The team of that name; None means the only one.
 
     Raises:
-        SettingsError: there is none of that name, or several and none is named.
+        SettingsError: the team is unknown, or none is named and there are several.
     """
     names = [team.name for team in outputs.teams]
     if name is None and len(names) == 1:

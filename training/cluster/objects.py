@@ -1,10 +1,23 @@
-"""What the status of any Kubernetes object says of itself, and how much of it is shown."""
+"""The Kubernetes objects that a job consists of: their kinds, and what their conditions say."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
+
+RAY_JOB = ("ray.io/v1", "RayJob")
+WORKLOAD = (KUEUE_API, "Workload")
+CONFIG_MAP = ("v1", "ConfigMap")
+POD = ("v1", "Pod")
+EVENT = ("v1", "Event")
+
+SUBMITTER_CONTAINER = "ray-job-submitter"
+"""Container of the submitter pod, which prints the driver's log; KubeRay names it."""
+
+WORKER_CONTAINER = "ray-worker"
+"""Container of a worker pod that the ranks run in; see `platform_charts.jobs.pods.worker`."""
 
 
 def conditions(found: Manifest) -> Sequence[Manifest]:
@@ -19,6 +32,6 @@ def has_condition(found: Manifest, kind: str) -> bool:
 
 
 def one_line(text: str, *, longest: int) -> str:
-    """A message of somebody's on one line, cut where it has more characters than that."""
+    """A message on one line, truncated to so many characters."""
     words = " ".join(text.split())
     return words if len(words) <= longest else f"{words[:longest]} …"

@@ -1,0 +1,97 @@
+"""Errors of the Kubernetes API: the API server's own message, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from infra.spec.errors import RefusedError
+
+
+class ApiError(RefusedError):
+    """The API server answered with an error.
+
+    Attributes:
+        code: HTTP status.
+        reason: Kubernetes's machine-readable reason, e.g. `AlreadyExists`; empty if a proxy answered instead.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", code: int = 0, reason: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.code = code
+        self.reason = reason
+
+    @classmethod
+    def from_body(cls, body: bytes | str, *, code: int, request: str) -> ApiError:
+        """The error that an answer stands for.
+
+        Args:
+            body: of the answer: a `Status` object, or anything else from a proxy.
+            code: HTTP status of the answer.
+            request: what was asked, e.g. `apply RayJob research/digits`.
+        """
+        text = body.decode(errors="replace") if isinstance(body, bytes) else body
+        try:
+            status: dict[str, Any] = json.loads(text)
+            message = " ".join(str(status["message"]).split())
+        except (ValueError, LookupError, TypeError):
+            status, message = {}, " ".join(text.split())[:200]
+        said = f": {message}" if message else ""
+        return cls(
+            f"cannot {request}: the API server answers {code}{said}",
+            remedy=_remedy(message, code),
+            code=code,
+            reason=str(status.get("reason", "")),
+        )
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed a little later: too many requests, or a server that is starting."""
+        return self.code in {429, 500, 502, 503, 504}
+
+
+class ConnectionLostError(RefusedError):
+    """The API server did not answer, or the connection broke."""
+
+
+def unknown_kind(api_version: str, kind: str) -> ApiError:
+    """The error for a kind that the API server does not serve."""
+    return ApiError(
+        f"the API server does not serve {kind} of {api_version}", remedy=_BY_CODE[404], code=404, reason="NotFound"
+    )
+
+
+def _remedy(message: str, code: int) -> str:
+    by_message = (remedy for pattern, remedy in _BY_MESSAGE if pattern.search(message))
+    return next(by_message, _BY_CODE.get(code, ""))
+
+
+_BY_MESSAGE = (
+    (
+        re.compile(r"exceeded quota: .*(count/rayjobs\.ray\.io|configmaps)"),
+        "ended and stopped jobs count until they are deleted: kubectl delete rayjob NAME; --keep-days deletes them sooner",
+    ),
+    (
+        re.compile(r"exceeded quota: "),
+        "stop a job that is not needed, request less, or raise the team's quota in the environment's file",
+    ),
+    (
+        re.compile(r'User "[^"]+" cannot \w+ resource'),
+        "use a role of the team, or add yours to the team's roles in the environment's file",
+    ),
+    (
+        re.compile(r'failed calling webhook "'),
+        "the platform is starting or being upgraded: try again in a minute",
+    ),
+    (
+        re.compile(r'^namespaces "[^"]+" not found'),
+        "bring the stack up with this version, which creates the teams' namespaces",
+    ),
+)
+
+_BY_CODE = {
+    401: "sign in, e.g. `aws sso login`, with a role that the environment's file grants access",
+    404: "bring the stack up with this version, which installs KubeRay and Kueue",
+    422: "the CRDs on the cluster may be of another version: bring the stack up with this one",
+}
