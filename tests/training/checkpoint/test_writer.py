@@ -109,7 +109,7 @@ def test_save_does_not_wait_for_slow_storage(tmp_path: Path) -> None:
     with checkpointer(CheckpointStore(storage)) as writer:
         for _ in range(20):
             run.train()
-            run.save(writer)
+            assert run.save(writer) < 10
         assert writer.poll() == []
         storage.gate.set()
 
@@ -137,7 +137,7 @@ def test_a_waiting_snapshot_with_a_metric_is_not_replaced_by_one_without(tmp_pat
     with checkpointer(CheckpointStore(storage)) as writer:
         for metric in (None, 0.9, None):
             run.train()
-            run.save(writer, metric=metric)
+            assert 0 < run.save(writer, metric=metric) < 10
             assert storage.writing_began.wait(30)
         storage.gate.set()
     assert [(c.step, c.superseded) for c in writer.poll()] == [(1, ()), (2, (3,))]
@@ -312,3 +312,16 @@ def test_an_old_checkpoint_that_cannot_be_removed_is_a_warning(tmp_path: Path, m
         (told,) = writer.poll()
     assert "step-00000001 could not be removed: [Errno 1] Operation not permitted" in told.warnings[0]
     assert store.verify(2) == []
+
+
+def test_what_a_new_writer_cannot_remove_is_a_warning_of_its_first_checkpoint_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, run = saved_run(tmp_path, 1, 2)
+    (store.path(2) / "manifest.json").unlink()
+    monkeypatch.setattr(store, "remove_unfinished", lambda: ["step-00000002 could not be removed"])
+    with checkpointer(store, start_step=1) as writer:
+        for _ in range(2):
+            run.train()
+            run.save(writer, final=True)
+        assert [told.warnings for told in writer.poll()] == [("step-00000002 could not be removed",), ()]
