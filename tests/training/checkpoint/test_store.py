@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +14,16 @@ from pathlib import Path
 import pytest
 
 from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same, saved_run
-from training.checkpoint.manifest import Identity
-from training.checkpoint.store import CheckpointStore, committed_steps, local_store, verify_run
+from training.checkpoint.manifest import FileEntry, Identity, Manifest
+from training.checkpoint.storage import LocalStorage
+from training.checkpoint.store import (
+    CheckpointStore,
+    FileWriter,
+    bytes_writer,
+    committed_steps,
+    local_store,
+    verify_run,
+)
 from training.errors import CheckpointError, ExitStatus, ResumeMismatchError
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
@@ -196,3 +207,92 @@ def test_checkpoints_are_listed_without_torch_or_numpy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_steps_of_more_than_eight_digits_are_the_newest(tmp_path: Path) -> None:
+    for name in ("step-100000000", "step-99999999", "step-00000007"):
+        (tmp_path / name).mkdir()
+    assert local_store(tmp_path).folder_steps() == [7, 99999999, 100000000]
+
+
+def commit(store: CheckpointStore, step: int, write: FileWriter) -> Manifest:
+    """Commit a checkpoint of one file."""
+    return store.commit(step=step, identity=IDENTITY, metric=0.5, files={"a.bin": write}, expected_bytes=12345)
+
+
+def test_a_commit_describes_its_file_and_replaces_what_the_folder_held(tmp_path: Path) -> None:
+    store = local_store(tmp_path)
+    left_over = store.path(3) / "left over"
+    left_over.parent.mkdir()
+    left_over.touch()
+    manifest = commit(store, 3, bytes_writer(b"content"))
+    digest = hashlib.sha256(b"content").hexdigest()
+    assert manifest.files == (FileEntry(name="a.bin", bytes=7, sha256=digest),)
+    assert (manifest.step, manifest.metric, manifest.identity) == (3, 0.5, IDENTITY)
+    assert store.manifests() == [manifest]
+    assert not left_over.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, r"it needs 12345 bytes and \d+ are free"),
+        (errno.EDQUOT, r"it needs 12345 bytes and \d+ are free"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_a_commit_that_fails_names_the_reason_and_leaves_nothing(
+    store: CheckpointStore, number: int, reason: str
+) -> None:
+    def fail(path: Path) -> None:
+        path.touch()
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(CheckpointError, match=rf"step 30 could not be written to .*: {reason}"):
+        commit(store, 30, fail)
+    assert store.folder_steps() == [10, 20]
+
+
+def test_what_cannot_be_removed_is_returned_and_the_rest_is_removed(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = LocalStorage.remove
+
+    def refuse_one(storage: LocalStorage, folder: str, *, first: str) -> None:
+        if folder == "step-00000010":
+            raise PermissionError(1, "Operation not permitted")
+        remove(storage, folder, first=first)
+
+    monkeypatch.setattr(LocalStorage, "remove", refuse_one)
+    (failure,) = store.keep_only(set())
+    assert failure.startswith(f"the checkpoint {store.path(10)} could not be removed: [Errno 1]")
+    assert store.folder_steps() == [10]
+
+
+def test_folders_without_a_manifest_are_removed_and_others_kept(store: CheckpointStore) -> None:
+    (store.path(20) / "manifest.json").unlink()
+    assert store.remove_unfinished() == []
+    assert store.folder_steps() == [10]
+
+
+def test_a_checkpoint_whose_files_cannot_be_read_is_skipped(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = LocalStorage.sizes
+
+    def fail_for_20(storage: LocalStorage, folder: str) -> dict[str, int]:
+        if folder == "step-00000020":
+            raise OSError(errno.EIO, "Input/output error")
+        return sizes(storage, folder)
+
+    monkeypatch.setattr(LocalStorage, "sizes", fail_for_20)
+    assert store.verify(20) == ["its files cannot be read: [Errno 5] Input/output error"]
+    assert store.verify(10) == []
+
+
+def test_a_damaged_checkpoint_that_is_the_only_one_has_no_alternatives(tmp_path: Path) -> None:
+    store, _ = saved_run(tmp_path, 1)
+    truncate(store.path(1) / "model.safetensors")
+    with pytest.raises(CheckpointError) as caught:
+        store.open(1, IDENTITY)
+    assert caught.value.remedy == "the run has no other checkpoint"
