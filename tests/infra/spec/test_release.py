@@ -129,6 +129,10 @@ def test_a_driver_and_an_add_on_of_just_the_lowest_version_are_new_enough() -> N
     assert findings(release_with(changes), project=PROJECT) == ()
 
 
+def test_an_add_on_published_for_a_range_with_the_minor_serves_it() -> None:
+    assert findings(release_with({"addons.aws-ebs-csi-driver.kubernetes": ">=1.30"}), project=PROJECT) == ()
+
+
 def test_the_project_is_read_from_its_own_files(tmp_path: Path) -> None:
     text = '[project]\nversion = "1.2.3"\nrequires-python = ">=3.11"\n'
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
