@@ -16,11 +16,11 @@ class Storage(Protocol):
 
     @property
     def location(self) -> str:
-        """The place, for messages."""
+        """The location, for messages."""
         ...
 
     def folders(self) -> list[str]:
-        """Names of all folders, sorted; none if the place does not exist yet."""
+        """Names of all folders, sorted; none if the location does not exist yet."""
         ...
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -40,7 +40,7 @@ class Storage(Protocol):
         ...
 
     def free_bytes(self) -> int:
-        """Bytes that can still be written."""
+        """Free bytes."""
         ...
 
 

@@ -29,7 +29,7 @@ _ENDED_JOBS = (
 
 
 def observe_jobs(api: KubernetesApi, namespace: str) -> list[Observation]:
-    """Every job of a namespace, the newest first; the number of requests does not grow with the number of jobs.
+    """Every job of a namespace, newest first, with a constant number of requests.
 
     Raises:
         ApiError: the jobs may not be listed.

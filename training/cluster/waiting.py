@@ -1,4 +1,4 @@
-"""Why the pods of a job do not run yet, in one line, from their status and events."""
+"""Why the pods of a job are not running, in one line, from their status and events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.spec.manifest import Manifest
 from training.cluster.objects import conditions, has_condition, one_line
 
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
-"""Reasons of a waiting container in every pod that starts."""
+"""Reasons of a waiting container in every starting pod."""
 
 _SCALING = "TriggeredScaleUp"
 
