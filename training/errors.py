@@ -42,7 +42,7 @@ class NonFiniteLossError(TrainingFailedError):
     """The loss or the gradient became NaN or infinite under loop.nonfinite=stop (exit status 1)."""
 
 
-class Interrupted(PlatformError):  # noqa: N818 - an interruption is no error
+class Interrupted(PlatformError):  # noqa: N818 - an interruption is not an error
     """The user or the scheduler stopped the run, at a committed step (exit status 130)."""
 
     status = ExitStatus.INTERRUPTED

@@ -29,7 +29,7 @@ from training.step_reducer import StepReducer
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """What this rank alone knows of a step; `result` has its part of the sums."""
+    """A step on this rank; `result` has its part of the sums."""
 
     step: int
     epoch: int

@@ -101,7 +101,7 @@ class DetachOptions:
 
     TITLE: ClassVar = ClusterOptions.TITLE
 
-    detach: bool = option("submit and return, do not follow the job", default=False)
+    detach: bool = option("return without waiting for the job", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What rank 0 reports during the run: events, to the run's log and to the metrics."""
+"""Reports of rank 0 during the run: events, to the run's log and to the metrics."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from training.failures import Failure
 
 
 class Decision(StrEnum):
-    """What to do about a failure."""
+    """The response to a failure."""
 
     RESTART = "restart"
     FAIL = "fail"

@@ -79,7 +79,7 @@ class RunDirectory:
         """The folder of an existing run, by path or by its name under `root`.
 
         Raises:
-            SettingsError: there is no such run; names the nearest one.
+            SettingsError: the run does not exist; names the nearest one.
         """
         for path in (root / run, Path(run)):
             if (path / "settings.yaml").is_file():

@@ -24,7 +24,7 @@ from training.strategies.strategy import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What this rank knows after a step.
+    """The result of a step on this rank.
 
     Attributes:
         sums: the objective's sums over this rank's samples, the loss first.

@@ -1,4 +1,4 @@
-"""Small real runs for tests: settings, and a rank run in this process or as a process of its own."""
+"""Small real runs for tests: settings, and a rank run in this process or in a new one."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ class LoopState:
 
     Attributes:
         progress: how far the run has come.
-        optimizer: class name of the optimizer; empty where none was saved.
-        precision: state of the loss scaler; empty where there is none.
+        optimizer: class name of the optimizer; empty if none was saved.
+        precision: state of the loss scaler; empty without one.
         extra: JSON values of every other state, by registered name.
     """
 

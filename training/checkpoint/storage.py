@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Storage(Protocol):
-    """Folders of files, one level deep. Every method may raise OSError."""
+    """Flat folders of files. Every method may raise OSError."""
 
     @property
     def location(self) -> str:
@@ -40,7 +40,7 @@ class Storage(Protocol):
         ...
 
     def free_bytes(self) -> int:
-        """Free bytes."""
+        """Free space in bytes."""
         ...
 
 

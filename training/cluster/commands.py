@@ -236,7 +236,7 @@ def _job_named(api: KubernetesApi, context: ClusterContext, name: str | None) ->
     """The job of that name, or the team's newest.
 
     Raises:
-        SettingsError: there is no such job; names the nearest.
+        SettingsError: the job does not exist; names the nearest.
     """
     namespace = context.team.namespace
     if name is not None:

@@ -55,7 +55,7 @@ def observe_teams(api: KubernetesApi, teams: Sequence[TeamOutput]) -> dict[str, 
     """The jobs of the teams whose jobs this user may list.
 
     Raises:
-        ApiError: there is no such team.
+        ApiError: a team's namespace does not exist.
     """
     found: dict[str, list[Observation]] = {}
     refusal: ApiError | None = None

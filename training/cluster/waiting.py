@@ -17,7 +17,7 @@ _LONGEST_MESSAGE = 300
 
 
 def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
-    """What the pods wait for, the most serious reason first; empty if all are ready without a warning.
+    """The reason why the pods wait, the most serious first; empty if all are ready without a warning.
 
     Args:
         pods: the job's pods as the API server has them.

@@ -133,7 +133,7 @@ class TeamCluster:
 
 @contextmanager
 def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[TeamCluster]:
-    """A namespace of its own, deleted afterwards."""
+    """A new namespace, deleted afterwards."""
     namespace = f"research-{uuid.uuid4().hex[:8]}"
     outputs = {**dev_outputs()}
     reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
