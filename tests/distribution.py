@@ -1,4 +1,4 @@
-"""How tests are distributed among processes: how many, which stay together, which come first, what they report.
+"""Distributes tests among processes: number, groups, order, report.
 
 The whole suite runs in several processes, because it spends most of its time in programs that it starts. Selected tests run
 in one process, where output and debuggers work as usual. `-n` overrides both.
@@ -22,14 +22,14 @@ from tests.engines.engines_build import await_build, is_build_running
 from tests.engines.kubernetes import engine_environment
 
 MOST_WORKERS = 4
-"""More do not help: the longest group determines the duration of the suite."""
+"""More do not help: the longest group bounds the duration of the suite."""
 
 KUBERNETES = "kubernetes"
 OPERATORS = "operators"
 """Tests with their own control plane."""
 
 RAY = "ray"
-"""Two Ray clusters should not start at once, because Ray gives up after 30 s (hard-coded)."""
+"""Two Ray clusters must not start at once: Ray's start timeout is hard-coded to 30 s."""
 
 GROUPS = {
     "control_plane": KUBERNETES,
@@ -57,7 +57,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_report_header() -> list[str]:
-    """Report that some tests will wait."""
+    """Report that some tests wait for `make engines`."""
     return (
         ["make engines is running: the tests that need Kubernetes wait for it"]
         if is_build_running(engine_environment())

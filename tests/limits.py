@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def files_up_to(size: int) -> Iterator[None]:
     """Make writes fail after the first `size` bytes of any file, as on a full disk.
 
-    Keep the block small and never use a fixture: pytest writes files too, including its own output.
+    Keep the block small and do not use a fixture: pytest writes files too, including its own output.
     """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))

@@ -43,12 +43,12 @@ def modules() -> dict[str, ast.Module]:
 
 
 def functions(tree: ast.Module) -> Iterator[Function]:
-    """All functions and methods, nested ones too."""
+    """All functions and methods, including nested ones."""
     return (node for node in ast.walk(tree) if isinstance(node, Function))
 
 
 def public(name: str, tree: ast.Module) -> Iterator[tuple[str, ast.Module | ast.ClassDef | Function]]:
-    """The module, its public classes and functions, and the public methods of its public classes."""
+    """The module, its public classes and functions, and their public methods."""
     yield name, tree
     for node in tree.body:
         if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):

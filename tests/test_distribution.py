@@ -1,4 +1,4 @@
-"""How tests are distributed among processes, shown with a small generated suite."""
+"""The distribution of tests among processes, on a small generated suite."""
 
 from __future__ import annotations
 

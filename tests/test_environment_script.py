@@ -1,6 +1,6 @@
-"""`.make/environment` installs what a kind of work needs, keeps what others need, and does nothing twice.
+"""`.make/environment` installs what a kind of work needs, keeps what others need, and is idempotent.
 
-The program that would download packages, uv, is a script here that notes what it was asked for: these tests need no network.
+A script that records its arguments replaces uv, so these tests need no network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ done
 
 
 class Folder:
-    """A project folder with small locks, an interpreter that is not asked, and the fake uv first on PATH."""
+    """A project folder with small locks, a dummy interpreter, and the fake uv first on PATH."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Folder:
         path.chmod(0o755)
 
     def run(self, kind: str, **variables: str) -> str:
-        """What uv was asked for when this kind of environment was wanted; empty where it was not."""
+        """Run the script; returns the calls of uv, empty if there were none."""
         environment = {**os.environ, "PATH": f"{self.path}/bin:{os.environ['PATH']}", **variables}
         asked = self.notes / "asked"
         asked.write_text("")
@@ -61,7 +61,7 @@ def test_an_environment_is_installed_with_hashes_and_compiled(folder: Folder) ->
     assert folder.run("train") == "pip sync --require-hashes --compile-bytecode requirements.lock\n"
 
 
-def test_an_environment_that_is_up_to_date_is_left_alone(folder: Folder) -> None:
+def test_an_environment_that_is_up_to_date_is_not_changed(folder: Folder) -> None:
     folder.run("train")
     assert folder.run("train") == ""
 
@@ -78,7 +78,7 @@ def test_the_contributors_environment_serves_all_work(folder: Folder) -> None:
     assert folder.run("infra") == ""
 
 
-def test_training_does_not_take_the_contributors_packages_away(folder: Folder) -> None:
+def test_training_keeps_the_contributors_packages(folder: Folder) -> None:
     folder.run("dev")
     (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
     assert folder.run("train").endswith(" requirements-dev.lock\n")
@@ -90,7 +90,7 @@ def test_an_environment_may_serve_training_and_infrastructure(folder: Folder) ->
     assert folder.run("train") == ""
 
 
-def test_another_build_of_torch_replaces_what_the_lock_says_of_it(folder: Folder) -> None:
+def test_another_build_of_torch_replaces_the_locked_one(folder: Folder) -> None:
     names = ("torch", "triton", "nvidia-nccl", "cuda-toolkit", "torchmetrics", "numpy")
     text = "".join(f"{name}==1 \\\n    --hash=sha256:{name}\n" for name in names)
     (folder.path / "requirements.lock").write_text(text)
@@ -100,7 +100,7 @@ def test_another_build_of_torch_replaces_what_the_lock_says_of_it(folder: Folder
     assert [line.partition("==")[0] for line in installed.splitlines()[::2]] == ["torchmetrics", "numpy"]
 
 
-def test_the_choice_of_torch_outlives_a_changed_lock(folder: Folder) -> None:
+def test_the_choice_of_torch_is_kept_when_a_lock_changes(folder: Folder) -> None:
     folder.run("train", TORCH_VERSION="2+cpu")
     assert folder.run("train") == ""
     (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")

@@ -1,4 +1,4 @@
-"""The locks: every version with hashes, no address, and one version of a package in the whole repository."""
+"""The locks: every version with hashes, no index URL, and one version of a package in the whole repository."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def versions(lock: str) -> dict[str, str]:
 
 
 def direct(requirements: list[str]) -> Iterator[tuple[str, str]]:
-    """Package and what pyproject.toml asks of its version."""
+    """Package and version range in pyproject.toml."""
     for requirement in requirements:
         match = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?(.*)", requirement)
         assert match is not None, requirement
@@ -46,7 +46,7 @@ def test_a_lock_holds_pinned_packages_with_hashes_and_nothing_else(lock: str) ->
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-infra.lock"])
-def test_the_contributors_lock_holds_the_other_ones_at_equal_versions(lock: str) -> None:
+def test_the_contributors_lock_contains_the_others_at_equal_versions(lock: str) -> None:
     everything = versions("requirements-dev.lock").items()
     assert versions(lock).items() <= everything
 
@@ -60,7 +60,7 @@ def test_the_contributors_lock_holds_the_other_ones_at_equal_versions(lock: str)
         ("requirements-bootstrap.lock", PROJECT["dependency-groups"]["bootstrap"]),
     ],
 )
-def test_every_direct_dependency_is_locked_at_a_version_it_allows(lock: str, requirements: list[str]) -> None:
+def test_every_direct_dependency_is_locked_within_its_range(lock: str, requirements: list[str]) -> None:
     pinned = versions(lock)
     for name, rule in direct(requirements):
         if rule.startswith("=="):

@@ -1,4 +1,4 @@
-"""The Makefile hands what was typed to the command line, and nothing else."""
+"""The Makefile passes typed variables to the command line, and nothing else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_variable_becomes_its_flag(variable: str, flags: list[str]) -> None:
 
 
 @pytest.mark.parametrize("target", ["resume", "stop", "monitor", "logs", "sync", "verify"])
-def test_a_run_is_chosen_by_name(target: str) -> None:
+def test_name_selects_the_run(target: str) -> None:
     assert command(target, "NAME=mine") == ["-m", "training", target, "mine"]
 
 
@@ -91,7 +91,7 @@ def test_a_run_is_chosen_by_name(target: str) -> None:
         (["sandbox-down"], ["sandbox-down"]),
     ],
 )
-def test_commands_of_the_stack_are_thin_over_the_lifecycle(typed: list[str], words: list[str]) -> None:
+def test_commands_of_the_stack_call_the_lifecycle(typed: list[str], words: list[str]) -> None:
     assert command(*typed) == ["-m", "infra.lifecycle", *words]
 
 
@@ -109,15 +109,15 @@ ON_DEV = ["--env", "dev", "--team", "research"]
         (["resume", "JOB=mine", "DETACH=1"], ["resume", "mine", *ON_DEV, "--detach"]),
     ],
 )
-def test_with_an_environment_the_commands_work_on_its_cluster(typed: list[str], words: list[str]) -> None:
+def test_with_env_the_commands_work_on_its_cluster(typed: list[str], words: list[str]) -> None:
     assert command(*typed, "ENV=dev", "TEAM=research") == ["-m", "training", *words]
 
 
-def test_the_environment_does_not_steer() -> None:
+def test_environment_variables_are_ignored() -> None:
     assert command("train", environment={"NAME": "host", "SEED": "3", "ARGS": "--help"}) == command("train")
 
 
-def test_a_variable_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_variable_is_refused() -> None:
     refused = make("train", "EPOCH=3")
     assert refused.returncode == 2
     assert "unknown variable EPOCH; known: MODEL DATASET" in refused.stderr
@@ -134,7 +134,7 @@ def test_help_lists_every_command() -> None:
     assert [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")] == commands
 
 
-def test_no_variable_reaches_the_command_s_environment() -> None:
+def test_variables_are_not_exported_to_the_command() -> None:
     shown = make("--eval", "show:; @env", "show", "NAME=mine", "SEED=3", "TORCH_VERSION=2.15.0")
     names = {line.partition("=")[0] for line in shown.stdout.splitlines()}
     assert names & {"NAME", "SEED", "PYTHONDONTWRITEBYTECODE"} == set()

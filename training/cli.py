@@ -1,6 +1,6 @@
-"""The command line: `python -m training COMMAND`. `make train` and its like are thin over it.
+"""The command line: `python -m training COMMAND`. `make train` and the like call it.
 
-With `--env` a command works on the cluster of that environment. What a command needs beside settings and run folders it imports itself.
+With `--env` a command works on the cluster of that environment. Commands import their heavier modules themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMMANDS = CommandLine(
         RUN_DIRECTORY: "folder of the runs, run.directory",
         "RTP_TRACKING_URI": "MLflow's tracking server, tracking.uri",
         "RTP_EXPERIMENT": "MLflow's experiment, tracking.experiment",
-        "RTP_STACK_OUTPUTS": "with --env: file of what `pulumi stack output --json` printed",
+        "RTP_STACK_OUTPUTS": "with --env: file with the output of `pulumi stack output --json`",
         "KUBECONFIG": "with --env: kubeconfig of the cluster",
     },
 )
@@ -61,7 +61,7 @@ def train(options: TrainOptions) -> ExitStatus:
 
 @COMMANDS.command("train")
 def resume(options: ResumeOptions) -> ExitStatus:
-    """Resume a run from its newest good checkpoint, with the settings it was started with and those changed now."""
+    """Resume a run from its newest good checkpoint, with its settings and the changes of the command line."""
     if options.env is not None:
         from training.cluster import commands
 
@@ -74,14 +74,14 @@ def resume(options: ResumeOptions) -> ExitStatus:
 
 @COMMANDS.command("train")
 def stop(options: StopOptions) -> ExitStatus:
-    """Have a running run save its state and stop."""
+    """Save the state of a running run and stop it."""
     if options.env is not None:
         from training.cluster import commands
 
         return commands.stop(options)
     run = _chosen(options)
     run.request_stop()
-    print(f"{run.name} will save and stop at its next step; resume it: make resume NAME={run.name}")
+    print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.name}")
     return ExitStatus.DONE
 
 
@@ -131,7 +131,7 @@ def monitor(options: MonitorOptions) -> ExitStatus:
 
 @COMMANDS.command("look at runs")
 def report(options: RunOptions) -> ExitStatus:
-    """Write a run's report again."""
+    """Regenerate a run's report."""
     from observability.report import write_report
 
     print(write_report(_chosen(options).path))
@@ -140,7 +140,7 @@ def report(options: RunOptions) -> ExitStatus:
 
 @COMMANDS.command("look at runs")
 def verify(options: RunOptions) -> ExitStatus:
-    """Verify the sizes and sha256 of every checkpoint of a run; fails where one is damaged, or where there is none."""
+    """Verify the sizes and sha256 of every checkpoint of a run; fails if one is damaged or there is none."""
     from training.checkpoint.manifest import MANIFEST_FILE
     from training.checkpoint.store import verify_run
 
@@ -155,7 +155,7 @@ def verify(options: RunOptions) -> ExitStatus:
 
 @COMMANDS.command("MLflow")
 def ui(options: UiOptions) -> ExitStatus:
-    """Serve MLflow's pages on the embedded store until interrupted."""
+    """Serve the MLflow UI on the embedded store until interrupted."""
     from training.tracking.ui import serve_ui
 
     serve_ui(port=options.port)
@@ -164,7 +164,7 @@ def ui(options: UiOptions) -> ExitStatus:
 
 @COMMANDS.command("MLflow")
 def sync(options: RunOptions) -> ExitStatus:
-    """Send MLflow what it has not received yet, of one run or of all."""
+    """Upload to MLflow what it lacks of one run, or of all runs."""
     from training.tracking.sync import sync as send
 
     chosen = [_chosen(options)] if options.run else runs(options.root)

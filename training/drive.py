@@ -1,6 +1,6 @@
 """From settings to a finished run: the steps of `train` and `resume`, in order.
 
-Everything that can be refused is refused before a folder is created or a process is started.
+All checks run before a folder is created or a process is started.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from training.supervisor import Supervisor
 from training.tracking.process import DeliveryReport
 
 _TRACKING_SECONDS = 120.0
-"""How long the driver waits until MLflow has everything; a first run also creates the database."""
+"""Seconds the driver waits for the upload to MLflow; a first run also creates the database."""
 
 
 def drive(settings: TrainingSettings) -> ExitStatus:
     """Check, train, report. Names in the settings have been validated.
 
     Raises:
-        PlatformError: refused, or failed.
+        PlatformError: the run was refused or failed.
     """
     _refuse_unnamed(settings)
     machine = preflight.this_machine()
@@ -66,16 +66,16 @@ def drive(settings: TrainingSettings) -> ExitStatus:
 
 
 def _refuse_unnamed(settings: TrainingSettings) -> None:
-    """Refuse a run on several machines without a name: each would choose a folder by its own clock."""
+    """Refuse a multi-node run without a name: each node would name the folder by its own clock."""
     if settings.scale.nodes > 1 and settings.run.name is None:
         raise SettingsError(
-            f"scale.nodes={settings.scale.nodes} needs run.name: the machines share the run's folder",
-            remedy="give the same --name on every machine",
+            f"scale.nodes={settings.scale.nodes} needs run.name: the nodes share the run's folder",
+            remedy="give the same --name on every node",
         )
 
 
 def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
-    """Under `checkpoint.resume: never`, refuse a run that has been trained before."""
+    """Under `checkpoint.resume: never`, refuse a run that has a checkpoint."""
     steps = committed_steps(run.checkpoints)
     if settings.checkpoint.resume == "never" and steps:
         raise PreflightError(
@@ -88,8 +88,8 @@ def _explain_full_disk(error: OSError, run: RunDirectory) -> None:
     """Raise an error with a remedy if the disk is too full for the run's log; other errors pass."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         raise TrainingFailedError(
-            f"{run.path}: {error.strerror}, not even for the run's log",
-            remedy=f"free some; make resume NAME={run.name} resumes from the newest checkpoint, which is untouched",
+            f"{run.path}: {error.strerror}: the run's log cannot be written",
+            remedy=f"free disk space; make resume NAME={run.name} resumes from the newest checkpoint, which is intact",
         ) from error
 
 
@@ -102,7 +102,7 @@ def _write_report(run: RunDirectory, view: ProgressView) -> None:
 
         write_report(run.path)
     except Exception as error:  # noqa: BLE001 - the weights are saved
-        view.say(f"no report: {type(error).__name__}: {error}")
+        view.say(f"the report could not be written: {type(error).__name__}: {error}")
 
 
 def _finish_tracking(supervisor: Supervisor, view: ProgressView) -> DeliveryReport | None:

@@ -1,6 +1,6 @@
 """The environment of a run: interpreter, packages, machine, revision of the code. Nothing heavy is imported.
 
-The description is written to the run's log and, from there, to MLflow (`environment.json`): it answers "what was different then".
+The description is written to the run's log and, from there, to MLflow (`environment.json`), to compare runs.
 """
 
 from __future__ import annotations

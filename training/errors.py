@@ -1,4 +1,4 @@
-"""Errors that only a training run has; the others are the platform's own, from `infra.spec.errors`."""
+"""Errors of training runs; the general ones come from `infra.spec.errors`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class PreflightError(RefusedError):
-    """The settings are valid, but this machine or folder cannot serve them (exit status 3)."""
+    """The settings are valid, but not on this machine or in this folder (exit status 3)."""
 
 
 class DataError(RefusedError):
@@ -27,11 +27,11 @@ class DataError(RefusedError):
 
 
 class CheckpointError(PlatformError):
-    """A checkpoint could not be written, or none that was asked for can be read (exit status 1)."""
+    """A checkpoint could not be written or read (exit status 1)."""
 
 
 class ResumeMismatchError(RefusedError):
-    """A checkpoint belongs to another dataset, model or global batch than the settings ask for (exit status 3)."""
+    """A checkpoint belongs to another dataset, model or global batch than the settings (exit status 3)."""
 
 
 class TrainingFailedError(PlatformError):
@@ -39,10 +39,10 @@ class TrainingFailedError(PlatformError):
 
 
 class NonFiniteLossError(TrainingFailedError):
-    """The loss or the gradient became NaN or infinite and the setting is to stop (exit status 1)."""
+    """The loss or the gradient became NaN or infinite under loop.nonfinite=stop (exit status 1)."""
 
 
-class Interrupted(PlatformError):  # noqa: N818 - an interruption is no error
-    """The person or the scheduler asked the run to stop and it did, at a committed step (exit status 130)."""
+class Interrupted(PlatformError):  # noqa: N818 - an interruption is not an error
+    """The user or the scheduler stopped the run, at a committed step (exit status 130)."""
 
     status = ExitStatus.INTERRUPTED

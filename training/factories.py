@@ -1,6 +1,6 @@
 """Registries of factories by name, and factories of your own by import path. Imports no torch.
 
-Nothing here knows about models or datasets: a registry is told which settings (`model.name`, `model.options`) its errors name.
+Independent of models and datasets: a registry is given the settings (`model.name`, `model.options`) that its errors name.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def describe_options(kind: type[Section], *, owner: str) -> str:
 
 
 def is_import_path(name: str) -> bool:
-    """Whether a name is the import path of a factory of your own."""
+    """Whether a name is an import path."""
     return ":" in name
 
 

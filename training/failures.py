@@ -1,7 +1,7 @@
-"""The record that a failing rank leaves, and how the driver finds the cause.
+"""Failure records of ranks, and how the driver finds the cause in them.
 
 A rank writes its exception to `failures/attempt-<a>-rank-<r>.json` before it ends. The earliest is the cause; the others are
-usually peers whose connection broke. A rank that was killed leaves nothing: then only the launcher's message is left.
+usually peers whose connection broke. A killed rank writes no record; then the launcher's message is the only evidence.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from pathlib import Path
 from training.errors import ExitStatus, PlatformError
 
 FOLDER = "failures"
-_SUDDEN = (
-    "a killed process has often run out of memory, which the kernel's log (dmesg) shows; see the logs of the ranks"
-)
+_SUDDEN = "check the logs of the ranks, and dmesg for the out-of-memory killer"
 _COMMUNICATION_ERRORS = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError", "DistError"})
 
 

@@ -11,7 +11,7 @@ _HEADINGS = ("run", "state", "step", "validation accuracy", "last change")
 
 
 def job_table(found: list[RunDirectory]) -> str:
-    """Run, state, step of all, newest validation accuracy and time of the last event, one line a run."""
+    """One line per run: name, state, steps done of all, newest validation accuracy, time of the last event."""
     if not found:
         return "no runs yet; start one: make train"
     rows = [_HEADINGS, *map(_row, found)]

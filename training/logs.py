@@ -20,7 +20,7 @@ OWN_PACKAGES = ("training", "observability", "tune")
 
 POD_LOG_VARIABLE = "RTP_POD_LOG"
 """Environment variable: a file that also receives the JSON lines. In a pod it is the standard output of the container, which Ray
-does not give to its workers: this way the pod's log, and whatever collects it, has the lines of its ranks."""
+workers do not inherit; it puts the ranks' lines into the pod's log."""
 
 _step: ContextVar[int | None] = ContextVar("step", default=None)
 _installed: list[logging.Handler] = []
@@ -56,7 +56,7 @@ def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO 
 
 
 def _pod_log(formatter: logging.Formatter | None) -> list[logging.Handler]:
-    """The pod's log, if there is one. A missing one does not fail the run."""
+    """The pod's log, if any. A missing one does not fail the run."""
     path = os.environ.get(POD_LOG_VARIABLE)
     if not path:
         return []

@@ -1,7 +1,7 @@
 """The training loop: epochs of optimizer steps, and a stop that every rank takes at the same step.
 
 Read `Loop.run` first; it reads top to bottom. Evaluation, checkpoints and reports are callbacks (`training.callbacks.callback` lists the
-points at which they are called). Steps are reported a window at a time (`training.step_reducer`), and before anything else is: the log
+points at which they are called). Steps are reported a window at a time (`training.step_reducer`), and before anything else: the log
 has a checkpoint's steps before the checkpoint.
 """
 
@@ -29,7 +29,7 @@ from training.step_reducer import StepReducer
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """What this rank alone knows of a step; `result` has its part of the sums."""
+    """A step on this rank; `result` has its part of the sums."""
 
     step: int
     epoch: int
@@ -42,7 +42,7 @@ class StepRecord:
 
 
 class Loop:
-    """A run in this process, from where it stands to its end.
+    """A run in this process, from its current step to its end.
 
     Attributes:
         progress: how far the run has come.
@@ -50,7 +50,7 @@ class Loop:
         plan: how epochs are cut into steps.
         module: the bare model.
         hooks: the callbacks' hooks.
-        checkpoint_seconds: what a checkpoint has held up the next step.
+        checkpoint_seconds: how long a checkpoint delayed the next step.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Loop:
         progress: TrainProgress,
         wants_stop: Callable[[], bool],
     ) -> None:
-        """Args beyond the obvious: `learning_rate` gives a step's rate from the steps done, `wants_stop` is this rank's vote."""
+        """Args: `learning_rate` maps the number of steps done to the next step's rate, `wants_stop` is this rank's vote."""
         self.progress = progress
         self.total_steps = planned_steps(settings, plan)
         self.plan = plan
@@ -91,7 +91,7 @@ class Loop:
         """Train from `progress` to the end, or to the step at which the ranks agree to stop; `is_done` tells which.
 
         Raises:
-            NonFiniteLossError: a step went bad and the setting is to stop.
+            NonFiniteLossError: a step was not finite under loop.nonfinite=stop.
         """
         for run_start in self.hooks.run_start:
             run_start(self)
@@ -193,7 +193,7 @@ class Loop:
             raise NonFiniteLossError(
                 f"step {step}: the gradient is not finite (norm {result.gradient_norm}, loss sum "
                 f"{result.loss_sum:.6g} on this rank); loop.nonfinite=stop ends the run before the weights change",
-                remedy="lower optimizer.learning_rate, look at this step's samples (loop.log_sample_ids=true), or set "
+                remedy="lower optimizer.learning_rate, inspect this step's samples (loop.log_sample_ids=true), or set "
                 "loop.nonfinite=skip; the newest checkpoint is from before this step",
             )
         for bad_step in self.hooks.bad_step:
@@ -201,6 +201,6 @@ class Loop:
 
 
 def planned_steps(settings: LoopSettings, plan: BatchPlan) -> int:
-    """Optimizer steps of a run: all its epochs, or fewer if `loop.max_steps` says so."""
+    """Optimizer steps of a run: those of all its epochs, at most `loop.max_steps`."""
     steps = settings.epochs * plan.steps_per_epoch
     return min(steps, settings.max_steps or steps)

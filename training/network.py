@@ -1,4 +1,4 @@
-"""Selects the network interface that reaches another host."""
+"""Selects the network interface to another host."""
 
 from __future__ import annotations
 

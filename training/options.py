@@ -1,4 +1,4 @@
-"""The options of the trainer's commands, one dataclass each, put together from what several commands share."""
+"""The options of the trainer's commands: one dataclass per command, composed of shared ones."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ def _flag(name: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class RootOptions:
-    """Of which folder of runs."""
+    """The folder of runs."""
 
-    root: Path = option(f"folder of the runs (${RUN_DIRECTORY}, else .local/runs)", default_factory=_root)
+    root: Path = option(f"folder of the runs (default: ${RUN_DIRECTORY}, else .local/runs)", default_factory=_root)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RootOptions):
-    """Which run."""
+    """The run to work on."""
 
-    run: str | None = argument("name or folder of the run; the newest by default")
+    run: str | None = argument("name or folder of the run (default: the newest)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
     """Single settings."""
 
-    set: tuple[str, ...] = option("set one key, e.g. loop.clip_norm=0.5; may be repeated", metavar="KEY=VALUE")
+    set: tuple[str, ...] = option("set one key, e.g. loop.clip_norm=0.5; repeatable", metavar="KEY=VALUE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsOptions(ChangeOptions):
-    """The settings of a run: files, plain flags, single keys. Flags are text, which the schema gives its type."""
+    """The settings of a run: files, flags, single keys. Flags are text; the schema converts them."""
 
-    config: tuple[str, ...] = option("YAML file or name of a shipped one; may be repeated, later ones win")
+    config: tuple[str, ...] = option("YAML file or name of a shipped one; repeatable, later ones win")
     model: str | None = _flag("model")
     dataset: str | None = _flag("dataset")
     data_path: str | None = _flag("data_path")
@@ -63,7 +63,7 @@ class SettingsOptions(ChangeOptions):
     nodes: str | None = _flag("nodes")
     node_rank: str | None = _flag("node_rank")
     rendezvous: str | None = _flag("rendezvous")
-    gpus_per_worker: str | None = option("0 or 1: a rank drives one GPU; more GPUs take more workers", metavar="N")
+    gpus_per_worker: str | None = option("0 or 1: GPUs per rank; for more GPUs raise --num-workers", metavar="N")
 
     def flags(self) -> dict[str, str | bool | None]:
         """The plain flags by name, as `training.config.load.load_settings` takes them."""
@@ -72,14 +72,14 @@ class SettingsOptions(ChangeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Which cluster; without `--env` this machine."""
+    """The cluster and team; without `--env` this machine."""
 
     TITLE: ClassVar = "on a cluster"
 
     env: str | None = option("environment of the stack")
-    outputs: Path | None = option("its outputs ($RTP_STACK_OUTPUTS); asks pulumi without it", metavar="FILE")
-    kubeconfig: Path | None = option("a kubeconfig of its cluster ($KUBECONFIG)", metavar="FILE")
-    team: str | None = option("whose namespace; may be left out where there is one team")
+    outputs: Path | None = option("outputs of the stack (default: $RTP_STACK_OUTPUTS, else pulumi's)", metavar="FILE")
+    kubeconfig: Path | None = option("kubeconfig (default: $KUBECONFIG, else AWS credentials)", metavar="FILE")
+    team: str | None = option("team of the job; required if the stack has several")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +88,11 @@ class SubmissionOptions(ClusterOptions):
 
     TITLE: ClassVar = ClusterOptions.TITLE
 
-    group: str | None = option("GPU node group; the cheapest that fits without it")
-    priority: Literal["low", "normal", "high"] | None = option("priority in the queue; normal by default")
-    deadline_hours: float | None = option("hours the job may take from its admission on", metavar="H")
-    restarts: int | None = option("times a failed driver is restarted on a new cluster; 0 by default", metavar="N")
-    keep_days: float | None = option("days the job stays listed after its end", metavar="D")
+    group: str | None = option("GPU node group (default: the cheapest that fits)")
+    priority: Literal["low", "normal", "high"] | None = option("priority in the queue (default: normal)")
+    deadline_hours: float | None = option("time limit from admission, in hours", metavar="H")
+    restarts: int | None = option("times a failed driver is retried on a new cluster (default: 0)", metavar="N")
+    keep_days: float | None = option("days to keep the job after its end", metavar="D")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class DetachOptions:
 
     TITLE: ClassVar = ClusterOptions.TITLE
 
-    detach: bool = option("do not wait for the job", default=False)
+    detach: bool = option("return without waiting for the job", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,56 +110,56 @@ class FollowOptions(DetachOptions):
 
     TITLE: ClassVar = ClusterOptions.TITLE
 
-    stop_on_interrupt: bool = option("Ctrl-C stops the job; without this option it keeps running", default=False)
+    stop_on_interrupt: bool = option("Ctrl-C stops the job (default: it keeps running)", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(FollowOptions, SubmissionOptions, SettingsOptions):
-    """Of `train`."""
+    """Options of `train`."""
 
-    print_config: bool = option("print the whole settings and end", default=False)
+    print_config: bool = option("print all settings and exit", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(FollowOptions, SubmissionOptions, ChangeOptions, RunOptions):
-    """Of `resume`."""
+    """Options of `resume`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobYamlOptions(SubmissionOptions, SettingsOptions):
-    """Of `job`."""
+    """Options of `job`."""
 
     env: str = option("environment of the stack", ...)
-    out: str | None = option("file to write; - or none prints it", metavar="FILE")
+    out: str | None = option("file to write (default: standard output)", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobsOptions(ClusterOptions, RootOptions):
-    """Of `jobs`."""
+    """Options of `jobs`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogsOptions(ClusterOptions, RunOptions):
-    """Of `logs`."""
+    """Options of `logs`."""
 
-    rank: int | None = option("the log of this rank instead")
-    pod: str | None = option("what this pod of the job wrote instead")
+    rank: int | None = option("print the log of this rank")
+    pod: str | None = option("print the log of this pod of the job")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StopOptions(DetachOptions, ClusterOptions, RunOptions):
-    """Of `stop`."""
+    """Options of `stop`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorOptions(RunOptions):
-    """Of `monitor`."""
+    """Options of `monitor`."""
 
-    once: bool = option("print one picture and end", default=False)
+    once: bool = option("print the current state and exit", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
-    """Of `ui`."""
+    """Options of `ui`."""
 
-    port: int = option("port on loopback; any free one by default", 0)
+    port: int = option("port on loopback (default: an ephemeral port)", 0)

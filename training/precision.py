@@ -22,8 +22,8 @@ class Precision:
     """Wraps the parts of a step that depend on the number format; weights and optimizer state stay float32.
 
     Under fp16 the loss is scaled so that small gradients do not vanish, and a step whose gradients overflow is skipped
-    and halves the scale (Micikevicius et al., arXiv:1710.03740). Every rank takes the same
-    decision without communication: all see the same gradients, and an infinity or NaN of one rank survives the all-reduce.
+    and halves the scale (Micikevicius et al., arXiv:1710.03740). Every rank decides the same
+    without communication: all see the same gradients, and an infinity or NaN of one rank survives the all-reduce.
     """
 
     def __init__(self, settings: PrecisionSettings, device: torch.device) -> None:
@@ -59,7 +59,7 @@ class Precision:
             True if the weights were updated, False if fp16 skipped the step because of an infinite or NaN gradient.
 
         Raises:
-            NonFiniteLossError: so many steps in a row overflowed that no scale helps.
+            NonFiniteLossError: the gradients overflow at every scale.
         """
         if self._scaler is None:
             optimizer.step()

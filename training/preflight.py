@@ -1,6 +1,6 @@
 """Checks of this machine before a run starts, before anything heavy is imported or started.
 
-Ray waits forever for a missing CPU or GPU, and an unusable port or folder fails only half a minute into the start. Each refusal
+Ray waits forever for a missing CPU or GPU, and an unusable port or folder fails only half a minute into the start. Each error
 names what is available and the nearest setting that works. torch is not imported: counting devices with it takes seconds.
 """
 
@@ -24,7 +24,7 @@ from training.errors import PreflightError
 
 SMALLEST_FREE_BYTES: Final = 256 * 2**20
 """Free space a run needs to start. A checkpoint of ResNet-18 with AdamW's state takes 3 x 4 bytes for each of 11.7 million
-parameters, 134 MiB, and a new one is written before an old one goes."""
+parameters, 134 MiB, and a new one is written before the old one is deleted."""
 
 _CLUSTER_ANSWERS_WITHIN: Final = 3.0
 """Seconds; a Ray head accepts connections in milliseconds."""
@@ -32,11 +32,11 @@ _CLUSTER_ANSWERS_WITHIN: Final = 3.0
 
 @dataclass(frozen=True)
 class Machine:
-    """What this process may use of the machine.
+    """The resources that this process may use.
 
     Attributes:
-        cpus: CPUs it may run on: affinity and control-group quota both respected, at least 1.
-        gpus: GPUs it sees, `CUDA_VISIBLE_DEVICES` respected.
+        cpus: CPUs it may run on: the lower of affinity and cgroup quota, at least 1.
+        gpus: GPUs visible to it under `CUDA_VISIBLE_DEVICES`.
     """
 
     cpus: int
@@ -44,19 +44,17 @@ class Machine:
 
 
 def this_machine(environment: Mapping[str, str] = os.environ) -> Machine:
-    """The machine this process runs on. Asks `nvidia-smi`, where there is one, which takes a fraction of a second."""
+    """The machine this process runs on. Runs `nvidia-smi` if installed, which takes a fraction of a second."""
     return Machine(cpus=available_cpus(), gpus=visible_gpus(environment))
 
 
 def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingSettings, str]:
-    """Reduce the default number of workers to what the machine has.
+    """Reduce the default number of workers to the machine's CPUs or GPUs, so that `make train` works with one CPU.
 
-    A number that was given is never changed: `check` refuses it if it does not fit. The default, 2, is ours: on a machine with
-    one CPU the first `make train` has to work, and two ranks on one CPU are slower than one. The global batch stays, so the
-    training is the same.
+    An explicit number is never changed: `check` refuses it if it does not fit. The global batch stays, so the training is the same.
 
     Returns:
-        The settings to run with, and a notice for the person; empty where nothing changed.
+        The settings to run with, and a notice for the user; empty if nothing changed.
     """
     scale = settings.scale
     fitting = max(1, (machine.gpus if scale.gpu else machine.cpus // scale.cpus_per_worker))
@@ -64,13 +62,11 @@ def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingS
         return settings, ""
     smaller = settings.model_copy(update={"scale": scale.model_copy(update={"workers": fitting})})
     kind, count = ("GPU", machine.gpus) if scale.gpu else ("CPU", machine.cpus)
-    return smaller, (
-        f"{fitting} worker instead of the default {scale.workers}, because this machine has {count} {kind}"
-    )
+    return smaller, f"{fitting} worker instead of the default {scale.workers}: this machine has {count} {kind}"
 
 
 def check(settings: TrainingSettings, machine: Machine) -> None:
-    """Refuse a run that this machine cannot run.
+    """Refuse a run that does not fit this machine.
 
     Raises:
         PreflightError: too few CPUs or GPUs, a folder that cannot be written, too little space, a port in use, a Ray
@@ -92,10 +88,10 @@ def check(settings: TrainingSettings, machine: Machine) -> None:
 
 
 def available_cpus(root: Path = Path("/")) -> int:
-    """CPUs this process may keep busy at once: its affinity, or its control group's quota if that is less.
+    """CPUs available to this process: its affinity, or its cgroup's quota if that is less.
 
     Args:
-        root: where /proc and /sys are looked for.
+        root: folder that contains proc and sys.
     """
     allowed = len(os.sched_getaffinity(0))
     quotas = [quota for quota in (_quota_v2(root), _quota_v1(root)) if quota is not None]
@@ -142,7 +138,7 @@ def _check_cpus(scale: ScaleSettings, machine: Machine) -> None:
     else:
         remedy = f"--num-workers {scale.nodes} --set scale.cpus_per_worker={machine.cpus} fits"
     raise PreflightError(
-        f"scale.workers={scale.workers} needs {local}{per_worker} = {needed} CPUs{where}, this one has {machine.cpus}",
+        f"scale.workers={scale.workers} needs {local}{per_worker} = {needed} CPUs{where}, this machine has {machine.cpus}",
         remedy=remedy,
     )
 
@@ -158,16 +154,16 @@ def _check_gpus(scale: ScaleSettings, machine: Machine) -> None:
         )
         raise PreflightError(
             f"scale.gpu=true needs one GPU per worker (scale.workers={scale.workers}), and {why}",
-            remedy="leave --use-gpu (GPU=1) out to train on CPUs; nvidia-smi says why a GPU is not seen",
+            remedy="omit --use-gpu (GPU=1) to train on CPUs, or check the driver with nvidia-smi",
         )
     raise PreflightError(
-        f"scale.workers={scale.workers} with scale.gpu=true needs {local} GPUs on this machine, it has {machine.gpus}",
+        f"scale.workers={scale.workers} with scale.gpu=true needs {local} GPUs on this machine, which has {machine.gpus}",
         remedy=f"--use-gpu --num-workers {machine.gpus * scale.nodes} fits",
     )
 
 
 def _check_cluster(address: str) -> None:
-    """Connects to the head of a Ray cluster; `auto` and `local` are Ray's to resolve, which it does at once."""
+    """Connects to the head of a Ray cluster; `auto` and `local` are left to Ray, which resolves them at once."""
     place = address.removeprefix("ray://")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal():
@@ -181,7 +177,7 @@ def _check_cluster(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise PreflightError(
             f"scale.address={address}: no Ray cluster answers: {error}",
-            remedy="start it, correct the address, or leave it out to start one on this machine",
+            remedy="start it, correct the address, or omit it to start one on this machine",
         ) from error
 
 
@@ -189,7 +185,7 @@ def _check_folder(folder: Path) -> None:
     remedy = "choose another with --set run.directory=FOLDER"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Modes do not tell: root passes them, a read-only mount does not.
+        # File modes are not enough: root ignores them, and they do not show a read-only mount.
         with tempfile.TemporaryFile(dir=folder):
             pass
         free = shutil.disk_usage(folder).free
@@ -198,12 +194,12 @@ def _check_folder(folder: Path) -> None:
     if free < SMALLEST_FREE_BYTES:
         raise PreflightError(
             f"run.directory={folder} has {free >> 20} MiB free, a run needs {SMALLEST_FREE_BYTES >> 20} MiB to start",
-            remedy=f"free some, or {remedy}",
+            remedy=f"free disk space, or {remedy}",
         )
 
 
 def _check_port(host: str, port: int) -> None:
-    """Binds the port as the exporter will; port 0 is always free, but the host may not be of this machine."""
+    """Binds the port as the exporter will; even for port 0 the host must be this machine's."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -211,7 +207,7 @@ def _check_port(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                message, remedy = f"metrics.port={port} is in use on {host}", "--set metrics.port=0 takes a free one"
+                message, remedy = f"metrics.port={port} is in use on {host}", "--set metrics.port=0 uses a free one"
             else:
                 message = f"metrics.host={host}, metrics.port={port} cannot be served: {error.strerror}"
                 remedy = "metrics.host=127.0.0.1 serves this machine, 0.0.0.0 all; ports below 1024 need root"
@@ -243,7 +239,7 @@ def _quota_v1(root: Path) -> float | None:
 
 
 def _groups(root: Path, *, controller: str, mount: Path) -> list[Path]:
-    """This process's control group and those above it, which bind it too; a container sees its own as the top."""
+    """This process's cgroup and its ancestors, which limit it too; in a container its own is the root."""
     file = root / "proc/self/cgroup"
     if not file.exists():
         return []

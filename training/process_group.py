@@ -1,4 +1,4 @@
-"""Membership in the process group of a run."""
+"""The default process group of a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from training.network import interface_towards
 
 @contextmanager
 def process_group(place: RankPlace, *, gpu: bool, timeout_seconds: float) -> Iterator[None]:
-    """Be a member of the default process group for the length of the block; a world of one needs none.
+    """Initialize the default process group for the duration of the block; a world of one needs none.
 
-    Gloo is told its interface, loopback if all ranks are on this machine; it would otherwise resolve the host's name.
+    Sets Gloo's interface, loopback if all ranks are on this machine; its default is the one the hostname resolves to.
     """
     if place.world == 1:
         yield

@@ -1,4 +1,4 @@
-"""What rank 0 reports during the run: events, to the run's log and to the metrics."""
+"""Reports of rank 0 during the run: events, to the run's log and to the metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEASURE_SECONDS = 5.0
 
 
 class Reporter:
-    """Passes events on; `Reporter()`, which every rank but 0 has, drops them."""
+    """Passes events on; the `Reporter()` of every rank but 0 drops them."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Reporter:
                 self._measure(self._metrics)
 
     def _measure(self, metrics: TrainingMetrics) -> None:
-        """Record what no event has: memory of this rank's GPU, and how far MLflow is behind the log."""
+        """Record what is in no event: memory of this rank's GPU, and how far MLflow is behind the log."""
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             metrics.gpu_memory(
@@ -70,7 +70,7 @@ class Reporter:
 
 @contextmanager
 def reporting(run_directory: Path, settings: MetricsSettings) -> Iterator[Reporter]:
-    """The reporter of rank 0, for the length of the block.
+    """The reporter of rank 0, for the duration of the block.
 
     Raises:
         PreflightError: metrics cannot be served on the configured address.
@@ -79,7 +79,7 @@ def reporting(run_directory: Path, settings: MetricsSettings) -> Iterator[Report
     try:
         recorder = open_recorder(settings.exporter, host=settings.host, port=settings.port)
     except MetricsAddressError as error:
-        raise PreflightError(str(error), remedy="set metrics.port=0 for any free port, or stop what uses it") from error
+        raise PreflightError(str(error), remedy="set metrics.port=0 for a free port, or stop what uses it") from error
     metrics = TrainingMetrics(recorder, run=run_directory.name, history=history)
     try:
         with RunLogWriter(run_directory) as log:

@@ -1,4 +1,4 @@
-"""Whether a failed group of workers is restarted: a pure decision, separate from how it is carried out."""
+"""Policy: whether a failed worker group is restarted; `training.supervisor` carries it out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from training.failures import Failure
 
 
 class Decision(StrEnum):
-    """What to do about a failure."""
+    """The response to a failure."""
 
     RESTART = "restart"
     FAIL = "fail"
@@ -19,7 +19,7 @@ class Decision(StrEnum):
 class RestartPolicy:
     """Restarts after failures that another attempt may not repeat: workers that were killed or lost their peers.
 
-    An exception in the code or refused input would only repeat, at the cost of a start each time.
+    An exception in the code or invalid input would fail again.
 
     Attributes:
         max_restarts: restarts by one driver; after that, a transient failure ends the run too.

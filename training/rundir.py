@@ -7,9 +7,9 @@
         logs/           JSON lines, one file a rank
         model/          final weights, written when the run is done
         ledger/         sample ids of each step, if loop.log_sample_ids is set
-        failures/       what each failed rank left (training.failures)
+        failures/       the exceptions of failed ranks (training.failures)
         report.html     plots and facts
-        tracking.json   the MLflow run and what was delivered to it
+        tracking.json   the MLflow run and its upload position
         stop            present: a request to stop at the next committed step
         driver.pid      process id of the driver, locked by it while it lives
 
@@ -51,7 +51,7 @@ class RunDirectory:
     def create(cls, settings: TrainingSettings, *, now: datetime) -> RunDirectory:
         """Make the folder of a new run, named after model, dataset and time unless the settings name it.
 
-        A run of a given name may exist: then this is its folder, as it is.
+        If a run of the given name exists, its folder is returned unchanged.
 
         Raises:
             PreflightError: the folder cannot be made.
@@ -79,7 +79,7 @@ class RunDirectory:
         """The folder of an existing run, by path or by its name under `root`.
 
         Raises:
-            SettingsError: there is no such run; names the nearest one.
+            SettingsError: the run does not exist; names the nearest one.
         """
         for path in (root / run, Path(run)):
             if (path / "settings.yaml").is_file():
@@ -88,9 +88,7 @@ class RunDirectory:
         near = difflib.get_close_matches(str(run), names, n=1)
         raise SettingsError(
             f"run {run}: no such run under {root}",
-            remedy=f"did you mean {near[0]}?"
-            if near
-            else f"newest first: {', '.join(names[:5]) or 'there is none yet'}",
+            remedy=f"did you mean {near[0]}?" if near else f"newest first: {', '.join(names[:5]) or 'no runs yet'}",
         )
 
     @classmethod
@@ -102,7 +100,7 @@ class RunDirectory:
         """
         for run in runs(root):
             return run
-        raise SettingsError(f"there is no run under {root}", remedy="start one: make train")
+        raise SettingsError(f"no runs under {root}", remedy="start one: make train")
 
     @property
     def name(self) -> str:
@@ -146,7 +144,7 @@ class RunDirectory:
 
     @property
     def tracking(self) -> Path:
-        """Which MLflow run this is, and how much of the log it has."""
+        """The MLflow run, and how much of the log it has."""
         return self.path / "tracking.json"
 
     @property
@@ -163,12 +161,12 @@ class RunDirectory:
         """The settings the run was started with.
 
         Raises:
-            SettingsError: the file was changed by hand to something wrong.
+            SettingsError: the file was edited and is invalid.
         """
         return load_settings([self.settings_file], environment={})
 
     def write_settings(self, settings: TrainingSettings) -> None:
-        """Replace the run's settings, under its own name, by a rename: a reader never sees half of them."""
+        """Replace the run's settings, under its own name, by an atomic rename."""
         named = settings.model_copy(update={"run": settings.run.model_copy(update={"name": self.name})})
         partial = self.settings_file.with_suffix(".yaml.partial")
         partial.write_text(render(named), encoding="utf-8")
@@ -229,7 +227,7 @@ class RunDirectory:
         self.stop_request.touch()
 
     def clear_stop(self) -> None:
-        """Remove a stop request that was for an earlier driver."""
+        """Remove a stop request to an earlier driver."""
         self.stop_request.unlink(missing_ok=True)
 
     def stop_is_requested(self) -> bool:
@@ -258,7 +256,7 @@ def _name(settings: TrainingSettings, now: datetime) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the exclusive lock. `is_running` holds a shared one for microseconds, which must not pass for a driver."""
+    """Take the exclusive lock, retrying: `is_running` holds a shared one for microseconds."""
     for _ in range(5):
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,7 @@
 """Seeds, determinism and threads.
 
-Random numbers of a step (dropout, and whatever a user's own model draws) are a pure function of (seed, step, micro-batch,
-rank): there is no generator state to save, and a run resumed at any step draws what an uninterrupted one would have
-drawn.
+Random numbers of a step (dropout, and those of a user's own model) are a pure function of (seed, step, micro-batch, rank):
+there is no generator state to save, and a resumed run draws the same numbers as an uninterrupted one.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import Strategy
 
 EVALUATION_BATCH = 512
-"""Samples of an evaluation's batch: large enough to be quick, small enough for the memory that training needs anyway."""
+"""Samples per evaluation batch: large enough to be fast, small enough to need no more memory than training."""
 
 
 class Session:
@@ -57,7 +57,7 @@ class Session:
         wants_stop: Callable[[], bool],
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Args: `callbacks` are called besides the platform's own; every rank needs the same ones."""
+        """Args: `callbacks` are called in addition to the built-in ones and must be the same on every rank."""
         self._task = task
         self._settings = task.settings
         self._place = place
@@ -71,7 +71,7 @@ class Session:
         """Join the process group, train, and leave a committed checkpoint and, if the run is done, its weights.
 
         Raises:
-            PlatformError: data, checkpoint or settings do not allow the run, or it failed in a way that has a remedy.
+            PlatformError: data, checkpoint or settings are refused, or training failed with a known remedy.
         """
         scale = self._settings.scale
         self._phase("connect")
@@ -222,9 +222,9 @@ class Session:
         initial = states.restore(checkpoint)
         self._emit(Restored(step=checkpoint.progress.step, path=str(checkpoint.path), skipped=list(checkpoint.skipped)))
         for note in checkpoint.notes:
-            self._emit(Notice(level="info", message=f"resumed with a difference: {note}"))
+            self._emit(Notice(level="info", message=f"resumed with a change: {note}"))
         for name in initial:
-            message = f"the checkpoint holds no state {name}: it starts from its initial values"
+            message = f"the checkpoint has no state {name}, which keeps its initial values"
             self._emit(Notice(level="warning", message=message))
         return checkpoint.progress
 

@@ -2,7 +2,7 @@
 
 The gradient is that of the mean loss over the *global* batch, for any world size and accumulation, and for the short batch at the end of
 an epoch: each rank sums the losses of its own samples and divides by the global count. Where the strategy averages gradients over the
-ranks, the factor `averaged_ranks` turns the average back into a sum.
+ranks, the factor `averaged_ranks` turns the mean back into a sum.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from training.strategies.strategy import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What this rank knows after a step.
+    """The result of a step on this rank.
 
     Attributes:
         sums: the objective's sums over this rank's samples, the loss first.
         samples: this rank's samples.
         gradient_norm: global norm before clipping; NaN or infinite if the step was bad.
         applied: the weights were updated.
-        forward_seconds, backward_seconds, optimizer_seconds: wall time. On a GPU, kernels run behind the calls: only the total, which
+        forward_seconds, backward_seconds, optimizer_seconds: wall time. On a GPU, kernels run asynchronously: only the total, which
             ends when the norm is read back, is meaningful there.
     """
 
@@ -64,7 +64,7 @@ class StepRunner:
         rank: int,
         keeps_buffers: bool,
     ) -> None:
-        """Args beyond the obvious: `keeps_buffers` restores batch norm's statistics after a step that was not applied."""
+        """Args: `keeps_buffers` restores batch norm's statistics after a step that was not applied."""
         self.strategy = strategy
         self._objective = objective
         self.precision = precision
@@ -100,7 +100,7 @@ class StepRunner:
         if not applied:
             _copy_all(self._buffers, self._kept)
         return StepResult(
-            # Read here, behind the norm that has waited for the device already, and not micro-batch by micro-batch.
+            # Read here and not per micro-batch: reading the norm has already synchronized with the device.
             sums=[sum(map(float, column)) for column in zip(*measured, strict=True)],
             samples=sum(batch.count for batch in micro_batches),
             gradient_norm=norm,

@@ -1,9 +1,8 @@
 """The small all-reduce beside that of the gradients: what all ranks must agree on, for a window of steps at once.
 
 Of each step it carries a handful of float64 numbers: the objective's sums, the samples and each rank's own time; of the window, the votes
-to stop. Ranks therefore stop at the same step. A message per step would be expensive where steps are short: sending it through gloo takes
-0.2 ms of CPU on each rank, 4 % of a small network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer one
-is a window of its own.
+to stop. Ranks therefore stop at the same step. One all-reduce per step is expensive for short steps: through gloo it takes 0.2 ms of CPU
+on each rank, 4 % of a small network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer one is its own.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class StepSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """What the ranks agreed on: the sums of each step since the previous window, oldest first, and how many ranks want to stop."""
+    """The result of a reduction: the sums of each step since the previous window, oldest first, and the votes to stop."""
 
     steps: list[StepSums]
     stop_votes: int
@@ -58,7 +57,7 @@ class StepReducer:
 
     @property
     def is_due(self) -> bool:
-        """Whether the window is as long as it should be."""
+        """Whether the window is full."""
         return len(self._steps) >= self._due
 
     def add(self, *, sums: Sequence[float], samples: int, own_seconds: float, seconds: float) -> None:

@@ -1,7 +1,6 @@
-"""The driver of a run: starts groups of workers until the run is done, shows progress, handles Ctrl-C.
+"""The driver of a run: starts worker groups until the run is done, shows progress, handles Ctrl-C.
 
-No torch, Ray or MLflow is imported here, so that neither a refusal nor the first line of progress waits for them; workers, launcher and
-follower import them.
+Workers, launcher and follower import torch, Ray and MLflow; this module does not, so errors and the first line of progress do not wait.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Supervisor:
         """Delivers the run to MLflow; None before training starts and if tracking is off."""
 
     def run(self) -> Outcome:
-        """Drive the run to its end; returns the outcome of the last group of workers, `done` or `stopped`.
+        """Drive the run to its end; returns the outcome of the last worker group, `done` or `stopped`.
 
         Raises:
             PlatformError: the run failed; with the message of the rank that failed first.
@@ -60,9 +59,10 @@ class Supervisor:
                 with self._closing(launcher):
                     outcome = self._attempts(launcher)
             except KeyboardInterrupt:
-                message = "stopped before the current step was committed; the newest checkpoint is from before it"
+                message = "stopped without saving the current step"
                 self._emit(RunEnded(status="interrupted", step=self._committed_step(), message=message))
-                raise Interrupted(message, remedy=f"make resume NAME={self._run.name} resumes from there") from None
+                remedy = f"make resume NAME={self._run.name} resumes from the newest checkpoint"
+                raise Interrupted(message, remedy=remedy) from None
             except Exception as error:
                 self._emit(RunEnded(status="failed", step=self._committed_step(), message=str(error)))
                 raise
@@ -71,7 +71,7 @@ class Supervisor:
             return outcome
 
     def _emit(self, event: Event) -> None:
-        """Log an event. On several machines, the driver of the first one logs for all."""
+        """Log an event. Of a multi-node run, only the driver of node 0 logs."""
         if self._is_first_node:
             self._log.write(event)
 
@@ -88,7 +88,7 @@ class Supervisor:
                 self._emit(Phase(name="finish"))
 
     def _attempts(self, launcher: Launcher) -> Outcome:
-        """Start groups of workers until one ends without a failure or the policy decides against a restart."""
+        """Start worker groups until one ends without a failure or the policy decides against a restart."""
         attempt = 0
         while True:
             task = RankTask(settings=self._settings, run_directory=self._run.path.resolve(), attempt=attempt)
@@ -135,14 +135,12 @@ class Supervisor:
     def _on_training_started(self) -> None:
         """Keep the settings and start the MLflow follower, once the ranks are ready.
 
-        Settings that the ranks refuse must not replace those that the run can be resumed with. The follower waits because it would
-        slow down the start of the ranks.
+        Settings that the ranks refuse must not replace those that the run can be resumed with. An earlier follower would slow down the
+        start of the ranks.
         """
         try:
             self._run.write_settings(self._settings)
-        except (
-            OSError
-        ) as error:  # a full disk ends the run elsewhere, with a remedy; this thread must keep showing progress
+        except OSError as error:  # the main thread reports a full disk; this one keeps showing progress
             self._view.say(f"the settings could not be written to {self._run.settings_file}: {error.strerror}")
         if self._settings.tracking.enabled and self.follower is None:
             self.follower = FollowerProcess(self._run.path)

@@ -22,7 +22,7 @@ def run_rank(task: RankTask, place: RankPlace) -> Outcome:
     """Run one rank of an attempt to its end.
 
     Raises:
-        Exception: whatever went wrong, after it was recorded in the run's folder.
+        Exception: any error of the rank, after it is recorded in the run's folder.
     """
     configure(
         task.run_directory / "logs" / f"rank-{place.rank}.jsonl",
@@ -42,11 +42,11 @@ def _run(task: RankTask, place: RankPlace) -> Outcome:
     opened = reporting(task.run_directory, task.settings.metrics) if place.rank == 0 else nullcontext(Reporter())
     with opened as reporter:
         reporter.emit(Phase(name="imports", process="rank 0"))
-        # Imported here, so that the time it takes is reported as a phase of its own.
+        # Imported here, so that the import is reported as a phase.
         from training.session import Session  # noqa: PLC0415
 
         stop = task.run_directory / "stop"
-        # The ranks agree by vote (`training.step_reducer`), so it is enough if one looks.
+        # The ranks agree by vote (`training.step_reducer`), so one rank checks the file.
         wants_stop = stop.exists if place.rank == 0 else _never
         return Session(task, place, emit=reporter.emit, wants_stop=wants_stop).run()
 

@@ -1,4 +1,4 @@
-"""Small real runs for tests: settings, and a rank run in this process or as a process of its own."""
+"""Small real runs for tests: settings, and a rank run in this process or in a new one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALONE = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="
 
 
 def small_settings(**sections: dict[str, Any]) -> TrainingSettings:
-    """One process, two epochs of digits, no MLflow and no metrics; `sections` are laid over that, key by key."""
+    """One process, two epochs of digits, no MLflow and no metrics; `sections` override that key by key."""
     base: dict[str, dict[str, Any]] = {
         "loop": {"epochs": 2},
         "scale": {"launcher": "plain", "workers": 1},

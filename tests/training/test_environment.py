@@ -21,7 +21,7 @@ print(*sorted({"torch", "ray", "mlflow", "numpy"} & set(sys.modules)))
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git in a folder, as somebody."""
+    """Run git in a folder, with an author."""
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)
 
@@ -44,7 +44,7 @@ def test_the_description_is_json_and_names_the_installed_torch() -> None:
     assert described["memory_bytes"] > 2**28
 
 
-def test_describing_imports_none_of_the_packages() -> None:
+def test_describing_imports_no_heavy_package() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
 
@@ -55,7 +55,7 @@ def test_a_clean_checkout_is_not_dirty(repository: Path) -> None:
     assert (found["branch"], found["dirty"], len(found["revision"])) == ("main", False, 40)
 
 
-def test_a_changed_file_makes_it_dirty_and_a_new_one_does_not(repository: Path) -> None:
+def test_a_changed_file_makes_a_checkout_dirty_but_an_untracked_one_does_not(repository: Path) -> None:
     (repository / "notes").write_text("new")
     before = environment.revision(repository)
     (repository / "file").write_text("two")

@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 def _model() -> SimpleCnn:
-    """A network whose batch norm has other statistics than any batch, and whose dropout would show."""
+    """A network in which batch statistics or active dropout change the result."""
     torch.manual_seed(0)
     model = simple_cnn(SampleSpec(shape=(1, 8, 8), classes=10), SimpleCnnOptions(dropout=0.5))
     for module in model.modules():
@@ -53,7 +53,7 @@ def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
 
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_the_ranks_agree_on_the_loss_and_accuracy_of_the_whole_split(world: int) -> None:
-    """359 test digits: no world but 1 divides them, and no batch of 50."""
+    """359 test digits are divisible by no world size but 1 and by no batch of 50."""
     bundle = load_dataset(DataSettings())
     inputs, labels = bundle.test.read(torch.arange(len(bundle.test)).numpy())
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_the_ranks_agree_on_the_loss_and_accuracy_of_the_whole_split(world: int)
         assert math.isclose(result.metrics["loss"], float(cross_entropy(logits, labels)), rel_tol=1e-5)
 
 
-def test_evaluation_leaves_the_model_in_training_mode_with_its_statistics() -> None:
+def test_evaluation_restores_training_mode_and_keeps_the_statistics() -> None:
     model = _model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     loader = EvalLoader(load_dataset(DataSettings()).validation, batch=64, rank=0, world=1)

@@ -77,7 +77,7 @@ def test_order_and_memory_layout_do_not_matter() -> None:
     assert weights_sha256(Named(vector=vector, matrix=matrix.t().contiguous().t())) == weights_sha256(plain)
 
 
-def test_weights_and_metadata_come_back_from_the_file(tmp_path: Path) -> None:
+def test_weights_and_metadata_can_be_read_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_safetensors(network(), path, {"run": "digits-1"})
     restored = network(seed=1)

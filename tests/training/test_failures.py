@@ -1,4 +1,4 @@
-"""Failure records and their cause: the first real exception; a lost peer only if there is nothing else."""
+"""Failure records and their cause: the first exception other than a lost peer, if there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOST_PEER = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] C
 
 
 def at(time: float, error: BaseException, *, rank: int) -> Failure:
-    """The failure of a rank at a time of its own."""
+    """The failure of a rank at a given time."""
     return Failure(**{**vars(Failure.of(error, rank=rank)), "time": time})
 
 
@@ -44,7 +44,7 @@ def test_a_lost_peer_is_not_the_cause_even_if_it_was_noticed_first(tmp_path: Pat
 
 
 @given(st.permutations(range(4)), st.integers(0, 3))
-def test_the_one_rank_that_raised_is_the_cause_in_any_order(
+def test_the_rank_that_raised_is_the_cause_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], raising: int
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
@@ -62,7 +62,7 @@ def test_the_launcher_names_the_dead_rank_if_all_others_only_lost_their_peers(tm
     assert "memory" in cause.remedy
 
 
-def test_the_failures_of_other_attempts_do_not_count(tmp_path: Path) -> None:
+def test_failures_of_other_attempts_are_ignored(tmp_path: Path) -> None:
     failures.record(tmp_path, Failure.of(ValueError("earlier"), rank=0), attempt=0)
     assert failures.cause(tmp_path, attempt=1, launcher_view="status 1").message == "status 1"
 
@@ -91,7 +91,7 @@ def test_a_record_that_a_full_disk_truncated_is_not_read(tmp_path: Path) -> None
         (PlatformError("refused"), False),
     ],
 )
-def test_only_broken_connections_are_worth_another_attempt(error: BaseException, *, is_transient: bool) -> None:
+def test_only_broken_connections_are_transient(error: BaseException, *, is_transient: bool) -> None:
     assert Failure.of(error, rank=0).is_transient is is_transient
 
 

@@ -1,4 +1,4 @@
-"""The table of runs: what each is, how far, and whether anyone drives it."""
+"""The table of runs: state, progress, newest validation."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def make_run(folder: Path, name: str, *events: Event) -> RunDirectory:
 
 
 def cells(run: RunDirectory) -> list[str]:
-    """The cells of a run's line, the time of its last change left out."""
+    """The cells of a run's line without the time of its last event."""
     return [cell for cell in job_table([run]).splitlines()[1].split("  ") if cell][:-1]
 
 
-def test_without_runs_the_table_says_how_to_start_one() -> None:
+def test_an_empty_table_says_how_to_start_a_run() -> None:
     assert job_table([]) == "no runs yet; start one: make train"
 
 
-def test_a_run_that_is_done_shows_its_steps_and_its_newest_validation(tmp_path: Path) -> None:
+def test_a_finished_run_shows_its_steps_and_its_newest_validation(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,
         "first",
@@ -60,23 +60,23 @@ def test_a_run_that_is_done_shows_its_steps_and_its_newest_validation(tmp_path: 
     assert [cell.strip() for cell in cells(run)] == ["first", "done", "420/420", "97.50%"]
 
 
-def test_a_run_that_is_driven_is_running_whatever_its_log_says(tmp_path: Path) -> None:
+def test_a_run_with_a_live_driver_is_running_whatever_its_log_says(tmp_path: Path) -> None:
     run = make_run(tmp_path, "again", STARTED, RunEnded(status="failed", step=0))
     with run.driving():
         assert cells(run)[1].strip() == "running"
     assert cells(run)[1].strip() == "failed"
 
 
-def test_a_run_whose_driver_went_without_a_word_was_killed(tmp_path: Path) -> None:
+def test_a_run_without_driver_or_final_event_was_killed(tmp_path: Path) -> None:
     run = make_run(tmp_path, "cut", STARTED, READY, step(7), RunEnded(status="interrupted", step=7), STARTED)
     assert [cell.strip() for cell in cells(run)] == ["cut", "killed", "7/420"]
 
 
-def test_a_run_that_never_started_to_train_has_no_steps(tmp_path: Path) -> None:
+def test_a_run_that_never_started_training_has_no_steps(tmp_path: Path) -> None:
     assert cells(make_run(tmp_path, "early", STARTED))[2].strip() == "0/?"
 
 
-def test_the_columns_stand_below_each_other(tmp_path: Path) -> None:
+def test_the_columns_are_aligned(tmp_path: Path) -> None:
     runs = [make_run(tmp_path, name, STARTED, READY, step(1)) for name in ("a", "a-much-longer-name")]
     lines = job_table(runs).splitlines()
     assert len({line.index("killed") for line in lines[1:]} | {lines[0].index("state")}) == 1

@@ -20,7 +20,7 @@ from training import logs
 
 @pytest.fixture
 def console(tmp_path: Path) -> Iterator[io.StringIO]:
-    """Logging of rank 1 of run `r` into a file of the test's folder and a console of its own."""
+    """Logging of rank 1 of run `r` to a file and to a console."""
     stream = io.StringIO()
     logs.configure(tmp_path / "logs" / "rank-1.jsonl", run="r", rank=1, console=stream)
     yield stream
@@ -34,7 +34,7 @@ def console(tmp_path: Path) -> Iterator[io.StringIO]:
 
 
 def lines(tmp_path: Path) -> list[dict[str, Any]]:
-    """What the file holds."""
+    """The records in the file."""
     return [json.loads(line) for line in (tmp_path / "logs" / "rank-1.jsonl").read_text().splitlines()]
 
 
@@ -54,7 +54,7 @@ def test_a_record_is_one_line_of_json_with_run_rank_and_step(tmp_path: Path, con
     }
 
 
-def test_an_exception_has_its_traceback_in_both(tmp_path: Path, console: io.StringIO) -> None:
+def test_file_and_console_have_the_traceback_of_an_exception(tmp_path: Path, console: io.StringIO) -> None:
     try:
         raise ZeroDivisionError("a reason")
     except ZeroDivisionError:
@@ -79,7 +79,7 @@ def test_python_warnings_are_logged(tmp_path: Path, console: io.StringIO) -> Non
     assert "DeprecationWarning: old way" in lines(tmp_path)[0]["message"]
 
 
-def test_other_packages_log_from_warning_on(tmp_path: Path, console: io.StringIO) -> None:
+def test_other_packages_log_warnings_and_errors_only(tmp_path: Path, console: io.StringIO) -> None:
     logging.getLogger("somebody.else").info("chatter")
     logging.getLogger("somebody.else").warning("trouble")
     assert [record["message"] for record in lines(tmp_path)] == ["trouble"]
@@ -102,13 +102,13 @@ logging.getLogger("training.x").info("hello")
 
 
 def run_beneath(place: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A rank beneath a shell, as in a container: what it prints itself goes to files, as Ray has it."""
+    """A rank under a shell, as in a container; its own output goes to files, as under Ray."""
     script = f'RTP_POD_LOG={place} "$0" -c "$1" "$2" > "$3/out" 2> "$3/err"; exit $?'
     command = ["/bin/bash", "-c", script, sys.executable, CHILD, str(folder / "rank-3.jsonl"), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
 
 
-def test_in_a_pod_the_container_output_has_the_same_lines_as_the_file(tmp_path: Path) -> None:
+def test_in_a_pod_the_container_log_has_the_same_lines_as_the_file(tmp_path: Path) -> None:
     container = run_beneath("/proc/$$/fd/1", tmp_path)
     assert container.stdout == (tmp_path / "rank-3.jsonl").read_text()
     assert json.loads(container.stdout)["message"] == "hello"

@@ -1,4 +1,4 @@
-"""The loop in whole runs: when it saves and evaluates, which checkpoints stay, and where all ranks stop."""
+"""The loop in whole runs: when it saves, evaluates and stops, and which checkpoints are kept."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ STEPS_PER_EPOCH = 21
 
 
 @pytest.mark.parametrize(("epochs", "max_steps", "expected"), [(3, None, 63), (3, 50, 50), (1, 1000, STEPS_PER_EPOCH)])
-def test_a_run_has_all_steps_of_its_epochs_unless_fewer_are_allowed(
-    epochs: int, max_steps: int | None, expected: int
-) -> None:
+def test_a_run_has_all_steps_of_its_epochs_up_to_max_steps(epochs: int, max_steps: int | None, expected: int) -> None:
     settings = small_settings(loop={"epochs": epochs, "max_steps": max_steps})
     plan = BatchPlan(size=1293, global_batch=64, world=1, accumulation=1)
     assert planned_steps(settings.loop, plan) == expected
 
 
-def test_the_model_is_evaluated_as_often_as_asked_and_always_at_the_end(tmp_path: Path) -> None:
+def test_the_model_is_evaluated_every_evaluate_every_epochs_and_at_the_end(tmp_path: Path) -> None:
     run_alone(small_settings(loop={"epochs": 5, "evaluate_every": 2}), tmp_path)
     evaluated = [(event.split, event.epoch) for event in select(read_all(tmp_path), Evaluated)]
     assert evaluated == [("validation", 2), ("validation", 4), ("validation", 5), ("test", 5)]

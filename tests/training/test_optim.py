@@ -67,7 +67,7 @@ def behind_warmup(optimizer: Optimizer, warmup: int, scheduler: LRScheduler) -> 
     return SequentialLR(optimizer, [rise, scheduler], milestones=[warmup])
 
 
-def test_weights_of_matrices_and_convolutions_decay_and_biases_and_norms_do_not() -> None:
+def test_matrices_and_convolutions_decay_but_biases_and_norms_do_not() -> None:
     model = network()
     named = {id(parameter): name for name, parameter in model.named_parameters()}
     optimizer = build_optimizer(model, OptimizerSettings(weight_decay=0.3), learning_rate=0.1)
@@ -184,7 +184,7 @@ def test_one_cycle_equals_one_cycle_lr(total: int, rise: float, final: float) ->
         lambda optimizer: OneCycleLR(
             optimizer,
             max_lr=PEAK,
-            total_steps=total + 1,  # torch's own scheduler is stepped once more than there are rates to look at
+            total_steps=total + 1,  # torch's scheduler is stepped once more than the rates that are compared
             pct_start=rise,
             final_div_factor=1 / (25 * final),
             cycle_momentum=False,

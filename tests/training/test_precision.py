@@ -1,4 +1,4 @@
-"""Number formats: how close bf16 and fp16 are to fp32, what the scaler does at an overflow, and its exact restoration."""
+"""Number formats: bf16 and fp16 against fp32, the scaler at an overflow, and its exact restoration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 class Trainee:
-    """A small model and what trains it, on samples that are always the same."""
+    """A small model and its optimizer, on fixed samples."""
 
     def __init__(self, mode: Mode, *, initial_scale: float = 65536.0) -> None:
         torch.manual_seed(0)
@@ -40,7 +40,7 @@ class Trainee:
         return logits
 
     def step(self, *, factor: float = 1.0) -> bool:
-        """One step whose loss, and with it the gradient, is multiplied by `factor`."""
+        """One step whose loss, and so its gradient, is multiplied by `factor`."""
         self.optimizer.zero_grad()
         self.precision.backward(cross_entropy(self.logits().float(), self.labels) * factor)
         self.precision.unscale_(self.optimizer)
@@ -96,7 +96,7 @@ def test_unscaled_gradients_are_those_of_the_loss() -> None:
 
 
 def test_scaling_keeps_gradients_that_fp16_cannot_hold() -> None:
-    """A gradient of 2**-30 lies below fp16's smallest number, 2**-24; a power of two loses nothing on the way back."""
+    """A gradient of 2**-30 lies below fp16's smallest number, 2**-24; unscaling by a power of two is exact."""
     gradients = []
     for scale in (1.0, 2.0**20):
         trainee = Trainee("fp16", initial_scale=scale)
@@ -123,7 +123,7 @@ def test_a_step_without_overflow_updates_the_weights_and_keeps_the_scale() -> No
     assert not any(torch.equal(left, right) for left, right in zip(before, trainee.weights(), strict=True))
 
 
-def test_a_step_may_leave_unscaling_to_the_update() -> None:
+def test_an_update_unscales_gradients_that_the_step_did_not() -> None:
     left, right = Trainee("fp16"), Trainee("fp16")
     left.step()
     right.precision.backward(cross_entropy(right.logits().float(), right.labels))
@@ -172,7 +172,7 @@ def test_a_restored_scaler_continues_bit_for_bit() -> None:
     assert all(torch.equal(left, right) for left, right in zip(whole.weights(), second.weights(), strict=True))
 
 
-def test_restoring_over_a_scaler_already_used_replaces_its_scale() -> None:
+def test_restoring_a_used_scaler_replaces_its_scale() -> None:
     source, target = Trainee("fp16", initial_scale=8.0), Trainee("fp16")
     source.step()
     target.step()

@@ -1,4 +1,4 @@
-"""A run that this machine cannot serve is refused before anything starts."""
+"""A run that does not fit this machine is refused before anything starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refusal(wanted: TrainingSettings, machine: Machine = SMALL) -> str:
     return str(caught.value)
 
 
-def test_a_run_that_fits_is_let_through(tmp_path: Path) -> None:
+def test_a_run_that_fits_is_accepted(tmp_path: Path) -> None:
     check(settings(tmp_path), SMALL)
 
 
@@ -48,20 +48,20 @@ def test_a_run_that_fits_is_let_through(tmp_path: Path) -> None:
         (
             ["scale.launcher=torchrun", "scale.workers=8", "scale.nodes=2", "scale.rendezvous=h:1"],
             SMALL,
-            ["needs 4 = 4 CPUs on each machine, this one has 2", "--num-workers 4 fits"],
+            ["needs 4 = 4 CPUs on each machine, this machine has 2", "--num-workers 4 fits"],
         ),
         (["scale.gpu=true"], SMALL, ["needs one GPU per worker (scale.workers=2), and none was found"]),
         (["scale.gpu=true"], Machine(cpus=2, gpus=1), ["needs 2 GPUs", "has 1", "--use-gpu --num-workers 1 fits"]),
     ],
 )
-def test_more_than_the_machine_has_is_refused_with_what_fits(
+def test_too_many_workers_are_refused_with_a_number_that_fits(
     overrides: list[str], machine: Machine, parts: list[str], tmp_path: Path
 ) -> None:
     refused = refusal(settings(tmp_path, *overrides), machine)
     assert [part for part in parts if part not in refused] == [], refused
 
 
-def test_workers_of_another_cluster_are_not_counted_here(tmp_path: Path) -> None:
+def test_workers_of_a_remote_cluster_are_not_checked_against_this_machine(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         port = head.getsockname()[1]
         check(settings(tmp_path, "scale.workers=64", f"scale.address=127.0.0.1:{port}"), SMALL)
@@ -75,7 +75,7 @@ def test_a_cluster_that_does_not_answer_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["somewhere", ":6379", "host:port", "127.0.0.1:99999"])
-def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path) -> None:
+def test_an_invalid_address_is_refused(address: str, tmp_path: Path) -> None:
     assert f"scale.address={address}" in refusal(settings(tmp_path, f"scale.address={address}"))
 
 
@@ -83,17 +83,17 @@ def test_the_default_number_of_workers_shrinks_to_the_machine(tmp_path: Path) ->
     fitted, notice = fit_workers(settings(tmp_path), Machine(cpus=1, gpus=0))
     assert fitted.scale.workers == 1
     assert fitted.loop == settings(tmp_path).loop
-    assert notice == "1 worker instead of the default 2, because this machine has 1 CPU"
+    assert notice == "1 worker instead of the default 2: this machine has 1 CPU"
     check(fitted, Machine(cpus=1, gpus=0))
 
 
-def test_the_default_stays_where_it_fits(tmp_path: Path) -> None:
+def test_a_default_that_fits_is_kept(tmp_path: Path) -> None:
     assert fit_workers(settings(tmp_path), SMALL) == (settings(tmp_path), "")
 
 
-def test_a_number_that_was_asked_for_is_not_changed(tmp_path: Path) -> None:
-    asked = settings(tmp_path, "scale.workers=2")
-    assert fit_workers(asked, Machine(cpus=1, gpus=0)) == (asked, "")
+def test_an_explicit_number_of_workers_is_not_changed(tmp_path: Path) -> None:
+    explicit = settings(tmp_path, "scale.workers=2")
+    assert fit_workers(explicit, Machine(cpus=1, gpus=0)) == (explicit, "")
 
 
 def test_the_default_on_gpus_shrinks_to_the_gpus(tmp_path: Path) -> None:
@@ -107,12 +107,12 @@ def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> N
     assert f"run.directory={tmp_path / 'runs'} cannot be written: File exists" in refusal(settings(tmp_path))
 
 
-def test_a_file_system_that_takes_no_files_is_refused(tmp_path: Path) -> None:
+def test_a_file_system_that_rejects_files_is_refused(tmp_path: Path) -> None:
     refused = refusal(settings(tmp_path, "run.directory=/proc/self"))
     assert "run.directory=/proc/self cannot be written" in refused
 
 
-def test_a_full_disk_is_refused_with_what_is_free_and_needed(tmp_path: Path) -> None:
+def test_a_full_disk_is_refused_with_the_free_and_the_needed_space(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     mount = tmp_path / "runs"
@@ -126,7 +126,7 @@ def test_a_full_disk_is_refused_with_what_is_free_and_needed(tmp_path: Path) -> 
         subprocess.run(["umount", str(mount)], check=True)
 
 
-def test_a_port_in_use_is_refused_with_the_free_choice(tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused_with_port_0_as_remedy(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         refused = refusal(settings(tmp_path, f"metrics.port={port}"))
@@ -135,11 +135,11 @@ def test_a_port_in_use_is_refused_with_the_free_choice(tmp_path: Path) -> None:
 
 
 def test_a_host_of_another_machine_cannot_serve_the_metrics(tmp_path: Path) -> None:
-    # 192.0.2.0/24 is for documentation (RFC 5737) and belongs to no machine.
+    # 192.0.2.0/24 is reserved for documentation (RFC 5737).
     assert "metrics.host=192.0.2.1" in refusal(settings(tmp_path, "metrics.host=192.0.2.1"))
 
 
-def test_no_port_is_asked_for_without_the_exporter(tmp_path: Path) -> None:
+def test_the_port_is_not_checked_without_the_exporter(tmp_path: Path) -> None:
     check(settings(tmp_path, "metrics.host=192.0.2.1", "metrics.exporter=none"), SMALL)
 
 
@@ -182,7 +182,7 @@ def test_missing_files_of_a_dataset_are_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_control_group_s_quota_bounds_the_cpus(
+def test_the_cgroup_quota_bounds_the_cpus(
     files: dict[str, str], cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
@@ -221,7 +221,7 @@ def test_the_visible_devices_are_counted_as_cuda_counts_them(visible: str | None
 
 
 @pytest.mark.usefixtures("four_gpus")
-def test_hidden_gpus_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_says_that_gpus_are_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     refused = refusal(settings(tmp_path, "scale.gpu=true"), preflight.this_machine())
     assert "CUDA_VISIBLE_DEVICES=-1 hides them all" in refused

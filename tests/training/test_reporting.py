@@ -1,4 +1,4 @@
-"""What rank 0 reports: the same events in the run's log and, as metrics, at its address."""
+"""The reports of rank 0: events in the run's log, and the same as metrics over HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEP = Step(
 )
 
 
-def test_the_log_names_the_address_at_which_the_metrics_can_be_fetched(tmp_path: Path) -> None:
+def test_the_log_has_the_address_of_the_metrics(tmp_path: Path) -> None:
     with reporting(tmp_path, MetricsSettings(exporter="prometheus")) as reporter:
         reporter.emit(STARTED)
         reporter.emit(STEP)
@@ -62,7 +62,7 @@ def test_metrics_are_not_served_after_the_block(tmp_path: Path) -> None:
         socket.create_connection((host, int(port)), timeout=10)
 
 
-def test_a_port_that_was_taken_since_the_preflight_is_refused_with_the_free_choice(tmp_path: Path) -> None:
+def test_a_port_taken_since_the_preflight_is_refused_with_port_0_as_remedy(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings = MetricsSettings(exporter="prometheus", port=server.getsockname()[1])
         with pytest.raises(PreflightError, match=str(settings.port)) as caught, reporting(tmp_path, settings):

@@ -1,4 +1,4 @@
-"""The decision after a failure: restart if it can help and is allowed."""
+"""The decision after a failure: restart after a transient one, up to the limit."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def test_a_dead_rank_is_restarted_up_to_the_limit(allowed: int, used: int) -> No
 
 
 @given(allowed=st.integers(0, 5))
-def test_a_failure_that_would_repeat_is_never_retried(allowed: int) -> None:
+def test_a_permanent_failure_is_never_retried(allowed: int) -> None:
     assert RestartPolicy(max_restarts=allowed).decide(DEFECT, restarts=0) is Decision.FAIL

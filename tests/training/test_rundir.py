@@ -34,7 +34,7 @@ def test_a_run_is_named_after_model_dataset_and_time(tmp_path: Path) -> None:
     assert make(tmp_path).name == "simple_cnn-digits-20261121-104233"
 
 
-def test_two_runs_of_one_second_have_two_folders(tmp_path: Path) -> None:
+def test_two_runs_created_in_the_same_second_have_two_folders(tmp_path: Path) -> None:
     assert [make(tmp_path).name[-6:] for _ in range(3)] == ["104233", "4233-2", "4233-3"]
 
 
@@ -57,7 +57,7 @@ def test_a_new_run_holds_its_settings_under_its_own_name(tmp_path: Path) -> None
     assert load_settings([run.settings_file], environment={}) == run.settings()
 
 
-def test_creating_a_run_of_an_existing_name_changes_nothing(tmp_path: Path) -> None:
+def test_creating_a_run_of_an_existing_name_does_not_change_it(tmp_path: Path) -> None:
     first = make(tmp_path, "mine")
     before = first.settings_file.read_bytes()
     changed = settings(tmp_path, "mine").model_copy(update={"model": ModelSettings(name="mlp")})
@@ -65,7 +65,7 @@ def test_creating_a_run_of_an_existing_name_changes_nothing(tmp_path: Path) -> N
     assert first.settings_file.read_bytes() == before
 
 
-def test_written_settings_replace_the_former_ones_whole(tmp_path: Path) -> None:
+def test_written_settings_replace_the_old_file(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
     run.write_settings(settings(tmp_path).model_copy(update={"model": ModelSettings(name="mlp")}))
     assert run.settings().model.name == "mlp"
@@ -90,7 +90,7 @@ def test_an_unknown_run_is_refused_with_the_nearest_name(tmp_path: Path) -> None
         RunDirectory.open("mien", root=tmp_path)
 
 
-def test_the_newest_run_is_the_one_in_which_something_happened_last(tmp_path: Path) -> None:
+def test_the_newest_run_is_the_most_recently_active_one(tmp_path: Path) -> None:
     old, new = make(tmp_path, "old"), make(tmp_path, "new")
     for run, time in ((old, 2000), (new, 1000)):
         with RunLogWriter(run.path) as log:
@@ -100,8 +100,8 @@ def test_the_newest_run_is_the_one_in_which_something_happened_last(tmp_path: Pa
     assert [run.name for run in runs(tmp_path)] == ["old", "new"]
 
 
-def test_without_any_run_the_newest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="there is no run under"):
+def test_without_runs_there_is_no_newest_one(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no runs under"):
         RunDirectory.newest(tmp_path)
 
 
@@ -115,7 +115,7 @@ def test_a_second_driver_is_refused_with_the_first_one_s_process(tmp_path: Path)
     assert not run.is_running()
 
 
-def test_asking_whether_a_run_is_running_does_not_keep_a_driver_out(tmp_path: Path) -> None:
+def test_checking_whether_a_run_is_running_does_not_block_a_driver(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
     with run.driving():
         pass
@@ -156,7 +156,7 @@ def test_a_run_that_is_not_running_cannot_be_asked_to_stop(tmp_path: Path) -> No
         make(tmp_path, "mine").request_stop()
 
 
-def test_a_new_driver_forgets_the_request_to_its_predecessor(tmp_path: Path) -> None:
+def test_a_new_driver_clears_the_stop_request_to_its_predecessor(tmp_path: Path) -> None:
     run = make(tmp_path, "mine")
     with run.driving():
         run.request_stop()

@@ -30,7 +30,7 @@ def _global_settings_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def draws() -> tuple[list[float], list[float], float]:
-    """What the global generators of torch, numpy and Python give next."""
+    """The next draws of the global generators of torch, numpy and Python."""
     return torch.rand(4).tolist(), np.random.rand(4).tolist(), random.random()
 
 
@@ -52,7 +52,7 @@ def test_another_seed_gives_other_draws_of_every_generator() -> None:
     assert all(left != right for left, right in zip(first, draws(), strict=True))
 
 
-def test_the_largest_seed_of_the_settings_is_taken() -> None:
+def test_the_largest_seed_of_the_settings_is_accepted() -> None:
     seed_everything(2**63 - 1, deterministic=True)
 
 
@@ -68,7 +68,7 @@ def test_cublas_gets_the_workspace_that_determinism_needs() -> None:
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_a_workspace_that_is_already_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_that_is_already_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     seed_everything(0, deterministic=True)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
@@ -94,7 +94,7 @@ def test_another_step_has_another_dropout_mask(
 
 
 def test_neighbours_in_seed_step_micro_batch_and_rank_share_no_stream() -> None:
-    """A sum or a product of the four would repeat itself here."""
+    """A sum or a product of the four repeats itself here."""
     places = [
         (seed, step, micro, rank) for seed in range(4) for step in range(8) for micro in range(4) for rank in range(4)
     ]

@@ -34,7 +34,7 @@ def test_the_shipped_job_reaches_97_percent_on_held_out_digits(tmp_path: Path) -
     assert test[-1].samples == 359
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
+def test_equal_seeds_give_equal_weights_and_different_seeds_different_ones(tmp_path: Path) -> None:
     first = run_alone(small_settings(), tmp_path / "a")
     again = run_alone(small_settings(), tmp_path / "b")
     other = run_alone(small_settings(run={"seed": 1}), tmp_path / "c")
@@ -80,7 +80,7 @@ def test_each_sample_is_consumed_once_per_epoch_even_if_the_batch_does_not_divid
     assert all(ids == list(range(1293)) for ids in consumed.values())
 
 
-def test_the_steps_in_the_log_are_numbered_without_a_gap_and_their_parts_fit_in_them(tmp_path: Path) -> None:
+def test_logged_steps_are_numbered_without_gaps_and_contain_their_phases(tmp_path: Path) -> None:
     run_alone(small_settings(), tmp_path / "run")
     steps = steps_of(tmp_path / "run")
     assert [step.step for step in steps] == list(range(1, 2 * STEPS_PER_EPOCH + 1))
@@ -89,7 +89,7 @@ def test_the_steps_in_the_log_are_numbered_without_a_gap_and_their_parts_fit_in_
         assert 0 < parts <= step.seconds * 1.001
 
 
-def test_a_learning_rate_that_blows_up_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
+def test_a_diverging_run_stops_and_names_the_step(tmp_path: Path) -> None:
     settings = small_settings(
         optimizer={"name": "sgd", "learning_rate": 1e30}, loop={"clip_norm": None}, checkpoint={"every_steps": 1}
     )

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 class Recording(SingleProcess):
-    """The strategy of one process, which averages over as many ranks as asked and counts the micro-batches that are held back."""
+    """A single-process strategy that pretends to average over `averaged_ranks` and counts accumulating micro-batches."""
 
     def __init__(self, module: nn.Module, *, learning_rate: float = 1.0, averaged_ranks: int = 1) -> None:
         super().__init__(module, lambda module: torch.optim.SGD(module.parameters(), lr=learning_rate))
@@ -38,7 +38,7 @@ class Recording(SingleProcess):
 
 
 class Spy(nn.Linear):
-    """A linear layer that keeps what it returned, and a random number drawn in each forward pass."""
+    """A linear layer that records its outputs and a random number per forward pass."""
 
     def __init__(self) -> None:
         super().__init__(6, 3)
@@ -52,7 +52,7 @@ class Spy(nn.Linear):
 
 
 def batch(start: int, samples: int, *, rows: int | None = None) -> Batch:
-    """Rows `start ...` of a fixed made-up dataset, of which `samples` count."""
+    """Rows `start ...` of a fixed synthetic dataset, of which `samples` count."""
     generator = torch.Generator().manual_seed(7)
     inputs, labels = torch.randn(64, 6, generator=generator), torch.randint(0, 3, (64,), generator=generator)
     end = start + (rows or samples)
@@ -103,7 +103,7 @@ def weights(model: nn.Module) -> Tensor:
 
 
 def gradient_of_mean(model: nn.Module, samples: Batch, *, divisor: int) -> Tensor:
-    """By autograd, of the sum of the losses over a divisor."""
+    """The gradient by autograd of the summed losses over a divisor."""
     loss = cross_entropy(model(samples.inputs), samples.labels, reduction="sum") / divisor
     return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(model.parameters()))])
 
@@ -151,7 +151,7 @@ def test_gradients_are_not_carried_over_into_the_next_step() -> None:
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2, 4])
-def test_gradients_are_held_back_for_every_micro_batch_but_the_last(micro_batches: int) -> None:
+def test_gradients_accumulate_locally_for_every_micro_batch_but_the_last(micro_batches: int) -> None:
     strategy = Recording(linear())
     runner_of(strategy).run(1, [batch(2 * i, 2) for i in range(micro_batches)], global_count=2 * micro_batches)
     assert strategy.held_back == micro_batches - 1
@@ -174,14 +174,14 @@ def test_a_gradient_longer_than_the_limit_is_scaled_to_it() -> None:
 
 
 @pytest.mark.parametrize("factor", [1, 2])
-def test_a_gradient_up_to_the_limit_is_left_as_it_is(factor: float) -> None:
+def test_a_gradient_within_the_limit_is_not_scaled(factor: float) -> None:
     free, limited = linear(), linear()
     norm = run_step(free, batch(0, 16)).gradient_norm
     run_step(limited, batch(0, 16), clip_norm=factor * norm)
     assert torch.equal(weights(limited), weights(free))
 
 
-def test_what_a_forward_pass_draws_is_a_function_of_seed_step_micro_batch_and_rank() -> None:
+def test_the_draws_of_a_forward_pass_are_a_function_of_seed_step_micro_batch_and_rank() -> None:
     model = Spy()
     runner_of(Recording(model), seed=5, rank=2).run(9, [batch(0, 2), batch(2, 2)], global_count=4)
     expected = []
@@ -221,7 +221,7 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_batch_norm_statis
         assert torch.equal(tensor, start.state_dict()[name]), name
 
 
-def test_without_keeps_buffers_a_bad_step_spoils_the_statistics() -> None:
+def test_without_keeps_buffers_a_bad_step_changes_the_statistics() -> None:
     model = with_batch_norm()
     runner_of(Recording(model)).run(1, [bad_batch()], global_count=8)
     assert not all(torch.isfinite(buffer).all() for buffer in model.buffers())

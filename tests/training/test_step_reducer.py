@@ -1,4 +1,4 @@
-"""The small all-reduce beside the gradients': sums over ranks, a window of steps at a time, closed by all alike."""
+"""The all-reduce of step sums: a window of steps at a time, closed at the same step on all ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _add(reducer: StepReducer, place: RankPlace, step: int, *, seconds: float = 
 
 
 def _windows(place: RankPlace, *, lengths: list[int], votes: list[bool]) -> list[Window]:
-    """Windows of so many steps, at the end of which the last rank votes."""
+    """Windows of the given lengths; the last rank votes at their ends."""
     torch.set_num_threads(1)
     with process_group(place, gpu=False, timeout_seconds=30):
         reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
@@ -38,7 +38,7 @@ def _windows(place: RankPlace, *, lengths: list[int], votes: list[bool]) -> list
 
 
 def _steps_until_due(place: RankPlace, *, step_seconds: list[float]) -> list[int]:
-    """Steps of the windows that follow each other when in each a step takes so long; on ranks but 0 a hundred times that."""
+    """Lengths of successive windows for their steps' seconds; other ranks than 0 report a hundred times that."""
     torch.set_num_threads(1)
     with process_group(place, gpu=False, timeout_seconds=30):
         reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))

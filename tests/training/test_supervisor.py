@@ -1,6 +1,6 @@
-"""The driver, with a launcher whose ranks end as scripted: what real ranks cannot be made to do often and fast.
+"""The driver, with a launcher whose ranks end as scripted.
 
-Real launchers and real deaths are in tests/training/faults.
+Tests with real launchers and killed ranks are in tests/training/faults.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Ending = Callable[[RankTask], Outcome]
 
 
 class ScriptedLauncher:
-    """Ends its first attempt as the first of `endings` does, and so on; knows whether it was closed."""
+    """Ends each attempt by the next of `endings`; records whether it was closed."""
 
     def __init__(self, *endings: Ending) -> None:
         self._endings = list(endings)
@@ -111,7 +111,7 @@ def test_dead_ranks_are_restarted_up_to_the_limit_with_a_notice_each(
     assert [notice.rpartition("(")[2] for notice in notices] == ["restart 1 of 2)", "restart 2 of 2)"]
 
 
-def test_one_failure_more_than_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_failure_beyond_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = ScriptedLauncher(die, die, die)
     with pytest.raises(TrainingFailedError, match=r"^rank 1 was killed by SIGKILL") as caught:
         supervise(run, launcher, monkeypatch, max_restarts=2)
@@ -121,18 +121,18 @@ def test_one_failure_more_than_the_limit_ends_the_run(run: RunDirectory, monkeyp
     assert select(read_all(run.path), RunEnded)[-1].status == "failed"
 
 
-@pytest.mark.parametrize("begun_anew", [0, 1, 3])
-def test_a_run_whose_driver_is_restarted_is_started_as_often_as_both_limits_allow(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, begun_anew: int
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_driver_retries_and_worker_restarts_multiply(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, retries: int
 ) -> None:
-    # As KubeRay begins a job anew `backoffLimit` times: another driver of the same run.
+    # As KubeRay retries a job `backoffLimit` times, each time with another driver of the same run.
     starts = []
-    for _ in range(1 + begun_anew):
+    for _ in range(1 + retries):
         launcher = ScriptedLauncher(*[die] * 9)
         with pytest.raises(TrainingFailedError):
             supervise(run, launcher, monkeypatch, max_restarts=2)
         starts += launcher.attempts
-    assert len(starts) == (1 + 2) * (1 + begun_anew)
+    assert len(starts) == (1 + 2) * (1 + retries)
 
 
 def test_a_refusal_keeps_its_exit_status_and_message_and_is_not_retried(
@@ -182,7 +182,7 @@ def test_a_second_signal_ends_the_wait_for_the_ranks(run: RunDirectory, monkeypa
     def never_stop(task: RankTask) -> Outcome:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-        raise AssertionError("the second signal was not answered")
+        raise AssertionError("the second signal was ignored")
 
     launcher = ScriptedLauncher(never_stop)
     with pytest.raises(Interrupted) as caught:
@@ -198,10 +198,8 @@ def test_signal_handlers_are_restored_after_the_run(run: RunDirectory, monkeypat
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_on_several_machines_only_the_first_driver_writes_the_log(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failures.record(run.path, Failure.of(ValueError("of the run that goes on"), rank=0), attempt=9)
+def test_only_the_driver_of_node_0_writes_the_log(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures.record(run.path, Failure.of(ValueError("of node 0"), rank=0), attempt=9)
     supervise(run, ScriptedLauncher(well), monkeypatch, node_rank=1)
     assert read_all(run.path) == []
-    assert failures.cause(run.path, attempt=9, launcher_view="").message == "of the run that goes on"
+    assert failures.cause(run.path, attempt=9, launcher_view="").message == "of node 0"

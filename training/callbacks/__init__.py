@@ -1,1 +1,1 @@
-"""Callbacks: behaviour at named points of the training loop, one concern a file. `callback` has the table of points."""
+"""Callbacks: behaviour at the hooks of the training loop, one concern per file. `callback` has the table of hooks."""

@@ -1,8 +1,8 @@
-"""The named points of the training loop, and what is called at each.
+"""The hooks of the training loop.
 
 | hook | when | window settled |
 |---|---|---|
-| `on_run_start` | state is restored, no step done yet | yes |
+| `on_run_start` | state is restored, before the first step | yes |
 | `on_step_start` | before a step's first forward pass; learning rate and random generators are not set yet | |
 | `on_bad_step` | a step's gradient was not finite and the step was skipped | |
 | `on_step_end` | after every step, a skipped one too; `progress` counts it | |
@@ -17,7 +17,7 @@
 
 "Window settled" means that every step done so far has been reported by `on_window`. All ranks reach the same points in the same order,
 so a hook may communicate. At each point the callbacks are called in the order in which the session lists them: `EventLog`, `SampleLedger`,
-callbacks added from outside, `Evaluation`, `Checkpointing`. A callback that is `Stateful` (`training.checkpoint.stateful`) is saved and
+callbacks of the caller, `Evaluation`, `Checkpointing`. A callback that is `Stateful` (`training.checkpoint.stateful`) is saved and
 restored under its `name`.
 """
 
@@ -40,7 +40,7 @@ class Callback:
     """Base class: every hook does nothing. Only the hooks that a class overrides are called.
 
     Attributes:
-        name: name of its state in checkpoints, which never changes; needed by a callback with state only.
+        name: stable name of its state in checkpoints; required of a callback with state.
     """
 
     name: ClassVar[str] = ""
@@ -58,7 +58,7 @@ class Callback:
         """A step is done; this rank's micro-batches and result."""
 
     def on_window(self, loop: Loop, steps: Sequence[StepRecord], sums: Sequence[StepSums]) -> None:
-        """Steps were summed over the ranks: what this rank alone knows of each, and the sums."""
+        """A window was reduced: this rank's records of the steps, and their sums over the ranks."""
 
     def is_due(self, loop: Loop) -> bool:
         """Whether to settle the window after this step and call `on_due`. Must be the same on every rank."""
@@ -78,7 +78,7 @@ class Callback:
         """A checkpoint is on storage."""
 
     def on_train_end(self, loop: Loop) -> None:
-        """No more steps follow; `loop.is_done` tells a finished run from a stopped one."""
+        """After the last step; `loop.is_done` tells a finished run from a stopped one."""
 
     def on_run_end(self, loop: Loop) -> None:
         """The final state is committed."""
@@ -88,7 +88,7 @@ class Callback:
 
 
 class Hooks:
-    """The overridden hooks of a list of callbacks, collected once: a point that nobody uses costs an empty loop."""
+    """The overridden hooks of a list of callbacks, collected once: an unused hook costs an empty loop."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         def overriding(hook: str) -> list[Callback]:

@@ -1,4 +1,4 @@
-"""Saves the run: every so many steps, after an evaluation among the best, and at the end."""
+"""Saves the run: every `checkpoint.every_steps`, after an evaluation among the best, and at the end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from training.step_reducer import StepSums
 class Checkpointing(Callback):
     """Saves all registered state; its own is the best validation metrics so far, best first.
 
-    Every rank collects its state, since a strategy may communicate to do so; rank 0 writes it, in a thread. A checkpoint that could not be
-    written ends the run: continuing would risk more work than the user agreed to.
+    Every rank collects its state, since a strategy may communicate to do so; rank 0 writes it, in a thread. A failed
+    write ends the run: continuing would risk more work than `checkpoint.every_steps`.
     """
 
     name: ClassVar[str] = "best_metrics"
@@ -53,11 +53,11 @@ class Checkpointing(Callback):
         return {"metrics": self._best}
 
     def load_state_dict(self, state_dict: dict[str, list[float]], /) -> None:
-        """Take over the best metrics."""
+        """Restore the best metrics."""
         self._best = list(state_dict["metrics"])
 
     def on_run_start(self, loop: Loop) -> None:
-        """Start the writing thread, which first removes what crashed writers left."""
+        """Start the writing thread, which first removes the leftovers of crashed writers."""
         if self._writes:
             self._writer = AsyncCheckpointer(
                 self._store, identity=self._identity, retention=self._retention, start_step=loop.progress.step
@@ -78,7 +78,7 @@ class Checkpointing(Callback):
         return loop.progress.step % self._settings.every_steps == 0
 
     def on_due(self, loop: Loop) -> None:
-        """Save between two steps; the next one reports how long it was held up."""
+        """Save between two steps; the next one reports the delay."""
         loop.checkpoint_seconds = self._save(loop)
 
     def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
@@ -93,7 +93,7 @@ class Checkpointing(Callback):
         self._best = ranked
 
     def on_epoch_end(self, loop: Loop) -> None:
-        """Save, with the epoch's metric, if it is time or the metric is among the best."""
+        """Save, with the epoch's metric, if a checkpoint is due or the metric is among the best."""
         if self.is_due(loop) or self._is_among_best:
             self._save(loop)
         self._metric, self._is_among_best = None, False
@@ -103,13 +103,13 @@ class Checkpointing(Callback):
         self._save(loop, final=True)
 
     def on_close(self, loop: Loop) -> None:
-        """Wait for what is being written."""
+        """Wait for pending writes."""
         if self._writer is not None:
             self._writer.close()
             self._report(loop, self._writer)
 
     def _save(self, loop: Loop, *, final: bool = False) -> float:
-        """Save the state; returns the seconds that it held the loop up.
+        """Save the state; returns the seconds that the loop waited.
 
         Raises:
             CheckpointError: this checkpoint or an earlier one could not be written.

@@ -11,7 +11,7 @@ from training.loop import Loop
 
 
 class Evaluation(Callback):
-    """Evaluates every `every_epochs` epochs and after the last step, and tells the other callbacks."""
+    """Evaluates every `every_epochs` epochs and after the last step, and calls `on_evaluation` of the other callbacks."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class Evaluation(Callback):
         self._every_epochs = every_epochs
 
     def on_epoch_end(self, loop: Loop) -> None:
-        """Evaluate on the validation split, if it is time."""
+        """Evaluate on the validation split, if due."""
         if loop.is_done or loop.progress.epoch % self._every_epochs == 0:
             self._report(loop, "validation", self._validation)
 
     def on_run_end(self, loop: Loop) -> None:
-        """Evaluate the final weights on the test split; a stopped run has none."""
+        """Evaluate the final weights on the test split, unless the run was stopped."""
         if loop.is_done:
             self._report(loop, "test", self._test)
 

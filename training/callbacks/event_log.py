@@ -16,7 +16,7 @@ from training.step_reducer import StepSums
 
 
 class EventLog(Callback):
-    """Emits an event for everything that happens in the loop. `emit` does something on rank 0 only."""
+    """Emits an event for everything that happens in the loop. `emit` is a no-op on ranks other than 0."""
 
     def __init__(self, emit: Emit, *, objective: Objective, bundle: DataBundle, world: int) -> None:
         self._emit = emit
@@ -61,7 +61,7 @@ class EventLog(Callback):
         )
 
     def on_checkpoint(self, loop: Loop, checkpoint: CommittedCheckpoint) -> None:
-        """A committed checkpoint, and what went wrong beside it."""
+        """A committed checkpoint, and warnings."""
         self._emit(
             CheckpointCommitted(
                 step=checkpoint.step,
@@ -78,13 +78,13 @@ class EventLog(Callback):
             self._emit(
                 Notice(
                     level="warning",
-                    message=f"storage is slower than checkpoint.every_steps: checkpoints of steps {steps} were dropped "
-                    f"in favour of step {checkpoint.step}",
+                    message=f"storage is slower than checkpoint.every_steps: step {checkpoint.step} replaced "
+                    f"the checkpoints of steps {steps}",
                 )
             )
 
     def on_train_end(self, loop: Loop) -> None:
-        """What follows is the end of the run."""
+        """The run finishes."""
         self._emit(Phase(name="finish", process="rank 0"))
 
     def _step(self, step: StepRecord, sums: StepSums) -> Step:

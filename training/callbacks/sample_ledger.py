@@ -1,4 +1,4 @@
-"""The ledger of sample ids: which samples each step consumed, for proofs that none is lost or repeated.
+"""The ledger of sample ids: which samples each step consumed, to prove that none is lost or repeated.
 
 Each rank appends one line per step to `ledger/rank-<r>.jsonl`. A step that was repeated after a restart has two lines; only the last one
 counts, because the earlier attempt was never committed.
@@ -20,7 +20,7 @@ FOLDER = "ledger"
 
 
 class SampleLedger(Callback):
-    """Writes the ids of a rank's steps; line-buffered, since it is for tests and audits and not for speed."""
+    """Writes the ids of a rank's steps; line-buffered, for tests and audits."""
 
     def __init__(self, run_directory: Path, *, rank: int, attempt: int) -> None:
         self._path = run_directory / FOLDER / f"rank-{rank}.jsonl"
@@ -28,12 +28,12 @@ class SampleLedger(Callback):
         self._file: TextIO | None = None
 
     def on_run_start(self, loop: Loop) -> None:
-        """Open the file, which earlier attempts may have begun."""
+        """Open the file, to append after earlier attempts."""
         self._path.parent.mkdir(exist_ok=True)
         self._file = self._path.open("a", buffering=1, encoding="utf-8")
 
     def on_step_end(self, loop: Loop, micro_batches: list[Batch], result: StepResult) -> None:
-        """Note the samples of the step."""
+        """Record the samples of the step."""
         assert self._file is not None, "the run has not started"
         ids = [int(i) for batch in micro_batches for i in batch.ids]
         entry = {"step": loop.progress.step, "epoch": loop.progress.epoch, "attempt": self._attempt, "ids": ids}
@@ -48,7 +48,7 @@ class SampleLedger(Callback):
 def consumed_ids(run_directory: Path) -> dict[int, list[int]]:
     """Per epoch, the ids that its committed steps consumed, sorted.
 
-    A line that a kill cut short is skipped: its step was not committed.
+    A truncated line of a killed process is skipped: its step was not committed.
     """
     newest: dict[tuple[str, int], dict[str, Any]] = {}
     for path in sorted((run_directory / FOLDER).glob("rank-*.jsonl")):

@@ -29,7 +29,7 @@ class HostCopy:
         return sum(buffer.nbytes for file in self._buffers.values() for buffer in file.values())
 
     def allocate(self, tensors: Mapping[str, NamedTensors]) -> None:
-        """Make buffers for tensors like these and touch every page, so that the first copy need not."""
+        """Allocate buffers for tensors like these and touch every page, so that the first copy need not."""
         self._buffers = {
             file: {
                 # The memory format is kept: a copy that also transposes would be many times slower.
@@ -53,7 +53,7 @@ class HostCopy:
             torch.cuda.current_stream(device).synchronize()
 
     def writers(self) -> dict[str, FileWriter]:
-        """The writer of each file. The copies must not change until it has run."""
+        """The writer of each file, by name. The copies must not change until it has run."""
         return {file: _safetensors_writer(named) for file, named in self._buffers.items()}
 
 

@@ -24,12 +24,12 @@ MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 
 _BARE = {"optimizer": "class", "best_metrics": "metrics"}
-"""States whose only JSON value format 1 writes bare, without this key: the layout from before states had names."""
+"""States whose only JSON value format 1 writes without this key, as before states had names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainProgress:
-    """How far a run has come, counted in what committed optimizer steps have consumed.
+    """How far a run has come, by its committed optimizer steps.
 
     Attributes:
         step: optimizer steps done.
@@ -46,7 +46,7 @@ class TrainProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Which run a checkpoint belongs to. Fields marked recorded may differ on resume; the others must not.
+    """The run that a checkpoint belongs to. Fields marked recorded may differ on resume; the others must not.
 
     Attributes:
         model: name of the model.
@@ -71,7 +71,7 @@ class Identity:
         return self._differences(wanted, recorded=False)
 
     def notes(self, wanted: Identity) -> list[str]:
-        """Differences that a resumed run may have and that are reported, in the same form."""
+        """Differences that a resumed run may have, to be reported, in the same form."""
         return self._differences(wanted, recorded=True)
 
     def _differences(self, wanted: Identity, *, recorded: bool) -> list[str]:
@@ -122,7 +122,7 @@ class Manifest:
         """The manifest that `encode` wrote.
 
         Raises:
-            ValueError: it is not a JSON object, its hash does not match, or it has another format.
+            ValueError: it is not a JSON object, its hash does not match, or its format is not supported.
         """
         record = json.loads(data)
         if not isinstance(record, dict):
@@ -131,7 +131,7 @@ class Manifest:
         if claimed != _digest(record):
             raise ValueError("its content does not match its sha256")
         if record.pop("format", None) != FORMAT:
-            raise ValueError(f"it has another format than {FORMAT}, which this version reads")
+            raise ValueError(f"unsupported format, this version reads format {FORMAT}")
         return _MANIFEST.validate_python(record)
 
 
@@ -141,8 +141,8 @@ class LoopState:
 
     Attributes:
         progress: how far the run has come.
-        optimizer: class name of the optimizer; empty where none was saved.
-        precision: state of the loss scaler; empty where there is none.
+        optimizer: class name of the optimizer; empty if none was saved.
+        precision: state of the loss scaler; empty without one.
         extra: JSON values of every other state, by registered name.
     """
 
@@ -166,7 +166,7 @@ class LoopState:
 
     @property
     def values(self) -> dict[str, dict[str, Any]]:
-        """The JSON values by registered name, as they were given to `of`."""
+        """The JSON values by registered name, as given to `of`."""
         written: dict[str, Any] = dict(self.extra)
         if self.optimizer:
             written["optimizer"] = self.optimizer

@@ -1,4 +1,4 @@
-"""Which checkpoints are kept: a pure rule over their steps and metrics."""
+"""Policy: which checkpoints are kept, by their steps and metrics."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Retention:
     """Keep the newest and the best.
 
     Attributes:
-        keep_last: newest checkpoints that are kept, at least 1.
-        keep_best: best checkpoints that are kept; they may be among the newest.
-        higher_is_better: how the metric ranks.
+        keep_last: number of newest checkpoints to keep, at least 1.
+        keep_best: number of best checkpoints to keep; they may be among the newest.
+        higher_is_better: whether a higher metric is better.
     """
 
     keep_last: int

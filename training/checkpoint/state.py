@@ -1,6 +1,6 @@
-"""The state of the model and of its optimizer, by names that survive another order or grouping of the parameters.
+"""The state of the model and of its optimizer, by names independent of the parameters' order and grouping.
 
-Model tensors have their names of `state_dict()`. The optimizer's are named `key/parameter`, e.g. `exp_avg/conv1.weight`.
+Model tensors are named as in `state_dict()`. The optimizer's are named `key/parameter`, e.g. `exp_avg/conv1.weight`.
 Hyperparameters are not saved; they come from the settings.
 """
 
@@ -48,7 +48,7 @@ class ModelState:
 
 
 class OptimizerState:
-    """What an optimizer keeps of each parameter, and the class of the optimizer."""
+    """The optimizer's tensors per parameter, and its class."""
 
     def __init__(self, optimizer: Optimizer, module: nn.Module) -> None:
         self._optimizer = optimizer
@@ -68,10 +68,10 @@ class OptimizerState:
         return {"class": type(self._optimizer).__name__, **_only_tensors(moments)}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Take over the tensors. The optimizer keeps its hyperparameters.
+        """Load the tensors. The optimizer keeps its hyperparameters.
 
         Raises:
-            ResumeMismatchError: they are those of another class of optimizer.
+            ResumeMismatchError: they belong to an optimizer of another class.
         """
         moments = dict(state_dict)
         saved, own = moments.pop("class"), type(self._optimizer).__name__

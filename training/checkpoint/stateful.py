@@ -1,4 +1,4 @@
-"""What a checkpoint holds: everything with state, saved and restored by registration under a stable name.
+"""The content of a checkpoint: all registered state, saved and restored under stable names.
 
     states = StateRegistry(model=ModelState(module), optimizer=OptimizerState(optimizer, module))
     states.register("ema", averaged_model)
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Has state to save and restore. `torch.nn.Module` and `torch.amp.GradScaler` are stateful as they are."""
+    """Has state to save and restore. `torch.nn.Module` and `torch.amp.GradScaler` satisfy it."""
 
     def state_dict(self) -> dict[str, Any]:
         """The state as a flat dictionary of tensors and JSON values. Called on every rank at the same step; rank 0's is written.
@@ -36,7 +36,7 @@ class Stateful(Protocol):
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> object:
-        """Take over what `state_dict` returned on rank 0: tensors on the CPU to keep, JSON values as JSON returns them.
+        """Load the `state_dict` of rank 0: tensors on the CPU, which the callee may keep, and JSON values as decoded.
 
         Raises:
             ResumeMismatchError: the state does not fit.
@@ -66,7 +66,7 @@ class StateRegistry:
             self.register(name, stateful)
 
     def register(self, name: str, stateful: Stateful) -> None:
-        """Save and restore a state under a name, which stays the same over the life of a run.
+        """Save and restore a state under a name, which must not change during a run.
 
         Raises:
             ValueError: the name is taken, or is not a lower-case identifier.

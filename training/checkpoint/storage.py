@@ -12,15 +12,15 @@ from typing import Protocol
 
 
 class Storage(Protocol):
-    """Folders of files, one level deep. Every method may raise OSError."""
+    """Flat folders of files. Every method may raise OSError."""
 
     @property
     def location(self) -> str:
-        """The place, for messages."""
+        """The location, for messages."""
         ...
 
     def folders(self) -> list[str]:
-        """Names of all folders, sorted; none if the place does not exist yet."""
+        """Names of all folders, sorted; none if the location does not exist yet."""
         ...
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -40,7 +40,7 @@ class Storage(Protocol):
         ...
 
     def free_bytes(self) -> int:
-        """Bytes that can still be written."""
+        """Free space in bytes."""
         ...
 
 

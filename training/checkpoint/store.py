@@ -1,7 +1,7 @@
 """The checkpoints of a run: commit, find the newest good one, verify, prune.
 
 A checkpoint is a folder `step-00000050/` with the files that its manifest lists. The manifest is written last: a folder
-without one is what a crashed writer left; it is never read, and removed when the next writer starts.
+without one is the leftover of a crashed writer: it is never read, and the next writer removes it.
 """
 
 from __future__ import annotations

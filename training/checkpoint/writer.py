@@ -59,20 +59,18 @@ class _Snapshot:
 class AsyncCheckpointer:
     """Saves the state of a run from one rank, usually rank 0. Only the loop's thread may call it.
 
-    Errors of the writing thread are raised by `poll` and `close`. They are not final: the newest good checkpoint stays, and
-    a later `save` tries again.
+    `poll` and `close` raise the errors of the writing thread. A later `save` may succeed; the newest good checkpoint stays.
     """
 
     def __init__(self, store: CheckpointStore, *, identity: Identity, retention: Retention, start_step: int) -> None:
-        """Start the thread, which first removes what crashed writers left.
+        """Start the thread, which first removes the leftovers of crashed writers.
 
         Args:
             store: where to write.
             identity: the run, recorded in every manifest.
             retention: which checkpoints are kept.
             start_step: step of the checkpoint that the run resumes from, 0 for none. Later checkpoints are not part of this
-                run's history (they failed verification, or an older one was chosen); they are removed once a new one
-                is committed.
+                run's history (they failed verification, or an older one was chosen); the next commit removes them.
         """
         self._store = store
         self._identity = identity
@@ -117,7 +115,7 @@ class AsyncCheckpointer:
 
         Args:
             progress: how far the run has come.
-            states: what is saved; it may change once this returns.
+            states: the states to save; they may change once this returns.
             metric: the metric that ranks checkpoints, None if it was not measured at this step.
             final: return only when the checkpoint is committed or has failed; never dropped.
 
@@ -164,7 +162,7 @@ class AsyncCheckpointer:
         return committed
 
     def close(self) -> None:
-        """Wait until everything is written and end the thread; then `poll` returns what was committed.
+        """Wait for pending writes and end the thread; then `poll` returns the last commits.
 
         Raises:
             CheckpointError: a checkpoint could not be written.
@@ -197,7 +195,7 @@ class AsyncCheckpointer:
             self._waiting = snapshot
         self._futures.append(self._thread.submit(self._write_waiting))
 
-    # From here on: the writing thread.
+    # The methods below run in the writing thread.
 
     def _remove_unfinished(self) -> None:
         self._warnings += _not_removed(self._store.remove_unfinished)
@@ -250,7 +248,7 @@ class AsyncCheckpointer:
 
 
 def _not_removed(remove: Callable[[], list[str]]) -> list[str]:
-    """The warnings of a removal; one if storage cannot even be listed."""
+    """The warnings of a removal; one if storage cannot be listed."""
     try:
         return remove()
     except OSError as error:

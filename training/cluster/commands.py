@@ -1,4 +1,4 @@
-"""The commands with `--env`: what `training.cli` does on this machine, done on a cluster."""
+"""The commands of `training.cli` with `--env`: on a cluster."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def logs(arguments: LogsOptions) -> ExitStatus:
 
 
 def stop(arguments: StopOptions) -> ExitStatus:
-    """Have a job save its state and release its nodes, and wait until it has."""
+    """Save the state of a job, release its nodes, and wait for both."""
     context, api, found = _named_job(arguments)
     name = found["metadata"]["name"]
     state = _state(api, context, name)
@@ -115,7 +115,7 @@ def stop(arguments: StopOptions) -> ExitStatus:
 
 
 def resume(arguments: ResumeOptions) -> ExitStatus:
-    """Resume a stopped job, or submit one again that has ended; either continues from its newest checkpoint."""
+    """Resume a stopped job, or resubmit one that has ended, from its newest checkpoint."""
     context, api, found = _named_job(arguments)
     name = found["metadata"]["name"]
     state = _state(api, context, name)
@@ -138,7 +138,7 @@ def resume(arguments: ResumeOptions) -> ExitStatus:
 def _rendered(
     arguments: TrainOptions | JobYamlOptions,
 ) -> tuple[ClusterContext, tuple[Manifest, ...], TrainingSettings]:
-    """The job that the command line describes; its settings are checked before the stack is asked."""
+    """The job that the command line describes; its settings are checked before the stack is read."""
     written = configuration.load_settings(
         arguments.config or ["digits"], overrides=arguments.set, flags=arguments.flags(), environment={}
     )
@@ -161,7 +161,7 @@ def _rendered_again(
     kept = api.read(api_object(*CONFIG_MAP, name, namespace=context.team.namespace))
     if kept is None:
         raise RefusedError(
-            f"the settings of job {found['metadata']['name']} are gone: ConfigMap {context.team.namespace}/{name}",
+            f"job {found['metadata']['name']} has lost its settings, ConfigMap {context.team.namespace}/{name}",
             remedy=f"submit it again: make train ENV={context.env} NAME={found['metadata']['name']} CONFIG=…",
         )
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +177,7 @@ def _submit(
     (rendered,) = [one for one in manifests if one["kind"] == "RayJob"]
     unchecked = check_image(job_manifest.image_of(rendered))
     if unchecked:
-        print(f"warning: the image was not looked up in the registry: {unchecked}", file=sys.stderr)
+        print(f"warning: the image was not checked in the registry: {unchecked}", file=sys.stderr)
     _delete_expired(api, context)
     made = submit(api, manifests, env=context.env)
     print(
@@ -189,7 +189,7 @@ def _submit(
 def _delete_expired(api: KubernetesApi, context: ClusterContext) -> None:
     try:
         deleted = delete_expired(api, context.team.namespace, now=datetime.now(UTC))
-    except ApiError as error:  # does not fail the submission: the next one tries again
+    except ApiError as error:  # does not fail the submission; the next one retries
         print(f"warning: expired jobs were not deleted: {error.args[0]}", file=sys.stderr)
         return
     if deleted:
@@ -226,7 +226,7 @@ def _options(arguments: SubmissionOptions) -> JobOptions:
 
 
 def _named_job(arguments: LogsOptions | StopOptions | ResumeOptions) -> tuple[ClusterContext, KubernetesApi, Manifest]:
-    """What every command on one job starts with."""
+    """Context, connection and job of a command on one job."""
     context = _context(arguments)
     api = _connect(context, arguments)
     return context, api, _job_named(api, context, arguments.run)
@@ -236,7 +236,7 @@ def _job_named(api: KubernetesApi, context: ClusterContext, name: str | None) ->
     """The job of that name, or the team's newest.
 
     Raises:
-        SettingsError: there is no such job; names the nearest.
+        SettingsError: the job does not exist; names the nearest.
     """
     namespace = context.team.namespace
     if name is not None:

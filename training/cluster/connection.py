@@ -1,4 +1,4 @@
-"""Connects to the cluster of a stack, and to no other: the stack's outputs say which one it is."""
+"""Connects to the cluster in a stack's outputs, and to no other."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 def connect(outputs: StackOutputs, *, kubeconfig: Path | None, environment: Mapping[str, str]) -> KubernetesApi:
     """A connection to the stack's cluster.
 
-    Without a kubeconfig, given here or by $KUBECONFIG, the outputs say where the cluster is, and `aws eks get-token` gives
-    the token for the AWS credentials of this environment. ~/.kube/config is not read: its current context says nothing
-    of the environment that was requested.
+    Without a kubeconfig or $KUBECONFIG, the endpoint is that of the outputs and the token that of `aws eks get-token`.
+    ~/.kube/config is not read: its current context may be any cluster.
 
     Raises:
-        RefusedError: the context is another cluster's, the AWS account another one, or `aws` is missing.
+        RefusedError: the context or the AWS account is not the stack's, or `aws` is missing.
         SettingsError: the kubeconfig cannot be read.
     """
     try:
@@ -58,7 +57,7 @@ def check_account(outputs: StackOutputs) -> None:
         ) from error
     if account != outputs.account:
         raise RefusedError(
-            f"these AWS credentials are of account {account}, stack {outputs.environment} is in {outputs.account}",
+            f"the AWS credentials are of account {account}, stack {outputs.environment} is in {outputs.account}",
             remedy="use the profile of the stack's account, e.g. AWS_PROFILE=…",
         )
 
@@ -73,5 +72,5 @@ def _check_cluster(outputs: StackOutputs, api: KubernetesApi, *, file: Path) -> 
         return
     raise RefusedError(
         f"the current context of {file} is {api.server}, the cluster of stack {outputs.environment} is {cluster.endpoint}",
-        remedy="choose the stack's context (kubectl config use-context), or leave the kubeconfig out",
+        remedy="choose the stack's context (kubectl config use-context), or omit the kubeconfig",
     )

@@ -1,4 +1,4 @@
-"""The stack and the team that a command is for."""
+"""The stack and the team of a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTPUTS_VARIABLE = "RTP_STACK_OUTPUTS"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterContext:
-    """What a command on one team's jobs needs to know.
+    """The environment, stack and team of a command.
 
     Attributes:
         env: name of the environment.
@@ -39,11 +39,11 @@ class ClusterContext:
 
 
 def read_target(env: str, *, file: Path | None, environment: Mapping[str, str]) -> Target:
-    """The outputs of a stack, if this checkout's release made them, with that release and the catalogue.
+    """The outputs of a stack that this checkout's release deployed, with that release and the catalogue.
 
     Args:
         env: name of the environment.
-        file: its outputs; None takes the file that $RTP_STACK_OUTPUTS names, or asks `pulumi`.
+        file: its outputs; None reads the file $RTP_STACK_OUTPUTS or runs `pulumi`.
         environment: the environment variables.
 
     Raises:
@@ -58,7 +58,7 @@ def read_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
     if outputs.environment != env:
         raise SettingsError(
             f"{source}: outputs of environment {outputs.environment}, not of {env}",
-            remedy=f"--env {outputs.environment}, or the outputs of {env}: pulumi stack output --json -s {env}",
+            remedy=f"use --env {outputs.environment}, or export those of {env}: pulumi stack output --json -s {env}",
         )
     target = Target(outputs=outputs, release=load_release(), catalog=load_catalog())
     check_outputs(outputs, target.release, catalog=target.catalog)
@@ -69,7 +69,7 @@ def team_named(outputs: StackOutputs, name: str | None) -> TeamOutput:
     """The team of that name; None means the only one.
 
     Raises:
-        SettingsError: the team is unknown, or none is named and there are several.
+        SettingsError: the team is unknown, or required because there are several.
     """
     names = [team.name for team in outputs.teams]
     if name is None and len(names) == 1:
@@ -80,7 +80,7 @@ def team_named(outputs: StackOutputs, name: str | None) -> TeamOutput:
     if name is None:
         known = ", ".join(names)
         raise SettingsError(
-            f"stack {outputs.environment} has {len(names)} teams, and none is named", remedy=f"--team, one of {known}"
+            f"stack {outputs.environment} has {len(names)} teams, choose one", remedy=f"--team, one of {known}"
         )
-    remedy = nearest(name, names) if names else "the environment's file has no team: add one and bring the stack up"
+    remedy = nearest(name, names) if names else "add a team to the environment's file and bring the stack up"
     raise SettingsError(f"stack {outputs.environment} has no team {name}", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Stops a job with its state saved, and resumes or deletes one."""
+"""Stops a job and saves its state, resumes a job, deletes a job."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def stop(api: KubernetesApi, job: Manifest) -> None:
     """Have Kueue evict the job.
 
     Its Workload gets `spec.active: false`: Kueue suspends the RayJob, KubeRay deletes the job's cluster, and the head's
-    preStop hook has the run commit its state before the pod ends. Suspending the RayJob itself would not do, because
-    Kueue unsuspends what it has admitted; deleting it would lose its log and its settings.
+    preStop hook makes the run commit its state before the pod ends. Suspending the RayJob does not work, because
+    Kueue unsuspends an admitted job; deleting it loses its log and its settings.
 
     Raises:
         RefusedError: Kueue has no Workload for the job, or the user may not change it.
@@ -37,7 +37,7 @@ def reactivate(api: KubernetesApi, job: Manifest) -> None:
 
 
 def remove(api: KubernetesApi, job: Manifest, settings: str) -> None:
-    """Delete a job that is over, and wait until its name and that of its settings are free.
+    """Delete a job that is over, and wait until the names of the job and its settings are free.
 
     Args:
         api: the cluster.
@@ -45,7 +45,7 @@ def remove(api: KubernetesApi, job: Manifest, settings: str) -> None:
         settings: name of its ConfigMap.
 
     Raises:
-        RefusedError: they are still there after two minutes.
+        RefusedError: they still exist after two minutes.
     """
     metadata = job["metadata"]
     api.delete(job, propagation="Foreground")
@@ -54,7 +54,7 @@ def remove(api: KubernetesApi, job: Manifest, settings: str) -> None:
     while any(api.read(one) is not None for one in objects):
         if time.monotonic() > deadline:
             raise RefusedError(
-                f"job {metadata['name']} is still there {_DELETION_SECONDS:.0f} s after it was deleted",
+                f"job {metadata['name']} still exists {_DELETION_SECONDS:.0f} s after its deletion",
                 remedy="its finalizers wait for an operator: kubectl -n kuberay-system get pods shows whether it runs",
             )
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The log of a job's driver, read in a thread, from the first line to the last, across lost connections."""
+"""Reads the log of a job's driver in a thread, completely even if the connection breaks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DriverLog:
         self._thread = threading.Thread(target=self._read, name="driver-log", daemon=True)
 
     def start(self) -> None:
-        """Start to read."""
+        """Start reading."""
         self._thread.start()
 
     def take(self) -> Iterator[str]:
@@ -93,8 +93,8 @@ class DriverLog:
 class LogCursor:
     """Takes the lines of a log with timestamps and passes each on once, however often the reader reconnects.
 
-    The kubelet resumes by whole seconds only, so the lines of the second in which the connection broke come twice; those
-    seen before are known by their text, timestamp included. Order within that second does not matter: standard output
+    The kubelet resumes by whole seconds only, so the lines of the second in which the connection broke come twice; repeats
+    are recognized by their text, timestamp included. Order within that second does not matter: standard output
     and standard error are stamped by two threads of the container runtime.
     """
 

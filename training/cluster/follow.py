@@ -1,4 +1,4 @@
-"""Follows a job to its end: polls its state, shows what is new, survives lost connections, and answers Ctrl-C."""
+"""Follows a job to its end: polls its state, prints changes, reconnects, and handles Ctrl-C."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def follow_to_exit(
 ) -> ExitStatus:
     """Follow a job to its end, and return its exit status.
 
-    An interrupt leaves the job running and says so, or stops it with `stop_on_interrupt`.
+    On an interrupt the job keeps running, or stops with `stop_on_interrupt`.
     """
     name = job["metadata"]["name"]
     watch = JobWatch(api, namespace=context.team.namespace, name=name)
@@ -50,7 +50,7 @@ def follow_to_exit(
                 if not stop_on_interrupt:
                     raise
                 control.stop(api, job)
-                view.say(f"job {name} is saving its state and stopping; Ctrl-C again returns without waiting for it")
+                view.say(f"job {name} is saving its state and stopping; Ctrl-C again returns without waiting")
                 state = follow(watch, log, view)
         except KeyboardInterrupt:
             view.close()
@@ -75,14 +75,14 @@ def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
 
     Args:
         watch: reads the job's state.
-        log: the driver's log, started; None shows the states alone.
+        log: the driver's log, started; None shows only the states.
         view: where to show it.
 
     Returns:
         the last state, whose status mirrors the job's.
 
     Raises:
-        ApiError: the API server no longer lets the job be read.
+        ApiError: the API server denies reading the job.
     """
     state: JobState | None = None
     for seen in _observations(watch, log, view):
@@ -99,7 +99,7 @@ def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
 
 
 def _observations(watch: JobWatch, log: DriverLog | None, view: JobView) -> Iterator[Observation]:
-    """Poll without end, and show the log's lines between two polls."""
+    """Poll forever, and show the log's lines between two polls."""
     wait, lost_since = _POLL_SECONDS, None
     while True:
         try:
@@ -130,7 +130,7 @@ def _show_log(log: DriverLog | None, view: JobView, *, seconds: float) -> None:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM, with which CI cancels a command, acts like Ctrl-C."""
+    """Handle SIGTERM, which CI sends to cancel a command, like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame

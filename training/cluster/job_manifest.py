@@ -1,4 +1,4 @@
-"""From settings to the request for a job, and from a job's objects on the cluster back to what was requested."""
+"""Converts settings to a job request, and a job's objects on the cluster back to its settings and options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JobOptions:
     Attributes:
         group: the GPU node group.
         priority: its priority class in the queue.
-        deadline_hours: the job fails if it runs longer.
+        deadline_hours: time limit from admission.
         restarts: how often it is retried on a new cluster; see `JobRequest`.
         keep_days: retention time after its end.
     """
@@ -34,7 +34,7 @@ class JobOptions:
     keep_days: float | None = None
 
     def or_else(self, defaults: JobOptions) -> JobOptions:
-        """These options, with the defaults' values for those that are None."""
+        """These options, with `defaults` for those that are None."""
         return JobOptions(**{**defaults.given(), **self.given()})
 
     def given(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def gpus(job: Manifest) -> int:
 
 
 def describe_size(job: Manifest) -> str:
-    """What a job takes of the cluster, e.g. `2 worker pods with 16 GPUs`."""
+    """The size of a job, e.g. `2 worker pods with 16 GPUs`."""
     pods, count = worker_pods(job), gpus(job)
     return f"{pods} worker pod{'s' * (pods != 1)}" + (f" with {count} GPU{'s' * (count != 1)}" if count else " on CPUs")
 

@@ -15,18 +15,18 @@ from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
 _NODE_SECONDS = 1800.0
-"""Time in which a node that replaces a lost one has to start its ranks: AWS provides it, it boots, and pulls an image of
-several GB. A new cluster does not need this time: KubeRay starts the driver when all pods are ready."""
+"""Time for a replacement of a lost node to start its ranks: it launches, boots, and pulls an image of several GB. A new
+cluster does not need it: KubeRay starts the driver when all pods are ready."""
 
 _STAMP = "-%Y%m%d-%H%M%S"
 
 
 def for_cluster(settings: TrainingSettings, outputs: StackOutputs, *, now: datetime) -> TrainingSettings:
-    """The settings with everything replaced that belongs to the machine of the command.
+    """The settings without those of the local machine.
 
     Ray starts the ranks on the job's own cluster; the run's folder is on the shared file system, tracking goes to the
     stack's MLflow, metrics to Ray's agents. Restarted ranks wait for a node that replaces a lost one. The run has the
-    job's name: a job that is submitted again resumes its run.
+    job's name: a resubmitted job resumes its run.
 
     Raises:
         SettingsError: the pods cannot read the dataset's files.
@@ -52,7 +52,7 @@ def for_cluster(settings: TrainingSettings, outputs: StackOutputs, *, now: datet
 
 
 def job_name(settings: TrainingSettings, *, now: datetime) -> str:
-    """`<model>-<dataset>-<yyyymmdd-hhmmss>`, as runs are named elsewhere, reduced to the characters of a job's name."""
+    """`<model>-<dataset>-<yyyymmdd-hhmmss>`, like other runs, reduced to the characters of a job's name."""
     slug = re.sub(r"[^a-z0-9]+", "-", f"{settings.model.name}-{settings.data.dataset}".lower()).strip("-")
     slug = re.sub(r"^[^a-z]+", "", slug) or "run"
     stamp = f"{now:{_STAMP}}"

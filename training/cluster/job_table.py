@@ -29,7 +29,7 @@ _ENDED_JOBS = (
 
 
 def observe_jobs(api: KubernetesApi, namespace: str) -> list[Observation]:
-    """Every job of a namespace, the newest first; the number of requests does not grow with the number of jobs.
+    """Every job of a namespace, newest first, with a constant number of requests.
 
     Raises:
         ApiError: the jobs may not be listed.
@@ -55,7 +55,7 @@ def observe_teams(api: KubernetesApi, teams: Sequence[TeamOutput]) -> dict[str, 
     """The jobs of the teams whose jobs this user may list.
 
     Raises:
-        ApiError: there is no such team.
+        ApiError: a team's namespace does not exist.
     """
     found: dict[str, list[Observation]] = {}
     refusal: ApiError | None = None

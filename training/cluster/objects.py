@@ -1,4 +1,4 @@
-"""The Kubernetes objects that a job consists of: their kinds, and what their conditions say."""
+"""The Kubernetes objects of a job: their kinds and conditions."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def has_condition(found: Manifest, kind: str) -> bool:
 
 
 def one_line(text: str, *, longest: int) -> str:
-    """A message on one line, truncated to so many characters."""
+    """A message on one line, truncated to `longest` characters."""
     words = " ".join(text.split())
     return words if len(words) <= longest else f"{words[:longest]} …"

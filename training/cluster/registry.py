@@ -1,4 +1,4 @@
-"""Checks that the image of a job is in the stack's registry, before nodes start for pods that could not pull it."""
+"""Checks that the image of a job is in the stack's registry, before nodes start for pods that cannot pull it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_image(reference: str) -> str:
         reference: as in a pod, by digest or tag.
 
     Returns:
-        why the registry could not be asked; empty if the image is there.
+        why the registry could not be read; empty if the image exists.
 
     Raises:
         RefusedError: the image is not in ECR.
@@ -42,8 +42,8 @@ def check_image(reference: str) -> str:
         code = error.response["Error"]["Code"]
         if code in {"ImageNotFoundException", "RepositoryNotFoundException"}:
             raise RefusedError(
-                f"image {reference} is not in the registry ({code}): the job's pods could not pull it",
-                remedy="build and push it: make image PUSH=1; or check out the release whose image is there",
+                f"image {reference} is not in the registry ({code}): the job's pods cannot pull it",
+                remedy="build and push it: make image PUSH=1; or check out a release whose image exists",
             ) from error
         return str(error)
     except BotoCoreError as error:

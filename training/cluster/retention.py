@@ -1,9 +1,9 @@
-"""How long a job that has ended stays on the cluster.
+"""Deletes ended jobs after their retention time.
 
-Its nodes and its GPU quota are free as soon as it ends. What stays is the RayJob with its status, its settings and its
-driver's log, and each counts against the namespace's quota of objects. Kueue refuses RayJobs with KubeRay's own deletion
-rules (`platform_charts.jobs.rayjob`), so the team's next submission deletes the jobs that have stayed long enough. The
-run itself, its checkpoints and its logs are files, and stay.
+An ended job releases its nodes and its GPU quota at once. The RayJob with its status, settings and driver log stays and
+counts against the namespace's object quota. Kueue refuses RayJobs with KubeRay's own deletion rules
+(`platform_charts.jobs.rayjob`), so the team's next submission deletes expired jobs. The run, its checkpoints and its logs
+are files, and stay.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def delete_expired(api: KubernetesApi, namespace: str, *, now: datetime) -> list[str]:
-    """Delete the jobs of a namespace whose retention time is over; returns their names.
+    """Delete the expired jobs of a namespace; returns their names.
 
-    A job that is resumed at the same moment is another object of that name, and is left alone.
+    A job resumed at the same moment is another object of that name and is kept.
 
     Raises:
         ApiError: the jobs may be neither listed nor deleted.
@@ -36,9 +36,9 @@ def delete_expired(api: KubernetesApi, namespace: str, *, now: datetime) -> list
 
 
 def expired_jobs(jobs: Iterable[Manifest], *, now: datetime) -> list[Manifest]:
-    """The jobs that ended longer ago than their retention time.
+    """The jobs whose retention time since their end is over.
 
-    A stopped job has not ended, it waits to be resumed; a job without a retention time stays.
+    A stopped job has not ended; a job without a retention time is kept.
     """
     return [job for job in jobs if (keep := _keep(job)) is not None and (end := _end(job)) and now - end > keep]
 

@@ -1,4 +1,4 @@
-"""The states of a job on the cluster, derived from what the API server says of it, with the reason for each."""
+"""The states of a job on the cluster, derived from its objects on the API server, with the reason for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEACTIVATED_BY_KUEUE = re.compile(r"The workload is deactivated due to (.*)")
 """Kueue's message for a Workload that it deactivated itself (workload_controller.go at v0.19.2)."""
 
 _DEACTIVATED = "The workload is deactivated"
-"""How Kueue's message for a deactivated Workload starts, whoever deactivated it."""
+"""Prefix of Kueue's message for any deactivated Workload."""
 
 _OTHER_FLAVOR = re.compile(
     r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+)(?:, |$)"
@@ -37,8 +37,8 @@ _OTHER_FLAVOR = re.compile(
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}
 
 _REMEDIES = {
-    "DeadlineExceeded": "give it more time with --deadline-hours; resume it from its newest checkpoint",
-    "PreRunningDeadlineExceeded": "the pods did not start in time; what they waited for is above",
+    "DeadlineExceeded": "resume it from its newest checkpoint with a longer --deadline-hours",
+    "PreRunningDeadlineExceeded": "the pods did not start in time; the reason above says what they waited for",
     "SubmissionFailed": "the submitter could not reach the job's cluster; its log says why",
     "ValidationFailed": "KubeRay refuses the RayJob's spec: the operator's version differs from this checkout's",
 }
@@ -46,7 +46,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What the API server said of one job at one moment.
+    """The objects of one job at one moment.
 
     Attributes:
         job: the RayJob; None once it is deleted.
@@ -83,7 +83,7 @@ class JobState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the job will not change by itself any more."""
+        """Whether the job has reached a final state."""
         return self.status is not None
 
 
@@ -147,7 +147,7 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
     ]
     return JobState(
         stage="failed",
-        reason=": ".join(part for part in parts if part) or "KubeRay gives no reason",
+        reason=": ".join(part for part in parts if part) or "KubeRay reports no reason",
         status=ExitStatus.FAILED,
         remedy=_REMEDIES.get(reason, ""),
     )
@@ -164,7 +164,7 @@ def _stopped(deployment: str, workload: Manifest, pods: Sequence[Manifest]) -> J
             stage="failed",
             reason=f"Kueue deactivated its Workload: {by_kueue[1]}; its pods were repeatedly not ready in time",
             status=ExitStatus.FAILED,
-            remedy="find out why its pods do not start, e.g. AWS lacks the capacity; resume it to queue it again",
+            remedy="find out why its pods do not start, e.g. no capacity in AWS, then resume it",
         )
     return JobState(stage="stopped", reason="the job was stopped", status=ExitStatus.INTERRUPTED)
 
@@ -186,7 +186,7 @@ def _queued(seen: Observation) -> JobState:
 
 
 def _pending_reason(workload: Manifest) -> str:
-    """Why a job was evicted, and which quota it lacks now; that it was stopped before it was resumed is no reason."""
+    """Why a job was evicted, and which quota it lacks now; a stop before the resume is not a reason."""
     lacks, evicted = (_message(workload, kind) for kind in ("QuotaReserved", "Evicted"))
     requested = _OTHER_FLAVOR.sub("", lacks).removesuffix(", ")
     lacks = lacks if requested.endswith(": ") else requested

@@ -1,4 +1,4 @@
-"""Submits a job to the cluster, all of its objects or none."""
+"""Submits a job to the cluster: all of its objects or none."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
 
 _SUBMISSION = f"{LABEL_PREFIX}/submission"
-"""Annotation that makes two submissions of one name conflict: each is a field manager of its own and sets its own
-value, which server-side apply refuses. Repeating one submission after a lost answer changes nothing."""
+"""Annotation that makes two submissions of one name conflict: each has its own field manager and value, which server-side
+apply refuses. Retrying one submission after a lost response changes nothing."""
 
 
 def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Manifest:
     """Create a job and the objects it owns, which are deleted with it.
 
-    The RayJob goes first, because its name may be taken. Its pods wait for the settings.
+    The RayJob is first, because its name may be taken. Its pods wait for the settings.
 
     Args:
         api: the cluster.
@@ -34,7 +34,7 @@ def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Ma
         the RayJob as the API server has it.
 
     Raises:
-        RefusedError: the name is taken, or the cluster refuses an object; none of the others is left then.
+        RefusedError: the name is taken, or the cluster refuses an object; then none is left.
     """
     (job,) = [one for one in manifests if one["kind"] == "RayJob"]
     others = [one for one in manifests if one is not job]
@@ -68,7 +68,7 @@ def _name_taken(job: Manifest, *, env: str) -> RefusedError:
         instead = f"or follow it: make logs ENV={env} JOB={name}"
     return RefusedError(
         f"job {name} exists in namespace {namespace} ({'being submitted' if state is None else state.stage}); "
-        "a job has its run's name, which is used once",
+        "a job has its run's name, which must be unique",
         remedy=f"choose another NAME, {instead}",
     )
 

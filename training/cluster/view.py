@@ -1,4 +1,4 @@
-"""Shows a job that is followed: its states with their reasons, and what its driver prints."""
+"""Shows a followed job: its states with their reasons, and its driver's output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADLINES = {
     "starting": "starting the pods",
     "running": "running",
     "restarting": "retrying on a new cluster, from the newest checkpoint",
-    "stopping": "stopping, after the run has saved its state",
+    "stopping": "saving its state and stopping",
 }
 
 _TONES: dict[ExitStatus | None, Tone] = {ExitStatus.DONE: "good", ExitStatus.INTERRUPTED: "warning", None: "plain"}

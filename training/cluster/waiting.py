@@ -1,4 +1,4 @@
-"""Why the pods of a job do not run yet, in one line, from their status and events."""
+"""Why the pods of a job are not running, in one line, from their status and events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.spec.manifest import Manifest
 from training.cluster.objects import conditions, has_condition, one_line
 
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
-"""Reasons of a waiting container in every pod that starts."""
+"""Reasons of a waiting container in every starting pod."""
 
 _SCALING = "TriggeredScaleUp"
 
@@ -17,7 +17,7 @@ _LONGEST_MESSAGE = 300
 
 
 def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
-    """What the pods wait for, the most serious reason first; empty if all are ready without a warning.
+    """The reason why the pods wait, the most serious first; empty if all are ready without a warning.
 
     Args:
         pods: the job's pods as the API server has them.

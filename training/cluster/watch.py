@@ -1,4 +1,4 @@
-"""Reads from the API server everything that `state` derives a job's state from."""
+"""Reads the objects of a job, from which `state` derives its state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_VISIBILITY = frozenset({403, 404, 503})
 
 
 class JobWatch:
-    """One job, observed again and again.
+    """Observes one job.
 
     Attributes:
         namespace: of the job.
@@ -34,11 +34,11 @@ class JobWatch:
         self.name = name
 
     def observe(self) -> Observation:
-        """What the API server says of the job now.
+        """Read the objects of the job.
 
         Raises:
             ConnectionLostError: the API server does not answer.
-            ApiError: it refuses.
+            ApiError: it refuses the request.
         """
         job = self._api.read(api_object(*RAY_JOB, self.name, namespace=self.namespace))
         if job is None:

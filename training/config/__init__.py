@@ -1,1 +1,1 @@
-"""Settings of a training run: their schema, and how they are read from files and the command line."""
+"""Settings of a training run: their schema, and the sources they are read from."""

@@ -1,11 +1,10 @@
-"""Reads the settings of a run from all their sources into one validated tree, and writes such a tree as YAML.
+"""Reads the settings of a run from all sources into one validated tree, and renders it as YAML.
 
-Precedence, lowest first: defaults, files, environment variables, flags, `--set`. Two rules handle layers that depend on each
-other:
+Precedence, lowest first: defaults, files, environment variables, flags, `--set`. Two settings depend on others:
 
-* Options belong to the model or dataset they were given with. Where the command line chooses another one than the file, the file's
-  options (and data path) do not apply.
-* `launcher=plain` runs one process; where nothing gives a number of workers it is 1.
+* Options belong to a model or dataset. If the command line names another one than the file, the file's options (and data path)
+  do not apply.
+* Under `launcher=plain`, which runs one process, the default number of workers is 1.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _OWNED = (
     ("model", "name", ModelSettings().name, ("options",)),
     ("data", "dataset", DataSettings().dataset, ("options", "path")),
 )
-"""Section, the key that names something, its default, and the keys that belong to what is named."""
+"""Section, key of the name, its default, and the keys that apply to that name only."""
 
 _TRACKING_SCHEMES = frozenset({"http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks"})
 
@@ -46,13 +45,13 @@ def load_settings(
     """Read, merge and check the settings of a run.
 
     Args:
-        config_files: paths of YAML files or names of shipped ones; a later one stands above an earlier one.
+        config_files: paths of YAML files or names of shipped ones; later ones override earlier ones.
         overrides: the values of `--set`, each `section.key=value`.
         flags: the plain flags as `sources.from_flags` takes them.
         environment: the environment variables.
 
     Raises:
-        SettingsError: with place, key, value, rule and the nearest valid name.
+        SettingsError: with origin, key, value, rule and the nearest valid name.
     """
     files = [sources.from_file(sources.find_config(file)) for file in config_files]
     invocation = reduce(
@@ -76,7 +75,7 @@ def load_settings(
 
 
 def validate_names(settings: TrainingSettings) -> None:
-    """Check that model and dataset exist and take the options given, without importing either.
+    """Check that model and dataset exist and accept the options, without importing either.
 
     Raises:
         SettingsError: unknown name or option; names the nearest valid one.
@@ -86,10 +85,10 @@ def validate_names(settings: TrainingSettings) -> None:
 
 
 def check_tracking_uri(uri: str | None) -> None:
-    """Check that an address can be an MLflow store; it is not contacted.
+    """Check that a URI is valid for an MLflow store, without contacting it.
 
     Raises:
-        SettingsError: it has no scheme, one that MLflow does not know, or no host.
+        SettingsError: the scheme is missing or unknown to MLflow, or the host is missing.
     """
     if uri is None or uri == "databricks":
         return
@@ -102,7 +101,7 @@ def check_tracking_uri(uri: str | None) -> None:
     if scheme not in _TRACKING_SCHEMES or (scheme in {"http", "https"} and not host):
         raise SettingsError(
             f"tracking.uri={uri} is not an address of an MLflow store",
-            remedy="write http://HOST:PORT or sqlite:///FILE, or leave it out for the embedded database",
+            remedy="write http://HOST:PORT or sqlite:///FILE, or omit it for the embedded database",
         )
 
 
@@ -120,7 +119,7 @@ def _render_section(section: BaseModel) -> str:
 
 
 def _lay_over(lower: Layer, upper: Layer) -> Layer:
-    """Merges two layers, leaving out what the lower one says of a model or dataset that the upper one replaces."""
+    """Merges two layers, without the lower one's options of a model or dataset that the upper one replaces."""
     values = dict(lower.values)
     origins = dict(lower.origins)
     for section, name_key, default, owned in _OWNED:
@@ -143,7 +142,7 @@ def _plain_is_one_process(merged: Layer) -> Layer:
 
 
 def _with_origin(error: SettingsError, merged: Layer) -> SettingsError:
-    """The error with the place its key was given at; such messages begin with `section.key=`."""
+    """The error prefixed with the origin of its key; such messages start with `section.key=`."""
     message = str(error.args[0])
     key = re.match(r"[a-z_.]+", message)
     origin = merged.origins.get(tuple(key[0].split("."))) if key else None

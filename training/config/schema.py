@@ -1,7 +1,7 @@
 """The settings of a training run, as one tree of frozen pydantic models.
 
-Nothing heavy is imported here: a wrong setting has to be refused within a second. What is checked here needs only the settings
-themselves; what needs this machine (CPUs, GPUs, folders, ports) is checked in `training.preflight`.
+Nothing heavy is imported here, so that an invalid setting is refused within a second. The checks here need only the settings;
+`training.preflight` checks the machine (CPUs, GPUs, folders, ports).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from infra.spec.section import Section
 
 OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | None
-"""A value that a model's or a dataset's own option may have."""
+"""Values of a model's or dataset's own options."""
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -25,39 +25,35 @@ class RunSettings(Section):
     name: str | None = Field(
         None,
         pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$",
-        description="Name of the run; made from model, dataset and time where it is not given.",
+        description="Name of the run; null is `<model>-<dataset>-<time>`.",
     )
-    directory: Path = Field(Path(".local/runs"), description="Folder under which every run has its own.")
+    directory: Path = Field(Path(".local/runs"), description="Parent folder of the runs' folders.")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
         0, description="Seed of weights, data order, augmentation and dropout."
     )
-    deterministic: bool = Field(True, description="Ask torch for deterministic kernels; slower on some GPUs.")
+    deterministic: bool = Field(True, description="Use torch's deterministic algorithms; slower on some GPUs.")
 
 
 class ModelSettings(Section):
     """The network."""
 
-    name: str = Field(
-        "simple_cnn", description="A name of the model registry, or `package.module:factory` of your own."
-    )
-    options: dict[str, OptionValue] = Field(default_factory=dict, description="The model's own options, by name.")
+    name: str = Field("simple_cnn", description="Built-in model, or `package.module:factory` of your own.")
+    options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the model, by name.")
 
 
 class DataSettings(Section):
     """The dataset and its loader."""
 
-    dataset: str = Field(
-        "digits", description="A name of the dataset registry, or `package.module:factory` of your own."
-    )
-    path: Path | None = Field(None, description="Folder of the dataset's files, for datasets that lie in files.")
-    options: dict[str, OptionValue] = Field(default_factory=dict, description="The dataset's own options, by name.")
+    dataset: str = Field("digits", description="Built-in dataset, or `package.module:factory` of your own.")
+    path: Path | None = Field(None, description="Folder of the dataset's files, for file-based datasets.")
+    options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the dataset, by name.")
     augment: bool = Field(True, description="Apply the dataset's augmentation to the training split.")
     validation_fraction: Fraction = Field(
         0.1,
-        description="Share of the training split held out for validation where the dataset has no validation split.",
+        description="Fraction of the training split held out for validation if the dataset has no validation split.",
     )
-    loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank itself.")
-    prefetch: PositiveInt = Field(2, description="Batches each loader process keeps ready.")
+    loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank's process.")
+    prefetch: PositiveInt = Field(2, description="Batches that each loader process prefetches.")
 
 
 class OptimizerSettings(Section):
@@ -86,7 +82,7 @@ class OptimizerSettings(Section):
 
 
 class ScheduleSettings(Section):
-    """The learning rate over the run; a pure function of the optimizer step."""
+    """The learning rate schedule; a pure function of the optimizer step."""
 
     name: Literal["constant", "step", "cosine", "one_cycle"] = Field(
         "cosine", description="constant | step | cosine | one_cycle."
@@ -94,13 +90,13 @@ class ScheduleSettings(Section):
     warmup_steps: NonNegativeInt = Field(
         0, description="Optimizer steps of linear warm-up from 0; not with one_cycle, which has its own."
     )
-    step_epochs: PositiveInt = Field(30, description="Epochs between two drops (step).")
+    step_epochs: PositiveInt = Field(30, description="Epochs between drops (step).")
     gamma: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="Factor of each drop (step).")
     final_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
         0.01, description="Learning rate at the end as a fraction of the peak (cosine, one_cycle)."
     )
     rise_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.3, description="Share of all steps in which the rate rises (one_cycle)."
+        0.3, description="Fraction of all steps in which the learning rate rises (one_cycle)."
     )
 
     @model_validator(mode="after")
@@ -116,17 +112,15 @@ class LoopSettings(Section):
     """Duration, batches, and handling of a bad step."""
 
     epochs: PositiveInt = Field(10, description="Passes over the training split.")
-    max_steps: PositiveInt | None = Field(
-        None, description="Stop after this many optimizer steps, whatever the epochs."
-    )
+    max_steps: PositiveInt | None = Field(None, description="Maximum number of optimizer steps; null runs all epochs.")
     global_batch: PositiveInt = Field(
-        64, description="Samples per optimizer step over all ranks; the invariant when the world changes."
+        64, description="Samples per optimizer step over all ranks; independent of the world size."
     )
     accumulation: PositiveInt = Field(1, description="Micro-batches per rank and optimizer step.")
-    clip_norm: PositiveFloat | None = Field(1.0, description="Largest global gradient norm; null does not clip.")
-    evaluate_every: PositiveInt = Field(1, description="Epochs between two evaluations on the validation split.")
+    clip_norm: PositiveFloat | None = Field(1.0, description="Maximum global gradient norm; null disables clipping.")
+    evaluate_every: PositiveInt = Field(1, description="Epochs between evaluations on the validation split.")
     nonfinite: Literal["stop", "skip"] = Field(
-        "stop", description="A step whose loss or gradient is NaN or infinite: stop the run, or skip the step."
+        "stop", description="On a NaN or infinite loss or gradient: stop the run, or skip the step."
     )
     log_sample_ids: bool = Field(False, description="Write the sample ids of every committed step to the run's ledger.")
 
@@ -137,7 +131,7 @@ class PrecisionSettings(Section):
     mode: Literal["fp32", "bf16", "fp16"] = Field(
         "fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler)."
     )
-    initial_scale: PositiveFloat = Field(65536.0, description="First loss scale of fp16.")
+    initial_scale: PositiveFloat = Field(65536.0, description="Initial loss scale of fp16.")
 
 
 class ScaleSettings(Section):
@@ -146,21 +140,19 @@ class ScaleSettings(Section):
     launcher: Literal["ray", "torchrun", "plain"] = Field(
         "ray", description="ray (Ray Train) | torchrun | plain (one process)."
     )
-    workers: PositiveInt = Field(2, description="Ranks, the world size.")
-    gpu: bool = Field(False, description="One GPU per rank and NCCL; otherwise CPU and gloo.")
-    cpus_per_worker: PositiveInt = Field(1, description="CPUs reserved for a rank; also its number of torch threads.")
-    nodes: PositiveInt = Field(1, description="Machines (torchrun): workers are spread evenly over them.")
-    node_rank: NonNegativeInt = Field(0, description="This machine's number (torchrun).")
+    workers: PositiveInt = Field(2, description="Number of ranks (world size).")
+    gpu: bool = Field(False, description="One GPU per rank and NCCL; false uses CPUs and gloo.")
+    cpus_per_worker: PositiveInt = Field(1, description="CPUs reserved per rank; also its number of torch threads.")
+    nodes: PositiveInt = Field(1, description="Number of nodes (torchrun), with equal numbers of workers.")
+    node_rank: NonNegativeInt = Field(0, description="Rank of this node (torchrun).")
     rendezvous: str | None = Field(
         None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port of the rendezvous (torchrun, nodes > 1)."
     )
     address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
-    start_timeout: PositiveFloat = Field(120.0, description="Seconds within which all ranks must have started.")
-    collective_timeout: PositiveFloat = Field(
-        300.0, description="Seconds after which a collective that does not end fails the run."
-    )
+    start_timeout: PositiveFloat = Field(120.0, description="Timeout for the start of all ranks, in seconds.")
+    collective_timeout: PositiveFloat = Field(300.0, description="Timeout of a collective, in seconds.")
     max_restarts: NonNegativeInt = Field(
-        2, description="Times a driver restarts a failed worker group from its last checkpoint."
+        2, description="Times a driver restarts a failed worker group from the newest checkpoint."
     )
 
     @model_validator(mode="after")
@@ -186,14 +178,12 @@ class CheckpointSettings(Section):
     """When checkpoints are saved, and how many are kept."""
 
     every_steps: PositiveInt = Field(
-        50, description="Optimizer steps between two checkpoints; the end of the run always has one."
+        50, description="Optimizer steps between checkpoints; the last step is always saved."
     )
-    keep_last: PositiveInt = Field(2, description="Newest checkpoints that are kept.")
-    keep_best: NonNegativeInt = Field(
-        1, description="Best checkpoints, by best_metric, that are kept beside the newest."
-    )
+    keep_last: PositiveInt = Field(2, description="Number of newest checkpoints to keep.")
+    keep_best: NonNegativeInt = Field(1, description="Number of best checkpoints, by best_metric, to keep in addition.")
     best_metric: Literal["validation_accuracy", "validation_loss"] = Field(
-        "validation_accuracy", description="What makes a checkpoint the best."
+        "validation_accuracy", description="Metric that ranks the checkpoints."
     )
     resume: Literal["auto", "never"] = Field(
         "auto", description="auto resumes from the run's newest good checkpoint; never refuses a run that has one."
@@ -208,16 +198,16 @@ class TrackingSettings(Section):
         None, description="Tracking server; null is the embedded SQLite database under .local/mlflow."
     )
     experiment: str = Field("ray-train-platform", min_length=1, description="MLflow experiment.")
-    registered_model: str | None = Field(None, description="Name in the model registry; null is `<model>-<dataset>`.")
+    registered_model: str | None = Field(None, description="MLflow registered model; null is `<model>-<dataset>`.")
 
 
 class MetricsSettings(Section):
-    """The run's own metrics while it runs."""
+    """Live metrics of the run."""
 
     exporter: Literal["prometheus", "ray", "none"] = Field(
         "prometheus", description="prometheus (served by rank 0) | ray (Ray's metrics agent) | none."
     )
-    host: str = Field("127.0.0.1", description="Address /metrics is served on.")
+    host: str = Field("127.0.0.1", description="Address to serve /metrics on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port of /metrics; 0 uses an ephemeral port and prints it."
     )

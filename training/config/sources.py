@@ -1,4 +1,4 @@
-"""Where settings come from; each source is read into a layer that remembers where its values stood.
+"""The sources of settings; each is read into a layer that records the origin of its values.
 
 The layers, lowest first: the defaults of the schema, configuration files in the order given, environment variables,
 flags, `--set`.
@@ -17,7 +17,7 @@ from infra.spec.errors import SettingsError
 from infra.spec.yaml_text import KeyPath, parse, read_file
 
 SHIPPED: Final = Path(__file__).resolve().parent.parent / "configs"
-"""Folder of the configurations that come with the platform; each is known by its file's name without the ending."""
+"""Folder of the shipped configurations; each is named by its file without the suffix."""
 
 _OVERRIDE = re.compile(r"(?P<key>[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*)=(?P<value>.*)", re.DOTALL)
 
@@ -28,8 +28,7 @@ class Layer:
 
     Attributes:
         values: nested by section, as the schema has them.
-        origins: for each key that was given, what a message calls its place: `my.yaml:12`, `--epochs`,
-            `RTP_TRACKING_URI`.
+        origins: where each key was set, as messages name it: `my.yaml:12`, `--epochs`, `RTP_TRACKING_URI`.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -52,29 +51,29 @@ FLAG_KEYS: Final = {
     "node_rank": "scale.node_rank",
     "rendezvous": "scale.rendezvous",
 }
-"""The key that each plain flag sets, by its name in `training.options.SettingsOptions`: `num_workers` is `--num-workers`."""
+"""The key that each flag sets, by its name in `training.options.SettingsOptions`: `num_workers` is `--num-workers`."""
 
 GPUS_PER_WORKER: Final = "gpus_per_worker"
-"""Name of the flag `--gpus-per-worker`, which is 0 or 1: another way to say `--no-use-gpu` or `--use-gpu`."""
+"""Name of the flag `--gpus-per-worker`: 0 is `--no-use-gpu`, 1 is `--use-gpu`."""
 
 ENVIRONMENT: Final = {
     "RTP_TRACKING_URI": "tracking.uri",
     "RTP_EXPERIMENT": "tracking.experiment",
     "RTP_RUN_DIRECTORY": "run.directory",
 }
-"""Variables that set a key: what belongs to a machine rather than to a run. An empty one counts as not set."""
+"""Environment variables for machine-specific keys. An empty one is ignored."""
 
 
 def shipped_names() -> tuple[str, ...]:
-    """Names of the configurations that come with the platform, sorted."""
+    """Names of the shipped configurations, sorted."""
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
 
 
 def find_config(config: str | Path) -> Path:
-    """The file of a shipped configuration's name, or of a path.
+    """The file of a configuration, by path or by the name of a shipped one.
 
     Raises:
-        SettingsError: there is no such file; names the nearest shipped configuration.
+        SettingsError: the file does not exist; names the nearest shipped configuration.
     """
     path = Path(config)
     if isinstance(config, str) and path.name == config and not path.suffix:
@@ -100,9 +99,9 @@ def from_file(path: Path) -> Layer:
         return Layer()
     if not isinstance(document.value, dict):
         raise SettingsError(
-            f"{path}: holds {type(document.value).__name__}, not sections", remedy="write `section:` and its keys below"
+            f"{path}: is a {type(document.value).__name__}, not a mapping", remedy="write `section:` and its keys below"
         )
-    # A later source replaces a list as a whole, so its items have no place of their own.
+    # A later source replaces a list as a whole, so its items have no origin of their own.
     places = {key: place for key, place in document.places(str(path)).items() if not key[-1].isdecimal()}
     return Layer(document.value, places)
 
@@ -116,8 +115,8 @@ def from_flags(flags: Mapping[str, str | bool | None]) -> Layer:
     """The layer of a parsed command line.
 
     Args:
-        flags: value by a name of `FLAG_KEYS` or `GPUS_PER_WORKER`; None stands for a flag that was not given. Values are
-            text as typed; the schema gives them their types.
+        flags: value by a name of `FLAG_KEYS` or `GPUS_PER_WORKER`; None for a flag that was not given. Values are text as
+            typed, which the schema converts.
 
     Raises:
         SettingsError: several GPUs per worker, or a contradiction to `--use-gpu`.
@@ -131,9 +130,9 @@ def from_flags(flags: Mapping[str, str | bool | None]) -> Layer:
     if per_worker is not None:
         uses_gpu = _uses_gpu(str(per_worker), workers=str(given.get("num_workers", "")))
         if given.get("use_gpu", uses_gpu) != uses_gpu:
-            said = "--use-gpu" if given["use_gpu"] else "--no-use-gpu"
+            other = "--use-gpu" if given["use_gpu"] else "--no-use-gpu"
             raise SettingsError(
-                f"--gpus-per-worker {per_worker} contradicts {said}", remedy="leave one of the two flags out"
+                f"--gpus-per-worker {per_worker} contradicts {other}", remedy="omit one of the two flags"
             )
         keys.append(("scale.gpu", uses_gpu, f"--gpus-per-worker {per_worker}"))
     return _from_keys(keys)
@@ -157,7 +156,7 @@ def from_overrides(overrides: Sequence[str]) -> Layer:
 
 
 def merge(lower: Layer, upper: Layer) -> Layer:
-    """Both layers in one; where both have a value the upper one's stands, and mappings are merged key by key."""
+    """Merges two layers key by key; values of the upper one override those of the lower one."""
     return Layer(_merge(lower.values, upper.values), {**lower.origins, **upper.origins})
 
 
@@ -181,17 +180,15 @@ def _from_keys(keys: Iterable[tuple[str, Any, str]]) -> Layer:
 
 
 def _typed(name: str, value: object) -> str:
-    """The flag as the person typed it."""
+    """The flag as the user typed it."""
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
 def _uses_gpu(per_worker: str, *, workers: str) -> bool:
     if per_worker in {"0", "1"}:
         return per_worker == "1"
-    remedy = "for more GPUs start more workers: --use-gpu --num-workers N runs N ranks on N GPUs"
+    remedy = "for more GPUs raise the workers: --use-gpu --num-workers N runs N ranks on N GPUs"
     if workers.isdecimal() and per_worker.isdecimal():
         total = int(workers) * int(per_worker)
         remedy = f"--use-gpu --num-workers {total} trains on the same {total} GPUs"
-    raise SettingsError(
-        f"--gpus-per-worker {per_worker}: a rank of DDP drives one GPU, so the value is 0 or 1", remedy=remedy
-    )
+    raise SettingsError(f"--gpus-per-worker {per_worker}: a DDP rank uses one GPU, so it must be 0 or 1", remedy=remedy)

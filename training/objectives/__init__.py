@@ -1,1 +1,1 @@
-"""Objectives: what is minimised, and which metrics are reported of it. The protocol is `objective.Objective`."""
+"""Objectives: the loss, and the metrics reported with it. The protocol is `objective.Objective`."""

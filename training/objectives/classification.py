@@ -1,4 +1,4 @@
-"""Classification: cross entropy, and the share of samples that are classified correctly."""
+"""Classification: cross entropy and accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an objective is to the step, the evaluation and the reports."""
+"""The protocol of objectives, used by the step, the evaluation and the reports."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 class Objective(Protocol):
     """A loss and the metrics reported with it.
 
-    Everything is a sum over samples, so that it adds up over micro-batches, batches and ranks; a metric is computed from the sums at
-    the very end. An objective has no state.
+    Everything is a sum over samples, so that it adds up over micro-batches, batches and ranks; a metric is computed from the sums last.
+    An objective has no state.
     """
 
     @property

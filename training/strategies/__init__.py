@@ -1,1 +1,1 @@
-"""Strategies: how a model is spread over the ranks. The protocol is `strategy.Strategy`."""
+"""Strategies: how a model is distributed over the ranks. The protocol is `strategy.Strategy`."""

@@ -24,5 +24,5 @@ class DataParallel(SingleProcess):
         self.averaged_ranks = dist.get_world_size()
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """DDP's all-reduce waits for the last micro-batch."""
+        """DDP's `no_sync`: no all-reduce before the last micro-batch."""
         return self._parallel.no_sync()

@@ -23,7 +23,7 @@ class SingleProcess:
         self._parameters = [p for p in module.parameters() if p.requires_grad]
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """Nothing is sent, so there is nothing to hold back."""
+        """No-op: nothing is communicated."""
         return nullcontext()
 
     def gradient_norm(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a strategy is to the step, the evaluation and the checkpoints."""
+"""The protocol of strategies, used by the step, the evaluation and the checkpoints."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MakeOptimizer = Callable[[nn.Module], Optimizer]
 
 
 class Strategy(Protocol):
-    """Wraps a model, owns its optimizer, and knows where gradients and state are.
+    """Wraps a model, and owns its optimizer, gradients and state.
 
     Every rank calls the same methods in the same order; a strategy may communicate in any of them.
     """
 
     @property
     def model(self) -> nn.Module:
-        """What a training step calls."""
+        """The module that a training step calls."""
         ...
 
     @property
@@ -38,11 +38,11 @@ class Strategy(Protocol):
 
     @property
     def averaged_ranks(self) -> int:
-        """Ranks over which gradients are averaged: times this, they are sums over the ranks."""
+        """Number of ranks over which gradients are averaged; times it, they are sums over the ranks."""
         ...
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """The context of every micro-batch but a step's last: gradients are added up and not yet sent to other ranks."""
+        """The context of every micro-batch but a step's last: gradients accumulate locally, as in DDP's `no_sync`."""
         ...
 
     def gradient_norm(self) -> Tensor:

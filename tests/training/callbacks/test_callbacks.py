@@ -1,4 +1,4 @@
-"""Callbacks as a run calls them: at the documented points, in order, and with their state saved and restored."""
+"""Callbacks in a run: called at the documented hooks, in order, with their state saved and restored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from training.step import StepResult
 
 
 class WeightAverage(Callback):
-    """What a user may add: an average of the weights, and the losses it has seen."""
+    """A user's callback with state: an average of the weights, and the losses."""
 
     name: ClassVar[str] = "weight_average"
 
@@ -38,7 +38,7 @@ class WeightAverage(Callback):
         return {"steps": self.steps, "average": self.average} if self.average is not None else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Both come back."""
+        """Restore both."""
         self.steps, self.average = state_dict["steps"], state_dict["average"]
 
     def on_step_end(self, loop: Loop, micro_batches: list[Batch], result: StepResult) -> None:
@@ -57,7 +57,7 @@ def _noted(point: str) -> Callable[..., None]:
 
 
 class Trace(Callback):
-    """Notes the points that the loop passes, with the steps that are done."""
+    """Records the hooks that are called, with the number of steps done."""
 
     def __init__(self) -> None:
         self.points: list[tuple[str, int]] = []
@@ -74,7 +74,7 @@ class Trace(Callback):
     on_close = _noted("close")
 
     def is_due(self, loop: Loop) -> bool:
-        """At every third step."""
+        """Due at every third step."""
         return loop.progress.step % 3 == 0
 
 
@@ -90,7 +90,7 @@ def until(steps: int) -> TrainingSettings:
     return small_settings(loop={"max_steps": steps}, schedule={"name": "constant"})
 
 
-def test_a_callback_from_outside_gets_its_state_back_and_continues_bit_for_bit(tmp_path: Path) -> None:
+def test_a_user_s_callback_is_restored_and_continues_bit_for_bit(tmp_path: Path) -> None:
     whole, first, second = WeightAverage(), WeightAverage(), WeightAverage()
     run(until(30), tmp_path / "whole", whole)
     run(until(13), tmp_path / "parted", first)
@@ -114,7 +114,7 @@ def test_a_run_without_the_callback_refuses_its_state_by_name(tmp_path: Path) ->
         run(until(10), tmp_path)
 
 
-def test_a_callback_added_later_starts_afresh_and_the_log_names_it(tmp_path: Path) -> None:
+def test_a_callback_added_later_keeps_its_initial_state_with_a_warning(tmp_path: Path) -> None:
     class Counting(WeightAverage):
         def state_dict(self) -> dict[str, Any]:
             return {"steps": self.steps}
@@ -134,7 +134,7 @@ def test_a_callback_with_state_needs_a_name(tmp_path: Path) -> None:
         run(until(5), tmp_path, Nameless())
 
 
-def test_the_points_of_a_run_come_in_the_documented_order(tmp_path: Path) -> None:
+def test_the_hooks_are_called_in_the_documented_order(tmp_path: Path) -> None:
     trace = Trace()
     run(until(23), tmp_path, trace)
     points = [point for point in trace.points if not point[0].startswith("step_")]
@@ -170,10 +170,10 @@ def test_close_is_called_after_an_error_too(tmp_path: Path) -> None:
     class Failing(Trace):
         def on_step_start(self, loop: Loop) -> None:
             del loop
-            raise RuntimeError("the callback's own mistake")
+            raise RuntimeError("an error in the callback")
 
     failing = Failing()
-    with pytest.raises(RuntimeError, match="own mistake"):
+    with pytest.raises(RuntimeError, match="an error in the callback"):
         run(until(5), tmp_path, failing)
     assert failing.points[-1][0] == "close"
 
@@ -204,7 +204,7 @@ def _run_rank(place: RankPlace, folder: Path, steps: int) -> float:
     return float(average.average.double().sum())
 
 
-def test_every_rank_gets_the_state_back_that_rank_0_saved(tmp_path: Path) -> None:
+def test_every_rank_restores_the_state_that_rank_0_saved(tmp_path: Path) -> None:
     whole = on_ranks(2, _run_rank, tmp_path / "whole", 12)
     on_ranks(2, _run_rank, tmp_path / "parted", 7)
     assert on_ranks(2, _run_rank, tmp_path / "parted", 12) == whole

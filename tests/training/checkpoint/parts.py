@@ -1,4 +1,4 @@
-"""What the tests of checkpoints share: a small run, its identity, and ways to save and compare it."""
+"""Shared by the tests of checkpoints: a small run, its identity, and helpers to save and compare it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], Optimizer]] = {
 
 
 class Values:
-    """A state of JSON values and tensors, as something of a user's own may have."""
+    """User-defined state of JSON values and tensors."""
 
     def __init__(self, **state: object) -> None:
         self.state: dict[str, Any] = state
@@ -82,7 +82,7 @@ class SmallRun:
         return checkpointer.save(progress(self.step), self.states(**others), metric=metric, final=final)
 
     def load(self, checkpoint: VerifiedCheckpoint, **others: Stateful) -> list[str]:
-        """Continue from a checkpoint; the names of the states that it does not hold."""
+        """Restore a checkpoint; returns the names of the states that it lacks."""
         self.step = checkpoint.progress.step
         return self.states(**others).restore(checkpoint)
 

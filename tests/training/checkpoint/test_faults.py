@@ -39,7 +39,7 @@ def _one_thread() -> None:
 
 
 def resume(store: CheckpointStore) -> SmallRun:
-    """The run from its newest good checkpoint on, or from its start."""
+    """The run, resumed from its newest good checkpoint if any."""
     run = SmallRun()
     if restored := store.newest_good(IDENTITY):
         run.load(restored)
@@ -47,7 +47,7 @@ def resume(store: CheckpointStore) -> SmallRun:
 
 
 def train_and_save_every_step(directory: Path, ready: Connection) -> None:
-    """What is killed: resume, then train and save for ever."""
+    """The process to kill: resume, then train and save forever."""
     torch.set_num_threads(1)
     store = local_store(directory)
     run = resume(store)
@@ -59,11 +59,11 @@ def train_and_save_every_step(directory: Path, ready: Connection) -> None:
         writer.poll()
 
 
-def test_a_run_that_is_killed_again_and_again_always_has_a_good_checkpoint_of_the_uninterrupted_run(
+def test_a_repeatedly_killed_run_always_has_a_good_checkpoint_of_the_uninterrupted_run(
     tmp_path: Path,
 ) -> None:
     processes = multiprocessing.get_context("forkserver")
-    # torch imports the last of these with the first optimizer, a second in every victim.
+    # torch imports the last of these with the first optimizer, which takes a second in every process.
     processes.set_forkserver_preload([__name__, "torch._dynamo"])
     moments = random.Random(0)
     store, uninterrupted = local_store(tmp_path), SmallRun()
@@ -90,7 +90,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield directory
 
 
-def test_a_full_disk_names_what_is_needed_and_free_and_the_older_checkpoint_stays(small_disk: Path) -> None:
+def test_on_a_full_disk_the_error_has_the_sizes_and_the_older_checkpoint_stays(small_disk: Path) -> None:
     store, run = saved_run(small_disk, 1)
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 8192))
@@ -123,7 +123,7 @@ def test_a_file_system_error_is_raised_by_close_and_leaves_no_partial_checkpoint
 
 def test_a_file_in_place_of_the_folder_fails_the_save(tmp_path: Path) -> None:
     blocked = tmp_path / "checkpoints"
-    blocked.write_text("a file stands where the folder should")
+    blocked.write_text("a file in place of the folder")
     run = SmallRun()
     run.train()
     writer = checkpointer(local_store(blocked))

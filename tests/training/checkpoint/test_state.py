@@ -35,7 +35,7 @@ def states(model: nn.Module, optimizer: Optimizer, **others: Stateful) -> StateR
 
 
 def save_and_open(directory: Path, saved: StateRegistry) -> VerifiedCheckpoint:
-    """A checkpoint of the states, opened again."""
+    """A checkpoint of the states, reopened."""
     store = local_store(directory)
     with checkpointer(store) as writer:
         writer.save(progress(5), saved, metric=None, final=True)
@@ -147,7 +147,7 @@ def test_tied_weights_are_still_tied_after_restoring(tmp_path: Path) -> None:
     assert torch.equal(other_optimizer.state[first.weight]["exp_avg"], optimizer.state[saved.weight]["exp_avg"])
 
 
-def test_a_model_of_another_shape_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_model_of_another_shape_is_refused_and_not_changed(tmp_path: Path) -> None:
     store, _ = saved_run(tmp_path, 3)
     other = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5))
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
@@ -172,10 +172,10 @@ def test_a_checkpoint_of_another_optimizer_class_is_refused_with_both_names(tmp_
 
 
 class Counting(nn.Module):
-    """A module whose state holds something that is no tensor."""
+    """A module whose state holds a value that is not a tensor."""
 
     def get_extra_state(self) -> int:
-        """A number, where a tensor would be needed."""
+        """A number instead of a tensor."""
         return 3
 
 
@@ -191,7 +191,7 @@ def test_an_optimizer_of_another_model_is_refused() -> None:
 
 
 def test_optimizer_state_with_another_shape_than_its_parameter_is_restored(tmp_path: Path) -> None:
-    """As of optimizers that keep a row and a column of a matrix."""
+    """As in optimizers that keep a row and a column per matrix."""
     saved, other = SmallRun(), SmallRun(seed=1)
     saved.train()
     weight = saved.model.get_parameter("0.weight")

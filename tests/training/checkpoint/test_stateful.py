@@ -1,4 +1,4 @@
-"""Registration: what is saved under which name, and what a resumed run does with names it does not expect."""
+"""Registration of state under names, and resuming with missing or unknown names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.errors import ResumeMismatchError
 
 
 def save(directory: Path, run: SmallRun, **others: Stateful) -> VerifiedCheckpoint:
-    """A checkpoint of step 3 of the run with other states, opened again."""
+    """A checkpoint of step 3 of the run with other states, reopened."""
     run.train(3 - run.step)
     store = local_store(directory)
     with checkpointer(store) as writer:
@@ -34,7 +34,7 @@ def test_tensors_and_json_values_of_one_state_are_restored_together(tmp_path: Pa
     assert back.state == mixed
 
 
-def test_a_module_is_stateful_as_it_is(tmp_path: Path) -> None:
+def test_a_module_is_stateful(tmp_path: Path) -> None:
     saved, other = nn.Linear(2, 3), nn.Linear(2, 3)
     SmallRun(seed=1).load(save(tmp_path, SmallRun(), ema=saved), ema=other)
     assert torch.equal(other.weight, saved.weight)
@@ -47,7 +47,7 @@ def test_each_state_with_tensors_has_a_file_and_one_without_has_none(tmp_path: P
 
 
 def test_the_layout_of_the_first_checkpoints_is_kept(tmp_path: Path) -> None:
-    """`optimizer`, `precision` and `extra.best_metrics` are what version 0.1 wrote, before states had names."""
+    """`optimizer`, `precision` and `extra.best_metrics` are the layout of version 0.1, before states had names."""
     precision, best = Values(scale=2.0), Values(metrics=[0.9, 0.8])
     checkpoint = save(tmp_path, SmallRun(), precision=precision, best_metrics=best, mine=Values(count=1))
     written = json.loads((checkpoint.path / "state.json").read_text())
@@ -123,7 +123,7 @@ def test_a_name_must_be_a_lower_case_identifier(name: str) -> None:
 
 
 def write_as_version_0_1(directory: Path, run: SmallRun) -> VerifiedCheckpoint:
-    """A checkpoint as it was written before states had names, without any of today's code for states."""
+    """A checkpoint in the layout from before states had names, written without the code for states."""
     state = {
         "extra": {"best_metrics": [0.97]},
         "optimizer": "AdamW",

@@ -30,7 +30,7 @@ FILES = ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.j
 
 
 def truncate(path: Path) -> None:
-    """Cut a file in the middle."""
+    """Truncate a file in the middle."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
@@ -42,12 +42,12 @@ def flip_a_bit(path: Path) -> None:
 
 
 def empty(path: Path) -> None:
-    """Leave nothing of a file but its name."""
+    """Truncate a file to no bytes."""
     path.write_bytes(b"")
 
 
 def append(path: Path) -> None:
-    """Add bytes behind the end of a file."""
+    """Append bytes to a file."""
     path.write_bytes(path.read_bytes() + b"\0" * 100)
 
 
@@ -61,7 +61,7 @@ DAMAGES: list[Callable[[Path], None]] = [truncate, flip_a_bit, empty, append, fi
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SmallRun]:
-    """A folder with checkpoints of the steps 10 and 20, and the run as it was at 10."""
+    """A folder with checkpoints of steps 10 and 20, and the run at step 10."""
     directory = tmp_path_factory.mktemp("pristine")
     saved_run(directory, 10, 20)
     at_ten = SmallRun()
@@ -108,7 +108,7 @@ def test_verify_names_the_damaged_file_and_no_other(
     assert store.verify(10) == []
 
 
-def test_the_newest_of_good_checkpoints_is_taken_and_nothing_is_skipped(store: CheckpointStore) -> None:
+def test_of_good_checkpoints_the_newest_is_chosen_and_none_is_skipped(store: CheckpointStore) -> None:
     restored = store.newest_good(IDENTITY)
     assert restored is not None
     assert (restored.progress.step, restored.skipped, restored.notes) == (20, (), ())
@@ -178,7 +178,7 @@ def test_a_chosen_step_that_is_damaged_is_an_error_that_names_the_others(store: 
     assert caught.value.remedy == "choose one of the steps 10"
 
 
-def test_unrelated_files_in_the_folder_are_left_alone(store: CheckpointStore) -> None:
+def test_unrelated_files_in_the_folder_are_ignored(store: CheckpointStore) -> None:
     notes = store.path(10).parent / "notes" / "keep.txt"
     notes.parent.mkdir()
     notes.write_text("mine")
@@ -253,7 +253,7 @@ def test_a_commit_that_fails_names_the_reason_and_leaves_nothing(
     assert store.folder_steps() == [10, 20]
 
 
-def test_what_cannot_be_removed_is_returned_and_the_rest_is_removed(
+def test_folders_that_cannot_be_removed_are_returned_and_the_others_removed(
     store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove = LocalStorage.remove

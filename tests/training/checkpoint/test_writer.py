@@ -34,7 +34,7 @@ def _one_thread() -> None:
 
 
 class GatedStorage(LocalStorage):
-    """A disk that writes no byte while its gate is closed, like one that is very slow."""
+    """A very slow disk: it writes nothing while its gate is closed."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -57,7 +57,7 @@ class GatedStorage(LocalStorage):
 
 
 def load(store: CheckpointStore, step: int) -> SmallRun:
-    """The run as it was saved at a step."""
+    """The run as saved at a step."""
     run = SmallRun(seed=1)
     run.load(store.open(step, IDENTITY))
     return run
@@ -246,7 +246,7 @@ def test_an_optimizer_that_gains_state_after_the_first_save_is_saved_with_it(tmp
     assert_same(load(store, 1).tensors(), run.tensors())
 
 
-def test_only_what_the_rule_keeps_is_left(tmp_path: Path) -> None:
+def test_only_retained_checkpoints_are_left(tmp_path: Path) -> None:
     store, run = local_store(tmp_path), SmallRun()
     rule = Retention(keep_last=2, keep_best=1, higher_is_better=True)
     with checkpointer(store, retention=rule) as writer:
@@ -257,7 +257,7 @@ def test_only_what_the_rule_keeps_is_left(tmp_path: Path) -> None:
     assert all(store.verify(step) == [] for step in store.steps())
 
 
-def test_the_rule_counts_the_checkpoints_from_before_a_restart(tmp_path: Path) -> None:
+def test_retention_counts_the_checkpoints_from_before_a_restart(tmp_path: Path) -> None:
     store, run = saved_run(tmp_path, 1, 2, 3)
     rule = Retention(keep_last=2, keep_best=0, higher_is_better=True)
     with checkpointer(store, retention=rule, start_step=3) as writer:
@@ -314,7 +314,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_is_a_warning(tmp_path: Path, m
     assert store.verify(2) == []
 
 
-def test_what_a_new_writer_cannot_remove_is_a_warning_of_its_first_checkpoint_only(
+def test_a_new_writer_reports_failed_removals_with_its_first_checkpoint_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, run = saved_run(tmp_path, 1, 2)

@@ -1,4 +1,4 @@
-"""A command of the command line as a process, and what it imported."""
+"""Runs a command as a process and records its imports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print(json.dumps([int(status), list(sys.modules)]), file=sys.stderr)
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answered: its exit status, its streams, and the heavy packages it imported."""
+    """The result of a command: exit status, streams, and the heavy packages it imported."""
 
     status: int
     out: str

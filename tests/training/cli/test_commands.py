@@ -57,38 +57,38 @@ def test_logs_prints_a_rank_s_own_log_on_request(root: Path, capsys: pytest.Capt
     assert capsys.readouterr().out == (root / "older" / "logs" / "rank-0.jsonl").read_text(encoding="utf-8")
 
 
-def test_monitor_once_prints_one_picture_and_ends(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_monitor_once_prints_the_current_state_and_exits(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(root, "monitor", "older", "--once") == 0
     assert "older" in capsys.readouterr().out
 
 
-def test_report_writes_the_page_and_says_where(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_writes_the_page_and_prints_its_path(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(root, "report", "older") == 0
     page = Path(capsys.readouterr().out.strip())
     assert page == root / "older" / "report.html"
     assert "older" in page.read_text(encoding="utf-8")
 
 
-def test_schema_prints_the_settings_for_editors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_prints_the_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     assert set(json.loads(capsys.readouterr().out)["properties"]) == set(TrainingSettings.model_fields)
 
 
 @pytest.mark.parametrize("command", [["jobs"], ["logs"], ["verify"]])
-def test_looking_at_runs_imports_nothing_heavy(root: Path, command: list[str]) -> None:
+def test_commands_that_look_at_runs_import_nothing_heavy(root: Path, command: list[str]) -> None:
     answer = ask(*command, "--root", str(root))
     assert answer.status == 0
     assert answer.heavy == set()
 
 
-def test_an_unknown_command_ends_with_the_status_of_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_exits_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["trian"])
     assert caught.value.code == 2
     assert "trian" in capsys.readouterr().err
 
 
-def test_a_reader_that_has_had_enough_is_no_error(root: Path) -> None:
+def test_a_closed_output_pipe_is_not_an_error(root: Path) -> None:
     """As in `make logs | head -1`."""
     shown = subprocess.Popen(
         [sys.executable, "-m", "training", "logs", "--root", str(root)],

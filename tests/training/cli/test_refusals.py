@@ -1,4 +1,4 @@
-"""What cannot be trained is refused before anything is started: status, words, and nothing heavy imported."""
+"""Invalid requests are refused before anything starts: exit status, message, and no heavy import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.rundir import RunDirectory
 
 @dataclass(frozen=True)
 class Refusal:
-    """A command line, its exit status, and what its error has to say."""
+    """A command line, its exit status, and parts of its error."""
 
     arguments: tuple[str, ...]
     status: int
@@ -56,11 +56,11 @@ def assert_refused(refusal: Refusal, root: Path) -> None:
         Refusal(("train", "--set", "scale.address=127.0.0.1:1"), 3, ("scale.address=127.0.0.1:1",)),
         Refusal(("resume", "nobody"), 2, ("nobody", "no such run")),
         Refusal(("verify", "nobody"), 2, ("nobody", "no such run")),
-        Refusal(("logs",), 2, ("there is no run", "make train")),
+        Refusal(("logs",), 2, ("no runs under", "make train")),
     ],
     ids=lambda refusal: " ".join(refusal.arguments[:3]),
 )
-def test_wrong_input_is_refused_with_what_is_right(refusal: Refusal, tmp_path: Path) -> None:
+def test_invalid_input_is_refused_with_a_remedy(refusal: Refusal, tmp_path: Path) -> None:
     is_new = refusal.arguments[0] == "train"
     where = ("--set", f"run.directory={tmp_path}") if is_new else ("--root", str(tmp_path))
     assert_refused(Refusal((*refusal.arguments, *where), refusal.status, refusal.parts), tmp_path)
@@ -72,26 +72,26 @@ def test_a_folder_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path) 
 
 
 @pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="this machine has a GPU")
-def test_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_gpu_is_refused(tmp_path: Path) -> None:
     arguments = ("train", "--use-gpu", "--set", f"run.directory={tmp_path}")
     assert_refused(Refusal(arguments, 3, ("scale.gpu=true", "none was found")), tmp_path)
 
 
-def test_one_worker_more_than_there_are_cpus_is_refused_with_the_number_that_fits(tmp_path: Path) -> None:
+def test_more_workers_than_cpus_are_refused_with_the_number_that_fits(tmp_path: Path) -> None:
     workers = available_cpus() + 1
     arguments = ("train", "--num-workers", str(workers), "--batch", str(workers * 8))
     refusal = Refusal((*arguments, "--set", f"run.directory={tmp_path}"), 3, (f"--num-workers {workers - 1} fits",))
     assert_refused(refusal, tmp_path)
 
 
-def test_a_port_in_use_is_refused_with_the_free_choice(tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused_by_number(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         arguments = ("train", "--set", f"metrics.port={port}", "--set", f"run.directory={tmp_path}")
         assert_refused(Refusal(arguments, 3, (f"metrics.port={port} is in use", "metrics.port=0")), tmp_path)
 
 
-def test_a_run_that_another_process_drives_is_refused_by_that_process(tmp_path: Path) -> None:
+def test_a_run_that_is_already_driven_is_refused_with_the_process(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "busy")
     run.path.mkdir()
     run.write_settings(small_settings())

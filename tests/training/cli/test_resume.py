@@ -1,4 +1,4 @@
-"""`resume` and `verify` on a run as it was left: whole, damaged, or asked to become another."""
+"""`resume` and `verify` on runs that are intact, damaged, or resumed with other settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = 12
 
 
 def up_to(step: int, root: Path) -> TrainingSettings:
-    """Settings of a run that ends with a step, in a folder of runs; it saves at its end only."""
+    """Settings of a run that ends after a step and saves only then."""
     return small_settings(
         run={"directory": root},
         loop={"max_steps": step},
@@ -39,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy that a test may damage."""
     copied = tmp_path / "runs"
     shutil.copytree(trained, copied)
     return copied
@@ -54,12 +54,12 @@ def cut_short(path: Path) -> None:
 
 
 def resume(root: Path, *changes: str) -> int:
-    """Resume the run of a copied folder, which its settings do not know to be a copy."""
+    """Resume the run of a copied folder, whose settings name the original."""
     words = [word for change in (f"run.directory={root}", *changes) for word in ("--set", change)]
     return main(["resume", "run", "--root", str(root), *words])
 
 
-def test_a_run_does_not_go_on_as_another_one_nor_forgets_what_it_was(
+def test_a_run_is_not_resumed_as_another_one_and_keeps_its_settings(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = RunDirectory(root / "run")
@@ -74,7 +74,7 @@ def test_a_run_does_not_go_on_as_another_one_nor_forgets_what_it_was(
     assert "Traceback" not in error
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_and_said_so(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_newest_checkpoint_is_skipped_with_a_message(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     cut_short(newest(root))
     assert resume(root, "loop.max_steps=15") == 0
     assert "checkpoint failed verification: step-00000012: model.safetensors has" in capfd.readouterr().out
@@ -84,7 +84,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_and_said_so(root: Path, capf
     assert select(events, RunEnded)[-1].weights_sha256 == expected
 
 
-def test_a_run_of_which_no_checkpoint_is_good_is_not_begun_anew_in_silence(
+def test_a_run_without_a_good_checkpoint_is_not_restarted_from_step_0(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for path in root.glob("run/checkpoints/*/model.safetensors"):
@@ -93,14 +93,12 @@ def test_a_run_of_which_no_checkpoint_is_good_is_not_begun_anew_in_silence(
     assert "none of the 2 checkpoints" in capfd.readouterr().err
 
 
-def test_a_run_that_has_been_trained_is_not_repeated_where_resuming_is_ruled_out(
-    root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_a_checkpoint_is_refused_under_resume_never(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert resume(root, "checkpoint.resume=never") == 3
     assert "checkpoint of step 12" in capfd.readouterr().err
 
 
-def test_verify_passes_a_run_whose_checkpoints_are_good(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_passes_if_all_checkpoints_are_good(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "run", "--root", str(root)]) == 0
     assert capsys.readouterr().out.count(": good") == 2
 
@@ -117,7 +115,7 @@ def test_verify_fails_on_a_damaged_checkpoint_and_names_the_file(
     assert [line.partition(": ")[2] for line in lines] == ["good", "model.safetensors does not match its sha256"]
 
 
-def test_verify_fails_where_there_is_nothing_to_verify(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_fails_without_a_checkpoint(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(root / "run" / "checkpoints")
     assert main(["verify", "run", "--root", str(root)]) == 1
     assert "no checkpoint" in capsys.readouterr().out

@@ -17,7 +17,7 @@ from tests.training.cluster.team_cluster import TeamCluster, team_cluster_on
 def team_cluster(
     control_plane: ControlPlane, custom_resources: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TeamCluster]:
-    """One for the session, because deleting a namespace takes seconds."""
+    """One per session, because deleting a namespace takes seconds."""
     with team_cluster_on(custom_resources, control_plane.kubeconfig, tmp_path_factory.mktemp("team")) as found:
         yield found
 

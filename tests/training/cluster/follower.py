@@ -14,7 +14,7 @@ from training.cluster.watch import JobWatch
 
 
 class Follower:
-    """Follows a job in a thread, and keeps what it has shown."""
+    """Follows a job in a thread and records its output."""
 
     def __init__(self, api: KubernetesApi, *, namespace: str, name: str, patience: float = 30) -> None:
         """Start to follow.
@@ -39,7 +39,7 @@ class Follower:
         return self._stream.getvalue()
 
     def sees(self, text: str) -> None:
-        """Wait until it has shown this."""
+        """Wait until it has printed this."""
         wait_until(lambda: text in self.shown or not self._thread.is_alive(), seconds=self._patience)
         assert text in self.shown, self.shown
 

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that a test cuts and restores: the network between a command and its cluster."""
+"""A TCP proxy on loopback that a test can cut and restore, between a command and its cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Proxy:
     """Passes bytes between its clients and one server.
 
     Attributes:
-        port: where it listens; connections are refused while it is cut.
+        port: its port; connections are refused while it is cut.
     """
 
     def __init__(self, server_port: int) -> None:

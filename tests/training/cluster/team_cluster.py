@@ -1,6 +1,6 @@
 """A stack whose cluster is the test's control plane, with a team's namespace and fake operators.
 
-The fakes of KubeRay and Kueue write the status that the real ones would, and nothing else. The API server, its
+The fakes of KubeRay and Kueue write the status of the real ones, and nothing else. The API server, its
 admission, its scheduler and its garbage collector are real.
 """
 
@@ -36,7 +36,7 @@ TEAM = "research"
 
 @cache
 def dev_outputs() -> dict[str, Any]:
-    """What the dev environment's stack exports."""
+    """The outputs of the dev environment's stack."""
     exported: dict[str, Any] = json.loads(json.dumps(graph("dev").outputs))
     return exported
 
@@ -57,7 +57,7 @@ def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...
 
 @dataclass(frozen=True)
 class TeamCluster:
-    """A team's namespace, and the files that a command needs to reach it.
+    """A team's namespace, and the files with which a command reaches it.
 
     Attributes:
         api: the API server, as an administrator.
@@ -92,11 +92,11 @@ class TeamCluster:
         return self.api.read(self._reference("ray.io/v1", "RayJob", name))
 
     def operator_writes(self, name: str, **status: object) -> None:
-        """Write the status that KubeRay would."""
+        """Write a status like KubeRay."""
         self.api.update_status(self._reference("ray.io/v1", "RayJob", name), status)
 
     def queue(self, name: str, **conditions: bool) -> str:
-        """Create or change a job's Workload as Kueue would; returns its name."""
+        """Create or change a job's Workload like Kueue; returns its name."""
         job = self.job(name)
         assert job is not None
         owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}
@@ -133,7 +133,7 @@ class TeamCluster:
 
 @contextmanager
 def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[TeamCluster]:
-    """A namespace of its own, deleted afterwards."""
+    """A new namespace, deleted afterwards."""
     namespace = f"research-{uuid.uuid4().hex[:8]}"
     outputs = {**dev_outputs()}
     reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
@@ -152,7 +152,7 @@ def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Te
 
 
 def wait_until(holds: Callable[[], bool], *, seconds: float = 30) -> None:
-    """Wait for something that another process does.
+    """Wait for another process.
 
     Raises:
         AssertionError: it does not hold after `seconds`.

@@ -53,7 +53,7 @@ def test_the_objects_of_a_job_are_written_without_a_cluster(tmp_path: Path) -> N
         (["--config", "resnet50-cifar10", "--data-path", "/data"], {}, 2, "/mnt/datasets"),
     ],
 )
-def test_wrong_input_is_refused_before_a_cluster_is_asked(
+def test_invalid_input_is_refused_before_connecting_to_a_cluster(
     arguments: list[str],
     changes: dict[str, object],
     status: int,
@@ -66,7 +66,7 @@ def test_wrong_input_is_refused_before_a_cluster_is_asked(
     assert said in capsys.readouterr().err
 
 
-def test_a_job_that_may_outlive_the_capacity_block_it_names_is_refused(
+def test_a_job_that_may_outlive_its_capacity_block_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (group, *_) = dev_outputs()["gpu_groups"]
@@ -134,7 +134,7 @@ def test_an_unreachable_cluster_is_an_error_that_names_it(tmp_path: Path) -> Non
 
 @pytest.fixture(autouse=True)
 def _without_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without credentials the image cannot be looked up, which is known at once."""
+    """Without credentials the image check fails at once."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 

@@ -30,7 +30,7 @@ def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_POLL_SECONDS", 0.1)
 
 
-def test_a_pod_without_a_node_says_what_the_scheduler_says(
+def test_a_pod_without_a_node_shows_the_scheduler_s_message(
     team_cluster: TeamCluster, api: KubernetesApi, name: str
 ) -> None:
     submit(api, team_cluster.objects(name), env="dev")
@@ -78,7 +78,7 @@ def test_a_follower_reconnects_after_a_broken_network_and_the_job_keeps_running(
 
 
 def plain_pod(name: str, namespace: str) -> dict[str, object]:
-    """The job's head as far as the scheduler looks at it: on no node there is."""
+    """The job's head pod, with a node selector that matches no node."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -137,7 +137,7 @@ def test_a_job_is_followed_from_the_queue_to_its_end_and_releases_its_quota(
     ended = queued.await_state(first, lambda state: state.stage == "done", what="done")
     assert ended.status is ExitStatus.DONE
     follower.sees("starting the pods")
-    queued.remove(first)  # its pods would keep the nodes for another minute, for their last figures
+    queued.remove(first)  # its pods keep the nodes for another minute, until their last metrics are scraped
     queued.dashboards.say("second", "RUNNING")
     follower.sees("running")
     queued.end(second, "FAILED", "Job entrypoint command failed with exit code 3. No logs available.")

@@ -35,7 +35,7 @@ def test_a_job_owns_its_settings(team_cluster: TeamCluster, api: KubernetesApi, 
     assert [owner["uid"] for owner in settings["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
 
 
-def test_a_name_that_is_taken_is_refused_with_what_to_do(
+def test_a_name_that_is_taken_is_refused_with_a_remedy(
     team_cluster: TeamCluster, api: KubernetesApi, name: str
 ) -> None:
     submit(api, team_cluster.objects(name), env="dev")
@@ -44,7 +44,7 @@ def test_a_name_that_is_taken_is_refused_with_what_to_do(
 
 
 class BeforeTheOther(KubernetesApi):
-    """The API server, as it was before the other submission took the name."""
+    """The API server as of before the other submission."""
 
     def read(self, manifest: Mapping[str, Any]) -> Manifest | None:
         """No object exists yet."""
@@ -63,9 +63,7 @@ def test_of_two_concurrent_submissions_of_one_name_one_is_refused(
     assert left["metadata"]["uid"] == first["metadata"]["uid"]
 
 
-def test_a_job_whose_settings_are_refused_is_not_left_behind(
-    team_cluster: TeamCluster, api: KubernetesApi, name: str
-) -> None:
+def test_a_job_whose_settings_are_refused_is_deleted(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

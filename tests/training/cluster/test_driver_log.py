@@ -34,13 +34,13 @@ DISCOVERY = {
 
 
 class LogServer(ThreadingHTTPServer):
-    """Serves one submitter pod; its log stops in the middle until it is told to go on."""
+    """Serves one submitter pod; its log pauses in the middle until `resumed` is set."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.goes_on = threading.Event()
+        self.resumed = threading.Event()
         self.since: list[str] = []
 
 
@@ -66,9 +66,9 @@ class _Handler(BaseHTTPRequestHandler):
         for number, line in enumerate(LINES):
             if line[:19] < since[:19]:
                 continue
-            if number == CUT_AFTER and not self.server.goes_on.is_set():
+            if number == CUT_AFTER and not self.server.resumed.is_set():
                 self._chunk(line[:30].encode())
-                self.server.goes_on.wait(30)
+                self.server.resumed.wait(30)
                 return
             self._chunk(f"{line}\n".encode())
         self._chunk(b"")
@@ -88,16 +88,16 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[LogServer]:
-    """A server of its own for each test."""
+    """A server per test."""
     made = LogServer()
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield made
-    made.goes_on.set()
+    made.resumed.set()
     made.shutdown()
     made.server_close()
 
 
-def test_after_a_cut_the_log_goes_on_with_the_next_line(server: LogServer) -> None:
+def test_after_a_cut_the_log_continues_with_the_next_line(server: LogServer) -> None:
     with Proxy(server.server_port) as proxy:
         api = KubernetesApi(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{proxy.port}")))
         log = DriverLog(api, JobWatch(api, namespace="research", name="digits"))
@@ -110,7 +110,7 @@ def test_after_a_cut_the_log_goes_on_with_the_next_line(server: LogServer) -> No
 
         wait_until(lambda: has(CUT_AFTER))
         proxy.cut()
-        server.goes_on.set()
+        server.resumed.set()
         proxy.restore()
         wait_until(lambda: has(len(LINES)))
         got.extend(log.finish(seconds=10))

@@ -49,7 +49,7 @@ class Job:
 
     @property
     def committed(self) -> list[int]:
-        """Steps whose state is saved."""
+        """Steps of the committed checkpoints."""
         return list(committed_steps(self.run / "checkpoints"))
 
 

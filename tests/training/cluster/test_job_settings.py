@@ -1,4 +1,4 @@
-"""Settings of this machine become settings of a cluster."""
+"""Settings of this machine are converted to those of a cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the
     assert cluster_settings(f"scale.start_timeout={written}").scale.start_timeout == on_the_cluster
 
 
-def test_all_other_settings_stay_as_they_are() -> None:
+def test_all_other_settings_are_kept() -> None:
     written = load_settings(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
     settings = for_cluster(written, target().outputs, now=NOW)
     for section in ("model", "data", "optimizer", "schedule", "loop", "precision", "checkpoint"):
@@ -56,7 +56,7 @@ def test_shared_datasets_and_the_teams_own_data_are_accepted(path: str) -> None:
     assert str(settings.data.path) == path
 
 
-def test_the_remedy_says_where_to_copy_the_files() -> None:
+def test_the_remedy_names_the_target_of_the_copy() -> None:
     with pytest.raises(SettingsError) as refusal:
         cluster_settings("data.path=/data/cifar", config="resnet50-cifar10")
     assert "/mnt/datasets/cifar" in str(refusal.value)
@@ -74,7 +74,7 @@ def test_every_unnamed_run_gets_a_valid_job_name(model: str, dataset: str) -> No
     assert name.endswith("-20261121-080000")
 
 
-def test_options_that_are_not_given_are_those_of_the_job() -> None:
+def test_omitted_options_are_taken_from_the_job() -> None:
     before = JobOptions(group="h100", priority="high", deadline_hours=5)
     assert JobOptions(priority="low").or_else(before) == JobOptions(group="h100", priority="low", deadline_hours=5)
 

@@ -1,4 +1,4 @@
-"""The table of the jobs, and what it costs the API server."""
+"""The table of the jobs, and its requests to the API server."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class CountingApi(KubernetesApi):
 def queued(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
     """A job that waits for its quota."""
     job = submit(api, team_cluster.objects(name), env="dev")
-    api.patch(job, {"spec": {"suspend": True}})  # as Kueue's webhook does
+    api.patch(job, {"spec": {"suspend": True}})  # like Kueue's webhook
     team_cluster.queue(name, QuotaReserved=False)
 
 
-def test_many_queued_jobs_take_as_many_requests_as_one(
+def test_the_number_of_requests_is_constant_in_the_number_of_jobs(
     team_cluster: TeamCluster,
     api: KubernetesApi,
     name: str,

@@ -21,7 +21,7 @@ def stamped(line: Line) -> str:
 
 
 def served(log: list[str], since: str | None) -> list[str]:
-    """What a new connection gets: the lines from `since` on, which is a whole second."""
+    """The lines of a new connection: those since `since`, a whole second."""
     return log if since is None else [line for line in log if line[:19] >= since[:19]]
 
 

@@ -30,5 +30,5 @@ def test_workloads_that_are_not_pending_are_not_counted() -> None:
     assert positions_in_workloads(queue) == {"mine": QueuePosition(in_team=1)}
 
 
-def test_a_position_shows_that_among_all_teams_only_if_it_is_known() -> None:
+def test_a_position_includes_that_among_all_teams_if_known() -> None:
     assert (str(QueuePosition(in_team=2)), str(QueuePosition(in_team=2, in_cluster=7))) == ("2", "2 (7 of all teams)")

@@ -44,7 +44,7 @@ def test_an_image_of_another_registry_is_not_looked_up() -> None:
     assert check_image("localhost:5000/trainer:0.1.0") == "localhost:5000/trainer:0.1.0 is not in ECR"
 
 
-def test_without_credentials_the_reason_is_given_and_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_credentials_the_reason_is_returned_and_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -1,4 +1,4 @@
-"""Which ended jobs expire, and that they are deleted from a real API server with all that they own."""
+"""Which ended jobs expire, and their deletion with dependents from a real API server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 
 def ended(days_ago: float, *, keep: str | None = "14", deployment: str = "Complete") -> Manifest:
-    """A job that ended so many days before NOW."""
+    """A job that ended a number of days before NOW."""
     job = ray_job(deployment, endTime=(NOW - timedelta(days=days_ago)).strftime("%Y-%m-%dT%H:%M:%SZ"))
     job["metadata"]["annotations"] = {} if keep is None else {KEEP_ANNOTATION: keep}
     return job

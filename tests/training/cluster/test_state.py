@@ -1,4 +1,4 @@
-"""The state of a job, for what the API server says of it."""
+"""The state of a job, from its objects on the API server."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_failed_job_that_never_ran_has_the_reason_its_pods_waited_even_without
     assert "no node" not in state_of(Observation(job=ran, pods=[unscheduled_pod("no node")])).reason
 
 
-def test_a_job_that_is_done_stays_done_whatever_its_workload_says() -> None:
+def test_a_done_job_stays_done_whatever_its_workload_says() -> None:
     assert state_of(Observation(job=ray_job("Complete", "SUCCEEDED"), workload=workload(active=False))).stage == "done"
 
 

@@ -1,4 +1,4 @@
-"""What a follower of a job sees."""
+"""The output of a followed job."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_the_newest_warning_is_shown() -> None:
     assert waiting_reason([], events) == "raycluster digits-abcde: FailedToCreateHeadPod: exceeded quota: gpus"
 
 
-def test_normal_events_are_no_reason() -> None:
+def test_normal_events_are_ignored() -> None:
     assert waiting_reason([pod()], [event("Pulled", "image is there", type_="Normal")]) == "0 of 1 pods ready"
 
 
@@ -69,7 +69,7 @@ def test_a_pod_waits_for_the_node_that_the_autoscaler_adds() -> None:
     assert waiting_reason([unscheduled_pod(NO_NODE)], events) == "a node is being added for 1 pod"
 
 
-def test_a_pod_that_gets_no_new_node_comes_before_one_that_does() -> None:
+def test_an_unschedulable_pod_comes_before_one_that_gets_a_new_node() -> None:
     pods = [unscheduled_pod(NO_NODE), unscheduled_pod("too large", name="digits-worker")]
     events = [event("TriggeredScaleUp", "0->1", type_="Normal")]
     assert waiting_reason(pods, events) == "pod digits-worker: Unschedulable: too large"

@@ -26,7 +26,7 @@ def message(*arguments: object, **keywords: object) -> str:
     return str(caught.value)
 
 
-def test_without_any_source_the_defaults_hold() -> None:
+def test_without_sources_the_defaults_apply() -> None:
     assert load_settings(environment={}) == TrainingSettings()
 
 
@@ -40,7 +40,7 @@ def test_a_shipped_configuration_loads_and_survives_rendering(name: str, tmp_pat
     assert load_settings([write(tmp_path, render(settings))], environment={}) == settings
 
 
-def test_each_source_stands_above_the_one_before_it(tmp_path: Path) -> None:
+def test_each_source_overrides_the_one_before_it(tmp_path: Path) -> None:
     file = write(tmp_path, "run: {directory: file}\ntracking: {experiment: file}\nloop: {epochs: 1}\n")
     second = write(tmp_path, "loop: {epochs: 2, accumulation: 2}\n", "second.yaml")
     environment = {"RTP_RUN_DIRECTORY": "environment", "RTP_EXPERIMENT": "environment"}
@@ -57,7 +57,7 @@ def test_each_source_stands_above_the_one_before_it(tmp_path: Path) -> None:
     assert epochs_and_experiment(load_settings([file], overrides, flags, environment)) == (4, "set", "environment")
 
 
-def test_a_later_set_stands_above_an_earlier_one() -> None:
+def test_a_later_set_overrides_an_earlier_one() -> None:
     assert load_settings(overrides=["loop.epochs=4", "loop.epochs=5"], environment={}).loop.epochs == 5
 
 
@@ -76,12 +76,12 @@ def test_options_are_merged_key_by_key(tmp_path: Path) -> None:
     assert settings.model.options == {"hidden": [8], "dropout": 0.1}
 
 
-def test_a_file_s_options_do_not_outlive_its_model(tmp_path: Path) -> None:
+def test_a_file_s_options_do_not_apply_to_another_model(tmp_path: Path) -> None:
     file = write(tmp_path, "model: {name: mlp, options: {hidden: [8]}}\n")
     assert load_settings([file], flags={"model": "simple_cnn"}, environment={}).model.options == {}
 
 
-def test_a_file_s_path_does_not_outlive_its_dataset(tmp_path: Path) -> None:
+def test_a_file_s_path_does_not_apply_to_another_dataset(tmp_path: Path) -> None:
     file = write(tmp_path, "data: {dataset: cifar10, path: somewhere, augment: false}\n")
     data = load_settings([file], flags={"dataset": "digits"}, environment={}).data
     assert (data.path, data.augment) == (None, False)
@@ -97,19 +97,19 @@ def test_options_and_model_of_one_command_line_stay_together() -> None:
     assert settings.model.options == {"hidden": [8]}
 
 
-def test_the_plain_launcher_runs_one_process_unless_told_otherwise() -> None:
+def test_the_plain_launcher_defaults_to_one_worker() -> None:
     assert load_settings(flags={"launcher": "plain"}, environment={}).scale.workers == 1
     assert "workers=2" in message(flags={"launcher": "plain", "num_workers": "2"})
 
 
 @pytest.mark.parametrize(("typed", "uses_gpu"), [("0", False), ("1", True)])
-def test_gpus_per_worker_says_whether_a_rank_has_a_gpu(typed: str, uses_gpu: bool) -> None:  # noqa: FBT001
+def test_gpus_per_worker_sets_use_gpu(typed: str, uses_gpu: bool) -> None:  # noqa: FBT001
     assert load_settings(flags={"gpus_per_worker": typed}, environment={}).scale.gpu is uses_gpu
 
 
 def test_several_gpus_per_worker_are_refused_with_the_command_that_uses_them() -> None:
     text = message(flags={"num_workers": "4", "gpus_per_worker": "2", "use_gpu": True})
-    assert "a rank of DDP drives one GPU" in text
+    assert "a DDP rank uses one GPU" in text
     assert "--use-gpu --num-workers 8" in text
 
 
@@ -123,12 +123,12 @@ def test_a_flag_that_is_none_was_not_given() -> None:
     assert load_settings(flags=nothing, environment={}) == TrainingSettings()
 
 
-def test_an_unknown_flag_is_a_programmer_s_mistake() -> None:
+def test_an_unknown_flag_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="epoch"):
         load_settings(flags={"epoch": "3"}, environment={})
 
 
-def test_an_empty_environment_variable_counts_as_not_set() -> None:
+def test_an_empty_environment_variable_is_ignored() -> None:
     assert load_settings(environment={"RTP_TRACKING_URI": ""}).tracking.uri is None
 
 
@@ -149,12 +149,12 @@ def test_any_settings_survive_rendering(
     assert load_settings([write(folder, render(settings))], environment={}) == settings
 
 
-def test_rendering_explains_every_key() -> None:
+def test_rendering_describes_every_key() -> None:
     text = render(TrainingSettings())
     assert "  # Passes over the training split.\n  epochs: 10\n" in text
 
 
-def test_a_wrong_setting_ends_with_status_2() -> None:
+def test_an_invalid_setting_exits_with_status_2() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(["digitz"], environment={})
     assert caught.value.status == ExitStatus.WRONG_INPUT

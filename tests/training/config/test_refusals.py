@@ -1,4 +1,4 @@
-"""A wrong setting is named with its place, key, value, rule and the nearest valid name."""
+"""Errors of invalid settings name origin, key, value, rule and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def refusal(
         ("data: {dataset: cifar10}\n", ["data.path is not set"]),
         ("data: {dataset: my.module:make}\n", ["data.dataset=my.module:make"]),
         ("precision: {mode: fp16}\n", ["precision.mode=fp16 needs scale.gpu=true", "precision.mode from my.yaml:1"]),
-        ("- loop\n", ["my.yaml: holds list, not sections"]),
+        ("- loop\n", ["my.yaml: is a list, not a mapping"]),
     ],
 )
-def test_a_wrong_file_is_refused_with_the_line_to_change(
+def test_an_invalid_file_is_refused_with_the_line_to_change(
     text: str, parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -74,16 +74,16 @@ def test_a_wrong_file_is_refused_with_the_line_to_change(
         ("data.path=/x", "--set: data.path=/x is set, but dataset digits has no files"),
     ],
 )
-def test_a_wrong_override_is_refused(override: str, part: str) -> None:
+def test_an_invalid_override_is_refused(override: str, part: str) -> None:
     assert part in refusal(overrides=[override])
 
 
-def test_a_wrong_flag_is_named_as_it_was_typed() -> None:
+def test_an_invalid_flag_is_named_as_it_was_typed() -> None:
     assert "--epochs: loop.epochs = '3.5': must be a valid integer" in refusal(flags={"epochs": "3.5"})
     assert "--lr: optimizer.learning_rate = fast: must be a valid number" in refusal(flags={"lr": "fast"})
 
 
-def test_a_batch_that_does_not_divide_is_refused_with_the_nearest_that_does() -> None:
+def test_an_indivisible_batch_is_refused_with_the_nearest_valid_one() -> None:
     refused = refusal(flags={"batch": "63", "num_workers": "4"})
     assert "4 x 1 = 4; nearest: 60" in refused
     assert "loop.global_batch from --batch" in refused
@@ -98,11 +98,11 @@ def test_an_invalid_tracking_address_is_refused(uri: str) -> None:
 @pytest.mark.parametrize(
     "uri", ["http://host:5000", "https://host/path", "sqlite:///a.db", "postgresql+psycopg2://u:p@h/d", "databricks"]
 )
-def test_an_address_of_a_store_is_accepted(uri: str) -> None:
+def test_a_valid_tracking_address_is_accepted(uri: str) -> None:
     assert load_settings(environment={"RTP_TRACKING_URI": uri}).tracking.uri == uri
 
 
-def test_all_wrong_keys_are_named_at_once() -> None:
+def test_all_invalid_keys_are_named_at_once() -> None:
     refused = refusal(overrides=["loop.epochs=0", "loop.epoch=1", "run.seed=-1"])
     assert refused.startswith("3 wrong settings\n")
     assert all(part in refused for part in ("loop.epochs = 0", "loop.epoch: no such", "run.seed = -1"))

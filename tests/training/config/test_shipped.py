@@ -36,13 +36,13 @@ def test_every_key_has_a_description() -> None:
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_an_editor_finds_nothing_wrong_with_a_shipped_configuration(name: str) -> None:
+def test_a_shipped_configuration_satisfies_the_schema(name: str) -> None:
     values = read_file(SHIPPED / f"{name}.yaml").value
     assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(values)] == []
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_a_shipped_configuration_names_its_schema_and_says_what_it_is_for(name: str) -> None:
+def test_a_shipped_configuration_starts_with_its_schema_and_a_description(name: str) -> None:
     first, second, *_ = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     assert first == "# yaml-language-server: $schema=schema.json"
     assert second.startswith("# ")

@@ -40,7 +40,7 @@ def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float
         else:
             strategy.model(own).square().sum().backward()
         gradient = torch.cat([p.grad.reshape(-1) for p in strategy.module.parameters() if p.grad is not None])
-        dist.barrier()  # a rank that leaves while its peer still communicates may abort in gloo
+        dist.barrier()  # gloo may abort if a rank leaves while its peer still communicates
         return gradient.tolist(), float(strategy.gradient_norm()), strategy.averaged_ranks
 
 
@@ -77,7 +77,7 @@ def test_a_wrapped_model_is_saved_under_the_names_of_the_bare_one() -> None:
     assert on_ranks(2, _state_names) == [{file: sorted(named) for file, named in tensors.items()}] * 2
 
 
-def test_a_frozen_parameter_has_no_part_in_the_norm() -> None:
+def test_a_frozen_parameter_does_not_contribute_to_the_norm() -> None:
     module = network()
     module.get_parameter("bias").requires_grad_(False)
     strategy = SingleProcess(module, lambda module: SGD(module.parameters(), lr=0.1))
