@@ -1,4 +1,4 @@
-"""The Kubernetes API, for both halves of the platform: the official dynamic client, and errors that name a remedy.
+"""The Kubernetes API, for the stack and for job submission: the official dynamic client, and errors that name a remedy.
 
-`errors` is plain data; `api` and `connection` import the Kubernetes client, which the trainer's image does not have.
+`errors` is plain data; `api` and `connection` import the Kubernetes client, which the trainer image does not contain.
 """

@@ -1,8 +1,8 @@
-"""The API server: objects in and out as plain data, on the official dynamic client.
+"""The API server: reads and writes objects as plain data, through the official dynamic client.
 
-The dynamic client finds out by discovery what the server calls a kind, so that no list of API paths is kept here.
-`lightkube`, the other candidate, imports 0.15 s faster; but its `delete` has no preconditions, its `log` neither `sinceTime`
-nor a read timeout, it hides the server's warnings, and refuses exec credentials of `client.authentication.k8s.io/v1`.
+The dynamic client maps kinds to API paths by discovery, so no list of paths is kept here. `lightkube` imports 0.15 s faster,
+but its `delete` has no preconditions, its `log` has neither `sinceTime` nor a read timeout, it hides the server's warnings,
+and it rejects exec credentials of `client.authentication.k8s.io/v1`.
 """
 
 from __future__ import annotations
@@ -29,44 +29,43 @@ from infra.spec.manifest import MANAGED_BY, Manifest
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _SILENT_LOG_SECONDS = 60.0
-"""A log that is silent for so long is requested again: over a dead network nothing else would end it."""
+"""Read timeout of a log: without it, a stream over a dead network would never end."""
 
 _POLL_SECONDS = 0.05
 
 _NO_FILE = Path(os.devnull, "discovery.json")
-"""A file that nobody can write: the dynamic client then keeps what it discovers in memory."""
+"""Not a writable path, so the dynamic client caches discovery in memory only."""
 
 
 class KubernetesApi:
     """One API server.
 
-    Objects are named by manifests, of which apiVersion, kind, name and namespace are read. Every method raises
-    ConnectionLostError if the server does not answer or the connection breaks, and ApiError if the server refuses.
+    A manifest's apiVersion, kind, name and namespace identify an object. Every method raises ConnectionLostError if
+    the server does not answer or the connection breaks, and ApiError if the server rejects the request.
 
     Attributes:
         client: the connection.
         server: URL of the API server.
-        warnings: the warnings that the API server has sent for objects that were written, each with its request.
+        warnings: the API server's warnings about objects it was sent, each with its request.
     """
 
     def __init__(self, client: ApiClient, *, discovery_cache: Path | None = None) -> None:
-        """Sends nothing yet.
+        """Open no connection yet.
 
         Args:
             client: the connection.
-            discovery_cache: file that keeps what discovery finds, so that the next process need not ask again; None
-                keeps it in memory.
+            discovery_cache: file that caches discovery between processes; None caches it in memory.
         """
         self.client = client
         self.server: str = client.configuration.host
         self.warnings: list[str] = []
         self._discovery_cache = discovery_cache or _NO_FILE
-        self._discovery = threading.RLock()  # the dynamic client's own tables are not safe for threads
+        self._discovery = threading.RLock()  # the dynamic client's own tables are not thread-safe
         self._found: dict[tuple[str, str], Resource] = {}
         self._connected: DynamicClient | None = None
 
     def read(self, manifest: Mapping[str, Any]) -> Manifest | None:
-        """The object as the server has it; None if there is none."""
+        """The object as the server has it; None if it does not exist."""
         try:
             return self._call("get", manifest)
         except ApiError as error:
@@ -75,7 +74,7 @@ class KubernetesApi:
             raise
 
     def items(self, api_version: str, kind: str, *, namespace: str | None = None, labels: str = "") -> list[Manifest]:
-        """The objects of a kind, of one namespace or of all; `labels` is a label selector."""
+        """The objects of a kind, in one namespace or in all; `labels` is a label selector."""
         with self._translated(f"list {kind}" + (f" in namespace {namespace}" if namespace else "")):
             resource = self._resource(api_version, kind)
             selector = {"label_selector": labels} if labels else {}
@@ -100,7 +99,7 @@ class KubernetesApi:
         Args:
             manifest: the object.
             manager: the field manager that owns the fields from now on.
-            force: take fields that another manager has set to another value, which is a conflict (409) otherwise.
+            force: take over fields that another manager has set to another value, otherwise a conflict (409).
             is_dry_run: admit and validate the object, and persist nothing.
             subresource: apply to this subresource, e.g. `status`.
 
@@ -125,7 +124,7 @@ class KubernetesApi:
         return self._call("patch", manifest, body=change, content_type="application/merge-patch+json")
 
     def update_status(self, manifest: Mapping[str, Any], status: Mapping[str, Any]) -> Manifest:
-        """Write an object's status, as its controller would."""
+        """Write an object's status in place of its controller."""
         metadata = {key: value for key, value in manifest["metadata"].items() if key in {"name", "namespace"}}
         body = {**{key: manifest[key] for key in ("apiVersion", "kind")}, "metadata": metadata, "status": status}
         return self.apply(body, manager="status", subresource="status")
@@ -133,14 +132,13 @@ class KubernetesApi:
     def delete(
         self, manifest: Mapping[str, Any], *, propagation: Literal["Background", "Foreground"] = "Background"
     ) -> None:
-        """Request deletion of an object and of all that it owns.
+        """Request deletion of an object and its dependents.
 
-        An object that is gone already is no error, nor, if the manifest has a uid, another object of the same name,
-        which is left alone.
+        An absent object is not an error. If the manifest has a uid, another object of the same name is left alone.
 
         Args:
             manifest: the object.
-            propagation: `Foreground` keeps the object until all that it owns is gone.
+            propagation: `Foreground` keeps the object until its dependents are deleted.
         """
         uid = manifest["metadata"].get("uid")
         options = {"propagationPolicy": propagation, **({"preconditions": {"uid": uid}} if uid else {})}
@@ -151,7 +149,7 @@ class KubernetesApi:
                 raise
 
     def read_raw(self, path: str) -> Manifest:
-        """The object at a path, as `kubectl get --raw` reads it: for what discovery cannot name."""
+        """The object at a path, like `kubectl get --raw`; for resources that discovery does not list."""
         with self._translated(f"get {path}"):
             found: Manifest = json.loads(self._dynamic().request("get", path, serialize=False).data)
         return found
@@ -166,14 +164,14 @@ class KubernetesApi:
         timestamps: bool = False,
         since: str | None = None,
     ) -> Iterator[str]:
-        """The lines of a container's log; with `follow` as they come, until the container or the connection ends.
+        """The lines of a container's log; with `follow`, streamed until the container or the connection ends.
 
         Args:
             pod: name of the pod.
             namespace: of the pod.
-            container: name of the container; None takes the only one.
+            container: name of the container; None if the pod has only one.
             follow: wait for further lines.
-            timestamps: start each line with the time it was written, RFC 3339.
+            timestamps: prefix each line with its time, RFC 3339.
             since: time of the first line, RFC 3339; None starts at the beginning.
         """
         chosen = {"container": container, "sinceTime": since}
@@ -203,16 +201,16 @@ class KubernetesApi:
     def await_(
         self, manifest: Mapping[str, Any], holds: Callable[[Manifest], bool], *, what: str, seconds: float = 30
     ) -> Manifest:
-        """Wait until a condition holds of an object.
+        """Wait until a condition holds for an object.
 
         Args:
             manifest: the object.
-            holds: the condition, of the object as the server has it.
+            holds: the condition; takes the object as the server has it.
             what: the condition in words, for the message.
             seconds: how long to wait.
 
         Raises:
-            ApiError: it does not hold in time; with the object's status.
+            ApiError: it does not hold in time; carries the object's status.
         """
         deadline = time.monotonic() + seconds
         while (found := self.read(manifest)) is None or not holds(found):
@@ -252,7 +250,7 @@ class KubernetesApi:
     def _resource(self, api_version: str, kind: str) -> Resource:
         with self._discovery:
             if (api_version, kind) not in self._found:
-                # With prefix and group, or discovery would ask every group that has a `v1`.
+                # Without prefix and group, discovery would query every group that has a `v1`.
                 group, _, version = api_version.rpartition("/")
                 named = {"prefix": "apis", "group": group} if group else {"prefix": "api"}
                 try:
@@ -260,14 +258,14 @@ class KubernetesApi:
                 except ResourceNotFoundError as error:
                     raise unknown_kind(api_version, kind) from error
                 except Exception:
-                    self._connected = None  # a discovery that broke off leaves incomplete tables
+                    self._connected = None  # an interrupted discovery leaves incomplete tables
                     raise
                 self._found[api_version, kind] = found
             return self._found[api_version, kind]
 
     @contextmanager
     def _translated(self, request: str) -> Iterator[None]:
-        """Raise the client's errors as ours."""
+        """Translate the client's errors into ours."""
         try:
             yield
         except DynamicApiError as error:
@@ -277,12 +275,12 @@ class KubernetesApi:
             cause = " ".join(str(getattr(error, "reason", None) or error).split())
             raise ConnectionLostError(
                 f"cannot {request}: the API server {self.server} does not answer: {cause}",
-                remedy="is the network, VPN or proxy up, and does the environment's file give this address access?",
+                remedy="check the network, VPN or proxy, and that cluster.public_cidrs contains this machine's address",
             ) from error
 
 
 class _ImpatientClient(DynamicClient):
-    """The dynamic client with time-outs on every request, discovery's included."""
+    """The dynamic client with timeouts on every request, including discovery."""
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Any:  # noqa: ANN401 - the base class's
         options.setdefault("_request_timeout", (_CONNECT_SECONDS, _READ_SECONDS))

@@ -1,4 +1,4 @@
-"""Connections to API servers: by a kubeconfig, or to a stack's cluster with the token that the AWS CLI gives."""
+"""Connections to API servers: through a kubeconfig, or to a stack's cluster with a token from the AWS CLI."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from infra.spec.outputs import ClusterOutput
 
 
 def connect_with(file: Path) -> KubernetesApi:
-    """The cluster of a kubeconfig's current context.
+    """Connect to the cluster of a kubeconfig's current context.
 
     Raises:
-        SettingsError: the file cannot be read, or has no such context.
+        SettingsError: the file cannot be read, or its current context does not exist.
     """
     try:
         return _connect(lambda settings: config.load_kube_config(str(file), client_configuration=settings))
     except (config.ConfigException, OSError) as error:
-        raise SettingsError(f"kubeconfig {file}: {error}", remedy="name another with --kubeconfig FILE") from error
+        raise SettingsError(f"kubeconfig {file}: {error}", remedy="pass a valid one with --kubeconfig FILE") from error
 
 
 def connect_to(cluster: ClusterOutput, *, region: str) -> KubernetesApi:
-    """A stack's EKS cluster, with the AWS credentials of this environment; ~/.kube/config plays no part.
+    """Connect to a stack's EKS cluster with this environment's AWS credentials; ~/.kube/config is not read.
 
     Raises:
-        RefusedError: there is no `aws` to get a token with.
+        RefusedError: `aws`, which gets the token, is not on PATH.
     """
     if shutil.which(PROGRAM) is None:
         raise RefusedError(
-            f"no `{PROGRAM}` on PATH, which gives the token for cluster {cluster.name}",
-            remedy="install the AWS CLI, version 2; commands on jobs also take a kubeconfig: --kubeconfig FILE",
+            f"no `{PROGRAM}` on PATH to get a token for cluster {cluster.name}",
+            remedy="install the AWS CLI, version 2; job commands also accept --kubeconfig FILE",
         )
     document = kubeconfig(
         name=cluster.name, endpoint=cluster.endpoint, authority=cluster.certificate_authority, region=region
@@ -48,14 +48,14 @@ def connect_to(cluster: ClusterOutput, *, region: str) -> KubernetesApi:
 
 def _connect(load: Callable[[Any], None]) -> KubernetesApi:
     settings = client.Configuration()
-    # One immediate retry, for a kept connection that the server has closed; callers own longer retries.
+    # One immediate retry, for a kept-alive connection that the server has closed; callers own longer retries.
     settings.retries = 1
     load(settings)
     return KubernetesApi(client.ApiClient(settings), discovery_cache=_discovery_cache(settings.host))
 
 
 def _discovery_cache(server: str) -> Path | None:
-    """A file for each server, in the user's cache; None if that cannot be written."""
+    """The server's file in the user's cache folder; None if the folder cannot be created."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     folder = cache / "ray-train-platform" / "discovery"
     try:

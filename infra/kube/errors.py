@@ -1,4 +1,4 @@
-"""Errors of the Kubernetes API: the API server's own message, and what to do about it."""
+"""Errors of the Kubernetes API: the API server's own message, and a remedy."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ApiError(RefusedError):
 
     @classmethod
     def from_body(cls, body: bytes | str, *, code: int, request: str) -> ApiError:
-        """The error that an answer stands for.
+        """The error for a response.
 
         Args:
-            body: of the answer: a `Status` object, or anything else from a proxy.
-            code: HTTP status of the answer.
-            request: what was asked, e.g. `apply RayJob research/digits`.
+            body: a `Status` object, or anything else from a proxy.
+            code: HTTP status.
+            request: the request in words, e.g. `apply RayJob research/digits`.
         """
         text = body.decode(errors="replace") if isinstance(body, bytes) else body
         try:
@@ -47,7 +47,7 @@ class ApiError(RefusedError):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same request may succeed a little later: too many requests, or a server that is starting."""
+        """Whether a retry may succeed: too many requests, or a server that is starting."""
         return self.code in {429, 500, 502, 503, 504}
 
 
@@ -70,19 +70,19 @@ def _remedy(message: str, code: int) -> str:
 _BY_MESSAGE = (
     (
         re.compile(r"exceeded quota: .*(count/rayjobs\.ray\.io|configmaps)"),
-        "ended and stopped jobs count until they are deleted: kubectl delete rayjob NAME; --keep-days deletes them sooner",
+        "finished and stopped jobs count until deleted: kubectl delete rayjob NAME; a lower --keep-days deletes them sooner",
     ),
     (
         re.compile(r"exceeded quota: "),
-        "stop a job that is not needed, request less, or raise the team's quota in the environment's file",
+        "stop a job, request less, or raise the team's quota in the environment's file",
     ),
     (
         re.compile(r'User "[^"]+" cannot \w+ resource'),
-        "use a role of the team, or add yours to the team's roles in the environment's file",
+        "use a role of the team, or add your role to teams.roles in the environment's file",
     ),
     (
         re.compile(r'failed calling webhook "'),
-        "the platform is starting or being upgraded: try again in a minute",
+        "the operator that serves the webhook is starting or being upgraded: try again in a minute",
     ),
     (
         re.compile(r'^namespaces "[^"]+" not found'),
@@ -93,5 +93,5 @@ _BY_MESSAGE = (
 _BY_CODE = {
     401: "sign in, e.g. `aws sso login`, with a role that the environment's file grants access",
     404: "bring the stack up with this version, which installs KubeRay and Kueue",
-    422: "the CRDs on the cluster may be of another version: bring the stack up with this one",
+    422: "the cluster's CRDs may be of another version: bring the stack up with this one",
 }

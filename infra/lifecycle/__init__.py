@@ -1,1 +1,1 @@
-"""What a platform engineer does with an environment: look at it, price it, check it, bring it up."""
+"""The platform engineer's commands: inspect, price, check and bring up an environment."""

@@ -1,4 +1,4 @@
-"""Names for boto3's objects, which are made at run time from AWS's own descriptions and have no types."""
+"""Names for boto3's objects, which boto3 generates at run time, without types."""
 
 from __future__ import annotations
 

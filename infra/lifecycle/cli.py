@@ -1,6 +1,6 @@
 """The command line: `python -m infra.lifecycle COMMAND`.
 
-Each command imports what does it when it is called: Pulumi, boto3 and matplotlib each take longer than most commands.
+Each command imports its implementation when it runs: importing Pulumi, boto3 or matplotlib takes longer than most commands.
 """
 
 from __future__ import annotations
@@ -23,73 +23,73 @@ from infra.spec.command_line import CommandLine, NoOptions
 
 COMMANDS = CommandLine(
     "python -m infra.lifecycle",
-    "Look at environments of the stack, bring them up, and keep their release.",
+    "Inspect and deploy the stack's environments, and maintain their release.",
     variables={
-        "RTP_ENGINES": "folder of the programs that `engines` builds",
-        "KUBEBUILDER_ASSETS": "folder of etcd and kube-apiserver that `sandbox` starts instead",
-        "KUBERAY_OPERATOR": "KubeRay's operator that `sandbox` starts instead",
-        "KUEUE_CONTROLLER": "Kueue's controller that `sandbox` starts instead",
-        "TORCH_VERSION": "build of torch for `image --variant cpu`",
-        "TORCH_INDEX": "package index that has it",
-        "AWS_PROFILE": "credentials, like every variable of the AWS SDK",
+        "RTP_ENGINES": "folder where `engines` builds programs",
+        "KUBEBUILDER_ASSETS": "folder of the etcd and kube-apiserver that `sandbox` starts; default: those of `engines`",
+        "KUBERAY_OPERATOR": "KubeRay operator binary that `sandbox` starts; default: that of `engines`",
+        "KUEUE_CONTROLLER": "Kueue controller binary that `sandbox` starts; default: that of `engines`",
+        "TORCH_VERSION": "torch version for `image --variant cpu`",
+        "TORCH_INDEX": "package index that has TORCH_VERSION",
+        "AWS_PROFILE": "AWS credentials; every other variable of the AWS SDK works too",
     },
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status is one of `ExitStatus`, or pulumi's."""
+    """Run a command; returns an `ExitStatus`, or pulumi's exit status."""
     return COMMANDS.main(arguments)
 
 
-@COMMANDS.command("look at an environment")
+@COMMANDS.command("inspect an environment")
 def graph(options: GraphOptions) -> int:
-    """Print every resource of an environment, and draw its architecture."""
+    """List every resource of an environment, and draw its architecture."""
     from infra.lifecycle.commands import graph as commands
 
     return commands.graph(options)
 
 
-@COMMANDS.command("look at an environment")
+@COMMANDS.command("inspect an environment")
 def cost(options: EnvironmentOptions) -> int:
-    """Print what an environment costs by the hour, idle and full."""
+    """Print the hourly cost of an environment, idle and at full size."""
     from infra.lifecycle.commands import report as commands
 
     return commands.cost(options)
 
 
-@COMMANDS.command("look at an environment")
+@COMMANDS.command("inspect an environment")
 def outputs(options: OutputsOptions) -> int:
-    """Check a stack's outputs against the contract and this release."""
+    """Check a stack's outputs against their contract and this release."""
     from infra.lifecycle.commands import report as commands
 
     return commands.outputs(options)
 
 
-@COMMANDS.command("bring an environment up")
+@COMMANDS.command("deploy an environment")
 def preflight(options: EnvironmentOptions) -> int:
-    """Check account, quotas, offers and reservations."""
+    """Check account, quotas, instance offerings and reservations."""
     from infra.lifecycle.commands import stack as commands
 
     return commands.preflight(options)
 
 
-@COMMANDS.command("bring an environment up")
+@COMMANDS.command("deploy an environment")
 def preview(options: ChangeOptions) -> int:
-    """Show what `up` would change, after the preflight."""
+    """Run the preflight, then `pulumi preview`."""
     from infra.lifecycle.commands import stack as commands
 
     return commands.preview(options)
 
 
-@COMMANDS.command("bring an environment up")
+@COMMANDS.command("deploy an environment")
 def up(options: ChangeOptions) -> int:
-    """Bring an environment up, after the preflight."""
+    """Run the preflight, then `pulumi up`."""
     from infra.lifecycle.commands import stack as commands
 
     return commands.up(options)
 
 
-@COMMANDS.command("bring an environment up")
+@COMMANDS.command("deploy an environment")
 def destroy(options: ChangeOptions) -> int:
     """Destroy an environment."""
     from infra.lifecycle.commands import stack as commands
@@ -97,7 +97,7 @@ def destroy(options: ChangeOptions) -> int:
     return commands.destroy(options)
 
 
-@COMMANDS.command("keep the release")
+@COMMANDS.command("maintain the release")
 def release_check(options: ReleaseCheckOptions) -> int:
     """Check that the versions of the release fit together."""
     from infra.lifecycle.commands import report as commands
@@ -105,41 +105,41 @@ def release_check(options: ReleaseCheckOptions) -> int:
     return commands.release_check(options)
 
 
-@COMMANDS.command("keep the release")
+@COMMANDS.command("maintain the release")
 def staleness(options: StalenessOptions) -> int:
-    """List entries that were not compared with their source lately."""
+    """List release entries not checked against their source recently."""
     from infra.lifecycle.commands import report as commands
 
     return commands.stale(options)
 
 
-@COMMANDS.command("keep the release")
+@COMMANDS.command("maintain the release")
 def release_lock(options: ReleaseLockOptions) -> int:
-    """Look up what the release leaves open; fails while anything is."""
+    """Look up and write unresolved versions and hashes; fails if any remain."""
     from infra.lifecycle.commands import refresh as commands
 
     return commands.release_lock(options)
 
 
-@COMMANDS.command("keep the release")
+@COMMANDS.command("maintain the release")
 def charts(options: EnvironmentOptions) -> int:
-    """Fetch and verify the charts of an environment."""
+    """Download and verify the charts of an environment."""
     from infra.lifecycle.commands import charts as commands
 
     return commands.fetch(options)
 
 
-@COMMANDS.command("keep the release")
+@COMMANDS.command("maintain the release")
 def prices(options: PricesOptions) -> int:
-    """Bring the price table up to date; fails where a price is not found."""
+    """Update the price table; fails if a price is not found."""
     from infra.lifecycle.commands import refresh as commands
 
     return commands.prices(options)
 
 
-@COMMANDS.command("keep the release")
+@COMMANDS.command("maintain the release")
 def image(options: ImageOptions) -> int:
-    """Build our own images, and push them."""
+    """Build the platform's own images, and push them."""
     from infra.lifecycle.commands import image as commands
 
     return commands.image(options)
@@ -147,7 +147,7 @@ def image(options: ImageOptions) -> int:
 
 @COMMANDS.command("Kubernetes on this machine")
 def engines(options: NoOptions) -> int:
-    """Build the programs of the sandbox and of the tests."""
+    """Build the programs that the sandbox and the tests run."""
     from infra.lifecycle.commands import engines as commands
 
     return commands.engines(options)
@@ -155,7 +155,7 @@ def engines(options: NoOptions) -> int:
 
 @COMMANDS.command("Kubernetes on this machine")
 def sandbox(options: SandboxOptions) -> int:
-    """Start Kubernetes here, with an environment's fake nodes."""
+    """Start Kubernetes on this machine, with fake nodes of an environment."""
     from infra.lifecycle.commands import sandbox as commands
 
     return commands.up(options)
@@ -163,7 +163,7 @@ def sandbox(options: SandboxOptions) -> int:
 
 @COMMANDS.command("Kubernetes on this machine")
 def sandbox_down(options: NoOptions) -> int:
-    """End the sandbox, its processes and its files."""
+    """Stop the sandbox and delete its files."""
     from infra.lifecycle.commands import sandbox as commands
 
     return commands.down(options)

@@ -14,75 +14,73 @@ _ENVIRONMENT: Final = f"environment: {', '.join(environment_names())}"
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions:
-    """Which environment."""
+    """The environment."""
 
     env: str = option(_ENVIRONMENT, ...)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphOptions(EnvironmentOptions):
-    """Of `graph`."""
+    """Options of `graph`."""
 
     json: Path | None = option("write every resource as JSON", metavar="FILE")
-    picture: Path | None = option("draw the architecture, as .svg, .png or .pdf", metavar="FILE")
+    picture: Path | None = option("draw the architecture as .svg, .png or .pdf", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputsOptions(EnvironmentOptions):
-    """Of `outputs`."""
+    """Options of `outputs`."""
 
-    file: Path | None = option("what `pulumi stack output --json` printed; asks pulumi without it")
+    file: Path | None = option("output of `pulumi stack output --json`; default: run pulumi")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseCheckOptions:
-    """Of `release-check`."""
+    """Options of `release-check`."""
 
-    env: str | None = option("refuse what this environment refuses, e.g. anything unresolved in prod")
+    env: str | None = option("also apply this environment's rules, e.g. prod refuses unresolved entries")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StalenessOptions:
-    """Of `staleness`."""
+    """Options of `staleness`."""
 
-    days: int = option("age from which an entry is stale (default 90)", 90)
+    days: int = option("days after which an entry is stale (default 90)", 90)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PricesOptions:
-    """Of `prices`."""
+    """Options of `prices`."""
 
-    dry_run: bool = option("print what would be written", default=False)
+    dry_run: bool = option("print the changes without writing them", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseLockOptions(PricesOptions):
-    """Of `release-lock`."""
+    """Options of `release-lock`."""
 
-    region: str = option("region that is asked for AMIs and add-ons (default us-east-1)", "us-east-1")
+    region: str = option("region in which AMIs and add-ons are looked up (default us-east-1)", "us-east-1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions(EnvironmentOptions):
-    """Of what changes a stack."""
+    """Options of commands that change a stack."""
 
-    yes: bool = option("do not ask before anything is changed", default=False)
+    yes: bool = option("do not ask for confirmation", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxOptions(EnvironmentOptions):
-    """Of `sandbox`."""
+    """Options of `sandbox`."""
 
-    crds: Path | None = option(
-        "folder of CRDs in YAML, used instead of those of the charts and the engines", metavar="FOLDER"
-    )
+    crds: Path | None = option("folder of CRDs in YAML; default: those of charts and engines", metavar="FOLDER")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """Of `image`."""
+    """Options of `image`."""
 
-    image: Literal["trainer", "mlflow"] | None = argument("which; all of them without it")
-    variant: Literal["cuda", "cpu"] = option("of the trainer (default cuda)", "cuda")
-    push: bool = option("push to the stack's registry and write the digest down", default=False)
-    env: str | None = option(f"{_ENVIRONMENT}; its registry")
+    image: Literal["trainer", "mlflow"] | None = argument("image to build (default all)")
+    variant: Literal["cuda", "cpu"] = option("variant of the trainer (default cuda)", "cuda")
+    push: bool = option("push to the stack's registry, and write the digest into the release", default=False)
+    env: str | None = option(f"with --push, the stack whose registry to use: {', '.join(environment_names())}")

@@ -1,6 +1,6 @@
-"""What can be known before anything is created: account, quotas, offers, reservations, time and release.
+"""Checks before anything is created: account, quotas, instance offerings, reservations, expiry and release.
 
-`pulumi up` finds most of this out after twenty minutes, with half a cluster standing.
+`pulumi up` fails on most of these only after twenty minutes, with half a cluster created.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Problem(NamedTuple):
     """A reason why the environment cannot be brought up.
 
     Attributes:
-        check: the sentence that does not hold.
+        check: name of the failed check, as a sentence.
         message: what is wrong, with names and values.
-        remedy: what to do about it.
+        remedy: how to fix it.
     """
 
     check: str
@@ -43,17 +43,17 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What the checks look at.
+    """The input of every check.
 
     Attributes:
         settings: the environment.
         catalog: the instance catalogue.
         release: the release manifest.
-        project: what the project's own files say.
+        project: versions in the project's own files.
         session: boto3 session in the environment's region.
         now: the time, with its zone.
-        cluster: what runs already.
-        definitions: the custom resource definitions of this release.
+        cluster: the running cluster, if any.
+        crds: the CRDs of this release.
     """
 
     settings: StackSettings
@@ -63,7 +63,7 @@ class Case:
     session: Session
     now: datetime
     cluster: RunningCluster
-    definitions: CrdSource
+    crds: CrdSource
 
 
 Answer = tuple[str, str]
@@ -71,7 +71,7 @@ Check = Callable[[Case], Iterator[Answer]]
 
 
 def the_environment_has_not_expired(case: Case) -> Iterator[Answer]:
-    """A test cluster is not brought up after its expiry: the reaper would take it down again."""
+    """A test cluster is not brought up after its expiry: the reaper would destroy it."""
     expires = case.settings.environment.expires
     if expires is not None and expires <= case.now:
         yield f"expired at {expires.isoformat()}", "render a new test environment, or move environment.expires"
@@ -94,19 +94,17 @@ def the_release_may_be_deployed(case: Case) -> Iterator[Answer]:
 
 
 def quotas_suffice(case: Case) -> Iterator[Answer]:
-    """The vCPU quotas hold every node group at its largest; what else runs in the account comes on top."""
+    """The vCPU quotas cover every node group at max_size; other usage of the account is not counted."""
     client = case.session.client("service-quotas")
     for code, needed in vcpus_by_quota(case.settings.launch_requests(), catalog=case.catalog).items():
         quota = _quota(client, code)
         if quota["Value"] < needed:
-            message = (
-                f"{quota['QuotaName']} ({code}) is {quota['Value']:g} vCPUs, the groups at their largest need {needed}"
-            )
-            yield message, f"ask for {needed} or more in Service Quotas, or make the groups smaller"
+            message = f"{quota['QuotaName']} ({code}) is {quota['Value']:g} vCPUs, the groups at max_size need {needed}"
+            yield message, f"request {needed} or more in Service Quotas, or lower max_size"
 
 
 def instances_are_offered_in_their_zones(case: Case) -> Iterator[Answer]:
-    """Every zone of a group offers its instance type: a region may offer a type in some of its zones only."""
+    """Every zone of a group offers its instance type: a region may offer a type in some zones only."""
     requests = case.settings.launch_requests()
     offered = _offers(case.session.client("ec2"), {request.instance_type for request in requests})
     for request in requests:
@@ -116,12 +114,12 @@ def instances_are_offered_in_their_zones(case: Case) -> Iterator[Answer]:
             where = ", ".join(sorted(offered.get(request.instance_type, ()))) or "no zone of the region"
             yield (
                 f"group {request.name}: {request.instance_type} is not offered in {', '.join(missing)}",
-                f"set its availability_zones; this account is offered it in {where}",
+                f"set availability_zones of the group; the type is offered to this account in {where}",
             )
 
 
-def reservations_are_as_the_settings_say(case: Case) -> Iterator[Answer]:
-    """A reservation or block is of the group's type, in its zone, active, and large enough."""
+def reservations_match_the_settings(case: Case) -> Iterator[Answer]:
+    """A reservation or Capacity Block has the group's instance type and zone, is active, and holds max_size instances."""
     client = case.session.client("ec2")
     for group in case.settings.gpu_groups:
         capacity = group.capacity
@@ -135,21 +133,21 @@ def reservations_are_as_the_settings_say(case: Case) -> Iterator[Answer]:
         }
         for field, value in wanted.items():
             if found[field] != value:
-                remedy = f"write the {field} of {capacity.id} into group {group.name}, or name another reservation"
-                yield f"group {group.name}: {capacity.id} has {field} {found[field]}, the group wants {value}", remedy
+                remedy = f"set group {group.name} to the {field} of {capacity.id}, or name another reservation"
+                yield f"group {group.name}: {capacity.id} has {field} {found[field]}, the group needs {value}", remedy
         if found["TotalInstanceCount"] < group.max_size:
             holds = f"{capacity.id} holds {found['TotalInstanceCount']} instances, max_size is {group.max_size}"
             yield f"group {group.name}: {holds}", "lower max_size: a targeted launch beyond the reservation fails"
 
 
-def the_clusters_definitions_can_be_upgraded(case: Case) -> Iterator[Answer]:
-    """No definition of the running cluster loses versions, objects or fields to the one that would replace it."""
-    live = case.cluster.definitions()
+def crds_can_be_upgraded(case: Case) -> Iterator[Answer]:
+    """No CRD of the running cluster loses versions, objects or fields in the upgrade."""
+    live = case.cluster.crds()
     if live is None:
         return
     installed = chart_installs(case.settings, case.release, case.catalog)
     groups = [group for chart, group in CRD_GROUPS.items() if chart in installed]
-    for pinned in (one for group in groups for one in case.definitions.crds(group)):
+    for pinned in (one for group in groups for one in case.crds.crds(group)):
         try:
             check_crd_upgrades(live, [pinned])
         except RefusedError as error:
@@ -162,19 +160,18 @@ CHECKS: tuple[Check, ...] = (
     the_release_may_be_deployed,
     quotas_suffice,
     instances_are_offered_in_their_zones,
-    reservations_are_as_the_settings_say,
-    the_clusters_definitions_can_be_upgraded,
+    reservations_match_the_settings,
+    crds_can_be_upgraded,
 )
 
 
 def problems(case: Case) -> tuple[Problem, ...]:
-    """Everything that stands in the way, in the order of `CHECKS`.
+    """Every problem, in the order of `CHECKS`.
 
-    A check that AWS or the cluster does not answer is a problem too: what could not be seen has not been checked.
+    A check that gets no answer from AWS or the cluster is a problem too.
 
     Raises:
-        RefusedError: the credentials are of an account that the environment may not be created in; nothing else is
-            asked of that account.
+        RefusedError: aws.allowed_accounts does not list the credentials' account; no check has run.
     """
     check_account(case.settings, account_of(case.session))
     found: list[Problem] = []
@@ -183,19 +180,19 @@ def problems(case: Case) -> tuple[Problem, ...]:
         try:
             found += [Problem(name, *answer) for answer in check(case)]
         except (BotoCoreError, ClientError) as error:
-            found.append(Problem(name, str(error), "give these credentials the permission to ask"))
+            found.append(Problem(name, str(error), "grant these credentials this read permission"))
         except PlatformError as error:
             found.append(Problem(name, str(error.args[0]), error.remedy))
     return tuple(found)
 
 
 def notes(case: Case) -> Iterator[str]:
-    """What does not stand in the way, but should be known; after `problems` has found none."""
+    """Notices that do not stop a deployment."""
     monitoring = case.settings.monitoring
     if monitoring.alert_email is None and monitoring.webhook_secret is None:
-        yield "nobody gets alerts: monitoring.alert_email and monitoring.webhook_secret are null"
-    if case.cluster.definitions() is None:
-        yield "no cluster yet: its custom resource definitions are made, and none is upgraded"
+        yield "alerts have no recipient: monitoring.alert_email and monitoring.webhook_secret are null"
+    if case.cluster.crds() is None:
+        yield "no cluster yet: its CRDs will be created, not upgraded"
 
 
 def account_of(session: Session) -> str:
@@ -214,7 +211,7 @@ def check(case: Case) -> None:
     """Refuse an environment that cannot be brought up.
 
     Raises:
-        RefusedError: names every problem with its remedy.
+        RefusedError: lists every problem with its remedy.
     """
     found = problems(case)
     if found:
@@ -223,7 +220,7 @@ def check(case: Case) -> None:
 
 
 def _quota(client: Client, code: str) -> Mapping[str, Any]:
-    """The account's quota, or AWS's default where the account has no value of its own."""
+    """The account's quota; AWS's default if the account has no applied value."""
     try:
         quota: Mapping[str, Any] = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
     except client.exceptions.NoSuchResourceException:
@@ -232,7 +229,7 @@ def _quota(client: Client, code: str) -> Mapping[str, Any]:
 
 
 def _offers(client: Client, types: set[str]) -> dict[str, frozenset[str]]:
-    """Zones by instance type."""
+    """Zones that offer each instance type."""
     pages = client.get_paginator("describe_instance_type_offerings").paginate(
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": sorted(types)}]
     )

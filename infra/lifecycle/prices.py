@@ -1,7 +1,7 @@
 """Bring the catalogue's price table up to date from the AWS Price List API.
 
-A figure is written only where exactly one list price matches its query; otherwise it keeps its value and date, and is
-reported. Prices of instances share one date, so they are written together or not at all.
+A price is written only if exactly one list price matches its query; otherwise it keeps its value and date, and is
+reported. Instance prices share one date, so they are written together or not at all.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 SOURCE = "AWS Price List API"
 
 API_REGION = "us-east-1"
-"""One of the regions that the Price List API answers in, for all regions (Billing user guide, "Price List Query API")."""
+"""A region with an endpoint of the Price List API, which covers all regions (Billing user guide, "Price List Query API")."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A question to the Price List API.
+    """A query of the Price List API.
 
     Attributes:
         service: its ServiceCode.
         filters: values of the product's attributes.
-        usage: end of the product's usage type, behind the region's own prefix.
+        usage: the product's usage type without the region's prefix.
     """
 
     service: str
@@ -69,7 +69,7 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True)
 class PriceList:
-    """The answers of one query, by section of the price table."""
+    """The results, by section of the price table."""
 
     instances: tuple[Quote | Missing, ...]
     services: tuple[Quote | Missing, ...]
@@ -82,7 +82,7 @@ class PriceList:
 
 
 def instance_query(name: str) -> Query:
-    """An instance's Linux on-demand price: shared tenancy, nothing preinstalled, no reservation behind it."""
+    """Query for an instance's Linux on-demand price: shared tenancy, no preinstalled software, no reservation."""
     attributes = {
         "instanceType": name,
         "operatingSystem": "Linux",
@@ -95,13 +95,13 @@ def instance_query(name: str) -> Query:
 
 
 def database_query(instance_class: str) -> Query:
-    """A database instance's on-demand price in one availability zone."""
+    """Query for a database instance's Single-AZ on-demand price."""
     attributes = {"instanceType": instance_class, "databaseEngine": "PostgreSQL", "deploymentOption": "Single-AZ"}
     return Query("AmazonRDS", {**attributes, "productFamily": "Database Instance"})
 
 
 def look_up(catalog: Catalog, client: Client) -> PriceList:
-    """Query every figure of the price table, in its region.
+    """Query every price of the price table, in its region.
 
     Args:
         catalog: the catalogue.
@@ -127,7 +127,7 @@ def write(prices: PriceList, file: Path, *, today: date) -> None:
     """Write the prices into the catalogue, and validate it.
 
     Raises:
-        SettingsError: the file would no longer be a valid catalogue; it stays unchanged.
+        SettingsError: the file would become an invalid catalogue; it stays unchanged.
     """
     changes: dict[KeyPath, Scalar] = {}
     found = [quote for quote in prices.instances if isinstance(quote, Quote)]
@@ -150,7 +150,7 @@ def write(prices: PriceList, file: Path, *, today: date) -> None:
 
 
 def _list_prices(client: Client, query: Query, region: str) -> Iterator[float]:
-    """US dollars per unit of every on-demand price that fits; the first tier of those that have several."""
+    """US dollars per unit of every matching on-demand price; of tiered prices, the first tier."""
     filters = [
         {"Type": "TERM_MATCH", "Field": field, "Value": value}
         for field, value in {**query.filters, "regionCode": region}.items()
@@ -162,7 +162,7 @@ def _list_prices(client: Client, query: Query, region: str) -> Iterator[float]:
 
 
 def _is_of_usage(usage_type: str, usage: str) -> bool:
-    """Whether a usage type is the wanted one: USE1-NatGateway-Hours is NatGateway-Hours in us-east-1."""
+    """Whether a usage type matches: USE1-NatGateway-Hours is NatGateway-Hours in us-east-1."""
     return not usage or usage_type == usage or usage_type.endswith(f"-{usage}")
 
 

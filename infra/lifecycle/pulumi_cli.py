@@ -11,15 +11,15 @@ POLICY_PACK = "infra/policy"
 
 
 def run(command: str, *, environment: str, is_confirmed: bool) -> int:
-    """Run `preview`, `up` or `destroy` on a stack in the foreground; preview and up under the policy pack.
+    """Run `preview`, `up` or `destroy` on a stack in the foreground; preview and up with the policy pack.
 
     Args:
         command: Pulumi's command.
         environment: name of the stack.
-        is_confirmed: do not ask before anything is changed.
+        is_confirmed: do not ask for confirmation.
 
     Returns:
-        the exit status of the binary.
+        pulumi's exit status.
     """
     arguments = [find_pulumi(), command, "--cwd", str(ROOT), "--stack", environment]
     if command != "destroy":

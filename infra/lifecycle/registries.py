@@ -1,7 +1,7 @@
-"""Where what the release manifest pins can be looked up: chart repositories, image registries, and AWS.
+"""Look up versions and digests in chart repositories, image registries and AWS.
 
-Every source answers one question, and raises `NotFoundError` with the reason where it cannot; nothing is guessed. `helm` and `oras`
-download charts too, but each is a binary that a deployment would have to install for this alone.
+A source raises `NotFoundError` with the reason if it has no answer; nothing is guessed. `helm` and `oras` download charts
+too, but each is another binary to install.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from infra.spec.release import AmiType
 from platform_charts.charts.archives import Download
 
 HELM_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-"""Media type of a chart's archive in an OCI registry (Helm, "Use OCI-based registries")."""
+"""Media type of the chart archive in an OCI registry (Helm, "Use OCI-based registries")."""
 
 _API_HOSTS = {"docker.io": "registry-1.docker.io"}
-"""Registries whose API has another host than their images' names."""
+"""Registries whose API host differs from the host in image names."""
 
 _ECR = re.compile(r"^\d{12}\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com$")
-"""A private registry of ECR: it hands nothing out without a login, though AWS lets every account read its own."""
+"""A private ECR registry: it requires a login even for AWS's own images, which every account may pull."""
 
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -41,11 +41,11 @@ _AMI_PARAMETERS: Mapping[AmiType, str] = {
     "AL2023_x86_64_STANDARD": "amazon-linux-2023/x86_64/standard",
     "AL2023_x86_64_NVIDIA": "amazon-linux-2023/x86_64/nvidia",
 }
-"""Part of the public parameter's name (EKS user guide, "Retrieve recommended Amazon Linux AMI IDs")."""
+"""Part of the SSM public parameter's name (EKS user guide, "Retrieve recommended Amazon Linux AMI IDs")."""
 
 
 class Answer(NamedTuple):
-    """What a source said, and where."""
+    """A value, and the address it came from."""
 
     value: str
     source: str
@@ -60,23 +60,23 @@ class ChartAnswer(NamedTuple):
 
 
 class ChartSource(Protocol):
-    """Knows charts."""
+    """Looks up Helm charts."""
 
     def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
-        """The archive of that version, or of the newest release where `version` is None."""
+        """The chart at `version`; None means the newest release."""
         ...
 
 
 class ImageSource(Protocol):
-    """Knows container images."""
+    """Looks up container images."""
 
     def digest(self, repository: str, tag: str) -> Answer:
-        """The digest that the tag has now, e.g. sha256:…."""
+        """The digest the tag points to, e.g. sha256:…."""
         ...
 
 
 class NodeImageSource(Protocol):
-    """Knows the EKS-optimised AMIs."""
+    """Looks up EKS-optimised AMIs."""
 
     def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
         """The recommended release version for a Kubernetes minor."""
@@ -84,7 +84,7 @@ class NodeImageSource(Protocol):
 
 
 class AddonSource(Protocol):
-    """Knows EKS add-ons."""
+    """Looks up EKS add-ons."""
 
     def version(self, name: str, kubernetes: str) -> Answer:
         """The default version for a Kubernetes minor."""
@@ -92,12 +92,12 @@ class AddonSource(Protocol):
 
 
 class Registries:
-    """Chart repositories with an index, and OCI registries for charts and images, over HTTP.
+    """HTTP client for chart repositories and for OCI registries of charts and images.
 
     Args:
-        plain_hosts: registries that are spoken to without TLS, as host:port.
-        timeout_s: seconds to wait for an answer; each request is tried three times.
-        login: base64 of `user:password` for a registry's host, where the registry asks for a login.
+        plain_hosts: registries to access without TLS, as host:port.
+        timeout_s: timeout of a request in seconds; each request is tried three times.
+        login: base64 of `user:password` by registry host, for registries that require a login.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Registries:
         self._pool = urllib3.PoolManager(timeout=timeout_s, retries=urllib3.Retry(2, backoff_factor=0.5))
 
     def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
-        """The chart in an index or, for oci:// repositories, in a registry."""
+        """The chart from the repository's index or, for oci:// repositories, from the registry."""
         if repository.startswith("oci://"):
             found, layer, url = self._oci_chart(repository.removeprefix("oci://"), name, version)
             return ChartAnswer(found, layer.removeprefix("sha256:"), url)
@@ -124,7 +124,7 @@ class Registries:
         return ChartAnswer(chosen, str(digest).removeprefix("sha256:"), url)
 
     def archive(self, repository: str, name: str, version: str) -> Download:
-        """The chart's archive, from where the index says it lies, or from the registry."""
+        """Download the chart's archive from the URL in the index, or from the registry."""
         if repository.startswith("oci://"):
             base = repository.removeprefix("oci://").rstrip("/")
             _, digest, _ = self._oci_chart(base, name, version)
@@ -138,22 +138,22 @@ class Registries:
         return Download(self._get(url).data, url)
 
     def digest(self, repository: str, tag: str) -> Answer:
-        """The digest of an image or its index; what the registry claims is checked against what it sent."""
+        """The digest of an image or its index, computed from the manifest; must match Docker-Content-Digest."""
         url, response = self._manifest(repository, tag)
         digest = f"sha256:{hashlib.sha256(response.data).hexdigest()}"
         claimed = response.headers.get("Docker-Content-Digest", digest)
         if claimed != digest:
-            raise NotFoundError(f"{url} claims {claimed}, its manifest has {digest}")
+            raise NotFoundError(f"{url}: Docker-Content-Digest is {claimed}, the manifest's digest is {digest}")
         return Answer(digest, url)
 
     def _index(self, repository: str, name: str) -> tuple[str, dict[str, dict[str, Any]]]:
-        """Where a repository's index lies, and its entries for a chart by version."""
+        """URL of a repository's index, and the chart's entries by version."""
         url = f"{repository.rstrip('/')}/index.yaml"
         [index] = read_manifests(self._get(url).data)
         return url, {str(one["version"]): one for one in index.get("entries", {}).get(name, ())}
 
     def _oci_chart(self, repository: str, name: str, version: str | None) -> tuple[str, str, str]:
-        """Version, digest of the archive with its `sha256:`, and address of the manifest."""
+        """Version, archive digest as `sha256:…`, and URL of the manifest."""
         repository = f"{repository.rstrip('/')}/{name}"
         if version is None:
             url = f"{self._base(repository)}/tags/list"
@@ -161,7 +161,7 @@ class Registries:
         url, response = self._manifest(repository, version.replace("+", "_"))
         digests = [layer["digest"] for layer in response.json().get("layers", ()) if layer["mediaType"] == HELM_LAYER]
         if len(digests) != 1:
-            raise NotFoundError(f"{url} is no chart: it has {len(digests)} layers of type {HELM_LAYER}")
+            raise NotFoundError(f"{url} is not a Helm chart: it has {len(digests)} layers of type {HELM_LAYER}")
         return version, str(digests[0]), url
 
     def _manifest(self, repository: str, reference: str) -> tuple[str, urllib3.BaseHTTPResponse]:
@@ -173,7 +173,7 @@ class Registries:
         return f"{'http' if host in self._plain_hosts else 'https'}://{_API_HOSTS.get(host, host)}/v2/{path}"
 
     def _get(self, url: str, accept: str = "*/*") -> urllib3.BaseHTTPResponse:
-        """Fetch, with an anonymous token where the registry asks for one."""
+        """GET, with authentication if the registry requires it."""
         headers = {"Accept": accept}
         try:
             response = self._pool.request("GET", url, headers=headers)
@@ -187,15 +187,15 @@ class Registries:
         return response
 
     def _authorization(self, url: str, challenge: str) -> str:
-        """What to send where a registry wants to know who asks: ECR asks for a login, others for a token."""
+        """The Authorization header: Basic for ECR, an anonymous Bearer token for other registries."""
         login = self._login(urlsplit(url).netloc)
         return f"Basic {login}" if login and challenge.startswith("Basic ") else f"Bearer {self._token(challenge)}"
 
     def _token(self, challenge: str) -> str:
-        """Answer a Bearer challenge without credentials (OCI distribution's token authentication)."""
+        """An anonymous token for a Bearer challenge (OCI distribution, token authentication)."""
         fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
         if not challenge.startswith("Bearer ") or "realm" not in fields:
-            raise NotFoundError(f"the registry asks for {challenge.partition(' ')[0] or 'nothing'} authentication")
+            raise NotFoundError(f"the registry requires {challenge.partition(' ')[0] or 'unknown'} authentication")
         realm = fields.pop("realm")
         response = self._pool.request("GET", f"{realm}?{urlencode(fields)}")
         if response.status != 200:
@@ -205,11 +205,11 @@ class Registries:
 
 
 class AwsSource:
-    """AMI releases from SSM's public parameters, and add-on versions from EKS.
+    """AMI releases from SSM public parameters, and add-on versions from EKS.
 
     Args:
-        ssm: client of Systems Manager.
-        eks: client of EKS.
+        ssm: boto3's Systems Manager client.
+        eks: boto3's EKS client.
     """
 
     def __init__(self, *, ssm: Client, eks: Client) -> None:
@@ -217,7 +217,7 @@ class AwsSource:
         self._eks = eks
 
     def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
-        """The recommended release version of an AMI."""
+        """See `NodeImageSource.release`."""
         name = f"/aws/service/eks/optimized-ami/{kubernetes}/{_AMI_PARAMETERS[ami_type]}/recommended/release_version"
         try:
             answer = self._ssm.get_parameter(Name=name)
@@ -226,7 +226,7 @@ class AwsSource:
         return Answer(answer["Parameter"]["Value"], f"SSM {name}")
 
     def version(self, name: str, kubernetes: str) -> Answer:
-        """The version that EKS installs by default with a Kubernetes minor."""
+        """See `AddonSource.version`."""
         try:
             pages = self._eks.get_paginator("describe_addon_versions")
             answers = [*pages.paginate(addonName=name, kubernetesVersion=kubernetes)]
@@ -239,10 +239,10 @@ class AwsSource:
 
 
 def ecr_login(client: Callable[[str], Client]) -> Callable[[str], str | None]:
-    """A `login` for `Registries` that ECR accepts.
+    """The `login` of `Registries` for ECR.
 
     Args:
-        client: makes the ECR client of a region.
+        client: creates the ECR client of a region.
     """
 
     def login(host: str) -> str | None:
@@ -259,7 +259,7 @@ def ecr_login(client: Callable[[str], Client]) -> Callable[[str], str | None]:
 
 
 def _newest(versions: Iterable[str], otherwise: str) -> str:
-    """The newest version that is no pre-release."""
+    """The newest version that is not a pre-release."""
     parsed: dict[str, Version] = {}
     for version in versions:
         try:

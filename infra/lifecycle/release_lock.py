@@ -1,4 +1,4 @@
-"""Look up what the release manifest leaves unresolved, and write it there with date and source."""
+"""Look up the release manifest's unresolved values, and write them there with date and source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where to look for what."""
+    """The source of each kind of entry."""
 
     charts: ChartSource
     images: ImageSource
@@ -31,8 +31,8 @@ class Resolved(NamedTuple):
     """A value that was found.
 
     Attributes:
-        path: of the value in the manifest.
-        value: what goes there.
+        path: key path of the value in the manifest.
+        value: the value.
         source: where it was found.
     """
 
@@ -42,7 +42,7 @@ class Resolved(NamedTuple):
 
     @property
     def entry(self) -> KeyPath:
-        """Path of the manifest's entry that the value belongs to, which carries date and source."""
+        """Key path of the manifest entry that has the value's date and source."""
         return self.path[:1] if self.path[0] == "node_image" else self.path[:2]
 
 
@@ -62,7 +62,7 @@ class Resolution:
 
 
 def resolve(release: ReleaseManifest, sources: Sources) -> Resolution:
-    """Look up everything that is unresolved; what is resolved stays as it is."""
+    """Look up every unresolved value; resolved values stay."""
     lookup = _LookUp(release, sources)
     lookup.node_images()
     lookup.addons()
@@ -73,7 +73,7 @@ def resolve(release: ReleaseManifest, sources: Sources) -> Resolution:
 
 
 class _LookUp:
-    """One look-up of everything unresolved."""
+    """One look-up of every unresolved value."""
 
     def __init__(self, release: ReleaseManifest, sources: Sources) -> None:
         self._release = release
@@ -88,7 +88,7 @@ class _LookUp:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Ask for the values at `paths`: the answer holds them in this order, and its source last; None is known."""
+        """Look up the values at `paths`: the answer has them in order, then its source. A path of None is known."""
         try:
             *values, source = question(*args, **kwargs)
         except NotFoundError as error:
@@ -97,21 +97,21 @@ class _LookUp:
             self.resolved += [Resolved(path, value, source) for path, value in zip(paths, values, strict=True) if path]
 
     def node_images(self) -> None:
-        """AMI releases, of the control plane's minor."""
+        """AMI releases for the control plane's minor."""
         for ami, version in self._release.node_image.releases.items():
             if version is None:
                 path = ("node_image", "releases", ami)
                 self._ask((path,), self._sources.node_images.release, self._release.kubernetes.version, ami)
 
     def addons(self) -> None:
-        """Versions of EKS add-ons, of the control plane's minor."""
+        """Versions of EKS add-ons for the control plane's minor."""
         for name, addon in self._release.addons.items():
             if addon.version is None:
                 path = ("addons", name, "version")
                 self._ask((path,), self._sources.addons.version, name, self._release.kubernetes.version)
 
     def charts(self) -> None:
-        """Hashes of charts, and the newest version of those that have none."""
+        """Hashes of charts; charts without a version get the newest."""
         for name, chart in self._release.charts.items():
             if chart.sha256 is None:
                 version = ("charts", name, "version") if chart.version is None else None
@@ -124,16 +124,16 @@ class _LookUp:
                 )
 
     def images(self) -> None:
-        """Digests of other people's images; those of ours exist once they have been built and pushed."""
+        """Digests of third-party images; our own have a digest once they are pushed."""
         for name, image in self._release.images.items():
             path = ("images", name, "digest")
             if image.digest is None and image.is_ours:
-                self.open.append(Open(path, "ours: `make image` builds and pushes it, and writes the digest"))
+                self.open.append(Open(path, "ours: `make image PUSH=1` writes the digest"))
             elif image.digest is None:
                 self._ask((path,), self._sources.images.digest, image.repository, image.tag)
 
     def downloads(self) -> None:
-        """Hashes of downloads, which a person takes down after checking the publisher's signature."""
+        """Hashes of downloads: always open, because a person must check the publisher's signature."""
         for name, download in self._release.downloads.items():
             if download.sha256 is None:
                 reason = f"by hand: download {download.address()}, check its signature, write its sha256 here"
@@ -141,10 +141,10 @@ class _LookUp:
 
 
 def write(resolution: Resolution, file: Path, *, today: date) -> None:
-    """Write the values into the manifest, each with source and date, and validate it.
+    """Write the values into the manifest, with source and date, and validate it.
 
     Raises:
-        SettingsError: an answer does not fit the manifest; the file stays unchanged.
+        SettingsError: a value is invalid in the manifest; the file stays unchanged.
     """
     release, text = load_release(file), file.read_text(encoding="utf-8")
     changes: dict[KeyPath, Scalar] = {}
@@ -162,10 +162,10 @@ def write(resolution: Resolution, file: Path, *, today: date) -> None:
 def _entry(release: ReleaseManifest, path: KeyPath) -> Entry:
     group = getattr(release, path[0])
     entry = group if len(path) == 1 else group[path[1]]
-    assert isinstance(entry, Entry), f"{'.'.join(path)} carries no date and source"
+    assert isinstance(entry, Entry), f"{'.'.join(path)} has no date and source"
     return entry
 
 
 def _joined(known: str, new: str) -> str:
-    """Both sources: an entry's version may be from one place, its digest from another."""
+    """Both sources: an entry's version and digest may come from different places."""
     return "; ".join(dict.fromkeys([*filter(None, known.split("; ")), new]))

@@ -1,4 +1,4 @@
-"""The running cluster of an environment, by the outputs of its stack."""
+"""The running cluster of an environment, found through its stack's outputs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from infra.spec.section import validate
 from infra.spec.settings import StackSettings
 from infra.spec.stack_outputs import NoStackError, outputs_of_stack
 
-_REMEDY = "reach the cluster from here (network, `aws sso login`); one that is unreachable is repaired by `pulumi up --target`"
+_REMEDY = "check the network and `aws sso login`; if the cluster itself is broken, repair it with `pulumi up --target`"
 
 
 class RunningCluster(Protocol):
-    """The cluster of an environment, if it has one."""
+    """The running cluster of an environment, if any."""
 
-    def definitions(self) -> tuple[Manifest, ...] | None:
-        """Its CRDs with their status; None if there is no cluster yet.
+    def crds(self) -> tuple[Manifest, ...] | None:
+        """The cluster's CRDs with their status; None if there is no cluster yet.
 
         Raises:
-            PlatformError: the stack's outputs cannot be read, or the cluster cannot be reached.
+            PlatformError: the stack's outputs cannot be read, or the cluster is unreachable.
         """
         ...
 
 
 class StackCluster:
-    """The cluster in the outputs of an environment's stack; read once.
+    """The cluster in the outputs of an environment's stack; its CRDs are read once.
 
     Args:
         settings: the environment.
@@ -40,12 +40,12 @@ class StackCluster:
     def __init__(self, settings: StackSettings) -> None:
         self._settings = settings
 
-    def definitions(self) -> tuple[Manifest, ...] | None:
-        """See `RunningCluster`; None also if the first `up` was interrupted before it had outputs."""
-        return self._asked
+    def crds(self) -> tuple[Manifest, ...] | None:
+        """See `RunningCluster`; also None if the first `up` was interrupted before it exported outputs."""
+        return self._crds
 
     @cached_property
-    def _asked(self) -> tuple[Manifest, ...] | None:
+    def _crds(self) -> tuple[Manifest, ...] | None:
         try:
             outputs = outputs_of_stack(self._settings.environment.name)
         except NoStackError:
@@ -53,12 +53,12 @@ class StackCluster:
         return self._read(outputs["cluster"]) if "cluster" in outputs else None
 
     def _read(self, output: Mapping[str, Any]) -> tuple[Manifest, ...]:
-        # This output and not all of them: the stack may be of an older release, whose contract was another.
+        # Only this output: a stack of an older release may not satisfy the current contract.
         cluster = validate(ClusterOutput, output, file=f"output cluster of {self._settings.environment.name}")
         api = connect_to(cluster, region=self._settings.aws.region)
         try:
             return tuple(api.items("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
         except (ApiError, ConnectionLostError) as error:
             raise RefusedError(
-                f"cluster {cluster.name} at {cluster.endpoint} does not show its CRDs: {error.args[0]}", remedy=_REMEDY
+                f"cannot read the CRDs of cluster {cluster.name} at {cluster.endpoint}: {error.args[0]}", remedy=_REMEDY
             ) from error

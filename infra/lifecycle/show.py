@@ -1,4 +1,4 @@
-"""Printing of tables and lines."""
+"""Print tables and lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 _PIPED_WIDTH = 160
-"""Columns of a table that goes to a file or a pipe, where there is no window to ask."""
+"""Width of a table in columns when standard output is not a terminal."""
 
 
 def _console() -> Console:
@@ -16,10 +16,10 @@ def _console() -> Console:
 
 
 def print_table(table: Table) -> None:
-    """Print a table as wide as the window."""
+    """Print a table in the width of the terminal."""
     _console().print(table)
 
 
 def print_line(line: str) -> None:
-    """Print a line as it is."""
+    """Print a line without markup or wrapping."""
     _console().print(line, markup=False, soft_wrap=True)

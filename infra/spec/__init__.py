@@ -1,1 +1,1 @@
-"""The stack as plain data: settings, catalogue, release, outputs. It imports no Pulumi and no cloud SDK; everything else may import it."""
+"""The stack as plain data: settings, catalogue, release, outputs. Imports neither Pulumi nor a cloud SDK; any package may import it."""

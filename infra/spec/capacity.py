@@ -1,7 +1,7 @@
-"""How a node group gets its instances: capacity, placement and EFA are independent choices, and the launch plan follows.
+"""Launch plan of a node group, from three independent settings: capacity, placement and EFA.
 
-Capacity is a union, placement is not part of it: where an EFA switch also makes a placement group, as in other stacks,
-launches into reservations fail with InsufficientInstanceCapacity (terraform-aws-eks PR #3730).
+EFA does not imply a placement group, as it does in other stacks: launches into reservations would fail with
+InsufficientInstanceCapacity (terraform-aws-eks PR #3730).
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ BLOCK_RECLAIM = timedelta(minutes=30)
 """EC2 starts to terminate the instances of a Capacity Block this long before it ends (EC2 user guide, "Capacity Blocks")."""
 
 EFA_HUGE_PAGES_BYTES = 5128 * 2 * 2**20
-"""Huge pages of 2 MiB that the accelerated AMI sets aside on a node with EFA (EKS user guide, "Run machine learning
+"""Memory that the accelerated AMI reserves as 2 MiB huge pages on a node with EFA (EKS user guide, "Run machine learning
 training with Elastic Fabric Adapter")."""
 
 AvailabilityZone = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$")]
 
 
 class OnDemand(Section):
-    """Instances launched when they are needed, at the list price."""
+    """Instances launched on demand, at the list price."""
 
     kind: Literal["on_demand"] = Field(description="on_demand | spot | reservation | capacity_block.")
 
 
 class Spot(Section):
-    """Spare instances that AWS reclaims with two minutes' notice."""
+    """Spare capacity that AWS reclaims with two minutes' notice."""
 
     kind: Literal["spot"] = Field(description="on_demand | spot | reservation | capacity_block.")
     allow_efa: bool = Field(
-        False, description="Allow EFA although one interruption stops every rank of a job across nodes."
+        False, description="Allow EFA, although one interruption stops every rank of a multi-node job."
     )
 
 
 class Reservation(Section):
-    """A targeted on-demand capacity reservation: billed whether used or not."""
+    """A targeted On-Demand Capacity Reservation, billed whether used or not."""
 
     kind: Literal["reservation"] = Field(description="on_demand | spot | reservation | capacity_block.")
     id: ReservationId = Field(description="Id of the reservation, cr-….")
     availability_zone: AvailabilityZone = Field(description="Zone of the reservation.")
     placement_group: str | None = Field(
-        None, description="Name of the cluster placement group the reservation was created in; null has none."
+        None, description="Cluster placement group that the reservation was created in; null: none."
     )
 
 
 class CapacityBlock(Section):
-    """A Capacity Block for ML: bought in advance for fixed days."""
+    """A Capacity Block for ML, bought in advance for fixed dates."""
 
     kind: Literal["capacity_block"] = Field(description="on_demand | spot | reservation | capacity_block.")
     id: ReservationId = Field(description="Id of the block, cr-….")
     availability_zone: AvailabilityZone = Field(description="Zone of the block.")
     ends: AwareDatetime = Field(
-        description="When the block ends, with time zone; EC2 starts to terminate its instances 30 minutes before."
+        description="End time of the block, with time zone; EC2 starts to terminate its instances 30 minutes before."
     )
 
 
@@ -70,7 +70,7 @@ Capacity = Annotated[OnDemand | Spot | Reservation | CapacityBlock, Field(discri
 
 
 class LaunchRequest(Section):
-    """What one node group requests from EC2."""
+    """The EC2 settings of one node group."""
 
     name: str = Field(
         pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$",
@@ -82,14 +82,14 @@ class LaunchRequest(Section):
         description="How the group gets its instances: on_demand, spot, reservation or capacity_block.",
     )
     placement: Literal["none", "cluster"] = Field(
-        "none", description="cluster puts the nodes of the group close together, in a placement group of its own."
+        "none", description="cluster: launch the group's nodes into a cluster placement group of their own."
     )
-    efa: bool = Field(False, description="Give every node all EFA interfaces of its type, for NCCL between nodes.")
+    efa: bool = Field(False, description="Attach every EFA interface of the type to each node, for NCCL between nodes.")
     availability_zones: tuple[AvailabilityZone, ...] = Field(
-        (), description="Zones of the group; empty takes all zones of the network, or the reservation's."
+        (), description="Zones of the group; empty: all zones of the network, or the reservation's zone."
     )
     local_nvme: bool = Field(
-        True, description="Join the instance's NVMe disks, where it has any, to one RAID 0 for images and scratch."
+        True, description="Combine the instance's NVMe disks, if any, into one RAID 0 for images and scratch space."
     )
     max_size: PositiveInt = Field(description="Largest number of nodes.")
 
@@ -105,21 +105,21 @@ class NetworkInterface:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
-    """The fields of the launch template and the node group that follow from capacity, placement and catalogue.
+    """The fields of launch template and node group that capacity, placement, EFA and catalogue determine.
 
     Attributes:
         instance: the catalogue's entry.
         capacity_type: EKS's name of the kind of capacity.
-        market_type: `InstanceMarketOptions.MarketType` of the launch template; None leaves the options out. EKS itself
-            sets spot, from the capacity type.
-        instance_type_in_template: the instance type is in the launch template instead of the node group, which EKS
-            requires for Capacity Blocks (user guide, "Create a managed node group with Capacity Blocks for ML").
-        reservation_id: target of the launch template's reservation specification, or None.
-        network_interfaces: explicit interfaces, empty where EC2's default (one ENA interface) is right.
+        market_type: `InstanceMarketOptions.MarketType` of the launch template; None omits the options. EKS sets spot
+            itself, from the capacity type.
+        instance_type_in_template: the launch template, not the node group, sets the instance type; EKS requires it
+            for Capacity Blocks (user guide, "Create a managed node group with Capacity Blocks for ML").
+        reservation_id: target of the launch template's capacity reservation specification, or None.
+        network_interfaces: explicit interfaces; empty for EC2's default of one ENA interface.
         placement_group: None, "own" (the stack creates one for this group), or the name of an existing one.
         availability_zones: zones of the group's subnets.
-        nvme_raid0: nodeadm joins the instance store disks to one RAID 0.
-        drain_before: when the last workload must have ended; None where the capacity has no end.
+        nvme_raid0: nodeadm combines the instance store disks into one RAID 0.
+        drain_before: time by which the nodes must be drained; None if the capacity does not end.
     """
 
     instance: InstanceType
@@ -135,15 +135,15 @@ class LaunchPlan:
 
     @property
     def efa_count(self) -> int:
-        """EFA devices of a node, the quantity of `vpc.amazonaws.com/efa` it offers."""
+        """EFA interfaces of a node: its quantity of `vpc.amazonaws.com/efa`."""
         return sum(interface.interface_type != "interface" for interface in self.network_interfaces)
 
 
 def efa_interfaces(instance: InstanceType) -> tuple[NetworkInterface, ...]:
-    """One EFA interface per network card, as many as the type has.
+    """One EFA interface per network card, up to the type's maximum.
 
-    The primary interface (card 0, device 0) carries IP too, so it is `efa`; an EFA-only interface may not be primary.
-    The others are `efa-only` at device 1 of their card: they take no address of the subnet and no route on the host.
+    The primary interface (card 0, device 0) carries IP too, so it is `efa`; an EFA-only interface cannot be primary.
+    The others are `efa-only` at device 1 of their card, so they take no subnet address and no route on the host.
     Source: EC2 user guide, "Maximize network bandwidth on Amazon EC2 instances with multiple network cards".
     """
     primary = NetworkInterface(network_card_index=0, device_index=0, interface_type="efa")
@@ -155,7 +155,7 @@ def efa_interfaces(instance: InstanceType) -> tuple[NetworkInterface, ...]:
 
 
 def zones_of(request: LaunchRequest, network_zones: Iterable[str]) -> tuple[str, ...]:
-    """Zones in which the group's nodes may start: its own, else the reservation's, else all of the network."""
+    """Zones of the group's nodes: its own, else the reservation's, else all zones of the network."""
     if request.availability_zones:
         return request.availability_zones
     if isinstance(request.capacity, (Reservation, CapacityBlock)):
@@ -165,7 +165,7 @@ def zones_of(request: LaunchRequest, network_zones: Iterable[str]) -> tuple[str,
 
 @dataclass(frozen=True)
 class _Case:
-    """A request with everything that its rules look at."""
+    """The input of the rules."""
 
     request: LaunchRequest
     instance: InstanceType
@@ -180,12 +180,12 @@ def _spot_refuses_efa(case: _Case) -> Violation | None:
     return Violation(
         "efa",
         "true",
-        "spot capacity does not take EFA: one interruption stops a job on all its nodes",
-        "set efa: false, use other capacity, or force it with capacity.allow_efa: true",
+        "spot capacity excludes EFA: one interruption stops a job on all its nodes",
+        "set efa: false, use other capacity, or override with capacity.allow_efa: true",
     )
 
 
-def _the_type_has_efa(case: _Case) -> Violation | None:
+def _the_type_supports_efa(case: _Case) -> Violation | None:
     if not case.request.efa or case.instance.efa_interfaces:
         return None
     able = [one.name for one in case.catalog.instances.values() if one.efa_interfaces]
@@ -193,8 +193,8 @@ def _the_type_has_efa(case: _Case) -> Violation | None:
     return Violation(
         "efa",
         "true",
-        f"{case.instance.name} has no EFA interface",
-        f"set efa: false, or use a type that has EFA: {', '.join(siblings or able)}",
+        f"{case.instance.name} does not support EFA",
+        f"set efa: false, or use a type with EFA: {', '.join(siblings or able)}",
     )
 
 
@@ -215,12 +215,12 @@ def _placement_stays_in_one_zone(case: _Case) -> Violation | None:
     return Violation(
         "availability_zones",
         ", ".join(case.zones),
-        "a cluster placement group is in exactly one zone",
+        "a cluster placement group needs exactly one zone",
         "name the zone that has the capacity, or set placement: none",
     )
 
 
-def _reserved_capacity_lies_in_the_zone(case: _Case) -> Violation | None:
+def _reserved_capacity_is_in_the_zone(case: _Case) -> Violation | None:
     capacity = case.request.capacity
     if not isinstance(capacity, (Reservation, CapacityBlock)) or case.zones == (capacity.availability_zone,):
         return None
@@ -228,17 +228,17 @@ def _reserved_capacity_lies_in_the_zone(case: _Case) -> Violation | None:
         "availability_zones",
         ", ".join(case.zones),
         f"{capacity.kind} {capacity.id} is in {capacity.availability_zone}, so the group must be too",
-        f"set availability_zones: [{capacity.availability_zone}], or leave it out",
+        f"set availability_zones: [{capacity.availability_zone}], or omit it",
     )
 
 
-def _a_block_is_already_close_together(case: _Case) -> Violation | None:
+def _a_block_has_no_placement_group(case: _Case) -> Violation | None:
     if case.request.placement == "none" or not isinstance(case.request.capacity, CapacityBlock):
         return None
     return Violation(
         "placement",
         "cluster",
-        "a Capacity Block is in one UltraCluster already; launching it into a placement group fails",
+        "a Capacity Block is in an UltraCluster already; launching it into a placement group fails",
         "set placement: none",
     )
 
@@ -251,14 +251,14 @@ def _a_reservation_is_in_its_placement_group(case: _Case) -> Violation | None:
         return Violation(
             "placement",
             "cluster",
-            "a reservation made outside a placement group cannot be launched into one",
-            "set placement: none, or name the group of the reservation in capacity.placement_group",
+            "instances of a reservation created outside a placement group cannot be launched into one",
+            "set placement: none, or name the reservation's placement group in capacity.placement_group",
         )
     if case.request.placement == "none" and capacity.placement_group is not None:
         return Violation(
             "placement",
             "none",
-            f"the reservation was made in placement group {capacity.placement_group}; only launches into that group match it",
+            f"the reservation was created in placement group {capacity.placement_group}; only launches into it match",
             "set placement: cluster",
         )
     return None
@@ -279,18 +279,18 @@ def _the_family_is_sold_in_blocks(case: _Case) -> Violation | None:
 
 _RULES: tuple[Callable[[_Case], Violation | None], ...] = (
     _spot_refuses_efa,
-    _the_type_has_efa,
+    _the_type_supports_efa,
     _efa_stays_in_one_zone,
     _placement_stays_in_one_zone,
-    _reserved_capacity_lies_in_the_zone,
-    _a_block_is_already_close_together,
+    _reserved_capacity_is_in_the_zone,
+    _a_block_has_no_placement_group,
     _a_reservation_is_in_its_placement_group,
     _the_family_is_sold_in_blocks,
 )
 
 
 def launch_violations(request: LaunchRequest, *, catalog: Catalog, network_zones: Iterable[str]) -> Iterator[Violation]:
-    """Every rule that the request breaks: EC2 would refuse it, or it could not work as intended. Keys are relative to the group.
+    """Every rule that the request breaks: EC2 would reject it, or it would not work as intended. Keys are relative to the group.
 
     Raises:
         SettingsError: the instance type is not in the catalogue.
@@ -303,7 +303,7 @@ def launch_plan(request: LaunchRequest, *, catalog: Catalog, network_zones: Iter
     """The launch plan of one node group.
 
     Raises:
-        SettingsError: the combination is impossible; names the group and every rule it breaks.
+        SettingsError: the combination is invalid; names the group and every broken rule.
     """
     zones = tuple(network_zones)
     violations = list(launch_violations(request, catalog=catalog, network_zones=zones))
@@ -333,9 +333,9 @@ def _placement_group(request: LaunchRequest) -> str | None:
 
 
 def vcpus_by_quota(requests: Iterable[LaunchRequest], *, catalog: Catalog) -> dict[str, int]:
-    """The vCPUs of every group at its largest, by quota code of the ec2 service.
+    """The vCPUs of all groups at max_size, by quota code of the ec2 service.
 
-    Capacity Blocks are left out: they are bought, and count against no quota.
+    Capacity Blocks do not count: they are prepaid, outside the quotas.
     """
     needed: dict[str, int] = {}
     for request in requests:

@@ -1,6 +1,6 @@
 """The instance catalogue: the EC2 instance types this platform supports, with their devices and prices.
 
-EFA counts, NVMe disks and prices come from here, never from a live node: a group scaled to zero has none.
+EFA counts, NVMe disks and prices come from here, not from a live node, because a group scaled to zero has no nodes.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ QuotaFamily = Literal["standard", "gpu_graphics", "gpu_training"]
 
 
 class Source(Section):
-    """Where a set of figures comes from."""
+    """Date and source of a set of figures."""
 
-    as_of: date = Field(description="Day on which the figures held.")
-    source: str = Field(min_length=1, description="Source of the figure.")
+    as_of: date = Field(description="Date of the figures.")
+    source: str = Field(min_length=1, description="Source of the figures.")
 
 
 class Price(Section):
-    """A price in the price region; null where it has not been looked up."""
+    """A price in the price region; null until it is looked up."""
 
-    usd: NonNegativeFloat | None = Field(description="US dollars per unit; null is unresolved.")
-    as_of: date | None = Field(None, description="Day on which the price held.")
-    source: str | None = Field(None, description="Source of the figure.")
+    usd: NonNegativeFloat | None = Field(description="US dollars per unit; null: unresolved.")
+    as_of: date | None = Field(None, description="Date of the price.")
+    source: str | None = Field(None, description="Source of the price.")
 
     @model_validator(mode="after")
     def _a_price_has_a_source(self) -> Price:
         if self.usd is not None and (self.as_of is None or self.source is None):
-            raise ValueError("a price needs as_of and source; a price without them is null")
+            raise ValueError("a price needs as_of and source; without them it must be null")
         return self
 
 
 class ServicePrices(Section):
-    """Prices of everything that is not a node."""
+    """Prices of everything except nodes."""
 
     eks_cluster_hour: Price = Field(description="EKS control plane, Kubernetes version in standard support.")
     eks_extended_support_hour: Price = Field(description="EKS control plane, Kubernetes version in extended support.")
@@ -58,8 +58,8 @@ class ServicePrices(Section):
 class Prices(Section):
     """The price table."""
 
-    region: str = Field(description="Region the prices hold for; elsewhere they are unresolved.")
-    instances: Source = Field(description="Where the instances' usd_per_hour come from.")
+    region: str = Field(description="Region of the prices; in other regions they are unresolved.")
+    instances: Source = Field(description="Date and source of the instances' usd_per_hour.")
     services: ServicePrices = Field(description="Prices of services.")
     databases: dict[str, Price] = Field(description="RDS for PostgreSQL per hour by class, one availability zone.")
 
@@ -72,16 +72,16 @@ class QuotaCodes(Section):
 
 
 class Family(Section):
-    """What all sizes of an instance family have in common."""
+    """Facts common to all sizes of an instance family."""
 
     quota: QuotaFamily = Field(description="The vCPU quota that the family counts against.")
-    capacity_blocks: bool = Field(description="Capacity Blocks for ML can be bought.")
+    capacity_blocks: bool = Field(description="Capacity Blocks for ML are sold.")
     gpudirect_rdma: bool = Field(
         False,
-        description="GPUs send and receive over EFA without the host's memory (EC2 user guide, "
+        description="GPUDirect RDMA: GPUs send and receive over EFA, bypassing host memory (EC2 user guide, "
         '"Elastic Fabric Adapter", table of RDMA read and write).',
     )
-    regions: tuple[str, ...] = Field(min_length=1, description="Regions that offer every size listed here.")
+    regions: tuple[str, ...] = Field(min_length=1, description="Regions that offer every listed size.")
 
 
 class Gpu(Section):
@@ -90,7 +90,7 @@ class Gpu(Section):
     model: str = Field(description="NVIDIA model as EC2 names it.")
     count: PositiveInt = Field(description="GPUs per instance.")
     memory_mib: PositiveInt = Field(description="Memory of one GPU in MiB, as EC2 reports it.")
-    mig: bool = Field(description="Can be cut into MIG slices.")
+    mig: bool = Field(description="Supports MIG.")
 
 
 class Nvme(Section):
@@ -101,18 +101,18 @@ class Nvme(Section):
 
 
 class InstanceType(Section):
-    """One instance type. `name` and `family` are its key in the file."""
+    """One instance type. `name` is its key in the file."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+\.[a-z0-9]+$", description="Name of the type.")
     architecture: Architecture = Field(description="Architecture of the CPU.")
     vcpus: PositiveInt = Field(description="vCPUs.")
     memory_gib: PositiveInt = Field(description="Memory in GiB.")
-    numa_nodes: PositiveInt | None = Field(description="NUMA nodes; null where they have not been looked up.")
+    numa_nodes: PositiveInt | None = Field(description="NUMA nodes; null: unresolved.")
     network_cards: PositiveInt = Field(1, description="Network cards.")
-    efa_interfaces: NonNegativeInt = Field(0, description="Largest number of EFA interfaces.")
-    gpu: Gpu | None = Field(None, description="GPUs; null has none.")
-    nvme: Nvme | None = Field(None, description="Instance store; null has none.")
-    usd_per_hour: NonNegativeFloat | None = Field(description="Linux on-demand in the price region; null: unresolved.")
+    efa_interfaces: NonNegativeInt = Field(0, description="Maximum number of EFA interfaces.")
+    gpu: Gpu | None = Field(None, description="GPUs; null: none.")
+    nvme: Nvme | None = Field(None, description="Instance store; null: none.")
+    usd_per_hour: NonNegativeFloat | None = Field(description="Linux on-demand price; null: unresolved.")
 
     @property
     def family(self) -> str:
@@ -121,18 +121,18 @@ class InstanceType(Section):
 
     @property
     def gpus(self) -> int:
-        """GPUs per instance, 0 without any."""
+        """Number of GPUs; may be 0."""
         return self.gpu.count if self.gpu else 0
 
 
 class Catalog(Section):
-    """The whole file."""
+    """The catalogue file."""
 
-    facts: Source = Field(description="Where the figures come from.")
+    facts: Source = Field(description="Date and source of the figures.")
     prices: Prices = Field(description="The price table.")
     quotas: dict[QuotaFamily, QuotaCodes] = Field(description="Quota codes of the ec2 service by family group.")
     dcgm_exporter_memory_mib: dict[PositiveInt, PositiveInt] = Field(
-        description="Memory limit of dcgm-exporter in MiB by the largest number of GPUs it is enough for."
+        description="Memory limit of dcgm-exporter in MiB, by the largest number of GPUs it suffices for."
     )
     families: dict[str, Family] = Field(description="Instance families by name.")
     instances: dict[str, InstanceType] = Field(description="Instance types by name.")
@@ -141,14 +141,14 @@ class Catalog(Section):
     def _every_instance_has_a_family(self) -> Catalog:
         strays = sorted({one.family for one in self.instances.values()} - set(self.families))
         if strays:
-            raise ValueError(f"families lacks {', '.join(strays)}, whose instances are listed")
+            raise ValueError(f"families lacks {', '.join(strays)}, which listed instances belong to")
         return self
 
     def find_instance(self, name: str) -> InstanceType:
-        """The instance type of that name.
+        """The instance type called `name`.
 
         Raises:
-            SettingsError: no such type; names the nearest one.
+            SettingsError: unknown type; names the nearest one.
         """
         if name not in self.instances:
             raise SettingsError(
@@ -158,7 +158,7 @@ class Catalog(Section):
         return self.instances[name]
 
     def family_of(self, name: str) -> Family:
-        """The family of the instance type of that name; raises like `find_instance`."""
+        """The family of an instance type; raises like `find_instance`."""
         return self.families[self.find_instance(name).family]
 
     def regions(self) -> frozenset[str]:
@@ -166,7 +166,7 @@ class Catalog(Section):
         return frozenset(region for family in self.families.values() for region in family.regions)
 
     def dcgm_memory_mib(self, gpus: int) -> int:
-        """Memory limit of dcgm-exporter in MiB on a node with `gpus` GPUs: that of the next larger entry."""
+        """Memory limit of dcgm-exporter in MiB on a node with `gpus` GPUs: the smallest entry that suffices."""
         return self.dcgm_exporter_memory_mib[min(size for size in self.dcgm_exporter_memory_mib if size >= gpus)]
 
 
@@ -175,14 +175,14 @@ def load_catalog(path: Path = CATALOG_FILE) -> Catalog:
     """Read the catalogue.
 
     Raises:
-        SettingsError: the file is not a catalogue; names the key.
+        SettingsError: the file is not a valid catalogue; names the key.
     """
     document = read_document(path)
     return validate(Catalog, with_names(document.value), file=path.name, places=document.places())
 
 
 def with_names(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The catalogue as its file has it, with every instance's key as its name too."""
+    """The parsed file, with each instance's key copied into its `name`."""
     instances = document.get("instances")
     if not isinstance(instances, dict):
         return dict(document)

@@ -1,8 +1,8 @@
-"""A command line as typed functions: `python -m training` and `python -m infra.lifecycle` are each one `CommandLine`.
+"""A command line made of typed functions; `python -m training` and `python -m infra.lifecycle` are one `CommandLine` each.
 
-A command is a function of one dataclass of options, whose fields say flag, type, default and help. What a command needs beside its options
-it imports in its body, so help and refusals come at once. argparse takes 9 ms to import; typer takes 54, and 120 more to print its help.
-Shell completion is argcomplete's, which is imported only for the shell, and completes after `python -m` too.
+A command is a function whose only parameter is a dataclass of options; the fields define flag, type, default and help. A command imports
+its implementation in its body, so help and usage errors are fast. argparse takes 9 ms to import; typer takes 54, and 120 more to print
+help. Shell completion uses argcomplete, which is imported only while the shell completes, and works after `python -m` too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDENT: Final = "  "
 
 
 class _Spec(NamedTuple):
-    """What the type of a field does not say of its option."""
+    """The properties of an option that its field's type does not define."""
 
     summary: str
     metavar: str | None
@@ -38,16 +38,16 @@ def option(
     *,
     default_factory: Callable[[], object] | None = None,
     metavar: str | None = None,
-) -> Any:  # noqa: ANN401 - it stands for a field of any type, as dataclasses.field does
-    """A field that `--its-name` sets. The field's type decides the rest.
+) -> Any:  # noqa: ANN401 - a field of any type, like dataclasses.field
+    """Declare a field as the option `--field-name`.
 
-    A bool is a switch, `bool | None` one with a `--no-…` form, a tuple may be given several times, a Literal is one of its values.
+    A bool is a switch, `bool | None` adds a `--no-…` form, a tuple is a repeatable option, a Literal limits the choices.
 
     Args:
-        summary: for `--help`.
-        default: value where the option is not given; `...` makes it required.
-        default_factory: makes that value when the command line is read.
-        metavar: how `--help` calls the value.
+        summary: text in `--help`.
+        default: default value; `...` makes the option required.
+        default_factory: creates the default when the command line is parsed.
+        metavar: name of the value in `--help`.
     """
     metadata = {_SPEC: _Spec(summary, metavar, is_positional=False)}
     if default_factory is not None:
@@ -56,7 +56,7 @@ def option(
 
 
 def argument(summary: str) -> Any:  # noqa: ANN401 - as above
-    """A field that a word without a flag sets; it may be left out."""
+    """Declare a field as an optional positional argument."""
     return field(default=None, metadata={_SPEC: _Spec(summary, None, is_positional=True)})
 
 
@@ -66,7 +66,7 @@ class NoOptions:
 
 
 class _Command(NamedTuple):
-    """A command: the function, its options, and under which heading `--help` lists it."""
+    """A command: its function, its options, and its heading in `--help`."""
 
     name: str
     summary: str
@@ -79,9 +79,9 @@ class CommandLine:
     """All commands of a program.
 
     Args:
-        program: what one types to start it.
-        summary: one line for people.
-        variables: meaning of every environment variable that the commands read, by name.
+        program: how the program is invoked.
+        summary: one-line description.
+        variables: description of every environment variable that the commands read, by name.
     """
 
     def __init__(self, program: str, summary: str, *, variables: Mapping[str, str]) -> None:
@@ -91,7 +91,7 @@ class CommandLine:
         self._commands: dict[str, _Command] = {}
 
     def command(self, heading: str) -> Callable[[Callable[[Options], int]], Callable[[Options], int]]:
-        """Make a function a command: its name, its docstring and the type of its only parameter say the rest."""
+        """Register a function as a command; name, docstring and parameter type become name, help and options."""
 
         def register(run: Callable[[Options], int]) -> Callable[[Options], int]:
             name = run.__name__.replace("_", "-")
@@ -106,13 +106,13 @@ class CommandLine:
         """Run a command.
 
         Args:
-            arguments: the command line; None takes the process's own.
+            arguments: the command line; None for `sys.argv`.
 
         Returns:
             the exit status of the process, see `ExitStatus`.
         """
         parser = self._parser()
-        if "_ARGCOMPLETE" in os.environ:  # the shell asks what may come next
+        if "_ARGCOMPLETE" in os.environ:  # the shell requests completions
             import argcomplete
 
             argcomplete.autocomplete(parser)
@@ -128,7 +128,7 @@ class CommandLine:
         except KeyboardInterrupt:
             return ExitStatus.INTERRUPTED
         except BrokenPipeError:
-            # The reader of a pipe, `head` say, has had enough. Python would complain once more when it flushes at exit.
+            # The reader of the pipe, e.g. `head`, has exited. Python would report the error again when it flushes at exit.
             sys.stderr.close()
             return ExitStatus.DONE
 
@@ -159,12 +159,12 @@ class CommandLine:
         yield from (f"{_INDENT}{name:{width}}{_INDENT}{meaning}" for name, meaning in self._variables.items())
         yield ""
         yield f"{self._program} COMMAND --help lists the options of a command."
-        yield "Exit status: 0 done, 1 failed, 2 wrong input or settings, 3 refused by a guard or preflight, 130 interrupted."
-        yield "Shell completion: .venv/bin/activate-global-python-argcomplete sets it up for bash and zsh."
+        yield "Exit status: 0 success, 1 failure, 2 invalid input or settings, 3 refused by a check, 130 interrupted."
+        yield "To enable completion in bash and zsh, run .venv/bin/activate-global-python-argcomplete."
 
 
 def _add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
-    """Give a command's parser an argument for every field, in groups by the classes whose `TITLE` says so."""
+    """Add an argument to the parser for every field, grouped by the `TITLE` of the class that declares it."""
     hints = get_type_hints(options)
     groups: dict[str, argparse._ArgumentGroup] = {}
     for one in fields(options):
@@ -201,7 +201,7 @@ def _add_option(parser: argparse._ActionsContainer, one: Field[Any], hint: objec
 
 
 def _kind(hint: object) -> object:
-    """The type of a value that is given: `int` of `int | None`."""
+    """The type of a given value: `int` for `int | None`."""
     if get_origin(hint) in {Union, UnionType}:
         [kind] = [member for member in get_args(hint) if member is not NoneType]
         return kind

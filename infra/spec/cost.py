@@ -1,7 +1,6 @@
-"""What an environment costs per hour, idle and at its largest, by item, from the catalogue's price table.
+"""Hourly cost of an environment by item, idle and at full size, from the catalogue's price table.
 
-A price that has not been looked up, or is for another region than the table's, is listed as unresolved and left out of
-the sum.
+An item without a price, or in a region without prices, is listed as unresolved and excluded from the sum.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from infra.spec.settings.nodes import GpuGroup, SystemNodes
 from infra.spec.settings.stack import StackSettings
 
 HOURS_PER_MONTH = 730
-"""The month of AWS's own calculators: 365 days x 24 hours / 12."""
+"""Hours per month in the AWS Pricing Calculator: 365 days x 24 hours / 12."""
 
 NOT_COUNTED = (
-    "S3, EFS and ECR by what is stored there",
+    "S3, EFS and ECR storage",
     "traffic through NAT gateways, endpoints and between zones",
-    "CloudWatch logs by what is written",
+    "CloudWatch log ingestion",
     "KMS keys and requests",
-    "Capacity Blocks, paid when they are bought",
+    "Capacity Blocks, which are prepaid",
 )
-"""What is billed by use instead of by the hour, and is in no estimate."""
+"""Costs outside the estimate: prepaid, or billed by use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +32,12 @@ class CostItem:
     """One line of the estimate.
 
     Attributes:
-        name: what is paid for.
+        name: name of the item.
         idle: units running while no job runs.
-        full: units running with every group at its largest.
-        usd_per_unit_hour: US dollars per unit and hour, or None where the price is unresolved.
-        as_of: day on which the price held, or None.
-        note: what the price leaves out or assumes; empty where it is exact.
+        full: units running with every group at max_size.
+        usd_per_unit_hour: US dollars per unit and hour; None if the price is unresolved.
+        as_of: date of the price, or None.
+        note: what the price assumes; empty if it is exact.
     """
 
     name: str
@@ -51,7 +50,7 @@ class CostItem:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The lines, and the sums of those with a price, in US dollars per hour."""
+    """The items, and the sum of those with a price, in US dollars per hour."""
 
     region: str
     items: tuple[CostItem, ...]
@@ -63,17 +62,17 @@ class CostEstimate:
 
     @property
     def full_usd_per_hour(self) -> float:
-        """Cost with every group at its largest."""
+        """Cost with every group at max_size."""
         return sum(item.full * item.usd_per_unit_hour for item in self.items if item.usd_per_unit_hour is not None)
 
     @property
     def unresolved(self) -> tuple[str, ...]:
-        """Names of the lines without a price."""
+        """Names of the items without a price."""
         return tuple(item.name for item in self.items if item.usd_per_unit_hour is None)
 
 
 class _Estimator:
-    """The lines of one environment, by what they are for."""
+    """Produces the items of one environment."""
 
     def __init__(self, settings: StackSettings, catalog: Catalog) -> None:
         self._settings = settings
@@ -82,7 +81,7 @@ class _Estimator:
         self._is_priced = settings.aws.region == catalog.prices.region
 
     def lines(self) -> Iterator[CostItem]:
-        """Every line, in the order in which people look for them."""
+        """Every item, most asked-for first."""
         yield from self._control_plane()
         yield from self._node_groups()
         yield from self._volumes()
@@ -92,7 +91,7 @@ class _Estimator:
     def _line(
         self, name: str, units: float, price: Price, *, full: float | None = None, share: float = 1, note: str = ""
     ) -> CostItem:
-        """One line: `units` idle, `full` of them at the largest, at `share` of the price's unit an hour."""
+        """One item: `units` idle, `full` at full size (default: as idle); an hour costs `share` of the price."""
         usd = price.usd if self._is_priced else None
         return CostItem(
             name=name,
@@ -107,7 +106,7 @@ class _Estimator:
         if self._settings.cluster.support == "standard":
             yield self._line("EKS control plane", 1, self._services.eks_cluster_hour)
         else:
-            note = "at most: the surcharge starts when the minor leaves standard support"
+            note = "upper bound: the surcharge starts when the minor leaves standard support"
             yield self._line("EKS control plane", 1, self._services.eks_extended_support_hour, note=note)
 
     def _node_groups(self) -> Iterator[CostItem]:
@@ -123,7 +122,7 @@ class _Estimator:
         name = f"nodes {request.name}, {instance.name}"
         match request.capacity:
             case Spot():
-                note = "at most: spot is billed at or below the on-demand price"
+                note = "upper bound: spot is billed at or below the on-demand price"
                 return self._line(name, smallest, price, full=request.max_size, note=note)
             case Reservation():
                 return self._line(name, request.max_size, price, note="billed whether used or not")
@@ -159,7 +158,7 @@ class _Estimator:
 
 
 def estimate_cost(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:
-    """Cost of an environment by the hour and by item.
+    """Hourly cost of an environment by item.
 
     Raises:
         SettingsError: an instance type is not in the catalogue.

@@ -1,7 +1,7 @@
-"""Errors that end a command, and the exit status each one means.
+"""Errors that end a command, and the exit status of each.
 
-A message names the thing, the value, the rule that the value breaks, and the remedy. It is for the person who typed the command, and
-is printed without a traceback; a traceback is for a defect of ours.
+A message names the thing, the value, the rule that it breaks, and the remedy. It is for the user, and is printed without a
+traceback; a traceback means a bug.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class ExitStatus(IntEnum):
 
 
 class PlatformError(Exception):
-    """An error whose message is enough for the person at the keyboard.
+    """An error whose message suffices for the user.
 
     Attributes:
-        status: the exit status the command ends with.
-        remedy: what to do about it; printed on a line of its own, empty where the message says it all.
+        status: exit status of the command.
+        remedy: how to fix it, printed on its own line; empty if the message is enough.
     """
 
     status: ExitStatus = ExitStatus.FAILED
@@ -39,16 +39,16 @@ class PlatformError(Exception):
 
 
 class SettingsError(PlatformError):
-    """The input, a setting, or a file that the settings depend on is wrong (exit status 2)."""
+    """The input, a setting, or a file that the settings depend on is invalid (exit status 2)."""
 
     status = ExitStatus.WRONG_INPUT
 
 
 class RefusedError(PlatformError):
-    """The input is well-formed, but this machine, account, release or environment cannot serve it (exit status 3)."""
+    """The input is valid, but this machine, account, release or environment cannot serve it (exit status 3)."""
 
     status = ExitStatus.REFUSED
 
 
 class NotFoundError(Exception):
-    """A source has no answer; the message says why."""
+    """A source does not have the value; the message says why."""

@@ -1,21 +1,21 @@
-"""The way to a stack's cluster, as every client of Kubernetes reads it; with no credentials in it."""
+"""Kubeconfig of a stack's cluster; contains no credentials."""
 
 from __future__ import annotations
 
 from typing import Any
 
 PROGRAM = "aws"
-"""The AWS CLI, version 2: gives the token, for the AWS credentials of whoever calls it and for a quarter of an hour."""
+"""The AWS CLI, version 2, which gets a token for the caller's AWS credentials, valid for 15 minutes."""
 
 
 def kubeconfig(*, name: str, endpoint: str, authority: str, region: str) -> dict[str, Any]:
-    """A kubeconfig with one cluster (Amazon EKS, "Create kubeconfig file").
+    """A kubeconfig with one EKS cluster (EKS user guide, "Create kubeconfig file").
 
     Args:
-        name: of the EKS cluster.
-        endpoint: URL of its API server.
-        authority: its CA certificate, base64.
-        region: AWS region it is in.
+        name: name of the cluster.
+        endpoint: URL of the API server.
+        authority: CA certificate, base64.
+        region: AWS region of the cluster.
     """
     command = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",

@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain data, and what all of ours have in common."""
+"""Kubernetes objects as plain data, with common labels and security contexts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from infra.spec.node_labels import LABEL_PREFIX
 
 Manifest = dict[str, Any]
-"""One Kubernetes object as the API server takes it: apiVersion, kind, metadata and the rest, in camelCase."""
+"""One Kubernetes object in the API's own form: apiVersion, kind, metadata and other fields, in camelCase."""
 
 MANAGED_BY = LABEL_PREFIX
 
@@ -27,7 +27,7 @@ RESTRICTED_CONTAINER: Mapping[str, Any] = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Security context that `restricted` admits, for each container."""
+"""Container security context that the Pod Security Standard `restricted` admits."""
 
 
 def labels(component: str, *, version: str, team: str | None = None) -> dict[str, str]:
@@ -42,7 +42,7 @@ def labels(component: str, *, version: str, team: str | None = None) -> dict[str
 
 
 def annotated(manifest: Manifest, key: str, value: str) -> Manifest:
-    """The object with one more annotation."""
+    """A copy of the object with an annotation added."""
     metadata = manifest["metadata"]
     return {**manifest, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), key: value}}}
 
@@ -57,7 +57,7 @@ def api_object(
     annotations: Mapping[str, str] | None = None,
     **fields: object,
 ) -> Manifest:
-    """An object with its metadata; `fields` are its other top-level fields: spec, data, rules and so on."""
+    """An object with metadata; `fields` are its other top-level fields: spec, data, rules and so on."""
     metadata: Manifest = {"name": name}
     if namespace is not None:
         metadata["namespace"] = namespace

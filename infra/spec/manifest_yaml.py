@@ -1,7 +1,7 @@
-"""YAML that programs of Kubernetes write: charts' CRDs and repositories' indexes, megabytes each.
+"""Machine-written Kubernetes YAML: CRDs of charts and indexes of chart repositories, megabytes each.
 
-PyYAML reads them with libyaml, twelve times as fast as the parser of `infra.spec.yaml_text`, which is for what people write. It also writes
-what Kubernetes reads, by YAML 1.1: it puts `no` and `on` in quotes, which Go would take for booleans.
+PyYAML with libyaml parses it twelve times as fast as `infra.spec.yaml_text`, the parser for human-written files. PyYAML also writes YAML
+1.1 as Kubernetes reads it: it quotes `no` and `on`, which Go would parse as booleans.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 import yaml
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the one in C where there is one
-    """Takes `=` for text, for which YAML 1.1 has a type of its own."""
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # in C if available
+    """Loads `=` as text; YAML 1.1 has a separate type for it."""
 
 
 _Loader.add_constructor("tag:yaml.org,2002:value", yaml.constructor.SafeConstructor.construct_yaml_str)
 
 
 def read_manifests(text: str | bytes) -> Iterator[dict[str, Any]]:
-    """Every document that is a mapping.
+    """Every document of the text that is a mapping.
 
     Raises:
         yaml.YAMLError: not YAML.

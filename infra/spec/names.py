@@ -1,6 +1,6 @@
 """Names that several parts of the stack share: physical names, tags, namespaces and service accounts.
 
-Plain data, so that code that works by tag or name without Pulumi (reaper, leak audit, job submission) reads it too.
+Plain data, so that code without Pulumi (reaper, leak audit, job submission) can use it too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from infra.spec.settings.stack import StackSettings
 BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
 
 STACK_TAG = "stack"
-"""Key of the tag by which costs are counted and leaked resources are found."""
+"""Key of the tag that identifies a stack's resources for cost allocation and the leak audit."""
 
 MLFLOW_URI = f"http://mlflow.{MLFLOW_NAMESPACE}.svc.cluster.local:5000"
-"""The tracking server as pods reach it: service `mlflow` of namespace `mlflow`."""
+"""Tracking URI inside the cluster: Service `mlflow` in namespace `mlflow`."""
 
 
 class ServiceAccount(NamedTuple):
@@ -41,7 +41,7 @@ PLATFORM_ACCOUNTS: Mapping[Workload, tuple[ServiceAccount, ...]] = {
     ),
     "monitoring": (ServiceAccount(MONITORING_NAMESPACE, "alertmanager"),),
 }
-"""Service accounts that assume the role of a workload of the platform; the trainer's follow from the teams."""
+"""Service accounts that assume each platform workload's role; the trainer's service accounts follow from the teams."""
 
 
 def alert_topic_name(settings: StackSettings) -> str:
@@ -60,24 +60,24 @@ def team_group(team: str) -> str:
 
 
 def cluster_name(settings: StackSettings) -> str:
-    """Name of the EKS cluster, and prefix of every other name that must be the same at each creation."""
+    """Name of the EKS cluster, and prefix of every other fixed physical name."""
     return f"rtp-{settings.environment.name}"
 
 
 def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
-    """Name of a bucket; bucket names are unique across accounts, so it contains the account."""
+    """Name of a bucket; contains the account because bucket names are globally unique."""
     return f"{cluster}-{purpose}-{account}"
 
 
 def stack_tag(settings: StackSettings) -> str:
-    """Value of the tag that only this environment's resources have in the account."""
+    """Value of the stack tag, unique to this environment within the account."""
     return f"{NAMESPACE}/{settings.environment.name}"
 
 
 def node_tags(settings: StackSettings) -> dict[str, str]:
-    """Tags of what EKS launches, which the provider's default tags do not reach.
+    """Tags of resources that EKS launches, which do not get the provider's default tags.
 
-    The platform's version is not among them: each release would make a new launch template, which replaces every node.
+    They exclude the platform's version: each release would change the launch template and replace every node.
     """
     environment = settings.environment
     tags = {

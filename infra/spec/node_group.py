@@ -1,7 +1,6 @@
-"""The node groups of an environment, resolved: everything that settings and catalogue say of a group, worked out once.
+"""The node groups of an environment, resolved once from settings and catalogue.
 
-Whoever makes, describes or imitates nodes reads it here: the launch template, the autoscaler's tags, the stack outputs,
-Kueue's quotas, the node gate and the sandbox.
+Launch templates, autoscaler tags, stack outputs, Kueue quotas, node gate and sandbox all derive from them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from infra.spec.sharing import devices_per_gpu, sharing_labels
 _SYSTEM_UPDATE_PERCENT = 33
 
 _USABLE_STORAGE = 0.85
-"""Part of a disk that pods get: the kubelet keeps a tenth free (nodefs.available), the file system needs some too."""
+"""Share of a disk available to pods: the kubelet keeps a tenth free (nodefs.available), the file system needs the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,19 +41,19 @@ class NodeGroup:
     """One node group, resolved.
 
     Attributes:
-        name: its name.
-        plan: how it gets its machines, with the catalogue's entry of their type.
-        min_size: smallest number of nodes.
-        desired_size: number of nodes at creation; the autoscaler moves it.
-        max_size: largest number of nodes.
+        name: name of the group.
+        plan: launch plan, with the catalogue's instance type.
+        min_size: minimum number of nodes.
+        desired_size: number of nodes at creation; the autoscaler changes it.
+        max_size: maximum number of nodes.
         disk_gib: root volume in GiB.
-        max_pods: largest number of pods on a node.
-        labels: node labels that the stack outputs list; `node_labels` has them all.
-        taints: node taints that stay.
-        start_up_taints: node taints that go when the node is ready.
+        max_pods: the kubelet's maxPods.
+        labels: node labels in the stack outputs; `node_labels` has all labels.
+        taints: permanent node taints.
+        start_up_taints: node taints that are removed when the node is ready.
         sharing: how one GPU serves several pods.
-        devices_per_gpu: `nvidia.com/gpu` that the device plugin makes of one GPU.
-        update_percent: share of the nodes an update replaces at a time.
+        devices_per_gpu: number of `nvidia.com/gpu` that the device plugin advertises per GPU.
+        update_percent: percentage of nodes that an update replaces at a time.
         is_repaired: EKS replaces or reboots broken nodes.
     """
 
@@ -75,45 +74,45 @@ class NodeGroup:
 
     @property
     def instance(self) -> InstanceType:
-        """The catalogue's entry of the nodes' type."""
+        """The nodes' instance type in the catalogue."""
         return self.plan.instance
 
     @property
     def gpu_devices(self) -> int:
-        """`nvidia.com/gpu` of a node, GPUs counted as often as they are shared."""
+        """Number of `nvidia.com/gpu` of a node, with sharing."""
         return self.instance.gpus * self.devices_per_gpu
 
     @property
     def node_labels(self) -> dict[str, str]:
-        """All labels that EKS gives the nodes."""
+        """All labels that EKS sets on the nodes."""
         return {**self.labels, **sharing_labels(self.sharing)}
 
     @property
     def ami_type(self) -> AmiType:
-        """EKS's AMI type of the nodes."""
+        """EKS AMI type of the nodes."""
         return "AL2023_x86_64_NVIDIA" if self.instance.gpus else "AL2023_x86_64_STANDARD"
 
     @property
     def expected_devices(self) -> dict[str, int]:
-        """Devices by resource that a complete node has at least, sharing left aside."""
+        """Devices that a ready node must have, by resource, without sharing."""
         devices = {GPU_RESOURCE: self.instance.gpus, EFA_RESOURCE: self.plan.efa_count}
         return {name: count for name, count in devices.items() if count}
 
     @property
     def huge_pages_bytes(self) -> int:
-        """Memory that a node sets aside as huge pages."""
+        """Memory that a node reserves as huge pages."""
         return EFA_HUGE_PAGES_BYTES if self.plan.efa_count else 0
 
     @property
     def ephemeral_bytes(self) -> int:
-        """Storage that pods of a node get: the instance store where it is joined, else the root volume."""
+        """Ephemeral storage of a node: the instance store if it is a RAID 0, else the root volume."""
         nvme = self.instance.nvme
         capacity = nvme.disks * nvme.disk_gb * 10**9 if self.plan.nvme_raid0 and nvme else self.disk_gib * 2**30
         return int(capacity * _USABLE_STORAGE)
 
     @property
     def extended_resources(self) -> dict[str, int]:
-        """What a node offers beside cores, memory and pods, GPUs counted as often as they are shared; no zeros."""
+        """Resources other than CPU, memory and pods, with GPU sharing; no zeros."""
         resources = {
             **self.expected_devices,
             GPU_RESOURCE: self.gpu_devices,
@@ -124,7 +123,7 @@ class NodeGroup:
 
     @property
     def allocatable(self) -> dict[str, str]:
-        """Quantities of everything that pods of a node may request."""
+        """The allocatable resources of a node, as Kubernetes quantities."""
         memory = kubelet.allocatable_memory_bytes(
             self.instance.memory_gib, max_pods=self.max_pods, huge_pages_bytes=self.huge_pages_bytes
         )
@@ -137,21 +136,21 @@ class NodeGroup:
 
 
 class NodeGroups(NamedTuple):
-    """The node groups of an environment: the system's, and those with GPUs."""
+    """The node groups of an environment: the system group and the GPU groups."""
 
     system: NodeGroup
     gpu: tuple[NodeGroup, ...]
 
     def all(self) -> tuple[NodeGroup, ...]:
-        """Every group, the system's first."""
+        """Every group, the system group first."""
         return (self.system, *self.gpu)
 
 
 def resolve_node_groups(settings: StackSettings, *, catalog: Catalog) -> NodeGroups:
-    """Work out every node group of an environment.
+    """Resolve every node group of an environment.
 
     Raises:
-        SettingsError: a group's combination of capacity, placement and EFA is impossible.
+        SettingsError: a group's combination of capacity, placement and EFA is invalid.
     """
     return NodeGroups(
         _system_group(settings, catalog), tuple(_gpu_group(group, settings, catalog) for group in settings.gpu_groups)
@@ -175,7 +174,7 @@ def _system_group(settings: StackSettings, catalog: Catalog) -> NodeGroup:
 def _gpu_group(group: GpuGroup, settings: StackSettings, catalog: Catalog) -> NodeGroup:
     plan = launch_plan(group, catalog=catalog, network_zones=settings.network.availability_zones)
     gpu = plan.instance.gpu
-    assert gpu is not None, f"the settings admit only types with GPUs, and {group.instance_type} has none"
+    assert gpu is not None, f"{group.instance_type} has no GPUs, which the settings' rules exclude"
     model = gpu.model.lower()
     return NodeGroup(
         name=group.name,

@@ -1,4 +1,4 @@
-"""How Kubernetes knows a node of this platform: its labels, its taints, and the extended resources it offers."""
+"""Labels, taints and extended resources of the platform's nodes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ LABEL_PREFIX = "ray-train-platform"
 """Prefix of the platform's own labels."""
 
 GROUP_LABEL = f"{LABEL_PREFIX}/group"
-"""Label of a node: the name of its node group."""
+"""Node label: name of the node group."""
 
 GPU_MODEL_LABEL = f"{LABEL_PREFIX}/gpu"
-"""Label of a node with GPUs: their model in lower case."""
+"""Node label: GPU model in lower case."""
 
 CAPACITY_LABEL = f"{LABEL_PREFIX}/capacity"
-"""Label of a node with GPUs: the kind of its capacity, as the settings spell it."""
+"""Node label of GPU nodes: `capacity.kind` of the settings."""
 
 ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"
-"""By this label the cluster autoscaler knows a node with GPUs, and counts it as starting until it offers them
+"""Node label by which the cluster autoscaler recognises a GPU node, and treats it as starting until it advertises its GPUs
 (cluster-autoscaler, AWS cloud provider, "GPU nodes")."""
 
 SYSTEM_GROUP = "system"
-"""Name of the node group of the platform itself, and of Ray's heads."""
+"""Name of the node group for the platform itself and for Ray heads."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
@@ -33,7 +33,7 @@ HUGE_PAGES_RESOURCE = "hugepages-2Mi"
 
 
 class Taint(Section):
-    """A node taint in Kubernetes's spelling."""
+    """A node taint, as in the Kubernetes API."""
 
     key: str = Field(description="Key.")
     value: str = Field(description="Value.")
@@ -44,13 +44,13 @@ GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 SPOT_TAINT = Taint(key=f"{LABEL_PREFIX}/spot", value="true", effect="NoSchedule")
 
 START_UP_TAINT = Taint(key="startup-taint.cluster-autoscaler.kubernetes.io/gpu", value="not-seen", effect="NoSchedule")
-"""Keeps pods off a new GPU node until it offers its GPUs. No job tolerates it; `platform_charts.images.node_gate` removes it.
+"""Keeps pods off a new GPU node until it advertises its GPUs. No job tolerates it; `platform_charts.images.node_gate` removes it.
 
-The autoscaler counts a node whose taint has this prefix as still starting, and does not start another one in its place
+The autoscaler treats a node with a taint of this prefix as starting, so it does not launch another node for the same pods
 (cluster-autoscaler FAQ, "How does Cluster Autoscaler treat nodes with status/startup/ignore taints?").
 """
 
 
 def group_selector(group: str) -> dict[str, str]:
-    """Node selector of a node group: one label is enough, and holds when the other labels change."""
+    """Node selector of a node group: its group label only, so that other labels may change."""
     return {GROUP_LABEL: group}

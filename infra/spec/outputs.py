@@ -1,4 +1,4 @@
-"""Stack outputs: the contract, and the only channel, between the infrastructure and what submits jobs."""
+"""Stack outputs: the contract between the infrastructure and job submission, and their only channel."""
 
 from __future__ import annotations
 
@@ -32,51 +32,53 @@ class ClusterOutput(Section):
 
 
 class StorageOutput(Section):
-    """Where datasets, checkpoints and artifacts are stored."""
+    """Storage of datasets, checkpoints and artifacts."""
 
     checkpoint_bucket: str = Field(description="S3 bucket of checkpoints.")
     artifact_bucket: str = Field(description="S3 bucket of MLflow's artifacts.")
     efs_id: str = Field(pattern=r"^fs-[0-9a-f]+$", description="EFS file system of datasets and runs.")
-    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="Its access point for the datasets.")
+    efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="EFS access point of the datasets.")
 
 
 class TeamOutput(Section):
-    """Where a team's jobs go."""
+    """A team's namespace and queue."""
 
     name: KubernetesName = Field(description="Name of the team.")
-    namespace: KubernetesName = Field(description="Its namespace.")
-    queue: KubernetesName = Field(description="Kueue LocalQueue in that namespace.")
+    namespace: KubernetesName = Field(description="Namespace of the team.")
+    queue: KubernetesName = Field(description="Kueue LocalQueue in the namespace.")
 
 
 class GpuGroupOutput(Section):
-    """A GPU node group as a job sees it."""
+    """A GPU node group, as job submission needs it."""
 
     name: str = Field(description="Name of the group, and of its Kueue ResourceFlavor.")
     instance_type: str = Field(description="A type of the instance catalogue.")
-    gpus_per_node: PositiveInt = Field(description="nvidia.com/gpu that a node offers, sharing left aside.")
+    gpus_per_node: PositiveInt = Field(description="Physical GPUs of a node.")
     devices_per_gpu: PositiveInt = Field(
-        description="nvidia.com/gpu that the device plugin makes of one GPU; more than 1 shares it, for development."
+        description="nvidia.com/gpu that the device plugin advertises per GPU; above 1, pods share it, for development."
     )
-    efa_per_node: NonNegativeInt = Field(description="vpc.amazonaws.com/efa that a node offers; 0 without EFA.")
-    max_nodes: PositiveInt = Field(description="Largest number of nodes.")
+    efa_per_node: NonNegativeInt = Field(description="vpc.amazonaws.com/efa of a node; 0 without EFA.")
+    max_nodes: PositiveInt = Field(description="Maximum number of nodes.")
     capacity_type: CapacityType = Field(description="EKS's name of the kind of capacity.")
-    drain_before: AwareDatetime | None = Field(None, description="When the capacity ends; null has no end.")
+    drain_before: AwareDatetime | None = Field(
+        None, description="Time by which the nodes must be drained; null: never."
+    )
     labels: dict[str, str] = Field(description="Labels that select the group's nodes.")
-    taints: tuple[Taint, ...] = Field(description="Taints a pod on the group has to tolerate.")
+    taints: tuple[Taint, ...] = Field(description="Taints that the group's pods must tolerate.")
 
     @property
     def selector(self) -> dict[str, str]:
-        """Node selector of a job's pods: the label that Kueue's ResourceFlavor of the group has too."""
+        """Node selector of a job's pods: the label that the group's Kueue ResourceFlavor has too."""
         return {GROUP_LABEL: self.labels[GROUP_LABEL]}
 
 
 class StackOutputs(Section):
-    """Everything that is known about a stack where jobs are submitted."""
+    """Everything that job submission knows about a stack."""
 
     schema_version: Literal[1] = Field(description="Version of this contract.")
-    platform: str = Field(description="Version of the platform that the stack was made with.")
+    platform: str = Field(description="Platform version that deployed the stack.")
     environment: str = Field(description="Name of the environment.")
-    kind: EnvironmentKind = Field(description="What the environment is for.")
+    kind: EnvironmentKind = Field(description="Kind of the environment.")
     region: str = Field(description="AWS region.")
     account: AccountId = Field(description="AWS account.")
     cluster: ClusterOutput = Field(description="The EKS cluster.")
@@ -89,7 +91,7 @@ class StackOutputs(Section):
 
 
 def gpu_group_output(group: NodeGroup) -> GpuGroupOutput:
-    """What a job has to know about a group with GPUs."""
+    """The output of a GPU group."""
     return GpuGroupOutput(
         name=group.name,
         instance_type=group.instance.name,
@@ -105,29 +107,29 @@ def gpu_group_output(group: NodeGroup) -> GpuGroupOutput:
 
 
 def read_outputs(mapping: Mapping[str, Any], *, file: str) -> StackOutputs:
-    """Validate what `pulumi stack output --json` prints.
+    """Validate a stack's outputs, as `pulumi stack output --json` prints them.
 
     Args:
         mapping: outputs by name, as plain data.
-        file: name of the outputs' origin in messages.
+        file: origin of the outputs, for messages.
 
     Raises:
-        SettingsError: names every output that is absent, unknown or wrong.
+        SettingsError: names every missing, unknown or invalid output.
     """
     return validate(StackOutputs, mapping, file=file)
 
 
 def check_outputs(outputs: StackOutputs, release: ReleaseManifest, *, catalog: Catalog) -> None:
-    """Refuse to submit to a stack of another release: the trainer and the stack are one version.
+    """Refuse a stack of another release: trainer and stack must have the same version.
 
     Raises:
-        RefusedError: names everything in which the stack differs from the release or the catalogue.
+        RefusedError: lists every difference from the release or the catalogue.
     """
     differences = [*_release_differences(outputs, release), *_group_differences(outputs, catalog)]
     if differences:
         lines = "".join(f"\n  {difference}" for difference in differences)
         raise RefusedError(
-            f"stack {outputs.environment} is not of this checkout's release:{lines}",
+            f"stack {outputs.environment} does not match this checkout's release:{lines}",
             remedy="check out the stack's version, or bring the stack up with this one",
         )
 

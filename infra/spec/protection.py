@@ -1,4 +1,4 @@
-"""How hard it is to destroy an environment: a pure function of its kind."""
+"""Protection of an environment's stateful resources, by environment kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class EnvironmentKind(StrEnum):
-    """What an environment is for, which decides what may be lost."""
+    """Kind of an environment; decides its protection."""
 
     DEV = "dev"
     STAGING = "staging"
@@ -17,13 +17,13 @@ class EnvironmentKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """What protects the stateful resources of an environment.
+    """Protection of stateful resources.
 
     Attributes:
         protect: Pulumi refuses to delete or replace the resource until a separate change turns this off.
-        retain_on_delete: when a resource leaves the program, Pulumi forgets it and AWS keeps it.
-        deletion_protection: the service itself refuses deletion (EKS, RDS).
-        force_destroy: stores are emptied when they are destroyed (S3 objects and versions, ECR images).
+        retain_on_delete: Pulumi removes a deleted resource from its state but keeps it in AWS.
+        deletion_protection: the AWS service itself refuses deletion (EKS, RDS).
+        force_destroy: destroying a store deletes its content (S3 objects and versions, ECR images).
         final_snapshot: RDS takes a snapshot before the database is deleted.
         backup_days: days automatic backups are kept; 0 turns them off.
         kms_deletion_days: waiting period before a KMS key is deleted; AWS allows 7 to 30.
@@ -79,9 +79,9 @@ _PROTECTION = {
 
 
 def protection_of(kind: EnvironmentKind) -> Protection:
-    """What protects the stateful resources of an environment of this kind.
+    """Protection of the stateful resources of an environment of this kind.
 
-    A dev environment can be destroyed, but its data not by accident: its buckets have to be emptied by hand, and its
-    database leaves a snapshot. A test cluster leaves nothing.
+    Destroying a dev environment does not lose data by accident: its buckets must be emptied manually, and its database
+    leaves a snapshot. A test cluster leaves nothing.
     """
     return _PROTECTION[kind]

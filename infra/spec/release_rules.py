@@ -1,4 +1,4 @@
-"""Whether the versions of a release fit together: one function per rule, named as the sentence that holds."""
+"""Rules on the versions of a release: one function per rule, named as a sentence."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """What the project's own files say, which the manifest has to agree with.
+    """Versions in the project's files, which the manifest must match.
 
     Attributes:
         version: version of the project.
-        requires_python: range of Pythons the project supports.
-        locked: version by normalised name of every package of requirements.lock.
+        requires_python: range of Python versions the project supports.
+        locked: version of every package in requirements.lock, by normalised name.
     """
 
     version: str
@@ -38,7 +38,7 @@ def read_project(root: Path = ROOT) -> Project:
     """Read pyproject.toml and requirements.lock.
 
     Raises:
-        SettingsError: one of the files is absent.
+        SettingsError: one of the files does not exist.
     """
     for name in ("pyproject.toml", "requirements.lock"):
         if not (root / name).is_file():
@@ -50,7 +50,7 @@ def read_project(root: Path = ROOT) -> Project:
 
 
 class Finding(NamedTuple):
-    """A rule that a release breaks, and how."""
+    """A broken rule, and how it is broken."""
 
     rule: str
     message: str
@@ -73,17 +73,17 @@ def _minor(version: str) -> str:
     return f"{parsed.major}.{parsed.minor}"
 
 
-def the_platform_version_is_the_projects(case: _Case) -> Iterator[str]:
-    """`platform` is the version in pyproject.toml, and our own images are tagged with it."""
+def the_platform_version_matches_the_project(case: _Case) -> Iterator[str]:
+    """`platform` equals the version in pyproject.toml, and tags our own images."""
     if case.release.platform != case.project.version:
-        yield f"platform is {case.release.platform}, pyproject.toml says {case.project.version}"
+        yield f"platform is {case.release.platform}, pyproject.toml has {case.project.version}"
     for name, image in case.release.images.items():
         if image.is_ours and image.tag != case.release.platform:
             yield f"images.{name}.tag is {image.tag}, platform is {case.release.platform}"
 
 
-def the_lock_has_the_stacks_versions(case: _Case) -> Iterator[str]:
-    """Ray, torch, MLflow and CUDA are those of requirements.lock, which the client and the image are made of."""
+def the_lock_matches_the_stack(case: _Case) -> Iterator[str]:
+    """Ray, torch, MLflow and CUDA equal those of requirements.lock, which client and image install."""
     stack, locked = case.release.stack, case.project.locked
     for name in ("ray", "torch", "mlflow"):
         if getattr(stack, name) != locked.get(name):
@@ -93,8 +93,8 @@ def the_lock_has_the_stacks_versions(case: _Case) -> Iterator[str]:
         yield f"stack.cuda is {stack.cuda}, requirements.lock has cuda-toolkit {toolkit}"
 
 
-def images_contain_the_stacks_versions(case: _Case) -> Iterator[str]:
-    """The versions that the build recorded inside our images are the stack's: Ray refuses a client of another version."""
+def images_match_the_stack(case: _Case) -> Iterator[str]:
+    """The package versions recorded in our images equal the stack's: Ray refuses a client of another version."""
     for name, image in case.release.images.items():
         for package, inside in image.contains.items():
             wanted = getattr(case.release.stack, package, None)
@@ -103,13 +103,13 @@ def images_contain_the_stacks_versions(case: _Case) -> Iterator[str]:
 
 
 def the_project_supports_the_images_python(case: _Case) -> Iterator[str]:
-    """The image's Python is one the project supports."""
+    """The project supports the image's Python."""
     if f"{case.release.stack.python}.0" not in SpecifierSet(case.project.requires_python):
         yield f"stack.python is {case.release.stack.python}, the project supports {case.project.requires_python}"
 
 
-def the_driver_serves_cuda(case: _Case) -> Iterator[str]:
-    """The driver branch of the node image is new enough for the CUDA major torch was built for."""
+def the_driver_supports_cuda(case: _Case) -> Iterator[str]:
+    """The AMI's driver branch supports the CUDA major that torch was built for."""
     cuda, driver = case.release.stack.cuda, case.release.node_image.nvidia_driver
     lowest = case.release.compatibility.driver_for_cuda.get(cuda.partition(".")[0])
     if lowest is None:
@@ -118,40 +118,40 @@ def the_driver_serves_cuda(case: _Case) -> Iterator[str]:
         yield f"CUDA {cuda} needs driver {lowest} or newer, node_image.nvidia_driver is {driver}"
 
 
-def kuberay_crds_are_the_operators(case: _Case) -> Iterator[str]:
-    """The CRDs the stack applies are those of the operator: an older CRD made a newer operator delete workers."""
+def kuberay_crds_match_the_operator(case: _Case) -> Iterator[str]:
+    """The CRDs have the operator's version: with older CRDs, a newer operator deleted workers."""
     chart, crds = case.release.charts["kuberay-operator"].version, case.release.crds.get("kuberay")
     if chart != crds:
         yield f"crds.kuberay is {crds}, the operator's chart is {chart}"
 
 
-def kuberay_runs_this_ray(case: _Case) -> Iterator[str]:
-    """Ray is in the range the operator works with."""
+def kuberay_supports_ray(case: _Case) -> Iterator[str]:
+    """Ray is in the range that the operator supports."""
     ray, supported = case.release.stack.ray, case.release.compatibility.ray_for_kuberay
     if ray not in SpecifierSet(supported):
-        yield f"stack.ray is {ray}, KubeRay works with {supported}"
+        yield f"stack.ray is {ray}, KubeRay supports {supported}"
 
 
 def the_minor_is_supported(case: _Case) -> Iterator[str]:
-    """The control plane's minor is one of those the release supports."""
+    """The release supports the control plane's minor."""
     kubernetes = case.release.kubernetes
     if kubernetes.version not in kubernetes.supported:
-        yield f"kubernetes.version is {kubernetes.version}, supported are {', '.join(kubernetes.supported)}"
+        yield f"kubernetes.version is {kubernetes.version}, kubernetes.supported is {', '.join(kubernetes.supported)}"
 
 
-def node_images_are_of_the_minor(case: _Case) -> Iterator[str]:
-    """Node images are built for the control plane's minor."""
+def node_images_match_the_minor(case: _Case) -> Iterator[str]:
+    """AMIs are built for the control plane's minor."""
     for ami, version in case.release.node_image.releases.items():
         if version is not None and _minor(version) != case.release.kubernetes.version:
             yield f"node_image.releases.{ami} is {version}, kubernetes.version is {case.release.kubernetes.version}"
 
 
-def addons_serve_the_minor(case: _Case) -> Iterator[str]:
-    """Every add-on is published for the control plane's minor, and is free of the bugs that matter here."""
+def addons_support_the_minor(case: _Case) -> Iterator[str]:
+    """Every add-on supports the control plane's minor, and has its minimum version."""
     minor = case.release.kubernetes.version
     for name, addon in case.release.addons.items():
         if addon.kubernetes is not None and minor not in SpecifierSet(addon.kubernetes):
-            yield f"addons.{name} is published for Kubernetes {addon.kubernetes}, kubernetes.version is {minor}"
+            yield f"addons.{name} supports Kubernetes {addon.kubernetes}, kubernetes.version is {minor}"
         if addon.version is None:
             continue
         version = addon.version.removeprefix("v")
@@ -161,8 +161,8 @@ def addons_serve_the_minor(case: _Case) -> Iterator[str]:
             yield f"addons.{name}.version is {addon.version}, must be {addon.minimum} or newer"
 
 
-def charts_serve_the_minor(case: _Case) -> Iterator[str]:
-    """Every chart's kubeVersion includes the control plane's version, and the autoscaler has its minor."""
+def charts_support_the_minor(case: _Case) -> Iterator[str]:
+    """Every chart's kubeVersion includes the control plane's minor, and the autoscaler has that minor."""
     minor = case.release.kubernetes.version
     for name, chart in case.release.charts.items():
         if chart.kubernetes is not None and minor not in SpecifierSet(chart.kubernetes):
@@ -171,45 +171,45 @@ def charts_serve_the_minor(case: _Case) -> Iterator[str]:
             yield f"charts.{name}.app_version is {chart.app_version}, its minor must be {minor}"
 
 
-def images_are_those_of_their_charts(case: _Case) -> Iterator[str]:
-    """An image that a chart installs has the chart's application version."""
+def images_match_their_charts(case: _Case) -> Iterator[str]:
+    """An image that a chart installs has the chart's appVersion."""
     for name, image in case.release.images.items():
         if image.chart is None:
             continue
         chart = case.release.charts.get(image.chart)
         if chart is None:
-            yield f"images.{name}.chart is {image.chart}, which is not among the charts"
+            yield f"images.{name}.chart is {image.chart}, which charts does not list"
         elif image.tag.removeprefix("v") != (wanted := (chart.app_version or chart.version or "").removeprefix("v")):
             yield f"images.{name}.tag is {image.tag}, chart {image.chart} installs {wanted}"
 
 
 RULES: tuple[Rule, ...] = (
-    the_platform_version_is_the_projects,
-    the_lock_has_the_stacks_versions,
-    images_contain_the_stacks_versions,
+    the_platform_version_matches_the_project,
+    the_lock_matches_the_stack,
+    images_match_the_stack,
     the_project_supports_the_images_python,
-    the_driver_serves_cuda,
-    kuberay_crds_are_the_operators,
-    kuberay_runs_this_ray,
+    the_driver_supports_cuda,
+    kuberay_crds_match_the_operator,
+    kuberay_supports_ray,
     the_minor_is_supported,
-    node_images_are_of_the_minor,
-    addons_serve_the_minor,
-    charts_serve_the_minor,
-    images_are_those_of_their_charts,
+    node_images_match_the_minor,
+    addons_support_the_minor,
+    charts_support_the_minor,
+    images_match_their_charts,
 )
 
 
 def findings(release: ReleaseManifest, *, project: Project) -> tuple[Finding, ...]:
-    """Every rule that the release breaks, in the order of `RULES`."""
+    """Every broken rule, in the order of `RULES`."""
     case = _Case(release, project)
     return tuple(Finding(rule.__name__, message) for rule in RULES for message in rule(case))
 
 
 def check_release(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) -> None:
-    """Refuse a release whose versions do not fit together, and in prod one with anything unresolved.
+    """Refuse a release whose versions do not fit together, and in prod also one with unresolved entries.
 
     Raises:
-        RefusedError: names every broken rule, or every unresolved entry.
+        RefusedError: lists every broken rule, or every unresolved entry.
     """
     broken = findings(release, project=project)
     if broken:
@@ -223,5 +223,5 @@ def check_release(release: ReleaseManifest, *, kind: EnvironmentKind, project: P
         lines = "".join(f"\n  {name}" for name in unresolved)
         raise RefusedError(
             f"release {release.platform} has {len(unresolved)} unresolved entries, which prod refuses:{lines}",
-            remedy="run `make release-lock` where the registries and AWS can be reached",
+            remedy="run `make release-lock` with access to the registries and AWS",
         )

@@ -1,4 +1,4 @@
-"""What every model of our plain data shares: strictness, reading from YAML, and messages one can act on."""
+"""Base of every data model: strict validation, reading from YAML, and actionable messages."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NO_PLACES: Final[Mapping[KeyPath, str]] = {}
 
 
 class Section(BaseModel):
-    """A part of a file: frozen, unknown keys refused, defaults checked too."""
+    """A part of a file: frozen, unknown keys forbidden, defaults validated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     @model_validator(mode="before")
     @classmethod
     def _true_is_not_a_number(cls, data: object) -> object:
-        """Refuse `true` where it would pass for the number 1. Not a field's validator: a union's tag may have none."""
+        """Refuse `true` where pydantic would accept it as 1. A field validator cannot do it: a union's tag may have none."""
         fields = cls.model_fields
         wrong = [
             InitErrorDetails(type=_SWITCH, loc=(name,), input=value)
@@ -49,10 +49,10 @@ class Violation(NamedTuple):
     """One rule that one value breaks.
 
     Attributes:
-        key: dotted path of the setting, as it is written in the file.
-        value: the value that is wrong; None where no single value is.
-        rule: what holds for every valid value.
-        remedy: what to write instead; empty where the rule says it all.
+        key: dotted path of the setting in the file.
+        value: the invalid value; None if no single value is.
+        rule: what every valid value satisfies.
+        remedy: what to write instead; empty if the rule is enough.
     """
 
     key: str
@@ -67,13 +67,13 @@ class Violation(NamedTuple):
 
 
 def refuse(file: str, violations: Sequence[Violation], *, places: Mapping[KeyPath, str] = _NO_PLACES) -> None:
-    """Raise one SettingsError that lists every violation and where its value was given, or return where there is none."""
+    """Raise one SettingsError that lists every violation with its place, if there are any."""
     if violations:
         raise _refusal(violations, file=file, places=places)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Say which valid name is meant, or which there are: the second half of a message about an unknown name."""
+    """The second half of a message about an unknown name: the closest valid name, or all of them."""
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"
@@ -83,7 +83,7 @@ def read_document(path: Path) -> Document:
     """Read a YAML file whose top level is a mapping.
 
     Raises:
-        SettingsError: no such file, not YAML, or another top level.
+        SettingsError: the file does not exist, is not YAML, or is not a mapping.
     """
     document = read_file(path)
     if not isinstance(document.value, dict):
@@ -104,16 +104,16 @@ def validate(
     """Validate `data` as `model`.
 
     Args:
-        model: what the data must be.
-        data: plain data, as it was read.
-        file: what messages call the place all of it comes from; empty where `places` says it for each key.
-        above: dotted path of the key that holds the data.
-        places: where keys were given, e.g. `line 12` or `--epochs`.
-        aliases: dotted paths by other names that people know them by.
-        remedy: what to do in general, beside what the message says of each value.
+        model: the model.
+        data: plain data.
+        file: origin of the data, for messages; empty if `places` has the origin of each key.
+        above: dotted path of the key that contains the data.
+        places: origin of each key, e.g. `line 12` or `--epochs`.
+        aliases: dotted paths by alternative names.
+        remedy: general remedy, in addition to those of single violations.
 
     Raises:
-        SettingsError: names place, key, value, rule and nearest valid name of everything that is wrong.
+        SettingsError: names place, key, value, rule and nearest valid name for every violation.
     """
     try:
         return model.model_validate(data)
@@ -124,7 +124,7 @@ def validate(
             key = ".".join(filter(None, (above, violation.key)))
             violation = violation._replace(key=key or "(top level)")
             known = found.get(violation.key)
-            # Every member of a union complains about the one value.
+            # Every member of a union reports the same value.
             rule = violation.rule if known is None else f"{known.rule} or {violation.rule.removeprefix('must be ')}"
             found[violation.key] = violation._replace(rule=rule)
         raise _refusal(list(found.values()), file=file, places=places, remedy=remedy) from error
@@ -141,7 +141,7 @@ def _refusal(
 
 
 def _place(key: str, places: Mapping[KeyPath, str]) -> str:
-    """Where a key was given, or what it is missing from."""
+    """Origin of a key, or of the section that lacks it, as the prefix of a message."""
     path = tuple(key.split("."))
     given = next((places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in places), "")
     return f"{given}: " if given else ""
@@ -155,7 +155,7 @@ def _violation(
     places: Mapping[KeyPath, str],
     aliases: Mapping[str, str],
 ) -> Violation:
-    """Put one of pydantic's errors into our words."""
+    """Convert a pydantic error."""
     path = list(_written_path(data, detail))
     key, remedy = ".".join(map(str, path)), ""
     value: str | None = _shown(detail["input"])
@@ -188,7 +188,7 @@ _QUOTE: Final = "'"
 
 
 def _shown(value: object) -> str:
-    """A value as it is written in a file, cut where it is long."""
+    """A value in YAML, truncated if long."""
     try:
         text = inline(value)
     except YAMLError:  # not plain data
@@ -197,13 +197,13 @@ def _shown(value: object) -> str:
 
 
 def _one_of(value: object, expected: str) -> tuple[str, str]:
-    """Rule and remedy for a value outside a closed set, which pydantic names as 'a', 'b' or 'c'."""
+    """Rule and remedy for a value outside a closed set, which pydantic lists as 'a', 'b' or 'c'."""
     valid = re.findall(rf"{_QUOTE}([^{_QUOTE}]*){_QUOTE}", expected) or [expected]
     return f"must be one of {', '.join(valid)}", nearest(str(value), valid)
 
 
 def _given_keys(message: str, section: Sequence[int | str], places: Mapping[KeyPath, str]) -> str:
-    """Where the keys were given that a rule between keys names."""
+    """Origins of the keys that a rule across keys names."""
     above = tuple(map(str, section))
     given = [
         f"{'.'.join(path)} from {place}"
@@ -214,7 +214,7 @@ def _given_keys(message: str, section: Sequence[int | str], places: Mapping[KeyP
 
 
 def _nearest_key(model: type[BaseModel], path: Sequence[int | str], aliases: Mapping[str, str]) -> str:
-    """The key probably meant: the one known by this name, else one like it in its section, else one anywhere."""
+    """The closest key: by alias, else in the same section, else anywhere."""
     *above, last = path
     leaf = str(last)
     siblings = _fields_at(model, above)
@@ -229,7 +229,7 @@ def _nearest_key(model: type[BaseModel], path: Sequence[int | str], aliases: Map
 
 
 def _keys(model: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyPath]:
-    """The path of every key below a model; `*` stands for a position or a free name."""
+    """The path of every key below a model; `*` is a list position or a mapping key."""
     for name, field in model.model_fields.items():
         path = (*above, name)
         yield path
@@ -239,7 +239,7 @@ def _keys(model: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def _written_path(data: object, detail: ErrorDetails) -> Iterator[int | str]:
-    """Pydantic's location without the tags and members of unions, which nobody wrote into the file."""
+    """Pydantic's location without union tags and members, which are not in the file."""
     *inner, last = detail["loc"] or ("",)
     for part in inner:
         if _has(data, part):
@@ -257,7 +257,7 @@ def _has(data: object, part: int | str) -> bool:
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> dict[str, Any]:
-    """Fields that may be written at `path` below `model`, over all members of unions on the way."""
+    """Valid fields at `path` below `model`, across all union members on the way."""
     models = [model]
     for part in path:
         fields = [one.model_fields[part] for one in models if isinstance(part, str) and part in one.model_fields]
@@ -266,7 +266,7 @@ def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> dict[str, A
 
 
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
-    """Every model inside an annotation, through containers, unions and Annotated."""
+    """Every model inside an annotation, including containers, unions and Annotated."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

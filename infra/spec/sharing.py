@@ -1,4 +1,4 @@
-"""How several pods share one GPU: by time slices, which the device plugin offers, or by MIG slices, which the node creates."""
+"""GPU sharing between pods: time-slicing by the device plugin, or MIG devices that the node creates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from infra.spec.settings.nodes import Sharing
 
 _COMPUTE_SLICES = 7
 _MEMORY_SLICES = 8
-"""A GPU is cut along 7 compute and 8 memory slices (NVIDIA MIG user guide, "Partitioning")."""
-
+"""A GPU has 7 compute and 8 memory slices (NVIDIA MIG user guide, "Partitioning")."""
 
 DEVICE_PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
-"""Node label that selects the node's configuration of NVIDIA's device plugin (k8s-device-plugin, README)."""
+"""Node label that selects the NVIDIA device plugin's configuration for the node (k8s-device-plugin, README)."""
 
 WHOLE_GPU = "whole"
 """The device plugin's configuration for whole GPUs."""
@@ -27,13 +26,13 @@ def device_plugin_config(sharing: Sharing) -> str:
 
 
 def sharing_labels(sharing: Sharing) -> dict[str, str]:
-    """Node labels that sharing needs beside those in the stack outputs; none for whole GPUs, the plugin's default."""
+    """Node labels for sharing, which the stack outputs omit; none for whole GPUs, the device plugin's default."""
     config = device_plugin_config(sharing)
     return {} if config == WHOLE_GPU else {DEVICE_PLUGIN_CONFIG_LABEL: config}
 
 
 def devices_per_gpu(sharing: Sharing, gpu: Gpu) -> int:
-    """How many `nvidia.com/gpu` the device plugin offers for one GPU, by time slices or MIG slices of one size."""
+    """Number of `nvidia.com/gpu` that the device plugin advertises per GPU, with time slices or MIG slices of one size."""
     if sharing.mig_profile is None:
         return sharing.time_slices
     compute, gigabytes = map(int, re.findall(r"\d+", sharing.mig_profile))
@@ -42,14 +41,13 @@ def devices_per_gpu(sharing: Sharing, gpu: Gpu) -> int:
 
 
 def mig_script(profile: str, *, slices: int) -> str:
-    """Shell script that divides every GPU of a node into MIG slices, before the kubelet and the device plugin start.
+    """Shell script that partitions every GPU of a node into MIG slices, before kubelet and device plugin start.
 
-    MIG mode survives a reboot, the slices do not: the script runs at every start of the node, and replaces the slices
-    that exist.
+    MIG mode persists across reboots, slices do not: the script runs at every boot and replaces existing slices.
 
     Args:
-        profile: slice, e.g. 1g.10gb.
-        slices: number of them on each GPU.
+        profile: MIG profile, e.g. 1g.10gb.
+        slices: number of slices per GPU.
     """
     return "\n".join(
         (

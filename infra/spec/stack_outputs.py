@@ -1,4 +1,4 @@
-"""Where a stack's outputs come from: the `pulumi` CLI, or a file with what it printed. `infra.spec.outputs` validates them."""
+"""Read a stack's outputs from the `pulumi` CLI, or from a file with its output. `infra.spec.outputs` validates them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release_rules import ROOT
 
 _NO_STACK = "no stack named"
-"""How the binary says that there is no such stack (pulumi, cmd/stack, `requireStack`)."""
+"""Pulumi's message for a stack that does not exist (pulumi, cmd/stack, `requireStack`)."""
 
 
 class NoStackError(PlatformError):
-    """The stack was never brought up."""
+    """The stack does not exist."""
 
 
 def find_pulumi() -> str:
-    """Path of the binary.
+    """Path of the `pulumi` binary.
 
     Raises:
-        RefusedError: there is none on PATH.
+        RefusedError: it is not on PATH.
     """
     found = shutil.which("pulumi")
     if found is None:
@@ -36,12 +36,12 @@ def find_pulumi() -> str:
 
 
 def outputs_of_stack(environment: str) -> Mapping[str, Any]:
-    """What a stack exports.
+    """The outputs of a stack.
 
     Raises:
-        NoStackError: there is no such stack.
-        PlatformError: the engine cannot tell; carries its message.
-        SettingsError: what the engine printed is no JSON object.
+        NoStackError: the stack does not exist.
+        PlatformError: pulumi failed; carries its message.
+        SettingsError: pulumi's output is not a JSON object.
     """
     arguments = [find_pulumi(), "stack", "output", "--json", "--cwd", str(ROOT), "--stack", environment]
     answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
@@ -52,10 +52,10 @@ def outputs_of_stack(environment: str) -> Mapping[str, Any]:
 
 
 def outputs_in_file(file: Path) -> Mapping[str, Any]:
-    """What a stack exported, out of a file with what `pulumi stack output --json` printed.
+    """The outputs in a file that `pulumi stack output --json` wrote.
 
     Raises:
-        SettingsError: no such file, or no JSON object in it.
+        SettingsError: the file does not exist, or does not contain a JSON object.
     """
     if not file.is_file():
         raise SettingsError(f"{file}: no such file")

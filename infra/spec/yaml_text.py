@@ -1,9 +1,8 @@
-"""YAML as people write it: settings, training configurations, the release and the catalogue are all read and written here.
+"""Read and write human-written YAML: settings, training configurations, the release and the catalogue.
 
-The rules are those of the core schema of YAML 1.2.2, section 10.3.2: `3e-3` is a number, `no`, `on` and `2026-11-21` are text, `010` is
-ten. What people mean by `learning_rate: 3e-3` is therefore what is read, and what is written is read back. The parser is ruamel.yaml's in
-Python: its faster one in C is of YAML 1.1, and refuses `{uri: http://host}`. Manifests of Kubernetes, which reads YAML by other rules, are
-`infra.spec.manifest_yaml`'s.
+Scalars follow the core schema of YAML 1.2.2, section 10.3.2: `3e-3` is a number, `no`, `on` and `2026-11-21` are text, `010` is ten. So
+`learning_rate: 3e-3` means what it says, and values round-trip. The parser is ruamel.yaml's pure Python one: its faster C parser implements
+YAML 1.1, and rejects `{uri: http://host}`. `infra.spec.manifest_yaml` handles Kubernetes manifests, which follow YAML 1.1.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Scalar = str | float | date | None
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _CORE_SCHEMA: Final = [
-    # kind, what it looks like, first characters it can have
+    # kind, pattern, possible first characters
     ("null", r"(?:~|null|Null|NULL|)$", [*"~nN", ""]),
     ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", [*"tTfF"]),
     ("int", r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", [*"-+0123456789"]),
@@ -45,17 +44,17 @@ _LINE_LENGTH: Final = 120
 
 
 class _CoreSchema(BaseResolver):
-    """Which kind of value a plain scalar is."""
+    """Resolves plain scalars by the core schema."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as the base class has it
 
     def __init__(self, version: object = None, loader: object = None, loadumper: object = None) -> None:
-        del version  # one schema, whatever a %YAML line says
+        del version  # one schema, regardless of a %YAML directive
         super().__init__(loadumper or loader)
 
     @property
     def processing_version(self) -> tuple[int, int]:
-        """The version of YAML that is read and written."""
+        """The YAML version."""
         return 1, 2
 
 
@@ -64,32 +63,32 @@ for _kind, _pattern, _first in _CORE_SCHEMA:
 
 
 class _Dumper(_CoreSchema, SafeDumper):
-    """Safe dumper that quotes what the loader would not read as text."""
+    """Safe dumper that quotes text which the loader would not read as text."""
 
     __init__ = SafeDumper.__init__
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write a value that occurs twice twice."""
+        """Write repeated values in full, without anchors and aliases."""
         del data
         return True
 
 
 class _Representer(RoundTripRepresenter):
-    """Round trip that writes an unresolved value as `null`, as our files do."""
+    """Round-trip representer that writes None as `null`, as in our files."""
 
 
 class _Emitter(RoundTripEmitter):
-    """Round trip that writes a comment one blank behind its value, however long the value has become."""
+    """Round-trip emitter that writes a comment one space after its value, even if the value's length changes."""
 
     def write_comment(self, comment: Any, pre: bool = False) -> None:  # noqa: ANN401, FBT001 - the base class's
-        """Write a comment token; ruamel would keep the comment's column."""
+        """Write a comment token; ruamel would keep the original column."""
         if self.column and not pre:
             comment.start_mark = CommentMark(0)
         super().write_comment(comment, pre=pre)
 
 
 def _text(dumper: _Dumper, text: str) -> object:
-    # Escapes keep a text with line breaks on one line; ruamel would write `[?a]` for a text that it reads as a key.
+    # Escapes keep multi-line text on one line. Without quotes, ruamel would write `[?a]`, which it reads as a key.
     style = "'" if text.startswith((":", "?")) else None
     return dumper.represent_scalar(_TEXT, text, style=style if text.isprintable() else '"')
 
@@ -108,10 +107,10 @@ _Representer.add_representer(date, _date)
 
 
 class Document(NamedTuple):
-    """A document that was read.
+    """A parsed document.
 
     Attributes:
-        value: what it says, in plain types.
+        value: its content, in plain types.
         lines: line (1-based) of every key and list item.
     """
 
@@ -119,19 +118,19 @@ class Document(NamedTuple):
     lines: Mapping[KeyPath, int]
 
     def places(self, file: str = "") -> dict[KeyPath, str]:
-        """What a message calls the place of every key: `my.yaml:12`, or `line 12` where the file is named elsewhere."""
+        """Place of every key for messages: `my.yaml:12`, or `line 12` if the message names the file elsewhere."""
         return {path: f"{file}:{line}" if file else f"line {line}" for path, line in self.lines.items()}
 
 
 def parse(text: str, *, source: str) -> Document:
-    """Read one YAML document.
+    """Parse one YAML document.
 
     Args:
         text: the document; an empty one is null.
-        source: what messages call it, e.g. the file's name.
+        source: name of the document in messages, e.g. the file name.
 
     Raises:
-        SettingsError: not YAML, a key twice, a key that is not text, or a tag of other software; with line and column.
+        SettingsError: invalid YAML, a duplicate key, a key that is not text, or an unknown tag; with line and column.
     """
     try:
         yaml = YAML(typ="safe", pure=True)
@@ -150,7 +149,7 @@ def parse(text: str, *, source: str) -> Document:
 
 
 def read_file(path: Path) -> Document:
-    """Read a YAML file; raises as `parse`, and where there is no such file or it cannot be read."""
+    """Read a YAML file; raises like `parse`, and SettingsError if the file does not exist or cannot be read."""
     if not path.is_file():
         raise SettingsError(f"{path}: no such file")
     try:
@@ -161,7 +160,7 @@ def read_file(path: Path) -> Document:
 
 
 def inline(value: object) -> str:
-    """A value of plain types as YAML on one line, which `parse` reads back equal."""
+    """A plain value as one line of YAML, which `parse` reads back as an equal value."""
     stream = io.StringIO()
     dumper = _Dumper(stream, default_flow_style=True, allow_unicode=True, width=math.inf)
     dumper.sort_base_mapping_type_on_output = False
@@ -172,17 +171,17 @@ def inline(value: object) -> str:
 
 
 def edited(text: str, changes: Mapping[KeyPath, Scalar]) -> str:
-    """The YAML text with scalars set, its comments kept.
+    """The YAML text with some scalars changed; comments stay.
 
-    A file in the form that this function writes keeps every other character. A new key of a
-    block mapping goes before the last one, to which the comments of what follows belong.
+    In a file that this function has formatted, nothing else changes. A new key of a block mapping is inserted before
+    the last key, because ruamel attaches the following comments to the last key.
 
     Args:
         text: a document whose top level is a mapping.
-        changes: new value by the path of mapping keys; every mapping on the way must exist.
+        changes: new value by key path; every mapping on the path must exist.
 
     Raises:
-        KeyError: a mapping on the way does not exist.
+        KeyError: a mapping on the path does not exist.
     """
     yaml = YAML()
     yaml.Resolver, yaml.Representer, yaml.Emitter = _CoreSchema, _Representer, _Emitter
@@ -200,12 +199,12 @@ def edited(text: str, changes: Mapping[KeyPath, Scalar]) -> str:
             mapping.insert(max(0, len(mapping) - 1), key, value)
     stream = io.StringIO()
     yaml.dump(document, stream)
-    # ruamel leaves a blank where it wraps a list.
+    # ruamel leaves a trailing space where it wraps a list.
     return re.sub(r" +$", "", stream.getvalue(), flags=re.MULTILINE)
 
 
 def _lines(node: Node, path: KeyPath, source: str) -> Iterator[tuple[KeyPath, int]]:
-    """The line of every key and item below a node. A key that occurs twice is refused."""
+    """The line of every key and item below a node; refuses duplicate keys."""
     if isinstance(node, SequenceNode):
         for position, item in enumerate(node.value):
             yield (*path, str(position)), item.start_mark.line + 1
@@ -219,7 +218,7 @@ def _lines(node: Node, path: KeyPath, source: str) -> Iterator[tuple[KeyPath, in
             if key.value in seen:
                 raise SettingsError(
                     f"{source}:{line}:{column}: duplicate key `{'.'.join((*path, key.value))}`, "
-                    f"first in line {seen[key.value]}",
+                    f"first on line {seen[key.value]}",
                     remedy="keep one of the two lines",
                 )
             seen[key.value] = line

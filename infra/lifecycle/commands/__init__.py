@@ -1,1 +1,1 @@
-"""The commands, by what they have to import; `infra.lifecycle.cli` imports the one that is asked for."""
+"""The commands, grouped by their imports; `infra.lifecycle.cli` imports a command's module when it runs."""

@@ -1,4 +1,4 @@
-"""Fetch charts ahead of `up`, e.g. on a machine that reaches the repositories, for one that does not."""
+"""Download charts before `up`, e.g. to copy them to a machine without access to the repositories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from platform_charts.charts.installs import chart_installs
 
 
 def fetch(options: EnvironmentOptions) -> int:
-    """Fetch and verify every chart that the environment installs, and print where it lies."""
+    """Download and verify every chart that the environment installs, and print its path."""
     settings, release = load_environment(options.env), load_release()
     names = chart_installs(settings, release, load_catalog())
     kind, mirror = settings.environment.kind, settings.mirrors.charts

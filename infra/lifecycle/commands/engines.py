@@ -1,4 +1,4 @@
-"""Fill the engines cache: programs and CRDs for the sandbox and the tests."""
+"""Build the engines: programs and CRDs for the sandbox and the tests."""
 
 from __future__ import annotations
 

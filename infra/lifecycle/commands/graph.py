@@ -1,4 +1,4 @@
-"""Show the resources of an environment, without an engine, an account or a cluster."""
+"""Show the resources of an environment, without a Pulumi engine, an account or a cluster."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from infra.spec.settings import load_environment
 
 
 def graph(options: GraphOptions) -> int:
-    """Print every resource of an environment, and write it as JSON and as a picture where asked."""
+    """Print every resource of an environment; optionally write JSON and a picture."""
     settings = load_environment(options.env)
     recording = record(settings)
     print_table(table.resource_table(recording))
     if options.json is not None:
         options.json.write_text(document.render(recording), encoding="utf-8")
     if options.picture is not None:
-        # Imported here: the table needs no matplotlib.
+        # Imported here because the table needs no matplotlib.
         from infra.preview.graph import picture
 
         picture.draw(settings, recording, options.picture)
-    # Since the process began, so imports count, of which Pulumi's are a good part; how busy the machine is does not.
-    print_line(f"evaluated in {time.process_time():.1f} s of processor time")
+    # CPU time of the whole process, imports included; independent of other load on the machine.
+    print_line(f"evaluated in {time.process_time():.1f} s of CPU time")
     return 0

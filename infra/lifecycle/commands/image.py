@@ -23,11 +23,11 @@ from infra.spec.release_rules import ROOT
 from infra.spec.stack_outputs import outputs_of_stack
 
 SBOM_FOLDER = Path(".local/sbom")
-"""Where bills of materials are left, below the repository."""
+"""Folder of SBOMs, relative to the repository."""
 
 
 def image(options: ImageOptions) -> int:
-    """Build one image, or all of them; with `--push`, push them and write their digests into the release manifest."""
+    """Build one image or all; with `--push`, push them and write their digests into the release manifest."""
     names: tuple[plan.ImageName, ...] = (options.image,) if options.image else plan.IMAGES
     builds = [_plan(name, options) for name in names]
     registry = _registry(options.env) if options.push else None
@@ -55,15 +55,15 @@ def _write_sbom(build: Build) -> None:
     file = ROOT / SBOM_FOLDER / f"{build.image}-{build.tag}.cdx.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(sbom.document(build), encoding="utf-8")
-    print_line(f"{build.image}: {len(sbom.packages(build))} packages, bill of materials in {file.relative_to(ROOT)}")
+    print_line(f"{build.image}: {len(sbom.packages(build))} packages, SBOM in {file.relative_to(ROOT)}")
 
 
 def _release(build: Build, digest: str) -> None:
     if build.is_released:
         plan.write_digest(RELEASE_FILE, build.image, digest)
-        print_line(f"{build.image}: {digest} written into {RELEASE_FILE.name}; commit it")
+        print_line(f"{build.image}: {digest} written to {RELEASE_FILE.name}; commit it")
     else:
-        print_line(f"{build.image}: {digest}; the release names variant {plan.RELEASED} and stays as it is")
+        print_line(f"{build.image}: {digest}; the release pins variant {plan.RELEASED}, so it is unchanged")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class _Registry:
     urls: Mapping[str, str]
 
     def push(self, build: Build, builder: ImageEngine) -> str:
-        """Build and push, unless this revision was pushed before; the digest. The repositories' tags never move."""
+        """Build and push unless the tag, which is immutable, exists already; returns the digest."""
         repository = Repository.of(self.urls[build.image])
         known = ecr.digest(self.client, repository, build.tag)
         if known is not None:
-            print_line(f"{build.image}: {build.tag} has been pushed before")
+            print_line(f"{build.image}: {build.tag} is already in the registry")
             return known
         reference = repository.reference(build.tag)
         engines.run(builder.build(build, reference))
@@ -87,13 +87,13 @@ class _Registry:
         engines.run(builder.push(reference))
         pushed = ecr.digest(self.client, repository, build.tag)
         if pushed is None:
-            raise PlatformError(f"{builder.name} has pushed {reference}, and the registry does not have it")
+            raise PlatformError(f"{builder.name} pushed {reference}, but the registry does not have it")
         return pushed
 
 
 def _registry(environment: str | None) -> _Registry:
     if environment is None:
-        raise SettingsError("--push: an image is pushed to the registry of a stack", remedy="name it with --env")
+        raise SettingsError("--push needs the stack whose registry to push to", remedy="name it with --env")
     stack = contract.read_outputs(outputs_of_stack(environment), file=f"outputs of {environment}")
     contract.check_outputs(stack, load_release(), catalog=load_catalog())
     return _Registry(boto3.client("ecr", region_name=stack.region), stack.registries)

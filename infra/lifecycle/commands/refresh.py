@@ -1,4 +1,4 @@
-"""Ask registries and AWS, and write the answers into the repository's own files."""
+"""Look up versions, digests and prices, and write them into the repository's files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from infra.spec.catalog import CATALOG_FILE, load_catalog
 from infra.spec.release import RELEASE_FILE, load_release
 
 INCOMPLETE = 1
-"""Exit status where something was not found."""
+"""Exit status if any value was not found."""
 
 
 def release_lock(options: ReleaseLockOptions) -> int:
-    """Look up what the release leaves open; fails while anything is."""
+    """Look up and write the release's unresolved values; fails if any remain."""
     session = boto3.Session(region_name=options.region)
     registries = Registries(login=ecr_login(lambda region: session.client("ecr", region_name=region)))
     aws = AwsSource(ssm=session.client("ssm"), eks=session.client("eks"))
@@ -36,7 +36,7 @@ def release_lock(options: ReleaseLockOptions) -> int:
 
 
 def prices(options: PricesOptions) -> int:
-    """Bring the price table up to date; fails where a price was not found."""
+    """Update the price table; fails if a price is not found."""
     found = price_list.look_up(load_catalog(), boto3.client("pricing", region_name=price_list.API_REGION))
     if not options.dry_run:
         price_list.write(found, CATALOG_FILE, today=datetime.now(UTC).date())

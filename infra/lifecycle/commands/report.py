@@ -1,4 +1,4 @@
-"""Cost, release, and a stack's outputs checked against both."""
+"""Report cost, the state of the release, and a stack's outputs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from infra.spec.stack_outputs import outputs_in_file, outputs_of_stack
 
 
 def cost(options: EnvironmentOptions) -> int:
-    """Print what an environment costs by the hour, and exit with 0."""
+    """Print the hourly cost of an environment."""
     _print_cost(estimate_cost(load_environment(options.env), catalog=load_catalog()))
     return 0
 
 
 def outputs(options: OutputsOptions) -> int:
-    """Check the outputs of a stack against the contract and this release."""
+    """Check a stack's outputs against their contract and this release."""
     environment, file = load_environment(options.env).environment.name, options.file
     found = outputs_in_file(file) if file else outputs_of_stack(environment)
     stack = contract.read_outputs(found, file=str(file or f"outputs of {environment}"))
@@ -35,28 +35,28 @@ def outputs(options: OutputsOptions) -> int:
 
 
 def release_check(options: ReleaseCheckOptions) -> int:
-    """Check that the versions of the release fit together, and for an environment that it may be deployed there."""
+    """Check that the versions of the release fit together, and that the given environment may deploy it."""
     release, project = load_release(), release_rules.read_project()
     kind = load_environment(options.env).environment.kind if options.env else EnvironmentKind.DEV
     release_rules.check_release(release, kind=kind, project=project)
-    print_line(f"release {release.platform} fits together; {len(release.unresolved())} unresolved, which prod refuses")
+    print_line(f"release {release.platform} is consistent; {len(release.unresolved())} unresolved, which prod refuses")
     for name in release.unresolved():
         print_line(f"  {name}")
     return 0
 
 
 def stale(options: StalenessOptions) -> int:
-    """Print which entries of the release were not compared with their source lately."""
+    """Print the release entries not checked against their source recently."""
     entries = staleness(load_release(), today=datetime.now(UTC).date(), limit_days=options.days)
-    print_line(f"{len(entries)} entries not compared with their source for {options.days} days")
+    print_line(f"{len(entries)} entries not checked against their source for {options.days} days")
     for one in entries:
         print_line(f"  {one.entry}: {'never' if one.days is None else f'{one.days} days ago'}")
     return 0
 
 
 def _print_cost(cost: CostEstimate) -> None:
-    """Print the estimate: what each item costs by the hour idle and full, and as of when the price is."""
-    table = Table(title=f"US dollars an hour in {cost.region}", title_justify="left")
+    """Print each item's hourly cost, idle and at full size, with the date of its price."""
+    table = Table(title=f"US dollars per hour in {cost.region}", title_justify="left")
     table.add_column("item")
     for column in ("idle", "full", "USD/unit/h", "USD/h idle", "USD/h full"):
         table.add_column(column, justify="right")
@@ -75,14 +75,14 @@ def _print_cost(cost: CostEstimate) -> None:
     table.add_row("sum", "", "", "", f"{cost.idle_usd_per_hour:.2f}", f"{cost.full_usd_per_hour:.2f}", "", "")
     print_table(table)
     monthly = cost.idle_usd_per_hour * HOURS_PER_MONTH
-    print_line(f"idle for a month: {monthly:,.0f} US dollars")
+    print_line(f"idle: {monthly:,.0f} US dollars per month")
     print_line(f"not counted: {'; '.join(NOT_COUNTED)}")
     if cost.unresolved:
-        print_line(f"no price known: {', '.join(cost.unresolved)} (`make prices` looks them up)")
+        print_line(f"unresolved prices: {', '.join(cost.unresolved)} (`make prices` looks them up)")
 
 
 def _print_outputs(outputs: contract.StackOutputs) -> None:
-    """Print what a submitter of jobs knows of the stack."""
+    """Print the stack's cluster, teams and GPU groups."""
     table = Table(title=f"stack {outputs.environment}, platform {outputs.platform}", title_justify="left")
     for column in ("GPU group", "instance", "GPUs", "EFA", "nodes", "capacity"):
         table.add_column(column)

@@ -1,4 +1,4 @@
-"""A local Kubernetes to try an environment on."""
+"""Run a local Kubernetes with an environment's objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = Path(".local/sandbox")
 
 
 def up(options: SandboxOptions) -> int:
-    """Start a sandbox and create the environment in it."""
+    """Start a sandbox and create the environment's objects in it."""
     settings = load_environment(options.env)
     folder = FOLDER.resolve()
     running = detached.start(folder, crds=options.crds)
@@ -45,18 +45,18 @@ def up(options: SandboxOptions) -> int:
 
 def down(_options: NoOptions) -> int:
     """Stop the sandbox and delete its files."""
-    print_line("sandbox: stopped" if detached.stop(FOLDER.resolve()) else "sandbox: none is running")
+    print_line("sandbox: stopped" if detached.stop(FOLDER.resolve()) else "sandbox: not running")
     return 0
 
 
 def _state(operator: Module, *, is_running: bool) -> str:
     if is_running:
         return "is running"
-    return f"is missing: run make engines, or set {operator.variable} to its program"
+    return f"is missing: run `make engines`, or set {operator.variable} to its binary"
 
 
 def _write_outputs(outputs: StackOutputs, api: KubernetesApi, folder: Path) -> Path:
-    """Write the stack's outputs with the sandbox as their cluster, so that jobs are submitted to it as to any other."""
+    """Write the stack's outputs with the sandbox as the cluster, so that job submission works as on EKS."""
     configuration = api.client.configuration
     authority = base64.b64encode(Path(configuration.ssl_ca_cert).read_bytes()).decode()
     cluster = outputs.cluster.model_copy(update={"endpoint": configuration.host, "certificate_authority": authority})

@@ -21,24 +21,24 @@ from platform_charts.charts.crds import FetchedCharts
 
 
 def preflight(options: EnvironmentOptions) -> int:
-    """Run every check that is possible before anything is created."""
+    """Run the preflight."""
     _check(options.env)
     print_line(f"{options.env}: preflight passed")
     return 0
 
 
 def preview(options: ChangeOptions) -> int:
-    """Show what bringing a stack up would change, after the preflight; exits as pulumi does."""
+    """Run the preflight, then `pulumi preview`; returns pulumi's exit status."""
     return _change("preview", options)
 
 
 def up(options: ChangeOptions) -> int:
-    """Bring up a stack, after the preflight; exits as pulumi does."""
+    """Run the preflight, then `pulumi up`; returns pulumi's exit status."""
     return _change("up", options)
 
 
 def destroy(options: ChangeOptions) -> int:
-    """Destroy a stack, in an account it may be in; exits as pulumi does."""
+    """Run `pulumi destroy` in an allowed account; returns pulumi's exit status."""
     find_pulumi()
     case = _case(options.env)
     check_account(case.settings, checks.account_of(case.session))
@@ -68,7 +68,7 @@ def _case(environment: str) -> checks.Case:
         session=boto3.Session(region_name=settings.aws.region),
         now=datetime.now(UTC),
         cluster=StackCluster(settings),
-        definitions=FetchedCharts(
+        crds=FetchedCharts(
             release, source=Registries(), kind=settings.environment.kind, mirror=settings.mirrors.charts
         ),
     )

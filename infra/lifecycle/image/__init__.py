@@ -1,1 +1,1 @@
-"""Our own container images: what goes into them, who builds them, where they are pushed."""
+"""Our own container images: build plan, build engine, SBOM and ECR."""

@@ -1,4 +1,4 @@
-"""The stack's own ECR: its login, and what it holds of an image."""
+"""The stack's ECR registry: login, and digests of tags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.spec.errors import RefusedError
 
 
 class Login(NamedTuple):
-    """A user's login to a registry; it is good for twelve hours."""
+    """Credentials for a registry, valid for twelve hours."""
 
     registry: str
     user: str
@@ -20,11 +20,11 @@ class Login(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A repository of ECR.
+    """An ECR repository.
 
     Attributes:
         registry: host, e.g. 111122223333.dkr.ecr.us-east-1.amazonaws.com.
-        name: name in it.
+        name: name of the repository.
     """
 
     registry: str
@@ -32,46 +32,46 @@ class Repository(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Repository:
-        """The repository of a URL as the stack's outputs have it: host and name, without a scheme."""
+        """The repository at a URL of the stack's outputs: host and name, without a scheme."""
         registry, _, name = url.partition("/")
         return cls(registry, name)
 
     def reference(self, tag: str) -> str:
-        """What an image is pushed as."""
+        """The full image reference of a tag."""
         return f"{self.registry}/{self.name}:{tag}"
 
 
 def log_in(client: Client, repository: Repository) -> Login:
-    """A login to the account's registry.
+    """Credentials for the account's registry.
 
     Args:
-        client: boto3's client of ECR.
-        repository: what is to be pushed to.
+        client: boto3's ECR client.
+        repository: the repository to push to.
 
     Raises:
-        RefusedError: the credentials are of another account than the repository's.
+        RefusedError: the credentials are for another account or region than the repository's.
     """
     found = client.get_authorization_token()["authorizationData"][0]
     user, _, password = base64.b64decode(found["authorizationToken"]).decode().partition(":")
     registry = found["proxyEndpoint"].removeprefix("https://")
     if registry != repository.registry:
         raise RefusedError(
-            f"the AWS credentials at hand are for registry {registry}, the stack's is {repository.registry}",
+            f"the AWS credentials are for registry {registry}, the stack's is {repository.registry}",
             remedy="use credentials of the stack's account and region",
         )
     return Login(registry, user, password)
 
 
 def digest(client: Client, repository: Repository, tag: str) -> str | None:
-    """The digest that a tag has in a repository; None where it has no such tag.
+    """The digest of a tag; None if the repository has no such tag.
 
     Args:
-        client: boto3's client of ECR.
+        client: boto3's ECR client.
         repository: the repository.
         tag: the tag.
 
     Raises:
-        RefusedError: there is no such repository.
+        RefusedError: the repository does not exist.
     """
     try:
         found = client.describe_images(repositoryName=repository.name, imageIds=[{"imageTag": tag}])

@@ -1,4 +1,4 @@
-"""Programs that build images: docker with buildx, buildah, podman; which is here, and the commands each of them is given."""
+"""Engines that build images: docker with buildx, buildah, podman; detection and command lines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from infra.lifecycle.image.plan import Build
 from infra.spec.errors import PlatformError, RefusedError
 
 PLATFORM = "linux/amd64"
-"""That of the nodes, whatever machine builds."""
+"""Platform of the nodes, independent of the build machine."""
 
 _PROBE_SECONDS = 30
 
 
 class ImageEngine(Protocol):
-    """Builds and pushes images; each method is a command line, which is run where the person at the keyboard sees it."""
+    """Builds and pushes images; each method returns a command line, which runs in the foreground."""
 
     @property
     def name(self) -> str:
@@ -25,24 +25,24 @@ class ImageEngine(Protocol):
         ...
 
     def probe(self) -> list[str]:
-        """Succeeds where the program can build."""
+        """Command that succeeds if the engine can build."""
         ...
 
     def build(self, build: Build, reference: str) -> list[str]:
-        """Builds and keeps the result under `reference`."""
+        """Command that builds an image tagged `reference`."""
         ...
 
     def log_in(self, registry: str, user: str) -> list[str]:
-        """Logs in to a registry; the password comes by standard input."""
+        """Command that logs in to a registry; reads the password from standard input."""
         ...
 
     def push(self, reference: str) -> list[str]:
-        """Pushes what was built under `reference`."""
+        """Command that pushes the image `reference`."""
         ...
 
 
 def _instructions(build: Build, reference: str) -> list[str]:
-    """The arguments that all programs share."""
+    """The arguments that all engines share."""
     arguments = [part for key, value in build.arguments.items() for part in ("--build-arg", f"{key}={value}")]
     where = ["--platform", PLATFORM, "--file", str(build.dockerfile), "--target", build.target]
     return [*where, *arguments, "--tag", reference]
@@ -55,11 +55,11 @@ class Docker:
     name: str = "docker"
 
     def probe(self) -> list[str]:
-        """Asks the builder, which needs the plugin buildx and a daemon."""
+        """Inspect the builder, which needs the buildx plugin and a daemon."""
         return ["docker", "buildx", "inspect"]
 
     def build(self, build: Build, reference: str) -> list[str]:
-        """Attestations would make the result an index, whose digest no two builds share."""
+        """Without attestations: they would make the image an index whose digest is not reproducible."""
         epoch = ["--build-arg", f"SOURCE_DATE_EPOCH={build.committed}"]
         options = ["--load", "--provenance=false", *epoch]
         return ["docker", "buildx", "build", *options, *_instructions(build, reference), str(build.context)]
@@ -75,16 +75,16 @@ class Docker:
 
 @dataclass(frozen=True)
 class Buildah:
-    """buildah, or podman, which builds with it; neither needs a daemon."""
+    """buildah, or podman, which embeds it; neither needs a daemon."""
 
     name: str = "buildah"
 
     def probe(self) -> list[str]:
-        """Asks for storage and runtime."""
+        """Check storage and runtime."""
         return [self.name, "info"]
 
     def build(self, build: Build, reference: str) -> list[str]:
-        """Layers are kept, as docker does."""
+        """With `--layers`, to cache layers as docker does."""
         options = ["--layers", "--timestamp", str(build.committed)]
         return [self.name, "build", *options, *_instructions(build, reference), str(build.context)]
 
@@ -101,27 +101,27 @@ ENGINES: tuple[ImageEngine, ...] = (Docker(), Buildah(), Buildah("podman"))
 
 
 def _why_not(command: Sequence[str]) -> str | None:
-    """Why a program cannot build here; None where it can."""
+    """Why an engine cannot build here; None if it can."""
     try:
         answer = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PROBE_SECONDS)
     except FileNotFoundError:
         return "not on PATH"
     except subprocess.TimeoutExpired:
-        return f"`{' '.join(command)}` has not answered for {_PROBE_SECONDS} s"
+        return f"`{' '.join(command)}` timed out after {_PROBE_SECONDS} s"
     if answer.returncode == 0:
         return None
     said = answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"]
-    return f"`{' '.join(command)}` says: {said[0]}"
+    return f"`{' '.join(command)}` failed: {said[0]}"
 
 
 def find(why_not: Callable[[Sequence[str]], str | None] = _why_not) -> ImageEngine:
-    """The first of the programs that can build here.
+    """The first engine that can build here.
 
     Args:
-        why_not: says of a program's probe why it fails; None where it does not.
+        why_not: the reason an engine's probe fails; None if it succeeds.
 
     Raises:
-        RefusedError: none can; says of each why.
+        RefusedError: none can; gives the reason for each.
     """
     reasons = {}
     for engine in ENGINES:
@@ -131,16 +131,17 @@ def find(why_not: Callable[[Sequence[str]], str | None] = _why_not) -> ImageEngi
         reasons[engine.name] = reason
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     raise RefusedError(
-        f"nothing here can build an image:{lines}", remedy="start docker with buildx, or install buildah or podman"
+        f"no engine on this machine can build an image:{lines}",
+        remedy="start docker with buildx, or install buildah or podman",
     )
 
 
 def run(command: Sequence[str], *, standard_input: str | None = None) -> None:
-    """Run one of an engine's commands in the foreground.
+    """Run an engine's command in the foreground.
 
     Raises:
-        PlatformError: it failed; it has printed why.
+        PlatformError: it failed; its own output says why.
     """
     finished = subprocess.run(command, check=False, input=standard_input, text=True)
     if finished.returncode != 0:
-        raise PlatformError(f"`{' '.join(command[:3])} …` ended with exit status {finished.returncode}; see above")
+        raise PlatformError(f"`{' '.join(command[:3])} …` failed with exit status {finished.returncode}; see above")

@@ -1,4 +1,4 @@
-"""Our own images: what each is built of, under what name it is kept, and what the release manifest then says of it."""
+"""Build plan of our own images: sources, build arguments and tag; and the digest in the release manifest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Variant = Literal["cuda", "cpu"]
 IMAGES: tuple[ImageName, ...] = get_args(ImageName)
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 RELEASED: Variant = "cuda"
-"""The variant of the trainer that the release names: it runs on nodes without GPUs as well."""
+"""The variant of the trainer that the release pins; it runs on nodes without GPUs too."""
 
 BASE = "python-base"
 EFA = "efa-installer"
@@ -34,9 +34,9 @@ class Recipe:
     """How an image is built.
 
     Attributes:
-        dockerfile: its Dockerfile, relative to the repository.
-        lock: lock of its Python packages.
-        context: what of the repository goes into it beside these two; .dockerignore lets nothing else through.
+        dockerfile: path relative to the repository.
+        lock: lock file of its Python packages.
+        context: other paths of the repository in the build context; .dockerignore excludes everything else.
     """
 
     dockerfile: str
@@ -49,7 +49,7 @@ _SHARED = (
     "infra/__init__.py",
     *(f"infra/spec/{name}.py" for name in ("__init__", "command_line", "errors", "section", "yaml_text")),
 )
-"""What the trainer imports of the stack."""
+"""Modules of the stack that the trainer imports."""
 
 RECIPES: Mapping[ImageName, Recipe] = {
     "trainer": Recipe(
@@ -71,13 +71,13 @@ RECIPES: Mapping[ImageName, Recipe] = {
 
 
 class Source(NamedTuple):
-    """The checkout that is built.
+    """The checkout to build from.
 
     Attributes:
         root: folder of the repository.
         revision: commit.
-        committed: when it was committed, in seconds since 1970.
-        changed: files of the context that differ from the commit.
+        committed: commit time, in seconds since 1970.
+        changed: files of the build context that differ from the commit.
     """
 
     root: Path
@@ -92,7 +92,7 @@ class Torch:
 
     Attributes:
         version: e.g. 2.15.0+cpu.
-        index: address of the package index that has it; empty is the usual one.
+        index: URL of the package index that has it; empty for pip's default.
     """
 
     version: str
@@ -101,19 +101,19 @@ class Torch:
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Everything one build is told.
+    """The input of one build.
 
     Attributes:
         image: name in the release manifest.
-        variant: variant of the trainer; None where there is one only.
+        variant: variant of the trainer; None for images without variants.
         dockerfile: path of the Dockerfile.
         context: folder of the repository.
         target: stage of the Dockerfile.
         arguments: build arguments.
-        tag: tag under which it is kept.
-        committed: the image's time, in seconds since 1970: the same source gives the same image.
-        lock: lock of its packages.
-        torch: build of torch that takes the place of the locked one.
+        tag: tag of the image.
+        committed: timestamp of the image, in seconds since 1970, so that builds are reproducible.
+        lock: lock file of its packages.
+        torch: build of torch that replaces the locked one.
     """
 
     image: ImageName
@@ -129,15 +129,15 @@ class Build:
 
     @property
     def is_released(self) -> bool:
-        """Whether it is the build whose digest the release manifest has."""
+        """Whether the release manifest pins this build's digest."""
         return self.variant in {None, RELEASED}
 
 
 def read_source(root: Path, image: ImageName) -> Source:
-    """What git says of the checkout, as far as it goes into an image.
+    """Read commit and changed files of an image's build context from git.
 
     Raises:
-        PlatformError: the folder is no git checkout with a commit.
+        PlatformError: the folder is not a git checkout with a commit.
     """
     recipe = RECIPES[image]
     head = _git(root, "show", "--no-patch", "--format=%H %ct", "HEAD").split()
@@ -151,39 +151,39 @@ def _git(root: Path, *arguments: str) -> str:
     if answer.returncode != 0:
         raise PlatformError(
             f"git {arguments[0]}: {answer.stderr.strip()}",
-            remedy="an image is named by the commit it is built from: build in a git checkout",
+            remedy="build in a git checkout: the image tag contains the commit",
         )
     return answer.stdout
 
 
 def require_committed(source: Source, image: ImageName) -> None:
-    """Refuse to push what no commit has.
+    """Refuse to push a build with uncommitted changes.
 
     Raises:
-        RefusedError: names the files that differ.
+        RefusedError: names the changed files.
     """
     if source.changed:
         raise RefusedError(
-            f"{image}: not pushed, its revision would not say what is in it; changed: {', '.join(source.changed)}",
+            f"{image}: not pushed, because files differ from the commit in its tag: {', '.join(source.changed)}",
             remedy="commit these files",
         )
 
 
 def torch_choice(variant: Variant, environment: Mapping[str, str] = os.environ) -> Torch | None:
-    """The build of torch that a variant gets in place of the locked one, by TORCH_VERSION and TORCH_INDEX.
+    """The build of torch that replaces the locked one, from TORCH_VERSION and TORCH_INDEX.
 
     Raises:
-        SettingsError: the variant needs another build and none is named, or is the locked one and another is named.
+        SettingsError: TORCH_VERSION is missing for variant cpu, or set for variant cuda.
     """
     version = environment.get("TORCH_VERSION", "")
     if variant == "cpu" and not version:
         raise SettingsError(
-            "variant cpu: the locked torch is built for CUDA, and TORCH_VERSION names no other build",
+            "variant cpu: the locked torch is built for CUDA, and TORCH_VERSION is not set",
             remedy="make image VARIANT=cpu TORCH_VERSION=2.15.0+cpu TORCH_INDEX=ADDRESS; see CONTRIBUTING.md",
         )
     if variant == "cuda" and version:
         raise SettingsError(
-            f"variant cuda: TORCH_VERSION is {version}, this variant has the locked torch",
+            f"variant cuda: TORCH_VERSION is {version}, but this variant uses the locked torch",
             remedy="unset TORCH_VERSION, or build VARIANT=cpu",
         )
     return Torch(version, environment.get("TORCH_INDEX", "")) if version else None
@@ -197,17 +197,17 @@ def plan(
     variant: Variant = RELEASED,
     torch: Torch | None = None,
 ) -> Build:
-    """What to build.
+    """Plan a build.
 
     Args:
         image: name in the release manifest.
         release: the release manifest.
         source: the checkout.
-        variant: variant of the trainer; MLflow has one only.
-        torch: build of torch that takes the place of the locked one.
+        variant: variant of the trainer; ignored for mlflow.
+        torch: build of torch that replaces the locked one.
 
     Raises:
-        RefusedError: the hash of what the build downloads is unresolved.
+        RefusedError: the hash of a download is unresolved.
     """
     recipe = RECIPES[image]
     has_variants = image == "trainer"
@@ -247,11 +247,11 @@ def plan(
 
 
 class _Parts(NamedTuple):
-    """What goes into one image alone.
+    """Build arguments and record entries specific to one image.
 
     Attributes:
         arguments: build arguments.
-        recorded: what the image says of it.
+        recorded: entries of the build record inside the image.
     """
 
     arguments: Mapping[str, str]
@@ -280,30 +280,30 @@ def _mlflow_parts(release: ReleaseManifest) -> _Parts:
 
 _PROOFS = {
     EFA: 'check its signature (EFA user guide, "Verify the EFA installer using a checksum")',
-    RDS_CERTIFICATES: "compare it with what AWS serves in another network: it is not signed",
+    RDS_CERTIFICATES: "compare it with a copy downloaded from another network, because it is not signed",
 }
-"""How a person makes sure of a download."""
+"""How a person verifies a download."""
 
 
 def _sha256(name: str, download: Download) -> str:
     if download.sha256 is None:
         raise RefusedError(
-            f"downloads.{name}.sha256 of infra/spec/release.yaml is unresolved; nothing is built of what nobody has checked",
+            f"downloads.{name}.sha256 of infra/spec/release.yaml is unresolved; a build uses verified downloads only",
             remedy=f"download {download.address()}, {_PROOFS[name]}, and write its sha256 there",
         )
     return download.sha256
 
 
 def contents(image: Image, release: ReleaseManifest) -> dict[str, str]:
-    """Versions inside an image of ours, under the names that the release manifest records for it."""
+    """The stack's versions of the packages that the release manifest records for an image."""
     return {package: str(getattr(release.stack, package)) for package in image.contains}
 
 
 def write_digest(file: Path, image: ImageName, digest: str) -> None:
-    """Write what was pushed into the release manifest: the digest, and the versions of the stack it was built with.
+    """Write a pushed image's digest and package versions into the release manifest.
 
     Raises:
-        SettingsError: the manifest would no longer be one; the file is left as it was.
+        SettingsError: the manifest would become invalid; the file stays unchanged.
     """
     release, text = load_release(file), file.read_text(encoding="utf-8")
     changes: dict[KeyPath, Scalar] = {("images", image, "digest"): digest}

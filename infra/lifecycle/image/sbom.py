@@ -1,7 +1,7 @@
-"""Bill of materials of an image, out of what it is built from: CycloneDX 1.6 as JSON.
+"""Software bill of materials (SBOM) of an image: CycloneDX 1.6 as JSON.
 
-It is made of the lock, so it names every package with the hashes that the build demanded, and it is the same for the same
-build: its serial number and its time are the build's.
+It is generated from the lock file, with the hashes that the build enforced. Serial number and time derive from the build, so
+the same build has the same SBOM.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from packageurl import PackageURL
 from infra.lifecycle.image.plan import Build
 
 _REPLACED = re.compile(r"(torch|triton)$|(nvidia|cuda)-")
-"""Packages that another build of torch replaces or does without, as `.make/environment` leaves them out."""
+"""Packages that another build of torch replaces or omits; `.make/environment` excludes the same ones."""
 
 _ENTRY = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;]+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 class Package(NamedTuple):
-    """A package as a lock pins it; `hashes` are the sha256 of all its builds."""
+    """A locked package; `hashes` are the sha256 of all its distributions."""
 
     name: str
     version: str
@@ -37,7 +37,7 @@ class Package(NamedTuple):
 
 
 def read_lock(lock: Path) -> Iterator[Package]:
-    """The packages of a lock.
+    """The packages of a lock file.
 
     Raises:
         OSError: the file cannot be read.
@@ -57,7 +57,7 @@ def packages(build: Build) -> tuple[Package, ...]:
 
 
 def document(build: Build) -> str:
-    """The bill of materials of a build, as JSON."""
+    """The SBOM of a build, as JSON."""
     arguments = build.arguments
     image = Component(
         name=f"ray-train-platform/{build.image}",
@@ -90,7 +90,7 @@ def _component(package: Package) -> Component:
 
 
 def _installer(build: Build) -> Iterator[Component]:
-    """EFA's installer, where the variant has it."""
+    """The EFA installer, if the variant has it."""
     if "EFA_URL" in build.arguments:
         digest = HashType(alg=HashAlgorithm.SHA_256, content=build.arguments["EFA_SHA256"])
         yield Component(

@@ -1,4 +1,4 @@
-"""Settings of an environment: `load_environment("dev")`, or `from_mapping(...)` for what Pulumi has read already."""
+"""Settings of an environment: `load_environment("dev")`, or `from_mapping(...)` for configuration that Pulumi has read."""
 
 from infra.spec.settings.loading import (
     check_account,

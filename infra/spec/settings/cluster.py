@@ -20,19 +20,20 @@ class ClusterSettings(Section):
     kubernetes: str | None = Field(
         None,
         pattern=r"^1\.\d{2}$",
-        description="Kubernetes minor; null is the release's, another must be one the release supports.",
+        description="Kubernetes minor that the release supports; null: the release's default.",
     )
     support: Literal["standard", "extended"] = Field(
-        "standard", description="extended keeps an old minor alive at six times the price; standard upgrades it."
+        "standard",
+        description="EKS support policy: extended keeps an old minor at six times the price; standard upgrades it.",
     )
     public_cidrs: tuple[IPv4Network, ...] = Field(
-        (), description="Ranges that reach the API server from the internet; empty has a private endpoint only."
+        (), description="Ranges that may reach the API server from the internet; empty: private endpoint only."
     )
     admin_roles: tuple[RoleArn, ...] = Field(
-        min_length=1, description="IAM roles with cluster-admin, as access entries."
+        min_length=1, description="IAM roles with cluster-admin, through access entries."
     )
     logs: tuple[ControlPlaneLog, ...] = Field(
         ("api", "audit", "authenticator", "controllerManager", "scheduler"),
-        description="Control-plane logs that go to CloudWatch.",
+        description="Control plane logs that EKS sends to CloudWatch.",
     )
-    log_days: LogDays = Field(90, description="Days control-plane logs are kept.")
+    log_days: LogDays = Field(90, description="Retention of control plane logs in days.")

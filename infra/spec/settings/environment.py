@@ -1,4 +1,4 @@
-"""An environment's identity, place, owner and budget."""
+"""An environment's identity, account, region and budget."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ KubernetesName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?
 
 
 class EnvironmentSettings(Section):
-    """What the environment is for."""
+    """Identity of the environment."""
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9-]{1,18}[a-z0-9]$",
-        description="Name of the environment, 3 to 20 characters; part of the cluster's and the buckets' names.",
+        description="Name of the environment, 3 to 20 characters; part of cluster and bucket names.",
     )
-    kind: EnvironmentKind = Field(description="dev | staging | prod | test; decides what protects it.")
-    owner: Email = Field(description="Mail address of the owner; a tag of every resource.")
+    kind: EnvironmentKind = Field(description="dev | staging | prod | test; decides the protection of its data.")
+    owner: Email = Field(description="Email address of the owner; a tag on every resource.")
     expires: AwareDatetime | None = Field(
-        None, description="When a test cluster is reaped, with time zone; null never expires, which kind test forbids."
+        None, description="Time when a test cluster is reaped, with time zone; required for kind test, null otherwise."
     )
 
 
 class AwsSettings(Section):
-    """Where it runs."""
+    """AWS region and accounts."""
 
-    region: str = Field(description="Region of everything.")
+    region: str = Field(description="Region of all resources.")
     allowed_accounts: tuple[AccountId, ...] = Field(
         min_length=1, description="AWS accounts this environment may be created in; any other is refused."
     )
 
 
 class BudgetSettings(Section):
-    """What it may cost, and who hears of it."""
+    """AWS budget of the environment."""
 
-    monthly_usd: PositiveFloat = Field(description="US dollars a month; an AWS budget alarm watches the tagged cost.")
+    monthly_usd: PositiveFloat = Field(description="US dollars per month, compared with the cost of tagged resources.")
     alert_percent: tuple[Annotated[int, Field(ge=1, le=200)], ...] = Field(
-        (50, 80, 100), min_length=1, description="Percentages of the budget at which a mail goes out."
+        (50, 80, 100), min_length=1, description="Percentages of the budget at which AWS sends an email."
     )
-    email: Email = Field(description="Who gets the mail.")
+    email: Email = Field(description="Recipient of the emails.")

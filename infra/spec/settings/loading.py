@@ -1,7 +1,7 @@
 """Load and validate an environment's settings, from its Pulumi stack file or from Pulumi's own configuration.
 
-The files are Pulumi's: `config` holds one key per section, in the project's namespace. Reading them needs no Pulumi, so graphs,
-costs and jobs need neither Pulumi nor credentials.
+The files are Pulumi stack files: `config` has one key per section, in the project's namespace. They are read without Pulumi, so graph,
+cost and job submission need neither Pulumi nor its credentials.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.spec.settings.stack import StackSettings
 from infra.spec.yaml_text import KeyPath
 
 NAMESPACE = "ray-train-platform"
-"""Namespace of the project's keys in a stack file: the name of the Pulumi project."""
+"""Configuration namespace of the project: the name of the Pulumi project."""
 
 ENVIRONMENTS = Path(__file__).parents[2] / "environments"
 TEST_TEMPLATE = "test.yaml.template"
@@ -31,22 +31,22 @@ _PULUMI_KEYS = frozenset({"config", "encryptionsalt", "secretsprovider", "encryp
 
 
 def environment_names(directory: Path = ENVIRONMENTS) -> tuple[str, ...]:
-    """Names of the stacks that have a file, sorted."""
+    """Names of the environments that have a stack file, sorted."""
     files = sorted(directory.glob("Pulumi.*.yaml"))
     return tuple(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files)
 
 
 def load_environment(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
-    """Read and check the settings of an environment, without Pulumi.
+    """Read and validate the settings of an environment, without Pulumi.
 
     Raises:
-        SettingsError: no such environment, or a wrong file; names file, key, value and rule of everything wrong.
+        SettingsError: unknown environment, or an invalid file; names file, key, value and rule of every violation.
     """
     known = environment_names(directory)
     if environment not in known:
         raise SettingsError(
-            f"environment {environment!r} does not exist ({nearest(environment, known) if known else 'there is none'})",
-            remedy=f"write {directory / f'Pulumi.{environment}.yaml'}",
+            f"unknown environment {environment!r} ({nearest(environment, known) if known else 'none exist'})",
+            remedy=f"create {directory / f'Pulumi.{environment}.yaml'}",
         )
     path = directory / f"Pulumi.{environment}.yaml"
     document = read_document(path)
@@ -62,7 +62,7 @@ def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
     """The sections of a stack file, without the namespace.
 
     Raises:
-        SettingsError: `config` is absent, or the file has a key that neither Pulumi nor this project reads.
+        SettingsError: `config` is missing, or the file has a key that neither Pulumi nor this project reads.
     """
     strays = sorted(set(document) - _PULUMI_KEYS)
     if strays:
@@ -87,15 +87,15 @@ def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
 def from_mapping(
     mapping: Mapping[str, Any], *, file: str, places: Mapping[KeyPath, str] | None = None
 ) -> StackSettings:
-    """Check settings that have been read already: one entry per section, without namespace.
+    """Validate settings: one entry per section, without namespace.
 
     Args:
         mapping: sections by name, as plain data.
-        file: how messages call the file that the settings come from.
-        places: where in it the keys are, e.g. `line 12`.
+        file: name of the settings' file in messages.
+        places: places of the keys in the file, e.g. `line 12`.
 
     Raises:
-        SettingsError: names file, key, value, rule and nearest valid name of everything that is wrong.
+        SettingsError: names file, key, value, rule and nearest valid name for every violation.
     """
     settings = validate(StackSettings, mapping, file=file, places=places or {})
     refuse(file, violations_of(Context(settings, load_catalog(), load_release())), places=places or {})
@@ -103,10 +103,10 @@ def from_mapping(
 
 
 def check_account(settings: StackSettings, account: str) -> None:
-    """Refuse an AWS account that the environment may not be created in.
+    """Refuse an AWS account that aws.allowed_accounts does not list.
 
     Raises:
-        RefusedError: the account is not on the allow-list.
+        RefusedError: the account is not allowed.
     """
     allowed = settings.aws.allowed_accounts
     if account not in allowed:
@@ -118,23 +118,23 @@ def check_account(settings: StackSettings, account: str) -> None:
 
 
 def render_test_environment(*, name: str, owner: str, account: str, expires: datetime, budget_usd: float) -> str:
-    """The text of the stack file of a disposable test cluster.
+    """The stack file of a disposable test cluster.
 
     Args:
         name: name of the environment and the stack, e.g. test-4711.
-        owner: mail address of who is responsible for it.
-        account: the only AWS account it may be created in.
-        expires: when the reaper destroys it; has a time zone.
-        budget_usd: US dollars a month.
+        owner: email address of the owner.
+        account: the only allowed AWS account.
+        expires: when the reaper destroys it; with a time zone.
+        budget_usd: US dollars per month.
 
     Raises:
-        ValueError: `expires` has no time zone, or a value would not stay one YAML scalar.
+        ValueError: `expires` has no time zone, or a value has characters that YAML could interpret.
     """
     if expires.tzinfo is None:
         raise ValueError(f"expires={expires.isoformat()} needs a time zone")
     for value in (name, owner, account):
         if not re.fullmatch(r"[\w@.+-]+", value):
-            raise ValueError(f"{value!r} must be of letters, digits and @.+-_ only")
+            raise ValueError(f"{value!r} must consist of letters, digits and @.+-_")
     template = Template((ENVIRONMENTS / TEST_TEMPLATE).read_text(encoding="utf-8"))
     return template.substitute(
         name=name, owner=owner, account=account, expires=expires.isoformat(), budget_usd=f"{budget_usd:g}"

@@ -1,4 +1,4 @@
-"""The VPC, and how its address range is cut into subnets."""
+"""The VPC, and its division into subnets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ InterfaceEndpoint = Literal[
 ]
 
 RESERVED_ADDRESSES = 5
-"""Addresses AWS keeps in every subnet (VPC user guide, "Subnet sizing")."""
+"""Addresses AWS reserves in every subnet (VPC user guide, "Subnet sizing")."""
 
 PREFIX_ADDRESSES = 16
-"""Addresses of the /28 prefixes the VPC CNI gives to a node at a time (EKS user guide, "Assign more IP addresses")."""
+"""Addresses of a /28 prefix, the unit in which the VPC CNI assigns addresses to nodes (EKS user guide, "Assign more IP
+addresses")."""
 
 
 class NetworkSettings(Section):
@@ -27,25 +28,26 @@ class NetworkSettings(Section):
 
     cidr: IPv4Network = Field(description="Address range of the VPC, /16 to /22.")
     availability_zones: Annotated[tuple[AvailabilityZone, ...], Field(min_length=2, max_length=3)] = Field(
-        description="Zones with a subnet of every kind: 2 or 3, of the region."
+        description="2 or 3 zones of the region; each has a private and a public subnet."
     )
     nat: Literal["single", "per_az"] = Field(
-        "single", description="One NAT gateway for all, or one per zone, so that a lost zone takes no other with it."
+        "single",
+        description="One NAT gateway for all zones, or one per zone, so that a zone failure stays in the zone.",
     )
     service_cidr: IPv4Network = Field(
-        IPv4Network("172.20.0.0/16"), description="Address range of Kubernetes services, /12 to /24, outside the VPC."
+        IPv4Network("172.20.0.0/16"), description="Address range of Kubernetes Services, /12 to /24, outside the VPC."
     )
     peered_cidrs: tuple[IPv4Network, ...] = Field(
-        (), description="Ranges reached by peering or VPN, which the VPC and the services must leave alone."
+        (), description="Ranges reached by peering or VPN; the VPC and the Services must not overlap them."
     )
     pods_per_node: Annotated[int, Field(ge=16, le=110)] = Field(
-        64, description="Largest number of pods on a node: the kubelet's maxPods, and what subnets are sized for."
+        64, description="The kubelet's maxPods; subnets are sized for it."
     )
     interface_endpoints: tuple[InterfaceEndpoint, ...] = Field(
         ("ecr.api", "ecr.dkr", "sts", "eks", "eks-auth", "ec2", "logs"),
-        description="AWS services reached inside the VPC; S3 always is, by a gateway endpoint that costs nothing.",
+        description="AWS services with an interface endpoint in the VPC; S3 always has a gateway endpoint, free of charge.",
     )
-    flow_log_days: LogDays = Field(30, description="Days flow logs are kept.")
+    flow_log_days: LogDays = Field(30, description="Retention of VPC flow logs in days.")
 
 
 class Subnets(NamedTuple):
@@ -56,9 +58,9 @@ class Subnets(NamedTuple):
 
 
 def subnets_of(network: NetworkSettings) -> Subnets:
-    """Cut the VPC: a quarter for the nodes of each zone, and the last quarter, cut in four again, for what is public.
+    """Divide the VPC: a quarter per zone for the private subnet; the last quarter, divided by four, for public subnets.
 
-    The cut does not depend on the number of zones, so that a third zone can be added without moving the first two.
+    The division is independent of the number of zones, so adding a third zone does not change the first two.
     """
     *private, rest = network.cidr.subnets(prefixlen_diff=2)
     zones = len(network.availability_zones)
@@ -66,5 +68,5 @@ def subnets_of(network: NetworkSettings) -> Subnets:
 
 
 def addresses_per_node(pods: NonNegativeInt) -> int:
-    """Addresses a node takes from its subnet: its own, and enough prefixes of 16 for `pods` and one spare."""
+    """Addresses a node takes from its subnet: its own, /28 prefixes for `pods`, and one spare prefix."""
     return 1 + PREFIX_ADDRESSES * (-(-pods // PREFIX_ADDRESSES) + 1)

@@ -1,4 +1,4 @@
-"""Node groups: the system group, on which the platform itself runs, and the GPU groups."""
+"""Node groups: the system group, which runs the platform itself, and the GPU groups."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ Percent = Annotated[int, Field(ge=1, le=100)]
 
 
 class SystemNodes(Section):
-    """The node group of the operators, the monitoring and the Ray heads."""
+    """The node group for operators, monitoring and Ray heads."""
 
-    instance_type: str = Field("m7i.xlarge", description="A type of the catalogue without GPUs.")
-    min_size: PositiveInt = Field(
-        2, description="Smallest number of nodes; at least 1, nothing else starts the cluster."
-    )
-    desired_size: PositiveInt = Field(2, description="Number of nodes at creation; the autoscaler moves it.")
-    max_size: PositiveInt = Field(4, description="Largest number of nodes.")
+    instance_type: str = Field("m7i.xlarge", description="An instance type of the catalogue without GPUs.")
+    min_size: PositiveInt = Field(2, description="Minimum number of nodes; at least 1, for the autoscaler itself.")
+    desired_size: PositiveInt = Field(2, description="Number of nodes at creation; the autoscaler changes it.")
+    max_size: PositiveInt = Field(4, description="Maximum number of nodes.")
     disk_gib: Annotated[int, Field(ge=30, le=16384)] = Field(100, description="Root volume in GiB, encrypted gp3.")
 
     @model_validator(mode="after")
@@ -30,34 +28,36 @@ class SystemNodes(Section):
 
 
 class Sharing(Section):
-    """How one GPU serves several pods; for development only, never for training."""
+    """GPU sharing between pods, for development; never for training."""
 
     time_slices: Annotated[int, Field(ge=1, le=16)] = Field(
-        1, description="Pods that share a GPU in turn, without memory isolation; 1 does not share."
+        1, description="Pods that time-slice a GPU, without memory isolation; 1: no sharing."
     )
     mig_profile: str | None = Field(
         None,
         pattern=r"^[1-7]g\.\d+gb$",
-        description="MIG slice every GPU is cut into, e.g. 1g.10gb; null does not cut.",
+        description="MIG profile into which every GPU is partitioned, e.g. 1g.10gb; null: no MIG.",
     )
 
     @model_validator(mode="after")
     def _one_way_only(self) -> Sharing:
         if self.time_slices > 1 and self.mig_profile is not None:
-            raise ValueError(f"time_slices={self.time_slices} and mig_profile={self.mig_profile} exclude each other")
+            raise ValueError(
+                f"time_slices={self.time_slices} and mig_profile={self.mig_profile} are mutually exclusive"
+            )
         return self
 
 
 class GpuGroup(LaunchRequest):
-    """A group of equal GPU nodes."""
+    """A GPU node group."""
 
-    min_size: NonNegativeInt = Field(0, description="Smallest number of nodes; 0 costs nothing while nobody trains.")
-    desired_size: NonNegativeInt = Field(0, description="Number of nodes at creation; the autoscaler moves it.")
+    min_size: NonNegativeInt = Field(0, description="Minimum number of nodes; 0 costs nothing while idle.")
+    desired_size: NonNegativeInt = Field(0, description="Number of nodes at creation; the autoscaler changes it.")
     disk_gib: Annotated[int, Field(ge=100, le=16384)] = Field(200, description="Root volume in GiB, encrypted gp3.")
     sharing: Sharing = Field(Sharing(), description="Sharing of one GPU by several pods.")
-    labels: dict[str, str] = Field(default_factory=dict, description="More node labels, e.g. to select a group.")
-    update_percent: Percent = Field(33, description="Share of the nodes a rolling update replaces at a time.")
-    repair: bool = Field(True, description="EKS replaces or reboots nodes that the node monitoring agent finds broken.")
+    labels: dict[str, str] = Field(default_factory=dict, description="Additional node labels.")
+    update_percent: Percent = Field(33, description="Percentage of nodes that a rolling update replaces at a time.")
+    repair: bool = Field(True, description="EKS node auto repair: replace or reboot nodes reported as unhealthy.")
 
     @model_validator(mode="after")
     def _sizes_are_in_order(self) -> GpuGroup:

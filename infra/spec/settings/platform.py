@@ -1,4 +1,4 @@
-"""What runs on the cluster: teams with their GPU quotas, MLflow, monitoring, mirrors."""
+"""Teams with their GPU quotas, MLflow, monitoring, mirrors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Team(Section):
     name: KubernetesName = Field(description="Name of the team, of its namespace and of its queue.")
     roles: tuple[RoleArn, ...] = Field((), description="IAM roles that may submit jobs to the namespace.")
     gpus: dict[str, NonNegativeInt] = Field(
-        default_factory=dict, description="GPU quota by GPU group; idle quota may be lent to other teams."
+        default_factory=dict, description="GPU quota by GPU group; other teams may borrow idle quota."
     )
-    borrow: bool = Field(True, description="The team may borrow idle GPUs of other teams, until they reclaim them.")
+    borrow: bool = Field(True, description="The team may borrow idle quota of other teams until they reclaim it.")
 
 
 class MlflowSettings(Section):
@@ -31,27 +31,27 @@ class MlflowSettings(Section):
 class MonitoringSettings(Section):
     """Prometheus, Alertmanager and Grafana."""
 
-    retention_days: PositiveInt = Field(15, description="Days metrics are kept.")
-    storage_gib: Annotated[int, Field(ge=10)] = Field(50, description="Volume of Prometheus in GiB.")
-    alert_email: Email | None = Field(None, description="Mail address for alerts; null sends no mail.")
+    retention_days: PositiveInt = Field(15, description="Retention of metrics in days.")
+    storage_gib: Annotated[int, Field(ge=10)] = Field(50, description="Prometheus volume in GiB.")
+    alert_email: Email | None = Field(None, description="Email address for alerts; null: no email.")
     webhook_secret: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9/_+=.@-]+$",
         max_length=512,
-        description="Name of the Secrets Manager secret that holds the URL alerts are posted to; null has no webhook.",
+        description="Secrets Manager secret with the URL of the alert webhook; null: no webhook.",
     )
 
 
 class Mirrors(Section):
-    """Where charts and images come from in a network that does not reach their publishers."""
+    """Mirrors of charts and images, for a network without access to the upstream registries."""
 
     charts: str | None = Field(
         None,
         pattern=r"^(https|oci)://[^\s]+[^\s/]$",
-        description="Chart repository that holds every chart, by the same hashes; null asks each chart's own.",
+        description="Chart repository with every chart, with the same hashes; null: each chart's own repository.",
     )
     images: str | None = Field(
         None,
         pattern=r"^[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)*$",
-        description="Registry, and path in it, that holds every image below its full name; null asks each image's own.",
+        description="Registry and path with every image under its full name; null: each image's own registry.",
     )

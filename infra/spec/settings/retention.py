@@ -1,4 +1,4 @@
-"""How long CloudWatch keeps logs: it knows some numbers of days only, and refuses the others at creation."""
+"""Retention of CloudWatch logs: CloudWatch accepts certain numbers of days only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rules between settings, or between a setting and the catalogue: one function each, listed at the end.
+"""Rules across settings, or between settings and catalogue: one function each, listed at the end.
 
-No rule depends on the time: an expired test cluster and a finished Capacity Block must still load to be destroyed.
+No rule depends on the time: settings with an expired test cluster or an ended Capacity Block must still load for destroy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.spec.settings.stack import StackSettings
 from infra.spec.sharing import devices_per_gpu
 
 SHARED_ADDRESSES = 32
-"""Addresses of a private subnet for other than nodes: endpoints, the interfaces of EKS and EFS, the database, spare."""
+"""Addresses of a private subnet reserved for other uses than nodes: endpoints, EKS, EFS, the database, spare."""
 
 _SERVICE_BLOCKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _RESERVED_NAMES = frozenset({"default", SYSTEM_GROUP})
@@ -93,9 +93,9 @@ def _subnets_hold_every_node(context: Context) -> Iterator[Violation]:
             yield Violation(
                 "network.cidr",
                 network.cidr,
-                f"too small: subnet {subnet} of {zone} has {subnet.num_addresses} addresses, the node groups at their "
-                f"largest need {needed[zone]} ({per_node} a node at network.pods_per_node = {network.pods_per_node})",
-                "take a larger range, fewer pods per node, or smaller groups",
+                f"too small: subnet {subnet} of {zone} has {subnet.num_addresses} addresses, the node groups at "
+                f"max_size need {needed[zone]} ({per_node} per node at network.pods_per_node = {network.pods_per_node})",
+                "set a larger range, fewer pods per node, or a lower max_size",
             )
 
 
@@ -103,7 +103,7 @@ def _the_release_supports_the_minor(context: Context) -> Iterator[Violation]:
     minor, supported = context.settings.cluster.kubernetes, context.release.kubernetes.supported
     if minor is not None and minor not in supported:
         yield Violation(
-            "cluster.kubernetes", minor, f"this release supports {', '.join(supported)}", "leave it out for the newest"
+            "cluster.kubernetes", minor, f"this release supports {', '.join(supported)}", "omit it for the default"
         )
 
 
@@ -111,7 +111,7 @@ def _the_endpoint_is_not_open_to_the_world(context: Context) -> Iterator[Violati
     for index, cidr in enumerate(context.settings.cluster.public_cidrs):
         if cidr.prefixlen < 8:
             yield Violation(
-                f"cluster.public_cidrs.{index}", cidr, "opens the API server to the internet", "name offices"
+                f"cluster.public_cidrs.{index}", cidr, "opens the API server to the internet", "list office ranges only"
             )
 
 
@@ -119,7 +119,7 @@ def _group_names_are_unique(context: Context) -> Iterator[Violation]:
     names = Counter(group.name for group in context.settings.gpu_groups)
     for index, group in enumerate(context.settings.gpu_groups):
         if names[group.name] > 1 or group.name in _RESERVED_NAMES:
-            yield Violation(f"gpu_groups.{index}.name", group.name, "must be unique, and not system or default")
+            yield Violation(f"gpu_groups.{index}.name", group.name, "must be unique, and neither system nor default")
 
 
 def _instances_are_offered(context: Context) -> Iterator[Violation]:
@@ -132,7 +132,7 @@ def _instances_are_offered(context: Context) -> Iterator[Violation]:
         if name not in fitting:
             yield Violation(key, name, f"not an instance type {what} in the catalogue", nearest(name, fitting))
         elif settings.aws.region not in (regions := catalog.family_of(name).regions):
-            yield Violation(key, name, f"is not offered in {settings.aws.region}", f"offered in {', '.join(regions)}")
+            yield Violation(key, name, f"not offered in {settings.aws.region}", f"offered in {', '.join(regions)}")
 
 
 def _capacity_is_possible(context: Context) -> Iterator[Violation]:
@@ -140,7 +140,7 @@ def _capacity_is_possible(context: Context) -> Iterator[Violation]:
     for index, group in enumerate(context.settings.gpu_groups):
         prefix = f"gpu_groups.{index}"
         for zone in sorted(set(zones_of(group, zones)) - set(zones)):
-            yield Violation(f"{prefix}.availability_zones", zone, f"the network has {', '.join(zones)} only")
+            yield Violation(f"{prefix}.availability_zones", zone, f"must be a zone of the network: {', '.join(zones)}")
         if group.instance_type in context.catalog.instances:
             for broken in launch_violations(group, catalog=context.catalog, network_zones=zones):
                 yield broken._replace(key=f"{prefix}.{broken.key}")
@@ -153,7 +153,7 @@ def _a_reservation_serves_one_group(context: Context) -> Iterator[Violation]:
             first = seen.setdefault(group.capacity.id, group.name)
             if first != group.name:
                 key = f"gpu_groups.{index}.capacity.id"
-                yield Violation(key, group.capacity.id, f"is already the capacity of group {first}")
+                yield Violation(key, group.capacity.id, f"group {first} already uses this capacity")
 
 
 def _sharing_fits_the_gpu(context: Context) -> Iterator[Violation]:
@@ -161,19 +161,19 @@ def _sharing_fits_the_gpu(context: Context) -> Iterator[Violation]:
         instance = context.catalog.instances.get(group.instance_type)
         key, sharing = f"gpu_groups.{index}.sharing", group.sharing
         if instance and instance.gpu and sharing.mig_profile and not instance.gpu.mig:
-            yield Violation(f"{key}.mig_profile", sharing.mig_profile, f"{instance.gpu.model} has no MIG")
+            yield Violation(f"{key}.mig_profile", sharing.mig_profile, f"{instance.gpu.model} does not support MIG")
         if group.efa and (sharing.mig_profile or sharing.time_slices > 1):
             yield Violation(key, None, "GPU sharing is for development; it cannot be combined with efa: true")
 
 
-def _teams_share_what_there_is(context: Context) -> Iterator[Violation]:
+def _team_quotas_fit_the_groups(context: Context) -> Iterator[Violation]:
     settings, names = context.settings, Counter(team.name for team in context.settings.teams)
     groups = {group.name: group for group in settings.gpu_groups}
     assigned: Counter[str] = Counter()
     for index, team in enumerate(settings.teams):
         is_taken = team.name in {*_RESERVED_NAMES, *PLATFORM_NAMESPACES} or team.name.startswith("kube-")
         if names[team.name] > 1 or is_taken:
-            rule = "must be unique, and not a namespace of Kubernetes or of the platform"
+            rule = "must be unique, and not a namespace of Kubernetes or the platform"
             yield Violation(f"teams.{index}.name", team.name, rule)
         for name, gpus in team.gpus.items():
             key = f"teams.{index}.gpus.{name}"
@@ -195,27 +195,27 @@ def _prod_is_highly_available(context: Context) -> Iterator[Violation]:
     if settings.cluster.public_cidrs:
         shown = ", ".join(map(str, settings.cluster.public_cidrs))
         yield Violation(
-            "cluster.public_cidrs", shown, "prod must not have a public endpoint", "leave it out; use a VPN or SSM"
+            "cluster.public_cidrs", shown, "prod must not have a public endpoint", "omit it; use a VPN or SSM"
         )
     if settings.network.nat != "per_az":
-        yield Violation("network.nat", settings.network.nat, "prod needs a NAT gateway per zone", "set nat: per_az")
+        yield Violation("network.nat", settings.network.nat, "prod needs one NAT gateway per zone", "set nat: per_az")
     if len(settings.network.availability_zones) != 3:
         zones = ", ".join(settings.network.availability_zones)
         yield Violation("network.availability_zones", zones, "prod needs three zones")
     if not settings.database.multi_az:
         yield Violation("database.multi_az", "false", "prod's database needs a standby", "set multi_az: true")
     if settings.monitoring.alert_email is None and settings.monitoring.webhook_secret is None:
-        yield Violation("monitoring", None, "prod needs a recipient of alerts", "set alert_email or webhook_secret")
+        yield Violation("monitoring", None, "prod needs an alert recipient", "set alert_email or webhook_secret")
     if settings.budget is None:
         yield Violation("budget", None, "is required in prod: monthly_usd and email")
 
 
-def _a_test_cluster_ends(context: Context) -> Iterator[Violation]:
+def _a_test_cluster_expires(context: Context) -> Iterator[Violation]:
     environment, is_test = context.settings.environment, context.settings.environment.kind is EnvironmentKind.TEST
     if is_test and environment.expires is None:
         yield Violation("environment.expires", None, "is required for kind test", "e.g. 2030-01-31T18:00:00Z")
     if not is_test and environment.expires is not None:
-        yield Violation("environment.expires", environment.expires, "only kind test expires", "leave it out")
+        yield Violation("environment.expires", environment.expires, "only kind test expires", "omit it")
     if is_test and context.settings.budget is None:
         yield Violation("budget", None, "is required for kind test: monthly_usd and email")
 
@@ -233,9 +233,9 @@ RULES: tuple[Rule, ...] = (
     _capacity_is_possible,
     _a_reservation_serves_one_group,
     _sharing_fits_the_gpu,
-    _teams_share_what_there_is,
+    _team_quotas_fit_the_groups,
     _prod_is_highly_available,
-    _a_test_cluster_ends,
+    _a_test_cluster_expires,
 )
 
 

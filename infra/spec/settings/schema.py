@@ -12,7 +12,7 @@ SCHEMA_FILE = ENVIRONMENTS / "schema.json"
 
 
 def stack_file_schema() -> dict[str, Any]:
-    """The schema of a whole stack file: Pulumi's own keys, and one key of ours per section."""
+    """The schema of a stack file: Pulumi's own keys, and one key per section."""
     settings = StackSettings.model_json_schema()
     sections = {f"{NAMESPACE}:{name}": schema for name, schema in settings["properties"].items()}
     config = {
@@ -41,7 +41,7 @@ def stack_file_schema() -> dict[str, Any]:
 
 
 def render() -> str:
-    """The schema as the text of its file."""
+    """The text of the schema file."""
     return json.dumps(stack_file_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -20,23 +20,23 @@ from infra.spec.settings.stores import DatabaseSettings, RegistrySettings, Stora
 class StackSettings(Section):
     """All settings of an environment. Each field is one key of the stack's configuration."""
 
-    environment: EnvironmentSettings = Field(description="What the environment is for.")
-    aws: AwsSettings = Field(description="Where it runs.")
+    environment: EnvironmentSettings = Field(description="Identity of the environment.")
+    aws: AwsSettings = Field(description="AWS region and accounts.")
     network: NetworkSettings = Field(description="The VPC.")
     cluster: ClusterSettings = Field(description="The EKS control plane.")
-    system_nodes: SystemNodes = Field(SystemNodes(), description="Nodes of the platform itself.")
-    gpu_groups: tuple[GpuGroup, ...] = Field((), description="Nodes that train; may be empty.")
+    system_nodes: SystemNodes = Field(SystemNodes(), description="Node group of the platform itself.")
+    gpu_groups: tuple[GpuGroup, ...] = Field((), description="GPU node groups for training; may be empty.")
     storage: StorageSettings = Field(StorageSettings(), description="Datasets and checkpoints.")
-    database: DatabaseSettings = Field(DatabaseSettings(), description="MLflow's backend.")
-    registry: RegistrySettings = Field(RegistrySettings(), description="Images.")
-    teams: tuple[Team, ...] = Field((), description="Teams, and their GPU quotas.")
+    database: DatabaseSettings = Field(DatabaseSettings(), description="MLflow's database.")
+    registry: RegistrySettings = Field(RegistrySettings(), description="ECR repositories.")
+    teams: tuple[Team, ...] = Field((), description="Teams and their GPU quotas.")
     mlflow: MlflowSettings = Field(MlflowSettings(), description="The tracking server.")
     monitoring: MonitoringSettings = Field(MonitoringSettings(), description="Metrics, alerts and dashboards.")
-    mirrors: Mirrors = Field(Mirrors(), description="Where charts and images come from, in a closed network.")
-    budget: BudgetSettings | None = Field(None, description="What it may cost; null has no alarm.")
+    mirrors: Mirrors = Field(Mirrors(), description="Mirrors of charts and images, for a closed network.")
+    budget: BudgetSettings | None = Field(None, description="AWS budget; null: none.")
 
     def launch_requests(self) -> Sequence[LaunchRequest]:
-        """What is asked of EC2 for every node group, the system's first."""
+        """The EC2 settings of every node group, the system group first."""
         system = LaunchRequest(
             name=SYSTEM_GROUP,
             instance_type=self.system_nodes.instance_type,

@@ -1,4 +1,4 @@
-"""What keeps state: datasets, checkpoints, the database and the images."""
+"""Stateful resources: EFS and S3, the database and the image registry."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ class StorageSettings(Section):
     """EFS for datasets and runs, S3 for checkpoints and artifacts."""
 
     efs_throughput: Literal["elastic", "bursting"] = Field(
-        "elastic", description="elastic is billed by bytes moved; bursting gives throughput by bytes stored."
+        "elastic", description="elastic: billed by bytes transferred; bursting: throughput grows with bytes stored."
     )
     efs_uid: Annotated[int, Field(ge=1000, le=65533)] = Field(
-        1000, description="User and group id of every file in EFS: the id the trainer image runs as."
+        1000, description="User and group id of every file in EFS; must be the trainer image's user id."
     )
-    noncurrent_days: Days = Field(30, description="Days an overwritten or deleted checkpoint can be brought back.")
-    abort_upload_days: Days = Field(3, description="Days after which an unfinished multipart upload is aborted.")
+    noncurrent_days: Days = Field(30, description="Days an overwritten or deleted checkpoint can be restored.")
+    abort_upload_days: Days = Field(3, description="Days until an incomplete multipart upload is aborted.")
     infrequent_access_days: Annotated[int, Field(ge=30)] | None = Field(
-        90, description="Days after which a checkpoint moves to Standard-IA; null never."
+        90, description="Days until a checkpoint moves to S3 Standard-IA; null: never."
     )
 
 
 class DatabaseSettings(Section):
-    """RDS for PostgreSQL, MLflow's backend."""
+    """RDS for PostgreSQL, the backend store of MLflow."""
 
     instance_class: str = Field(
-        "db.t4g.medium", pattern=r"^db\.[a-z0-9]+\.[a-z0-9]+$", description="Class of the instance."
+        "db.t4g.medium", pattern=r"^db\.[a-z0-9]+\.[a-z0-9]+$", description="DB instance class."
     )
-    engine_version: str = Field("17", pattern=r"^\d{2}$", description="PostgreSQL major; RDS keeps the minor current.")
-    allocated_gib: Annotated[int, Field(ge=20, le=65536)] = Field(20, description="Storage at creation, GiB, gp3.")
-    max_allocated_gib: Annotated[int, Field(ge=20, le=65536)] = Field(100, description="Storage it may grow to, GiB.")
-    multi_az: bool = Field(False, description="A standby in another zone takes over; doubles the price.")
+    engine_version: str = Field("17", pattern=r"^\d{2}$", description="PostgreSQL major; RDS upgrades the minor.")
+    allocated_gib: Annotated[int, Field(ge=20, le=65536)] = Field(20, description="Initial gp3 storage in GiB.")
+    max_allocated_gib: Annotated[int, Field(ge=20, le=65536)] = Field(
+        100, description="Limit of storage autoscaling in GiB."
+    )
+    multi_az: bool = Field(False, description="Standby in another zone, with automatic failover; doubles the price.")
 
     @model_validator(mode="after")
     def _storage_can_grow(self) -> DatabaseSettings:
@@ -48,8 +50,8 @@ class DatabaseSettings(Section):
 class RegistrySettings(Section):
     """ECR."""
 
-    keep_images: PositiveInt = Field(50, description="Newest tagged images that are kept in each repository.")
-    untagged_days: Days = Field(7, description="Days an image without a tag is kept.")
+    keep_images: PositiveInt = Field(50, description="Tagged images kept per repository, newest first.")
+    untagged_days: Days = Field(7, description="Days until an untagged image is deleted.")
     pull_through: tuple[Literal["quay.io", "registry.k8s.io", "public.ecr.aws"], ...] = Field(
-        (), description="Public registries that are mirrored through ECR's pull-through cache; none needs a login."
+        (), description="Public registries cached by ECR pull-through cache rules; none needs credentials."
     )

@@ -1,4 +1,4 @@
-"""Connections: the token of a stack's cluster, what discovery costs, and servers that do not answer."""
+"""Connections: token of a stack's cluster, cached discovery, and servers that do not answer."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def test_a_silent_server_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -
         nodes(listener.getsockname()[1])
 
 
-def test_what_was_discovered_once_is_not_discovered_again(
-    control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_discovery_is_cached(control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     requests: list[str] = []
     call = client.ApiClient.call_api
@@ -65,9 +63,9 @@ def test_what_was_discovered_once_is_not_discovered_again(
     assert len(requests) == 1
 
 
-def test_a_kind_that_is_not_served_is_an_error_and_reads_as_absent(control_plane: ControlPlane) -> None:
+def test_listing_an_unknown_kind_is_an_error_and_reading_it_is_none(control_plane: ControlPlane) -> None:
     api = connect_with(control_plane.kubeconfig)
-    assert not api.serves("nobody.example/v1", "Thing")
-    assert api.read({"apiVersion": "nobody.example/v1", "kind": "Thing", "metadata": {"name": "a"}}) is None
-    with pytest.raises(ApiError, match=r"does not serve Thing of nobody\.example/v1"):
-        api.items("nobody.example/v1", "Thing")
+    assert not api.serves("absent.example/v1", "Thing")
+    assert api.read({"apiVersion": "absent.example/v1", "kind": "Thing", "metadata": {"name": "a"}}) is None
+    with pytest.raises(ApiError, match=r"does not serve Thing of absent\.example/v1"):
+        api.items("absent.example/v1", "Thing")

@@ -47,7 +47,7 @@ def test_an_error_has_the_servers_message_and_a_remedy(code: int, message: str, 
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"[]", b""])
-def test_an_answer_that_is_no_status_is_quoted(body: bytes) -> None:
+def test_an_answer_other_than_a_status_is_quoted(body: bytes) -> None:
     error = ApiError.from_body(body, code=502, request="list Pod")
     assert error.args[0] == f"cannot list Pod: the API server answers 502: {body.decode()}".removesuffix(": ")
     assert error.is_transient

@@ -1,4 +1,4 @@
-"""A chart repository and an OCI registry on this machine, as small as the requests made of them."""
+"""A minimal local chart repository and OCI registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 @dataclass
 class Site:
-    """What the server holds.
+    """Content of the server.
 
     Attributes:
         host: host:port, without scheme.
@@ -38,17 +38,17 @@ class Site:
     requests: list[str] = field(default_factory=list)
 
     def add_index(self, text: str) -> None:
-        """Put a chart repository's index."""
+        """Add a chart repository's index."""
         self.pages["/charts/index.yaml"] = (text.encode(), "text/yaml")
 
     def add_manifest(self, name: str, tag: str, manifest: dict[str, Any]) -> str:
-        """Put an image or an artifact; returns its digest."""
+        """Add an image or an artifact; returns its digest."""
         body = json.dumps(manifest).encode()
         self.pages[f"/v2/{name}/manifests/{tag}"] = (body, manifest["mediaType"])
         return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
     def add_chart(self, name: str, tag: str, archive_digest: str) -> None:
-        """Put a Helm chart as an OCI artifact."""
+        """Add a Helm chart as an OCI artifact."""
         layer = {"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "digest": archive_digest}
         manifest = {"mediaType": IMAGE_MANIFEST, "config": {"mediaType": HELM_CONFIG}, "layers": [layer]}
         self.add_manifest(name, tag, manifest)
@@ -56,7 +56,7 @@ class Site:
 
 @contextmanager
 def served() -> Iterator[Site]:
-    """A site that answers until the context ends."""
+    """A site that serves until the context exits."""
     site = Site()
 
     class Handler(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def served() -> Iterator[Site]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         site.host = f"127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-"""The commands: what they print, and the exit status they end with."""
+"""The commands: output and exit status."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ exit 4
 
 @pytest.fixture
 def no_pulumi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A PATH without any program."""
+    """An empty PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
 @pytest.fixture
 def pulumi_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A `pulumi` that writes down how it is called and fails; the file it writes to."""
+    """The file in which a fake `pulumi`, which fails, records its arguments."""
     binary = tmp_path / "bin" / "pulumi"
     binary.parent.mkdir()
     binary.write_text(PULUMI)
@@ -53,32 +53,32 @@ def pulumi_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return calls
 
 
-def test_cost_prints_items_with_the_day_of_their_price_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cost_prints_items_with_the_date_of_their_price_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "--env", "prod"]) == 0
     printed = capsys.readouterr().out
     assert "nodes h100, p5.48xlarge" in printed
     assert "2026-02-09" in printed
-    assert "no price known: database, db.m7g.large" in printed
+    assert "unresolved prices: database, db.m7g.large" in printed
 
 
 def test_an_unknown_environment_is_refused_with_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "--env", "prd"]) == 2
-    assert "environment 'prd' does not exist (did you mean prod?)" in capsys.readouterr().err
+    assert "unknown environment 'prd' (did you mean prod?)" in capsys.readouterr().err
 
 
-def test_release_check_passes_and_lists_what_is_unresolved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_check_passes_and_lists_unresolved_entries(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["release-check"]) == 0
     printed = capsys.readouterr().out
     assert all(f"  {name}\n" in printed for name in load_release().unresolved())
 
 
 @pytest.mark.skipif(not load_release().unresolved(), reason="the release has nothing unresolved")
-def test_release_check_for_prod_refuses_what_is_unresolved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_check_for_prod_refuses_unresolved_entries(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["release-check", "--env", "prod"]) == 3
     assert "which prod refuses" in capsys.readouterr().err
 
 
-def test_staleness_lists_what_is_older_than_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_staleness_lists_entries_older_than_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["staleness", "--days", "1000000"]) == 0
     printed = capsys.readouterr().out
     assert "addons.coredns: never" in printed
@@ -99,7 +99,7 @@ def test_outputs_of_a_stack_of_this_release_pass(tmp_path: Path, capsys: pytest.
         ({"platform": "0.0.9"}, 3, "the stack is 0.0.9, this checkout is"),
     ],
 )
-def test_outputs_that_are_wrong_are_refused(
+def test_invalid_outputs_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, str], status: int, message: str
 ) -> None:
     file = tmp_path / "outputs.json"
@@ -109,7 +109,7 @@ def test_outputs_that_are_wrong_are_refused(
 
 
 @pytest.mark.parametrize(("text", "message"), [("nothing", "not JSON"), ("[]", "must be a JSON object")])
-def test_a_file_that_holds_no_outputs_is_refused(
+def test_a_file_without_outputs_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     file = tmp_path / "outputs.json"
@@ -118,31 +118,31 @@ def test_a_file_that_holds_no_outputs_is_refused(
     assert f"{file}: {message}" in capsys.readouterr().err
 
 
-def test_a_file_of_outputs_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_outputs_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["outputs", "--env", "dev", "--file", str(tmp_path / "none.json")]) == 2
     assert "none.json: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("no_pulumi")
 @pytest.mark.parametrize("command", ["preview", "up", "destroy", "outputs"])
-def test_a_missing_pulumi_is_named_before_anything_is_asked(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_pulumi_is_named_before_any_request(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--env", "dev"]) == 3
     assert "no `pulumi` on PATH" in capsys.readouterr().err
 
 
-def test_the_message_of_pulumi_is_passed_on(pulumi_calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pulumis_message_is_printed(pulumi_calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["outputs", "--env", "dev"]) == 1
     assert "pulumi stack output: no stack named dev" in capsys.readouterr().err
     assert pulumi_calls.read_text() == f"stack output --json --cwd {ROOT} --stack dev\n"
 
 
-def test_up_is_run_under_the_policy_pack_and_its_exit_status_is_passed_on(pulumi_calls: Path) -> None:
+def test_up_runs_with_the_policy_pack_and_returns_pulumis_exit_status(pulumi_calls: Path) -> None:
     assert pulumi_cli.run("up", environment="dev", is_confirmed=True) == 4
     assert pulumi_calls.read_text() == f"up --cwd {ROOT} --stack dev --policy-pack infra/policy --yes\n"
 
 
 @pytest.mark.parametrize("command", ["preview", "up", "destroy"])
-def test_pulumi_is_not_run_in_a_foreign_account(
+def test_pulumi_does_not_run_in_a_disallowed_account(
     command: str, pulumi_calls: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
@@ -153,7 +153,7 @@ def test_pulumi_is_not_run_in_a_foreign_account(
     assert not pulumi_calls.exists()
 
 
-def test_release_lock_fails_while_anything_is_unresolved_and_a_dry_run_writes_nothing(
+def test_release_lock_fails_with_unresolved_entries_and_a_dry_run_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Away:

@@ -23,7 +23,7 @@ from infra.lifecycle.preflight import (
     check,
     problems,
     quotas_suffice,
-    reservations_are_as_the_settings_say,
+    reservations_match_the_settings,
 )
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
@@ -39,13 +39,13 @@ RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availabilit
 
 
 def quota(value: float) -> Tree:
-    """A quota as the service describes it."""
+    """A quota in the form of the API."""
     return {"QuotaName": "Running vCPUs", "Value": value}
 
 
 @pytest.fixture
 def quotas(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
-    """AWS with one account; EC2's quotas, which moto has none of, come from the dictionary, 10,000 where not set."""
+    """AWS with one account; EC2 quotas, which moto lacks, come from the dictionary; default 10,000."""
     values: dict[str, float] = {}
 
     def get(_: ServiceQuotasBackend, service_code: str, quota_code: str) -> Tree:
@@ -59,9 +59,9 @@ def quotas(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
 
 
 class NoCluster:
-    """An environment that was never brought up."""
+    """An environment without a cluster."""
 
-    def definitions(self) -> None:
+    def crds(self) -> None:
         """None."""
 
 
@@ -76,28 +76,28 @@ def case(changes: Tree | None = None, *, sections: Tree | None = None, account: 
         session=boto3.Session(region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"),
         now=NOW,
         cluster=NoCluster(),
-        definitions=CrdFolder(Path("none")),
+        crds=CrdFolder(Path("none")),
     )
 
 
 def messages(one: Case) -> list[str]:
-    """Problems as people read them."""
+    """Problems as printed."""
     return [str(problem) for problem in problems(one)]
 
 
 @pytest.mark.usefixtures("quotas")
-def test_an_account_with_room_passes() -> None:
+def test_an_account_with_sufficient_quotas_passes() -> None:
     assert messages(case()) == []
 
 
-def test_a_quota_below_the_need_is_named_with_both_figures(quotas: dict[str, float]) -> None:
+def test_an_insufficient_quota_is_named_with_both_figures(quotas: dict[str, float]) -> None:
     quotas["L-417A185B"] = 192
     (problem,) = messages(case())
-    assert "Running vCPUs (L-417A185B) is 192 vCPUs, the groups at their largest need 384" in problem
-    assert "ask for 384 or more" in problem
+    assert "Running vCPUs (L-417A185B) is 192 vCPUs, the groups at max_size need 384" in problem
+    assert "request 384 or more" in problem
 
 
-def test_the_need_of_spot_counts_against_the_quota_of_spot(quotas: dict[str, float]) -> None:
+def test_spot_groups_count_against_the_spot_quota(quotas: dict[str, float]) -> None:
     quotas["L-3819A6DF"] = 15
     (problem,) = messages(case())
     assert "(L-3819A6DF) is 15 vCPUs" in problem
@@ -105,7 +105,7 @@ def test_the_need_of_spot_counts_against_the_quota_of_spot(quotas: dict[str, flo
 
 
 @pytest.mark.usefixtures("quotas")
-def test_a_foreign_account_is_refused_before_anything_is_asked_of_it() -> None:
+def test_a_disallowed_account_is_refused_before_any_check() -> None:
     with pytest.raises(RefusedError, match=r"AWS account 123456789012 may not hold environment dev") as caught:
         problems(case(account="111122223333"))
     assert caught.value.status == 3
@@ -145,7 +145,7 @@ def test_every_problem_is_in_the_refusal(quotas: dict[str, float]) -> None:
 
 
 class _Session:
-    """A session of one client that botocore's stub answers."""
+    """A session with one client, stubbed by botocore."""
 
     def __init__(self, service: str) -> None:
         self._service = service
@@ -159,7 +159,7 @@ class _Session:
         return self.stubbed
 
 
-def test_a_quota_without_a_value_of_the_account_has_awss_default() -> None:
+def test_a_quota_without_an_applied_value_has_awss_default() -> None:
     session = _Session("service-quotas")
     session.stub.add_client_error("get_service_quota", "NoSuchResourceException")
     session.stub.add_response("get_aws_default_service_quota", {"Quota": quota(5)})
@@ -169,7 +169,7 @@ def test_a_quota_without_a_value_of_the_account_has_awss_default() -> None:
     assert others == []
 
 
-def test_what_the_credentials_may_not_ask_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_permission_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> NoReturn:
         raise JsonRESTError("AccessDeniedException", "not authorized to perform servicequotas:GetServiceQuota")
 
@@ -177,7 +177,7 @@ def test_what_the_credentials_may_not_ask_is_a_problem(monkeypatch: pytest.Monke
     with mock_aws():
         (problem,) = messages(case())
     assert "not authorized to perform servicequotas:GetServiceQuota" in problem
-    assert "give these credentials the permission to ask" in problem
+    assert "grant these credentials this read permission" in problem
 
 
 ACTIVE = {
@@ -192,17 +192,17 @@ ACTIVE = {
     ("reservation", "message"),
     [
         ({}, None),
-        ({"InstanceType": "p4d.24xlarge"}, "has InstanceType p4d.24xlarge, the group wants p5.48xlarge"),
-        ({"AvailabilityZone": "us-east-1b"}, "has AvailabilityZone us-east-1b, the group wants us-east-1a"),
-        ({"State": "expired"}, "has State expired, the group wants active"),
+        ({"InstanceType": "p4d.24xlarge"}, "has InstanceType p4d.24xlarge, the group needs p5.48xlarge"),
+        ({"AvailabilityZone": "us-east-1b"}, "has AvailabilityZone us-east-1b, the group needs us-east-1a"),
+        ({"State": "expired"}, "has State expired, the group needs active"),
         ({"TotalInstanceCount": 1}, "holds 1 instances, max_size is 2"),
     ],
 )
-def test_a_reservation_must_be_what_the_settings_say(reservation: Tree, message: str | None) -> None:
+def test_a_reservation_must_match_the_settings(reservation: Tree, message: str | None) -> None:
     session = _Session("ec2")
     session.stub.add_response("describe_capacity_reservations", {"CapacityReservations": [{**ACTIVE, **reservation}]})
     one = replace(case({"gpu_groups.1.capacity": RESERVATION, "gpu_groups.1.placement": "none"}), session=session)
-    found = [said for said, _ in reservations_are_as_the_settings_say(one)]
+    found = [said for said, _ in reservations_match_the_settings(one)]
     assert found == ([] if message is None else [f"group h100: cr-0123456789abcdef0 {message}"])
 
 

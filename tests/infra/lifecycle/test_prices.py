@@ -1,4 +1,4 @@
-"""Prices from the Price List API, as botocore's stub plays it: moto has no Price List."""
+"""Prices from the Price List API, stubbed by botocore because moto lacks it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TODAY = date(2030, 1, 2)
 
 
 def product(usd: float, *, usage: str = "X", begin: str = "0", more: tuple[float, ...] = ()) -> str:
-    """A product with one on-demand price, and cheaper ones for larger amounts."""
+    """A product with one on-demand price, and cheaper tiers."""
     tiers = {"a": {"beginRange": begin, "pricePerUnit": {"USD": str(usd)}}}
     tiers |= {str(index): {"beginRange": "100", "pricePerUnit": {"USD": str(one)}} for index, one in enumerate(more)}
     return json.dumps(
@@ -37,7 +37,7 @@ def product(usd: float, *, usage: str = "X", begin: str = "0", more: tuple[float
 
 
 def client_answering(*answers: list[str]) -> Client:
-    """A pricing client that gives one answer after the other, whatever it is asked."""
+    """A pricing client that returns these answers in order, for any request."""
     client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
     stub = Stubber(client)
     for answer in answers:
@@ -56,7 +56,7 @@ def small_catalog() -> Catalog:
 SERVICE_ANSWERS = [[product(0.5, usage=f"USE1-{query.usage}")] for query in SERVICES.values()]
 
 
-def test_one_price_is_taken() -> None:
+def test_a_single_match_is_the_price() -> None:
     found = look_up(small_catalog(), client_answering([product(0.8)], *SERVICE_ANSWERS, [product(0.17)]))
     assert found.instances == (Quote("g6.xlarge", 0.8),)
     assert found.services[0] == Quote("eks_cluster_hour", 0.5)
@@ -68,7 +68,7 @@ def test_one_price_is_taken() -> None:
     ("answer", "reason"),
     [([], "found none"), ([product(1), product(2)], "found 1, 2"), ([product(1, begin="9")], "none")],
 )
-def test_no_price_and_several_prices_are_no_answer(answer: list[str], reason: str) -> None:
+def test_no_match_and_several_matches_are_unresolved(answer: list[str], reason: str) -> None:
     found = look_up(small_catalog(), client_answering(answer, *SERVICE_ANSWERS, [product(1)]))
     (missing,) = found.missing
     assert missing.name == "g6.xlarge"
@@ -89,13 +89,13 @@ def test_equal_prices_are_one_price_and_only_the_first_tier_counts() -> None:
         ("USE1-OutpostsAmazonEKS-Hours:perCluster", False),
     ],
 )
-def test_the_usage_type_may_have_the_regions_prefix_and_no_other(usage: str, is_found: bool) -> None:  # noqa: FBT001
+def test_only_the_regions_prefix_is_allowed_in_a_usage_type(usage: str, is_found: bool) -> None:  # noqa: FBT001
     services = [[product(0.1, usage=usage)], *SERVICE_ANSWERS[1:]]
     found = look_up(small_catalog(), client_answering([product(1)], *services, [product(1)]))
     assert isinstance(found.services[0], Quote) is is_found
 
 
-def test_the_questions_name_the_region_and_the_product() -> None:
+def test_queries_name_the_region_and_the_product() -> None:
     client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
     asked: list[dict[str, Any]] = []
     client.meta.events.register("before-parameter-build.pricing.GetProducts", lambda params, **_: asked.append(params))
@@ -117,7 +117,7 @@ def catalog_file(tmp_path: Path) -> Path:
     return copy
 
 
-def test_prices_are_written_with_day_and_source(catalog_file: Path) -> None:
+def test_prices_are_written_with_date_and_source(catalog_file: Path) -> None:
     database = Quote("db.m7g.large", 0.168)
     write(PriceList((), (Quote("nat_gateway_hour", 0.05),), (database,)), catalog_file, today=TODAY)
     prices = load_catalog(catalog_file).prices
@@ -136,11 +136,11 @@ def test_instances_are_written_together(catalog_file: Path) -> None:
     assert written.prices.instances.as_of == TODAY
 
 
-def test_one_missing_instance_leaves_all_of_them_with_their_old_date(catalog_file: Path) -> None:
+def test_one_missing_instance_price_leaves_all_of_them_unchanged(catalog_file: Path) -> None:
     before = catalog_file.read_text(encoding="utf-8")
     write(PriceList((Quote("g6.xlarge", 9), Missing("g5.xlarge", "none")), (), ()), catalog_file, today=TODAY)
     assert catalog_file.read_text(encoding="utf-8") == before
 
 
-def test_every_price_of_a_service_has_a_question() -> None:
+def test_every_service_price_has_a_query() -> None:
     assert set(SERVICES) == set(type(load_catalog().prices.services).model_fields)

@@ -37,7 +37,7 @@ def site() -> Iterator[Site]:
 
 
 def registries(site: Site) -> Registries:
-    """Sources that speak to the site without TLS."""
+    """Registries that access the site without TLS."""
     return Registries(plain_hosts=[site.host], timeout_s=5)
 
 
@@ -46,7 +46,7 @@ def test_the_hash_of_a_chart_is_the_one_in_the_index(site: Site) -> None:
     assert registries(site).chart(url, "operator", "1.7.0") == ChartAnswer("1.7.0", HASH, f"{url}/index.yaml")
 
 
-def test_the_newest_release_is_chosen_by_number_and_is_no_prerelease(site: Site) -> None:
+def test_the_newest_release_is_the_highest_version_without_prereleases(site: Site) -> None:
     assert registries(site).chart(f"http://{site.host}/charts", "operator", None)[:2] == ("1.10.0", "b" * 64)
 
 
@@ -62,7 +62,7 @@ def test_a_version_is_found_under_its_tag_with_a_v(site: Site) -> None:
         ("other", None, "no release of chart other"),
     ],
 )
-def test_a_chart_that_is_not_there_is_named(site: Site, name: str, version: str | None, message: str) -> None:
+def test_a_missing_chart_is_named(site: Site, name: str, version: str | None, message: str) -> None:
     with pytest.raises(NotFoundError, match=message):
         registries(site).chart(f"http://{site.host}/charts", name, version)
 
@@ -79,43 +79,43 @@ def test_the_newest_chart_in_a_registry_is_the_newest_of_its_tags(site: Site) ->
     assert registries(site).chart(f"oci://{site.host}/charts", "x", None).version == "0.20.0"
 
 
-def test_an_image_is_no_chart(site: Site) -> None:
+def test_an_image_is_not_a_chart(site: Site) -> None:
     site.add_manifest("charts/x", "1.0.0", {"mediaType": IMAGE_INDEX, "manifests": []})
-    with pytest.raises(NotFoundError, match="is no chart"):
+    with pytest.raises(NotFoundError, match="is not a Helm chart"):
         registries(site).chart(f"oci://{site.host}/charts", "x", "1.0.0")
 
 
-def test_the_digest_of_an_image_is_that_of_the_manifest_that_was_sent(site: Site) -> None:
+def test_the_digest_of_an_image_is_computed_from_its_manifest(site: Site) -> None:
     digest = site.add_manifest("kuberay/operator", "v1.7.0", {"mediaType": IMAGE_INDEX, "manifests": []})
     assert registries(site).digest(f"{site.host}/kuberay/operator", "v1.7.0").value == digest
 
 
-def test_a_registry_that_claims_another_digest_is_not_believed(site: Site) -> None:
+def test_a_wrong_digest_header_is_refused(site: Site) -> None:
     site.add_manifest("x", "1", {"mediaType": IMAGE_INDEX})
     site.headers["/v2/x/manifests/1"] = {"Docker-Content-Digest": f"sha256:{HASH}"}
-    with pytest.raises(NotFoundError, match="claims sha256:aaaa"):
+    with pytest.raises(NotFoundError, match="Docker-Content-Digest is sha256:aaaa"):
         registries(site).digest(f"{site.host}/x", "1")
 
 
-def test_a_registry_that_wants_a_token_gets_an_anonymous_one(site: Site) -> None:
+def test_a_bearer_challenge_gets_an_anonymous_token(site: Site) -> None:
     site.needs_token = True
     digest = site.add_manifest("x", "1", {"mediaType": IMAGE_INDEX})
     assert registries(site).digest(f"{site.host}/x", "1").value == digest
     assert site.requests[1] == "/token?service=registry&scope=repository%3Ax%3Apull"
 
 
-def test_an_image_that_is_not_there_is_named_with_the_status(site: Site) -> None:
+def test_a_missing_image_is_named_with_the_status(site: Site) -> None:
     with pytest.raises(NotFoundError, match=r"/v2/x/manifests/2: HTTP status 404"):
         registries(site).digest(f"{site.host}/x", "2")
 
 
-def test_a_registry_that_cannot_be_reached_is_named() -> None:
+def test_an_unreachable_registry_is_named() -> None:
     with pytest.raises(NotFoundError, match=r"127\.0\.0\.1"):
         Registries(plain_hosts=["127.0.0.1:1"], timeout_s=1).digest("127.0.0.1:1/x", "1")
 
 
 def client(service: str) -> Client:
-    """A client that botocore's stub answers: moto has neither EKS's public parameters nor add-ons."""
+    """A client for botocore's stub: moto lacks EKS's public parameters and add-ons."""
     return boto3.client(service, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
 
 
@@ -133,13 +133,13 @@ def test_an_ami_that_aws_does_not_publish_is_named() -> None:
 
 
 def addon(version: str, kubernetes: str, *, is_default: bool) -> dict[str, Any]:
-    """One version of an add-on, as EKS describes it."""
+    """One version of an add-on, in the form of the EKS API."""
     compatibility = {"clusterVersion": kubernetes, "defaultVersion": is_default}
     return {"addonVersion": version, "compatibilities": [compatibility]}
 
 
 def addon_source(*versions: dict[str, Any]) -> AwsSource:
-    """A source that knows these versions of the add-on coredns."""
+    """A source with these versions of the add-on coredns."""
     eks = client("eks")
     stub = Stubber(eks)
     stub.add_response(

@@ -1,4 +1,4 @@
-"""Resolving the release manifest: the shipped one, against a repository and a registry on this machine."""
+"""Resolving the shipped release manifest, against a local repository and registry."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def site() -> Iterator[Site]:
 
 
 class Mirror:
-    """Asks the site for what the manifest keeps at other hosts."""
+    """Serves the manifest's charts and images from the site."""
 
     def __init__(self, site: Site) -> None:
         self._registries = Registries(plain_hosts=[site.host], timeout_s=5)
@@ -67,7 +67,7 @@ class Mirror:
 
 
 class Aws:
-    """AMI releases and add-on versions; `coredns` is not to be had."""
+    """AMI releases and add-on versions; none of `coredns`."""
 
     def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
         """A release of the minor."""
@@ -86,11 +86,11 @@ def sources(site: Site) -> Sources:
 
 
 def open_names(release: ReleaseManifest) -> set[str]:
-    """Dotted names of what is unresolved."""
+    """Dotted names of unresolved values."""
     return set(release.unresolved())
 
 
-def test_everything_that_can_be_found_is_written_and_reads_back(manifest: Path, site: Site) -> None:
+def test_every_found_value_is_written_and_reads_back(manifest: Path, site: Site) -> None:
     write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
     by_hand = {"images.trainer.digest", "images.mlflow.digest", "downloads.efa-installer.sha256"}
     by_hand |= {"downloads.rds-certificates.sha256"}
@@ -98,14 +98,14 @@ def test_everything_that_can_be_found_is_written_and_reads_back(manifest: Path, 
     assert open_names(load_release(manifest)) == expected
 
 
-def test_a_version_that_is_known_is_neither_resolved_nor_open(site: Site) -> None:
+def test_a_known_version_is_neither_resolved_nor_open(site: Site) -> None:
     release = load_release()
     resolution = resolve(release, sources(site))
     paths = [one.path for one in resolution.resolved] + [one.path for one in resolution.open]
     assert sorted(map(".".join, paths)) == sorted(release.unresolved())
 
 
-def test_what_was_not_found_is_reported_with_the_reason(site: Site) -> None:
+def test_a_missing_value_is_reported_with_the_reason(site: Site) -> None:
     resolution = resolve(load_release(), sources(site))
     assert {".".join(one.path): one.reason.partition(":")[0] for one in resolution.open} == {
         "addons.coredns.version": "no add-on coredns",
@@ -117,7 +117,7 @@ def test_what_was_not_found_is_reported_with_the_reason(site: Site) -> None:
 
 
 def known_values(node: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Everything in a manifest that has a value, apart from dates and sources."""
+    """Every value in a manifest except dates and sources."""
     if isinstance(node, dict):
         for key, member in node.items():
             yield from known_values(member, f"{path}.{key}")
@@ -125,7 +125,7 @@ def known_values(node: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, node
 
 
-def test_comments_and_everything_that_was_known_stay(manifest: Path, site: Site) -> None:
+def test_comments_and_known_values_stay(manifest: Path, site: Site) -> None:
     before = manifest.read_text(encoding="utf-8")
     write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
     after = manifest.read_text(encoding="utf-8")
@@ -133,7 +133,7 @@ def test_comments_and_everything_that_was_known_stay(manifest: Path, site: Site)
     assert dict(known_values(yaml.safe_load(before))).items() <= dict(known_values(yaml.safe_load(after))).items()
 
 
-def test_an_entry_carries_the_day_and_keeps_its_first_source(manifest: Path, site: Site) -> None:
+def test_an_entry_gets_the_date_and_keeps_its_first_source(manifest: Path, site: Site) -> None:
     write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
     chart = load_release(manifest).charts["kuberay-operator"]
     assert chart.as_of == TODAY
@@ -148,14 +148,14 @@ def test_both_amis_leave_their_source_on_the_node_image(manifest: Path, site: Si
     assert image.source.endswith("SSM AL2023_x86_64_STANDARD; SSM AL2023_x86_64_NVIDIA")
 
 
-def test_a_second_round_asks_for_nothing_that_is_resolved(manifest: Path, site: Site) -> None:
+def test_a_second_run_skips_resolved_values(manifest: Path, site: Site) -> None:
     write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
     asked = len(site.requests)
     again = resolve(load_release(manifest), sources(site))
     assert (again.resolved, len(again.open), len(site.requests)) == ((), 5, asked)
 
 
-def test_an_answer_of_the_wrong_form_is_refused_and_the_file_stays(manifest: Path) -> None:
+def test_a_malformed_answer_is_refused_and_the_file_stays(manifest: Path) -> None:
     before = manifest.read_text(encoding="utf-8")
     wrong = Resolved(("charts", "kueue", "sha256"), "not-a-hash", "nobody")
     with pytest.raises(SettingsError, match=r"charts\.kueue\.sha256"):

@@ -1,4 +1,4 @@
-"""From an open release to a cluster's charts: locked, fetched, verified and rendered, from servers of the test's own."""
+"""From an unresolved release to a cluster's charts: locked, fetched, verified and rendered, with local servers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOGIN = base64.b64encode(b"AWS:password").decode()
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """Every chart and every image of the shipped release, where each would be if all hosts were one."""
+    """Every chart and image of the shipped release, on one host."""
     release = load_release()
     with served() as one:
         index: dict[str, list[dict[str, Any]]] = {}
@@ -54,7 +54,7 @@ def site() -> Iterator[Site]:
 
 
 class Everywhere:
-    """Asks the site for what the release keeps at other hosts."""
+    """Serves the release's charts and images from the site."""
 
     def __init__(self, site: Site) -> None:
         self._registries = Registries(plain_hosts=[site.host], timeout_s=5)
@@ -98,7 +98,7 @@ def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> ReleaseManif
 
 @pytest.fixture(scope="module")
 def folder(site: Site, locked: ReleaseManifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every chart of the locked release, fetched as prod does it."""
+    """Every chart of the locked release, fetched as in prod."""
     found = tmp_path_factory.mktemp("charts")
     fetch_archives(locked, locked.charts, source=Everywhere(site), kind=PROD, folder=found)
     return found
@@ -106,21 +106,21 @@ def folder(site: Site, locked: ReleaseManifest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def installs(locked: ReleaseManifest) -> Mapping[str, ChartInstall]:
-    """What prod installs of the locked release."""
+    """Charts that prod installs from the locked release."""
     return installs_of(settings_of("prod"), locked)
 
 
-def test_every_chart_and_every_foreign_image_can_be_locked(locked: ReleaseManifest) -> None:
+def test_every_chart_and_third_party_image_can_be_locked(locked: ReleaseManifest) -> None:
     still_open = [name for name in locked.unresolved() if name.startswith(("charts.", "images."))]
     assert still_open == ["images.trainer.digest", "images.mlflow.digest"]
 
 
-def test_prod_has_every_chart_as_it_was_locked(locked: ReleaseManifest, folder: Path) -> None:
+def test_prod_installs_every_chart_as_locked(locked: ReleaseManifest, folder: Path) -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     assert found == {f"{name}-{chart.version}.tgz": chart.sha256 for name, chart in locked.charts.items()}
 
 
-def test_definitions_come_out_of_the_locked_charts(locked: ReleaseManifest, folder: Path) -> None:
+def test_crds_come_from_the_locked_charts(locked: ReleaseManifest, folder: Path) -> None:
     source = PinnedCharts(locked, folder=folder)
     assert all(source.crds(group) for group in CRD_GROUPS.values())
 
@@ -133,7 +133,7 @@ def test_a_chart_that_changed_after_the_lock_is_refused(site: Site, locked: Rele
 
 
 @pytest.mark.parametrize("name", list(load_release().charts))
-def test_once_locked_every_image_of_the_values_has_its_digest(
+def test_every_image_in_the_values_of_a_locked_release_has_its_digest(
     name: str, installs: Mapping[str, ChartInstall], locked: ReleaseManifest
 ) -> None:
     digests = {image.digest for image in locked.images.values()}
@@ -154,11 +154,11 @@ def test_a_locked_chart_renders_with_our_values(
     assert [image for image in images if "@sha256:" not in image] == []
 
 
-def test_a_registry_that_wants_a_login_gets_it(site: Site) -> None:
+def test_a_basic_challenge_gets_the_login(site: Site) -> None:
     site.login = LOGIN
     try:
         tag = load_release().images["kueue"].tag
-        with pytest.raises(NotFoundError, match="asks for Basic authentication"):
+        with pytest.raises(NotFoundError, match="requires Basic authentication"):
             Registries(plain_hosts=[site.host]).digest(f"{site.host}/kueue/kueue", tag)
         knowing = Registries(plain_hosts=[site.host], login={site.host: LOGIN}.get)
         assert knowing.digest(f"{site.host}/kueue/kueue", tag).value.startswith("sha256:")
@@ -166,7 +166,7 @@ def test_a_registry_that_wants_a_login_gets_it(site: Site) -> None:
         site.login = ""
 
 
-def test_aws_is_asked_for_the_login_of_its_registries_and_of_no_other() -> None:
+def test_only_ecr_registries_get_a_login_from_aws() -> None:
     asked: list[str] = []
 
     def client(region: str) -> Any:  # noqa: ANN401  # boto3's clients have no types

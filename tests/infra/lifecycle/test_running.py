@@ -1,4 +1,4 @@
-"""The preflight of an environment that runs already, against a real API server."""
+"""The preflight of an environment with a running cluster, against a real API server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.lifecycle.preflight import Case, notes, the_clusters_definitions_can_be_upgraded
+from infra.lifecycle.preflight import Case, crds_can_be_upgraded, notes
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.crds import apply_crds
@@ -34,7 +34,7 @@ Program = Callable[[str, str], None]
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Puts a shell script on a PATH that has nothing else but the system's own."""
+    """Puts a shell script on a PATH that otherwise has the system's programs only."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def put(name: str, text: str) -> None:
@@ -46,7 +46,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 
 def stack(program: Program, *, endpoint: str, authority: bytes = b"x", token: str = "") -> None:
-    """A `pulumi` that knows a stack with a cluster, and an `aws` that has a token for it."""
+    """A fake `pulumi` with a stack that has a cluster, and a fake `aws` with a token for it."""
     cluster = {"name": "rtp-dev", "endpoint": endpoint, "kubernetes": "1.35"}
     outputs = {"cluster": {**cluster, "certificate_authority": base64.b64encode(authority).decode()}}
     program("pulumi", f"#!/bin/sh\ncat <<'END'\n{json.dumps(outputs)}\nEND\n")
@@ -56,25 +56,25 @@ def stack(program: Program, *, endpoint: str, authority: bytes = b"x", token: st
 @pytest.fixture
 def running(control_plane: ControlPlane, program: Program) -> None:
     """A stack whose cluster is the real API server."""
-    way = yaml.safe_load(control_plane.kubeconfig.read_text())
-    reached, user = way["clusters"][0]["cluster"], way["users"][0]["user"]
+    config = yaml.safe_load(control_plane.kubeconfig.read_text())
+    reached, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     authority = base64.b64decode(reached["certificate-authority-data"])
     stack(program, endpoint=reached["server"], authority=authority, token=user["token"])
 
 
 class Pinned:
-    """A release that pins these definitions of KubeRay, and none of another chart."""
+    """A release that pins these CRDs of KubeRay, and none of another chart."""
 
-    def __init__(self, *definitions: Manifest) -> None:
-        self._definitions = definitions
+    def __init__(self, *crds: Manifest) -> None:
+        self._crds = crds
 
     def crds(self, group: str) -> tuple[Manifest, ...]:
-        """Those of the group."""
-        return tuple(one for one in self._definitions if one["spec"]["group"] == group)
+        """The CRDs of the group."""
+        return tuple(one for one in self._crds if one["spec"]["group"] == group)
 
 
 def ants(*versions: str, stored: str, chart: str = "1.7.0") -> Manifest:
-    """A definition with these versions, of which one is stored."""
+    """A CRD with these versions, one of them the storage version."""
     made = crd("ants", "ray.io")
     (first,) = made["spec"]["versions"]
     made["spec"]["versions"] = [{**first, "name": name, "storage": name == stored} for name in versions]
@@ -87,7 +87,7 @@ def ants(*versions: str, stored: str, chart: str = "1.7.0") -> Manifest:
 
 @pytest.fixture
 def older(kubernetes_api: Cluster) -> Iterator[Cluster]:
-    """A cluster whose ants were stored in v1alpha1 first, and are in v1 now; one ant is still as it was."""
+    """A cluster whose storage version of ants moved from v1alpha1 to v1; one ant is still stored as v1alpha1."""
     before = ants("v1alpha1", "v1", stored="v1alpha1")
     ant = {"apiVersion": "ray.io/v1alpha1", "kind": "Ant", "metadata": {"name": "old", "namespace": "default"}}
     try:
@@ -100,18 +100,18 @@ def older(kubernetes_api: Cluster) -> Iterator[Cluster]:
 
 
 def upgrade(*pinned: Manifest) -> Case:
-    """The preflight of dev with a release of these definitions."""
+    """The preflight of dev with a release of these CRDs."""
     one = case()
-    return replace(one, cluster=StackCluster(one.settings), definitions=Pinned(*pinned))
+    return replace(one, cluster=StackCluster(one.settings), crds=Pinned(*pinned))
 
 
 def answers(one: Case) -> list[str]:
-    """What the check says."""
-    return [said for said, _ in the_clusters_definitions_can_be_upgraded(one)]
+    """Messages of the check."""
+    return [said for said, _ in crds_can_be_upgraded(one)]
 
 
 @pytest.mark.usefixtures("running", "older")
-def test_a_release_without_a_version_that_objects_are_stored_in_is_refused() -> None:
+def test_a_release_without_the_version_of_stored_objects_is_refused() -> None:
     (said,) = answers(upgrade(ants("v1", stored="v1")))
     assert "CRD ants.ray.io cannot be upgraded" in said
     assert "version v1alpha1 has stored objects, and the new CRD lacks it" in said
@@ -124,35 +124,35 @@ def test_a_release_of_an_older_chart_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("running", "older")
-def test_a_release_that_takes_nothing_away_passes() -> None:
+def test_a_release_that_removes_nothing_passes() -> None:
     newer = ants("v1alpha1", "v1", "v2", stored="v2", chart="1.10.0")
     assert answers(upgrade(newer, crd("bees", "ray.io"))) == []
     assert not [note for note in notes(upgrade(newer)) if "no cluster yet" in note]
 
 
-def test_before_the_first_up_there_is_nothing_to_compare_and_the_preflight_says_so(program: Program) -> None:
+def test_before_the_first_up_the_preflight_notes_that_no_cluster_exists(program: Program) -> None:
     program("pulumi", "#!/bin/sh\necho \"error: no stack named 'dev' found\" >&2; exit 255\n")
     first = upgrade(ants("v1", stored="v1"))
     assert answers(first) == []
     assert [note for note in notes(first) if "no cluster yet" in note]
 
 
-def test_a_first_up_that_was_broken_off_has_no_cluster(program: Program) -> None:
+def test_an_interrupted_first_up_has_no_cluster(program: Program) -> None:
     program("pulumi", "#!/bin/sh\necho '{}'\n")
-    assert StackCluster(case().settings).definitions() is None
+    assert StackCluster(case().settings).crds() is None
 
 
-def test_what_pulumi_cannot_tell_is_no_first_up(program: Program) -> None:
+def test_an_error_of_pulumi_is_not_taken_for_a_missing_stack(program: Program) -> None:
     program("pulumi", "#!/bin/sh\necho 'error: could not reach the backend' >&2; exit 255\n")
     with pytest.raises(PlatformError, match="could not reach the backend"):
-        StackCluster(case().settings).definitions()
+        StackCluster(case().settings).crds()
 
 
-def test_a_cluster_out_of_reach_is_named_with_what_to_do(program: Program) -> None:
+def test_an_unreachable_cluster_is_named_with_a_remedy(program: Program) -> None:
     endpoint = f"https://127.0.0.1:{free_port()}"
     stack(program, endpoint=endpoint)
-    with pytest.raises(RefusedError, match=f"cluster rtp-dev at {endpoint} does not show its CRDs") as caught:
-        StackCluster(case().settings).definitions()
+    with pytest.raises(RefusedError, match=f"cannot read the CRDs of cluster rtp-dev at {endpoint}") as caught:
+        StackCluster(case().settings).crds()
     assert "pulumi up --target" in caught.value.remedy
 
 
@@ -160,12 +160,12 @@ def test_a_cluster_that_refuses_the_token_is_named(control_plane: ControlPlane, 
     reached: dict[str, Any] = yaml.safe_load(control_plane.kubeconfig.read_text())["clusters"][0]["cluster"]
     authority = base64.b64decode(reached["certificate-authority-data"])
     stack(program, endpoint=reached["server"], authority=authority, token="wrong")
-    with pytest.raises(RefusedError, match=r"does not show its CRDs: .* answers 401: Unauthorized"):
-        StackCluster(case().settings).definitions()
+    with pytest.raises(RefusedError, match=r"cannot read the CRDs of .* answers 401: Unauthorized"):
+        StackCluster(case().settings).crds()
 
 
-def test_without_the_aws_program_there_is_no_token(program: Program, tmp_path: Path) -> None:
+def test_a_missing_aws_cli_is_named(program: Program, tmp_path: Path) -> None:
     stack(program, endpoint="https://127.0.0.1:1")
     (tmp_path / "aws").unlink()
-    with pytest.raises(RefusedError, match="no `aws` on PATH, which gives the token for cluster rtp-dev"):
-        StackCluster(case().settings).definitions()
+    with pytest.raises(RefusedError, match="no `aws` on PATH to get a token for cluster rtp-dev"):
+        StackCluster(case().settings).crds()

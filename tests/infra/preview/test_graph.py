@@ -153,5 +153,5 @@ def test_the_command_prints_the_table_and_writes_json(tmp_path: Path, capsys: py
     assert main(["graph", "--env", "prod", "--json", str(file)]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert any("aws.eks.NodeGroup" in line for line in lines)
-    assert re.fullmatch(r"evaluated in \d+\.\d s of processor time", last)
+    assert re.fullmatch(r"evaluated in \d+\.\d s of CPU time", last)
     assert json.loads(file.read_text())["outputs"]["environment"] == "prod"

@@ -1,4 +1,4 @@
-"""A small valid environment, and how to spoil it."""
+"""Small valid environments, and a helper to change them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prod_sections() -> Tree:
 
 
 def changed(tree: Tree, changes: dict[str, Any]) -> Tree:
-    """The tree with values at dotted paths replaced; `...` takes the key away."""
+    """The tree with values at dotted paths replaced; `...` removes the key."""
     for path, value in changes.items():
         *inner, last = path.split(".")
         node: Any = tree

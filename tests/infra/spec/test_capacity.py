@@ -1,4 +1,4 @@
-"""Capacity x placement x EFA: what is possible, what it leads to, and what is refused by name."""
+"""Capacity x placement x EFA: valid combinations, their launch plans, and refusals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CAPACITIES: dict[str, dict[str, Any]] = {
 
 
 def request(instance_type: str = "p5.48xlarge", capacity: str = "on_demand", **fields: Any) -> LaunchRequest:  # noqa: ANN401
-    """A request of one group, in us-east-1b unless told otherwise."""
+    """A request of one group, in us-east-1b by default."""
     data = {
         "name": "group",
         "instance_type": instance_type,
@@ -68,12 +68,12 @@ requests = st.builds(
 @pytest.mark.parametrize(
     ("case", "key", "message"),
     [
-        (request(capacity="spot", efa=True), "efa", "spot capacity does not take EFA"),
-        (request("g5.xlarge", efa=True), "efa", "use a type that has EFA: g5.12xlarge, g5.48xlarge"),
-        (request("m7i.large", efa=True), "efa", "m7i.large has no EFA interface"),
+        (request(capacity="spot", efa=True), "efa", "spot capacity excludes EFA"),
+        (request("g5.xlarge", efa=True), "efa", "use a type with EFA: g5.12xlarge, g5.48xlarge"),
+        (request("m7i.large", efa=True), "efa", "m7i.large does not support EFA"),
         (request(efa=True, availability_zones=ZONES[:2]), "availability_zones", "EFA traffic does not cross zones"),
         (request(efa=True, availability_zones=()), "availability_zones", "us-east-1a, us-east-1b, us-east-1c"),
-        (request(placement="cluster", availability_zones=ZONES), "availability_zones", "is in exactly one zone"),
+        (request(placement="cluster", availability_zones=ZONES), "availability_zones", "needs exactly one zone"),
         (
             request(capacity="reservation", availability_zones=["us-east-1a"]),
             "availability_zones",
@@ -84,9 +84,9 @@ requests = st.builds(
             "availability_zones",
             f"capacity_block {RESERVATION} is in us-east-1b",
         ),
-        (request(capacity="capacity_block", placement="cluster"), "placement", "in one UltraCluster already"),
-        (request(capacity="reservation", placement="cluster"), "placement", "made outside a placement group"),
-        (request(capacity="reservation in a placement group"), "placement", "made in placement group training"),
+        (request(capacity="capacity_block", placement="cluster"), "placement", "in an UltraCluster already"),
+        (request(capacity="reservation", placement="cluster"), "placement", "created outside a placement group"),
+        (request(capacity="reservation in a placement group"), "placement", "created in placement group training"),
         (request("g6.12xlarge", "capacity_block"), "capacity.kind", "not sold for g6.12xlarge"),
         (
             request("g6.12xlarge", "capacity_block"),
@@ -96,7 +96,7 @@ requests = st.builds(
         (request("m7i.large", efa=True), "efa", "p6-b200.48xlarge"),
     ],
 )
-def test_an_impossible_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
+def test_an_invalid_combination_is_refused_by_key_and_rule(case: LaunchRequest, key: str, message: str) -> None:
     (violation,) = launch_violations(case, catalog=CATALOG, network_zones=ZONES)
     zones = case.availability_zones or ZONES
     values = {"efa": "true", "placement": case.placement, "availability_zones": ", ".join(zones)}
@@ -105,11 +105,11 @@ def test_an_impossible_combination_is_refused_by_key_and_rule(case: LaunchReques
 
 
 @pytest.mark.parametrize("capacity", ["on_demand", "spot"])
-def test_a_type_without_efa_is_possible_where_no_efa_is_asked_for(capacity: str) -> None:
+def test_a_type_without_efa_is_valid_without_efa(capacity: str) -> None:
     assert list(launch_violations(request("g5.xlarge", capacity), catalog=CATALOG, network_zones=ZONES)) == []
 
 
-def test_an_impossible_plan_is_refused_with_the_group_and_every_broken_rule() -> None:
+def test_an_invalid_plan_is_refused_with_the_group_and_every_broken_rule() -> None:
     case = request("g5.xlarge", "spot", efa=True, placement="cluster", availability_zones=())
     with pytest.raises(SettingsError) as caught:
         launch_plan(case, catalog=CATALOG, network_zones=ZONES)
@@ -162,13 +162,13 @@ def test_a_group_with_default_settings_is_on_demand_without_efa_in_every_zone() 
     assert (plan.placement_group, plan.availability_zones, plan.nvme_raid0) == (None, ZONES, True)
 
 
-def test_spot_takes_efa_only_where_the_settings_allow_it() -> None:
+def test_spot_has_efa_only_if_the_settings_allow_it() -> None:
     assert not Spot(kind="spot").allow_efa
     plan = launch_plan(request(capacity="spot, EFA forced", efa=True), catalog=CATALOG, network_zones=ZONES)
     assert plan.efa_count == 32
 
 
-def test_an_efa_node_sets_aside_the_huge_pages_that_the_ami_does() -> None:
+def test_an_efa_node_reserves_the_huge_pages_of_the_ami() -> None:
     assert EFA_HUGE_PAGES_BYTES == 5128 * 2 * 2**20
 
 
@@ -187,7 +187,7 @@ def test_only_the_placement_setting_decides_the_placement_group(case: LaunchRequ
 
 
 @given(case=requests)
-def test_every_possible_plan_is_consistent_with_the_catalogue(case: LaunchRequest) -> None:
+def test_every_plan_is_consistent_with_the_catalogue(case: LaunchRequest) -> None:
     if list(launch_violations(case, catalog=CATALOG, network_zones=ZONES)):
         return
     plan = launch_plan(case, catalog=CATALOG, network_zones=ZONES)
@@ -208,7 +208,7 @@ def test_a_plan_exists_exactly_where_no_rule_is_broken(case: LaunchRequest) -> N
     assert all(violation.rule in str(caught.value) for violation in broken)
 
 
-def test_vcpus_are_counted_by_quota_and_blocks_are_left_out() -> None:
+def test_vcpus_are_counted_by_quota_without_capacity_blocks() -> None:
     groups = [
         request("p5.48xlarge"),
         request("p4d.24xlarge", "reservation"),

@@ -18,7 +18,7 @@ CATALOG = load_catalog()
 
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
-    """What EC2 says of every catalogued type, by name: moto serves a recording of the real DescribeInstanceTypes."""
+    """EC2's description of every catalogued type, by name: moto serves a recording of the real DescribeInstanceTypes."""
     with mock_aws():
         client = boto3.client("ec2", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
         pages = client.get_paginator("describe_instance_types").paginate(InstanceTypes=sorted(CATALOG.instances))
@@ -39,7 +39,7 @@ def figures(instance: InstanceType) -> dict[str, object]:
 
 
 def figures_of_ec2(one: dict[str, Any]) -> dict[str, object]:
-    """The same figures out of EC2's description."""
+    """The same figures from EC2's description."""
     gpus = one.get("GpuInfo", {}).get("Gpus", [])
     disks = one.get("InstanceStorageInfo", {}).get("Disks", [])
     return {
@@ -87,7 +87,7 @@ def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "mib"), [(1, 512), (2, 768), (4, 768), (8, 1024)])
-def test_dcgm_memory_is_that_of_the_next_larger_node(gpus: int, mib: int) -> None:
+def test_dcgm_memory_is_that_of_the_next_larger_entry(gpus: int, mib: int) -> None:
     assert CATALOG.dcgm_memory_mib(gpus) == mib
 
 

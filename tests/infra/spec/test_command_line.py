@@ -27,7 +27,7 @@ ERRORS: dict[str | None, BaseException] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What several commands take."""
+    """Options of several commands."""
 
     TITLE: ClassVar = "shared options"
 
@@ -81,7 +81,7 @@ def test_options_arrive_typed() -> None:
     )
 
 
-def test_options_that_are_not_given_have_their_defaults() -> None:
+def test_omitted_options_have_their_defaults() -> None:
     assert COMMANDS.main(["every-kind", "--env", "dev"]) == 0
     expected = {"folder": Path("here"), "env": "dev", "name": None, "many": (), "is_on": False}
     assert vars(CALLS.pop()) == {**expected, "is_known": None, "count": 3, "size": None}
@@ -97,7 +97,7 @@ def test_options_that_are_not_given_have_their_defaults() -> None:
         ([], "the following arguments are required: COMMAND"),
     ],
 )
-def test_a_wrong_command_line_ends_with_the_status_of_wrong_input(
+def test_an_invalid_command_line_exits_with_the_status_of_wrong_input(
     words: list[str], part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -115,7 +115,7 @@ def test_a_wrong_command_line_ends_with_the_status_of_wrong_input(
         ("interrupted", 130, ""),
     ],
 )
-def test_an_error_ends_the_command_with_its_message_and_status(
+def test_an_error_exits_with_its_message_and_status(
     error: str, status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert COMMANDS.main(["fail", error]) == status
@@ -132,7 +132,7 @@ def test_help_lists_commands_under_headings_and_the_environment_variables(capsys
     assert ["SAMPLE_HOME", "where", "it", "lives"] in lines
 
 
-def test_the_help_of_a_command_groups_what_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_command_groups_shared_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         COMMANDS.main(["every-kind", "--help"])
     own, _, shared = capsys.readouterr().out.partition("shared options:")

@@ -1,4 +1,4 @@
-"""Cost by the hour, against sums done by hand from the price table."""
+"""Hourly cost, against sums computed by hand from the price table."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def estimate_of(changes: dict[str, Any]) -> CostEstimate:
 
 
 def item(cost: CostEstimate, prefix: str) -> CostItem:
-    """The one line whose name begins so."""
+    """The only item whose name starts with the prefix."""
     (found,) = [line for line in cost.items if line.name.startswith(prefix)]
     return found
 
 
-def test_an_idle_environment_without_gpus_costs_what_the_table_says() -> None:
+def test_the_cost_of_an_idle_environment_without_gpus_follows_the_table() -> None:
     cost = estimate_of({"gpu_groups": [], "teams": []})
     month = 730
     by_hand = (
@@ -43,7 +43,7 @@ def test_an_idle_environment_without_gpus_costs_what_the_table_says() -> None:
     assert cost.idle_usd_per_hour == pytest.approx(by_hand)
 
 
-def test_gpu_groups_from_zero_cost_nothing_idle_and_their_list_price_full() -> None:
+def test_gpu_groups_scaled_to_zero_cost_nothing_idle_and_the_list_price_full() -> None:
     h100 = item(estimate_of({}), "nodes h100")
     assert (h100.idle, h100.full, h100.usd_per_unit_hour) == (0, 2, 55.04)
 
@@ -55,17 +55,17 @@ def test_a_reservation_is_billed_while_idle() -> None:
 
 
 def test_spot_is_priced_as_a_ceiling() -> None:
-    assert item(estimate_of({}), "nodes t4").note.startswith("at most")
+    assert item(estimate_of({}), "nodes t4").note.startswith("upper bound")
 
 
-def test_a_capacity_block_has_no_hourly_line() -> None:
+def test_a_capacity_block_has_no_hourly_cost() -> None:
     cost = estimate_of({"gpu_groups.1.capacity": BLOCK, "gpu_groups.1.placement": "none"})
     assert not [line for line in cost.items if line.name.startswith("nodes h100")]
 
 
 def test_extended_support_is_priced_as_a_ceiling() -> None:
     line = item(estimate_of({"cluster.support": "extended"}), "EKS control plane")
-    assert (line.usd_per_unit_hour, line.note[:7]) == (0.60, "at most")
+    assert (line.usd_per_unit_hour, line.note[:11]) == (0.60, "upper bound")
 
 
 def test_prod_pays_for_a_standby_and_three_gateways() -> None:
@@ -75,7 +75,7 @@ def test_prod_pays_for_a_standby_and_three_gateways() -> None:
     assert item(cost, "NAT gateways").idle == 3
 
 
-def test_a_price_that_was_not_looked_up_is_listed_as_unresolved() -> None:
+def test_a_null_price_is_listed_as_unresolved() -> None:
     cost = estimate_of({"database": {"instance_class": "db.m7g.large"}})
     assert cost.unresolved == ("database, db.m7g.large",)
     assert cost.idle_usd_per_hour == pytest.approx(estimate_of({}).idle_usd_per_hour - 0.065)

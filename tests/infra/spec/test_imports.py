@@ -1,4 +1,4 @@
-"""The leaf modules are usable by both halves: they bring neither of them along."""
+"""infra.spec imports neither Pulumi nor the trainer."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"pulumi", "pulu
 """
 
 
-def test_the_leaf_modules_import_neither_pulumi_nor_the_trainer() -> None:
+def test_the_spec_imports_neither_pulumi_nor_the_trainer() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""What the kubelet keeps, against figures of real nodes."""
+"""The kubelet's reserves, against figures of real nodes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ GIB = 2**30
 
 
 @pytest.mark.parametrize(("vcpus", "millis"), [(1, 940), (2, 1930), (4, 3920), (8, 7910), (72, 71750)])
-def test_the_kubelet_keeps_of_the_cores_what_the_ami_tells_it(vcpus: int, millis: int) -> None:
+def test_the_cpu_reserve_is_the_amis(vcpus: int, millis: int) -> None:
     assert allocatable_millicores(vcpus) == millis
 
 
-def test_the_kubelet_keeps_of_the_memory_what_the_ami_tells_it() -> None:
-    # m5.large with its 29 pods: 574 MiB reserved, 100 MiB for eviction; 7.5 % are not there for the system.
+def test_the_memory_reserve_is_the_amis() -> None:
+    # m5.large with 29 pods: 574 MiB reserved, 100 MiB eviction threshold; 7.5 % are not visible to the system.
     assert allocatable_memory_bytes(8, max_pods=29) == int(8 * GIB * 0.925) - 674 * 2**20
 
 
-def test_huge_pages_are_taken_from_the_memory() -> None:
+def test_huge_pages_reduce_allocatable_memory() -> None:
     whole = allocatable_memory_bytes(2048, max_pods=737)
     assert whole - allocatable_memory_bytes(2048, max_pods=737, huge_pages_bytes=10 * GIB) == 10 * GIB
 
 
 @pytest.mark.parametrize(("vcpus", "pods"), [(2, 58), (8, 58), (12, 737), (192, 737)])
-def test_the_reserve_is_for_as_many_pods_as_a_type_of_the_size_may_have(vcpus: int, pods: int) -> None:
+def test_the_reserve_covers_the_maximum_pods_of_the_instance_size(vcpus: int, pods: int) -> None:
     assert default_max_pods(vcpus) == pods

@@ -1,4 +1,4 @@
-"""A node group, resolved: labels, taints, devices and what its nodes offer."""
+"""Resolved node groups: labels, taints, devices and allocatable resources."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_the_system_group_has_one_label_and_no_taints() -> None:
     assert (system.ami_type, system.expected_devices) == ("AL2023_x86_64_STANDARD", {})
 
 
-def test_a_gpu_group_starts_behind_its_taints() -> None:
+def test_a_gpu_group_has_its_taints() -> None:
     spot, on_demand = groups({}).gpu
     assert (spot.taints, on_demand.taints) == ((GPU_TAINT, SPOT_TAINT), (GPU_TAINT,))
     assert spot.start_up_taints == on_demand.start_up_taints == (START_UP_TAINT,)
     assert spot.ami_type == "AL2023_x86_64_NVIDIA"
 
 
-def test_a_shared_gpu_is_several_devices_and_a_node_expects_the_whole_ones() -> None:
+def test_a_shared_gpu_is_several_devices_and_a_node_expects_whole_gpus() -> None:
     t4 = groups({"gpu_groups.0.sharing": {"time_slices": 4}}).gpu[0]
     assert (t4.gpu_devices, t4.allocatable["nvidia.com/gpu"]) == (4, "4")
     assert t4.expected_devices == {"nvidia.com/gpu": 1}
@@ -50,6 +50,6 @@ def test_pods_of_an_efa_node_may_request_interfaces_and_huge_pages() -> None:
     }
 
 
-def test_pods_write_to_the_root_volume_where_the_disks_are_not_joined() -> None:
+def test_ephemeral_storage_is_the_root_volume_without_raid() -> None:
     h100 = groups({"gpu_groups.1.local_nvme": False, "gpu_groups.1.disk_gib": 300}).gpu[1]
     assert h100.ephemeral_bytes == int(300 * 2**30 * 0.85)

@@ -1,4 +1,4 @@
-"""The contract between the stack and what submits jobs."""
+"""The contract between the stack and job submission."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ROLE = "arn:aws:iam::111122223333:role/trainer"
 
 
 def gpu_groups_of(settings: StackSettings) -> list[GpuGroupOutput]:
-    """The groups with GPUs as a job sees them."""
+    """Outputs of the GPU groups."""
     return [gpu_group_output(group) for group in resolve_node_groups(settings, catalog=CATALOG).gpu]
 
 
 def sample_outputs() -> Tree:
-    """What the sample environment's stack would export."""
+    """Outputs of the sample environment's stack."""
     groups = gpu_groups_of(from_mapping(dev_sections(), file="sample"))
     return {
         "schema_version": SCHEMA_VERSION,
@@ -62,7 +62,7 @@ def sample_outputs() -> Tree:
     }
 
 
-def test_a_job_sees_a_group_with_its_devices_its_limits_and_its_labels() -> None:
+def test_a_groups_output_has_devices_limits_and_labels() -> None:
     t4, h100 = read_outputs(sample_outputs(), file="sample").gpu_groups
     assert (h100.name, h100.instance_type, h100.gpus_per_node, h100.devices_per_gpu) == ("h100", "p5.48xlarge", 8, 1)
     assert (h100.efa_per_node, h100.max_nodes, h100.capacity_type) == (32, 2, "ON_DEMAND")
@@ -76,7 +76,7 @@ def test_a_job_sees_a_group_with_its_devices_its_limits_and_its_labels() -> None
     assert h100.selector == {"ray-train-platform/group": "h100"}
 
 
-def test_a_job_sees_when_a_capacity_block_has_to_be_empty_and_how_often_a_gpu_is_shared() -> None:
+def test_a_groups_output_has_the_drain_time_and_the_sharing() -> None:
     block = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
     changes = {
         "gpu_groups.1.capacity": {**block, "ends": "2030-01-08T11:30:00Z"},
@@ -98,7 +98,7 @@ def test_outputs_of_a_stack_of_this_release_are_accepted() -> None:
     check_outputs(read_outputs(sample_outputs(), file="sample"), RELEASE, catalog=CATALOG)
 
 
-def test_a_group_may_leave_the_efa_interfaces_of_its_type_unused() -> None:
+def test_a_group_may_omit_the_efa_interfaces_of_its_type() -> None:
     outputs = read_outputs(changed(sample_outputs(), {"gpu_groups.1.efa_per_node": 0}), file="sample")
     check_outputs(outputs, RELEASE, catalog=CATALOG)
 
@@ -108,7 +108,7 @@ def test_a_stack_of_another_release_is_refused_with_every_difference_in_order() 
     with pytest.raises(RefusedError) as caught:
         check_outputs(read_outputs(changed(sample_outputs(), changes), file="sample"), RELEASE, catalog=CATALOG)
     assert str(caught.value).splitlines() == [
-        "stack dev is not of this checkout's release:",
+        "stack dev does not match this checkout's release:",
         "  platform: the stack is 0.0.9, this checkout is 0.1.0",
         "  registries.mlflow: the release has this image, the stack has no repository for it",
         "  registries.trainer: the release has this image, the stack has no repository for it",
@@ -117,7 +117,7 @@ def test_a_stack_of_another_release_is_refused_with_every_difference_in_order() 
     ]
 
 
-def test_a_group_without_an_end_needs_no_entry_for_it() -> None:
+def test_drain_before_is_optional() -> None:
     outputs = read_outputs(changed(sample_outputs(), {"gpu_groups.1.drain_before": ...}), file="sample")
     assert outputs.gpu_groups[1].drain_before is None
 
@@ -155,7 +155,7 @@ def test_an_output_that_breaks_the_contract_is_refused_by_name(changes: dict[str
         ({"gpu_groups.1.instance_type": "p9.48xlarge"}, "gpu_groups.h100: p9.48xlarge is not in the catalogue"),
     ],
 )
-def test_a_stack_of_another_release_is_refused_by_what_differs(changes: dict[str, Any], expected: str) -> None:
+def test_a_stack_of_another_release_is_refused_by_each_difference(changes: dict[str, Any], expected: str) -> None:
     outputs = read_outputs(changed(sample_outputs(), changes), file="sample")
     with pytest.raises(RefusedError) as caught:
         check_outputs(outputs, RELEASE, catalog=CATALOG)

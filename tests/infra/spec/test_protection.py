@@ -1,4 +1,4 @@
-"""What guards an environment is a function of its kind."""
+"""Protection of an environment by kind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_only_a_test_clusters_stores_are_emptied_on_destroy(kind: EnvironmentKin
 
 
 @pytest.mark.parametrize("kind", EnvironmentKind)
-def test_the_waiting_period_of_keys_and_the_backups_are_within_awss_limits(kind: EnvironmentKind) -> None:
+def test_key_deletion_and_backup_periods_are_within_awss_limits(kind: EnvironmentKind) -> None:
     protection = protection_of(kind)
     assert 7 <= protection.kms_deletion_days <= 30
     assert 0 <= protection.backup_days <= 35

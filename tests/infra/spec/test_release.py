@@ -1,4 +1,4 @@
-"""The release manifest: the shipped one fits together, and every broken pair is refused by the rule it breaks."""
+"""The release manifest: the shipped versions fit together, and each broken pair is refused by its rule."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ DIGEST = "sha256:" + "0" * 64
 
 
 BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
-    ("the_platform_version_is_the_projects", {"platform": "9.9.9"}),
-    ("the_platform_version_is_the_projects", {"images.trainer.tag": "0.0.1"}),
-    ("the_lock_has_the_stacks_versions", {"stack.ray": "2.59.0", "images.trainer.contains.ray": "2.59.0"}),
-    ("the_lock_has_the_stacks_versions", {"stack.torch": "2.14.0", "images.trainer.contains.torch": "2.14.0"}),
-    ("the_lock_has_the_stacks_versions", {"stack.mlflow": "3.1.0", "images.mlflow.contains.mlflow": "3.1.0"}),
-    ("the_lock_has_the_stacks_versions", {"stack.cuda": "13.0", "images.trainer.contains.cuda": "13.0"}),
-    ("images_contain_the_stacks_versions", {"images.trainer.contains.ray": "2.59.0"}),
-    ("images_contain_the_stacks_versions", {"images.mlflow.contains.mlflow": "3.16.0"}),
+    ("the_platform_version_matches_the_project", {"platform": "9.9.9"}),
+    ("the_platform_version_matches_the_project", {"images.trainer.tag": "0.0.1"}),
+    ("the_lock_matches_the_stack", {"stack.ray": "2.59.0", "images.trainer.contains.ray": "2.59.0"}),
+    ("the_lock_matches_the_stack", {"stack.torch": "2.14.0", "images.trainer.contains.torch": "2.14.0"}),
+    ("the_lock_matches_the_stack", {"stack.mlflow": "3.1.0", "images.mlflow.contains.mlflow": "3.1.0"}),
+    ("the_lock_matches_the_stack", {"stack.cuda": "13.0", "images.trainer.contains.cuda": "13.0"}),
+    ("images_match_the_stack", {"images.trainer.contains.ray": "2.59.0"}),
+    ("images_match_the_stack", {"images.mlflow.contains.mlflow": "3.16.0"}),
     ("the_project_supports_the_images_python", {"stack.python": "3.14", "images.trainer.contains.python": "3.14"}),
-    ("the_driver_serves_cuda", {"node_image.nvidia_driver": "575"}),
-    ("the_driver_serves_cuda", {"compatibility.driver_for_cuda": {"12": "525"}}),
-    ("kuberay_crds_are_the_operators", {"crds.kuberay": "1.6.2"}),
-    ("kuberay_runs_this_ray", {"compatibility.ray_for_kuberay": ">=2.61"}),
+    ("the_driver_supports_cuda", {"node_image.nvidia_driver": "575"}),
+    ("the_driver_supports_cuda", {"compatibility.driver_for_cuda": {"12": "525"}}),
+    ("kuberay_crds_match_the_operator", {"crds.kuberay": "1.6.2"}),
+    ("kuberay_supports_ray", {"compatibility.ray_for_kuberay": ">=2.61"}),
     ("the_minor_is_supported", {"kubernetes.supported": ["1.34"]}),
-    ("node_images_are_of_the_minor", {"node_image.releases.AL2023_x86_64_NVIDIA": "1.34.1-20260101"}),
-    ("addons_serve_the_minor", {"addons.kube-proxy.version": "v1.34.0-eksbuild.2"}),
-    ("addons_serve_the_minor", {"addons.eks-node-monitoring-agent.version": "v1.6.6-eksbuild.1"}),
-    ("addons_serve_the_minor", {"addons.aws-ebs-csi-driver.kubernetes": ">=1.36"}),
-    ("charts_serve_the_minor", {"charts.kueue.kubernetes": ">=1.36"}),
+    ("node_images_match_the_minor", {"node_image.releases.AL2023_x86_64_NVIDIA": "1.34.1-20260101"}),
+    ("addons_support_the_minor", {"addons.kube-proxy.version": "v1.34.0-eksbuild.2"}),
+    ("addons_support_the_minor", {"addons.eks-node-monitoring-agent.version": "v1.6.6-eksbuild.1"}),
+    ("addons_support_the_minor", {"addons.aws-ebs-csi-driver.kubernetes": ">=1.36"}),
+    ("charts_support_the_minor", {"charts.kueue.kubernetes": ">=1.36"}),
     (
-        "charts_serve_the_minor",
+        "charts_support_the_minor",
         {"charts.cluster-autoscaler.app_version": "1.34.0", "images.cluster-autoscaler.chart": None},
     ),
-    ("images_are_those_of_their_charts", {"images.kuberay-operator.tag": "v1.6.2"}),
-    ("images_are_those_of_their_charts", {"images.kueue.chart": "queue"}),
+    ("images_match_their_charts", {"images.kuberay-operator.tag": "v1.6.2"}),
+    ("images_match_their_charts", {"images.kueue.chart": "queue"}),
 ]
 
 
@@ -55,7 +55,7 @@ def release_with(changes: dict[str, Any]) -> ReleaseManifest:
 
 
 def resolved_release() -> ReleaseManifest:
-    """The shipped release with something in every place that is unresolved; the values are of the test's making."""
+    """The shipped release with made-up values for every unresolved entry."""
     release = load_release()
     document = read_document(RELEASE_FILE).value
     for name in release.unresolved():
@@ -86,13 +86,13 @@ def test_a_broken_pair_is_refused_by_exactly_its_rule(rule: str, changes: dict[s
 
 
 BROKEN_MESSAGES: list[tuple[dict[str, Any], str]] = [
-    ({"platform": "9.9.9"}, "platform is 9.9.9, pyproject.toml says 0.1.0"),
+    ({"platform": "9.9.9"}, "platform is 9.9.9, pyproject.toml has 0.1.0"),
     ({"images.trainer.tag": "0.0.1"}, "images.trainer.tag is 0.0.1, platform is 0.1.0"),
     ({"images.trainer.contains.ray": "2.59.0"}, "images.trainer contains ray 2.59.0, stack.ray is 2.60.0"),
     ({"images.trainer.contains.jax": "1"}, "images.trainer contains jax 1, stack.jax is None"),
     ({"node_image.nvidia_driver": "575"}, "CUDA 13.2 needs driver 580 or newer, node_image.nvidia_driver is 575"),
     ({"compatibility.driver_for_cuda": {"12": "525"}}, "compatibility.driver_for_cuda has no entry for CUDA 13.2"),
-    ({"kubernetes.supported": ["1.33", "1.34"]}, "kubernetes.version is 1.35, supported are 1.33, 1.34"),
+    ({"kubernetes.supported": ["1.33", "1.34"]}, "kubernetes.version is 1.35, kubernetes.supported is 1.33, 1.34"),
     (
         {"node_image.releases.AL2023_x86_64_NVIDIA": "1.34.1-20260101"},
         "node_image.releases.AL2023_x86_64_NVIDIA is 1.34.1-20260101, kubernetes.version is 1.35",
@@ -105,7 +105,7 @@ BROKEN_MESSAGES: list[tuple[dict[str, Any], str]] = [
         {"charts.cluster-autoscaler.app_version": None, "images.cluster-autoscaler.chart": None},
         "charts.cluster-autoscaler.app_version is None, its minor must be 1.35",
     ),
-    ({"images.kueue.chart": "queue"}, "images.kueue.chart is queue, which is not among the charts"),
+    ({"images.kueue.chart": "queue"}, "images.kueue.chart is queue, which charts does not list"),
     (
         {"images.kuberay-operator.tag": "v1.6.2"},
         "images.kuberay-operator.tag is v1.6.2, chart kuberay-operator installs 1.7.0",
@@ -120,7 +120,7 @@ def test_a_broken_rule_names_both_versions(changes: dict[str, Any], message: str
     assert str(broken[0]) == f"{broken[0].rule}: {broken[0].message}"
 
 
-def test_a_driver_and_an_add_on_of_just_the_lowest_version_are_new_enough() -> None:
+def test_a_driver_and_an_add_on_of_the_minimum_version_pass() -> None:
     lowest = load_release().addons["eks-node-monitoring-agent"].minimum
     changes = {
         "node_image.nvidia_driver": load_release().compatibility.driver_for_cuda["13"],
@@ -129,7 +129,7 @@ def test_a_driver_and_an_add_on_of_just_the_lowest_version_are_new_enough() -> N
     assert findings(release_with(changes), project=PROJECT) == ()
 
 
-def test_an_add_on_published_for_a_range_with_the_minor_serves_it() -> None:
+def test_an_add_on_whose_range_includes_the_minor_passes() -> None:
     assert findings(release_with({"addons.aws-ebs-csi-driver.kubernetes": ">=1.30"}), project=PROJECT) == ()
 
 
@@ -148,7 +148,7 @@ def test_every_rule_has_a_broken_pair() -> None:
 
 
 @pytest.mark.parametrize("kind", EnvironmentKind)
-def test_every_environment_refuses_a_release_that_does_not_fit_together(kind: EnvironmentKind) -> None:
+def test_every_environment_refuses_incompatible_versions(kind: EnvironmentKind) -> None:
     release = release_with({"crds.kuberay": "1.6.2"})
     with pytest.raises(RefusedError, match=r"crds\.kuberay is 1\.6\.2, the operator's chart is 1\.7\.0"):
         check_release(release, kind=kind, project=PROJECT)

@@ -1,4 +1,4 @@
-"""Settings: shipped files load, wrong ones are refused by file, key, value and rule."""
+"""Settings: shipped files load, invalid ones are refused by file, key, value and rule."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESERVED = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_z
 
 
 def message_of(sections: dict[str, Any]) -> str:
-    """The message these sections are refused with."""
+    """The refusal of these sections."""
     with pytest.raises(SettingsError) as caught:
         from_mapping(sections, file="Pulumi.sample.yaml")
     message = str(caught.value)
@@ -61,7 +61,7 @@ def test_the_unchanged_samples_are_valid(sections: dict[str, Any]) -> None:
         ({"network.cird": 1}, "network.cird: no such setting\n    remedy: did you mean cidr?"),
         ({"gpu_group": []}, "gpu_group: no such setting\n    remedy: did you mean gpu_groups?"),
         ({"gpu_groups.0.capacity.id": "x"}, "gpu_groups.0.capacity.id: no such setting"),
-        ({"environment.owner": ...}, "environment.owner: is required: Mail address of the owner"),
+        ({"environment.owner": ...}, "environment.owner: is required: Email address of the owner"),
         ({"environment.owner": "me"}, "environment.owner = me: must match pattern"),
         (
             {"environment.kind": "production"},
@@ -71,7 +71,7 @@ def test_the_unchanged_samples_are_valid(sections: dict[str, Any]) -> None:
             {"gpu_groups.0.capacity.kind": "spots"},
             "gpu_groups.0.capacity.kind = spots: must be one of on_demand, spot",
         ),
-        ({"gpu_groups.1.capacity": BLOCK}, "gpu_groups.1.capacity.ends: is required: When the block ends"),
+        ({"gpu_groups.1.capacity": BLOCK}, "gpu_groups.1.capacity.ends: is required: End time of the block"),
         (
             {"cluster.kubernetes": 1.35},
             "cluster.kubernetes = 1.35: must be text\n    remedy: write it in quotes",
@@ -87,11 +87,11 @@ def test_the_unchanged_samples_are_valid(sections: dict[str, Any]) -> None:
         ),
         (
             {"gpu_groups.0.sharing": {"time_slices": 2, "mig_profile": "1g.10gb"}},
-            "gpu_groups.0.sharing: time_slices=2 and mig_profile=1g.10gb exclude each other",
+            "gpu_groups.0.sharing: time_slices=2 and mig_profile=1g.10gb are mutually exclusive",
         ),
     ],
 )
-def test_a_wrong_value_is_refused_by_key_value_and_rule(changes: dict[str, Any], expected: str) -> None:
+def test_an_invalid_value_is_refused_by_key_value_and_rule(changes: dict[str, Any], expected: str) -> None:
     assert expected in message_of(changed(dev_sections(), changes))
 
 
@@ -113,15 +113,15 @@ def test_a_wrong_value_is_refused_by_key_value_and_rule(changes: dict[str, Any],
         ({"cluster.kubernetes": "1.27"}, "cluster.kubernetes = 1.27: this release supports 1.35"),
         ({"cluster.public_cidrs": ["0.0.0.0/0"]}, "opens the API server to the internet"),
         ({"gpu_groups.1.name": "t4"}, "gpu_groups.0.name = t4: must be unique"),
-        ({"gpu_groups.1.name": "system"}, "gpu_groups.1.name = system: must be unique, and not system"),
+        ({"gpu_groups.1.name": "system"}, "gpu_groups.1.name = system: must be unique, and neither system"),
         ({"gpu_groups.0.instance_type": "g4dn.xxlarge"}, "remedy: did you mean g4dn.xlarge?"),
         ({"gpu_groups.0.instance_type": "m7i.large"}, "not an instance type with GPUs in the catalogue"),
         (
             {"system_nodes": {"instance_type": "g5.xlarge"}},
             "system_nodes.instance_type = g5.xlarge: not an instance type without",
         ),
-        ({"gpu_groups.1.availability_zones": ["us-east-1f"]}, "us-east-1f: the network has us-east-1a"),
-        ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity does not take EFA"),
+        ({"gpu_groups.1.availability_zones": ["us-east-1f"]}, "us-east-1f: must be a zone of the network: us-east-1a"),
+        ({"gpu_groups.1.capacity": {"kind": "spot"}}, "gpu_groups.1.efa = true: spot capacity excludes EFA"),
         (
             {
                 "gpu_groups.1.capacity": {**RESERVED, "availability_zone": "us-east-1b"},
@@ -131,9 +131,9 @@ def test_a_wrong_value_is_refused_by_key_value_and_rule(changes: dict[str, Any],
         ),
         (
             {"gpu_groups.0.capacity": RESERVED, "gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"},
-            "gpu_groups.1.capacity.id = cr-0123456789abcdef0: is already the capacity of group t4",
+            "gpu_groups.1.capacity.id = cr-0123456789abcdef0: group t4 already uses this capacity",
         ),
-        ({"gpu_groups.0.sharing": {"mig_profile": "1g.10gb"}}, "mig_profile = 1g.10gb: T4 has no MIG"),
+        ({"gpu_groups.0.sharing": {"mig_profile": "1g.10gb"}}, "mig_profile = 1g.10gb: T4 does not support MIG"),
         ({"gpu_groups.1.sharing": {"time_slices": 2}}, "gpu_groups.1.sharing: GPU sharing is for development"),
         ({"teams.0.gpus": {"h10": 1}}, "teams.0.gpus.h10 = 1: no such GPU group\n    remedy: did you mean h100?"),
         (
@@ -151,13 +151,13 @@ def test_a_broken_rule_across_settings_is_refused_by_key_value_and_rule(changes:
     assert expected in message_of(changed(dev_sections(), changes))
 
 
-def test_a_type_that_the_region_does_not_offer_is_refused_with_the_regions_that_do() -> None:
+def test_a_type_not_offered_in_the_region_is_refused_with_the_regions_that_offer_it() -> None:
     zones = ["us-west-1a", "us-west-1b"]
     sections = changed(
         dev_sections(),
         {"aws.region": "us-west-1", "network.availability_zones": zones, "gpu_groups.0.instance_type": "g5.xlarge"},
     )
-    assert "gpu_groups.0.instance_type = g5.xlarge: is not offered in us-west-1" in message_of(sections)
+    assert "gpu_groups.0.instance_type = g5.xlarge: not offered in us-west-1" in message_of(sections)
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_a_type_that_the_region_does_not_offer_is_refused_with_the_regions_that_
             {"cluster.public_cidrs": ["198.51.100.0/24"]},
             "cluster.public_cidrs = 198.51.100.0/24: prod must not have a public",
         ),
-        ({"network.nat": "single"}, "network.nat = single: prod needs a NAT gateway per zone"),
+        ({"network.nat": "single"}, "network.nat = single: prod needs one NAT gateway per zone"),
         ({"network.availability_zones": ["us-east-1a", "us-east-1b"]}, "prod needs three zones"),
         ({"database.multi_az": False}, "database.multi_az = false: prod's database needs a standby"),
-        ({"monitoring": {}}, "monitoring: prod needs a recipient of alerts"),
+        ({"monitoring": {}}, "monitoring: prod needs an alert recipient"),
         ({"budget": ...}, "budget: is required in prod"),
     ],
 )
@@ -184,7 +184,7 @@ def test_all_errors_are_listed_at_once() -> None:
 
 
 def test_an_unknown_environment_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(SettingsError, match=r"'stagin' does not exist \(did you mean staging\?\)"):
+    with pytest.raises(SettingsError, match=r"unknown environment 'stagin' \(did you mean staging\?\)"):
         load_environment("stagin")
 
 
@@ -211,14 +211,14 @@ def test_pulumis_own_keys_are_ignored() -> None:
     assert sections_of(document, file="sample") == {"aws": {"region": "x"}}
 
 
-def test_an_account_that_is_not_allowed_is_refused() -> None:
+def test_a_disallowed_account_is_refused() -> None:
     settings = from_mapping(dev_sections(), file="sample")
     check_account(settings, "111122223333")
     with pytest.raises(RefusedError, match="AWS account 999999999999 may not hold environment dev"):
         check_account(settings, "999999999999")
 
 
-def test_the_template_of_test_clusters_makes_a_valid_environment() -> None:
+def test_the_template_of_test_clusters_is_a_valid_environment() -> None:
     text = render_test_environment(
         name="test-4711",
         owner="ops@example.com",
@@ -289,7 +289,7 @@ networks = st.builds(
 
 
 @given(network=networks)
-def test_subnets_lie_in_the_vpc_and_apart(network: NetworkSettings) -> None:
+def test_subnets_lie_in_the_vpc_without_overlap(network: NetworkSettings) -> None:
     subnets = subnets_of(network)
     every = [*subnets.private, *subnets.public]
     assert len(every) == 2 * len(network.availability_zones)
@@ -298,7 +298,7 @@ def test_subnets_lie_in_the_vpc_and_apart(network: NetworkSettings) -> None:
 
 
 @given(network=networks)
-def test_a_third_zone_moves_no_subnet_of_the_first_two(network: NetworkSettings) -> None:
+def test_a_third_zone_does_not_change_the_first_two_subnets(network: NetworkSettings) -> None:
     two = network.model_copy(update={"availability_zones": ("us-east-1a", "us-east-1b")})
     three = network.model_copy(update={"availability_zones": ("us-east-1a", "us-east-1b", "us-east-1c")})
     assert subnets_of(three).private[:2] == subnets_of(two).private
@@ -311,7 +311,7 @@ def test_a_node_has_addresses_for_all_its_pods_and_a_spare_prefix(pods: int) -> 
 
 
 @given(nodes=st.integers(1, 400), prefix=st.integers(16, 22), pods=st.integers(16, 110))
-def test_a_group_is_accepted_exactly_as_far_as_its_subnet_has_addresses(nodes: int, prefix: int, pods: int) -> None:
+def test_a_group_is_accepted_only_if_its_subnet_has_enough_addresses(nodes: int, prefix: int, pods: int) -> None:
     sections = changed(
         dev_sections(),
         {

@@ -1,4 +1,4 @@
-"""YAML is read by the rules of version 1.2, and what is written is read back."""
+"""YAML is parsed by version 1.2, and values round-trip."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_scalar_is_what_yaml_1_2_says_it_is(text: str, value: object) -> None:
 
 @example(["?a", ":b", "c:d"])
 @given(SCALARS | st.lists(SCALARS) | st.dictionaries(st.text(), SCALARS))
-def test_what_is_written_is_read_back_equal(value: object) -> None:
+def test_a_value_round_trips(value: object) -> None:
     assert parse(f"key: {inline(value)}", source="x").value == {"key": value}
 
 
@@ -66,8 +66,8 @@ def test_the_line_of_every_key_is_known() -> None:
     [
         ("loop:\n  epochs: 3\n bad\n", "my.yaml:3:2: not valid YAML"),
         ("loop:\n\tepochs: 3\n", "my.yaml:2:1: not valid YAML"),
-        ("loop: {epochs: 1}\nloop: {epochs: 2}\n", "my.yaml:2:1: duplicate key `loop`, first in line 1"),
-        ("loop:\n  seed: 1\n  seed: 2\n", "my.yaml:3:3: duplicate key `loop.seed`, first in line 2"),
+        ("loop: {epochs: 1}\nloop: {epochs: 2}\n", "my.yaml:2:1: duplicate key `loop`, first on line 1"),
+        ("loop:\n  seed: 1\n  seed: 2\n", "my.yaml:3:3: duplicate key `loop.seed`, first on line 2"),
         ("loop: {1: 2}\n", "my.yaml:1:8: a key must be text"),
         ("run: !!python/object:os.system {}\n", "my.yaml:1:6: not valid YAML"),
         ("a: 1\n--- \nb: 2\n", "my.yaml:2:1: not valid YAML"),
@@ -75,7 +75,7 @@ def test_the_line_of_every_key_is_known() -> None:
         ("a: \x00", "my.yaml: not valid YAML"),
     ],
 )
-def test_a_fault_is_named_with_its_place(text: str, message: str) -> None:
+def test_an_error_is_named_with_its_place(text: str, message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse(text, source="my.yaml")
     assert str(caught.value).startswith(message)

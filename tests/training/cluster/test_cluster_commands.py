@@ -43,7 +43,7 @@ def test_the_objects_of_a_job_are_written_without_a_cluster(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "changes", "status", "said"),
     [
-        ([], {"platform": "9.9.9"}, 3, "is not of this checkout's release"),
+        ([], {"platform": "9.9.9"}, 3, "does not match this checkout's release"),
         ([], {"environment": "prod"}, 2, "outputs of environment prod, not of dev"),
         (["--team", "nobody"], {}, 2, "no team nobody"),
         (["--name", "Run.1"], {}, 2, "run.name"),

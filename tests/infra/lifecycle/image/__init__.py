@@ -1,1 +1,1 @@
-"""Our own images: what they are built of, by which program, and what is said of them."""
+"""Our own images: plan, engine, SBOM, push."""

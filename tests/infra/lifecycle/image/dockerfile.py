@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 
 class Instruction(NamedTuple):
-    """One instruction, lines joined; `value` is what stands after the keyword."""
+    """One instruction, continuation lines joined; `value` follows the keyword."""
 
     keyword: str
     value: str
 
 
 class Stage(NamedTuple):
-    """A stage: what it starts from, and its instructions."""
+    """A stage: its base, and its instructions."""
 
     name: str
     base: str
@@ -28,19 +28,19 @@ class Stage(NamedTuple):
 
 
 class Dockerfile(NamedTuple):
-    """A file: the arguments before its first stage, and the stages by name."""
+    """A Dockerfile: the arguments before the first stage, and the stages by name."""
 
     arguments: tuple[str, ...]
     stages: dict[str, Stage]
 
     def lineage(self, name: str) -> Iterator[Stage]:
-        """A stage and those it is built on, itself first."""
+        """A stage and its base stages, itself first."""
         while name in self.stages:
             yield self.stages[name]
             name = self.stages[name].base
 
     def sources(self) -> list[str]:
-        """What is copied out of the context, in all stages."""
+        """Sources copied from the build context, in all stages."""
         copied = [value.split() for stage in self.stages.values() for value in stage.values("COPY")]
         return [source for words in copied if not words[0].startswith("--from=") for source in words[:-1]]
 
@@ -60,5 +60,5 @@ def read(path: Path) -> Dockerfile:
 
 
 def environment(values: list[str]) -> dict[str, str]:
-    """What `ENV` instructions set."""
+    """Variables that `ENV` instructions set."""
     return dict(pair.split("=", 1) for value in values for pair in value.split())

@@ -1,4 +1,4 @@
-"""A release with everything resolved that an image is built of, and small checkouts to build."""
+"""A release with the hashes that image builds need, and small checkouts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE_DIGEST = f"sha256:{'b' * 64}"
 
 
 def release(*, efa_sha256: str | None = EFA_SHA256, rds_sha256: str | None = RDS_SHA256) -> ReleaseManifest:
-    """The release, with the hashes of the images' parts as a lock would have written them."""
+    """The shipped release with hashes of base image and downloads."""
     document = yaml.safe_load(RELEASE_FILE.read_text(encoding="utf-8"))
     document["downloads"]["efa-installer"]["sha256"] = efa_sha256
     document["downloads"]["rds-certificates"]["sha256"] = rds_sha256
@@ -26,7 +26,7 @@ def release(*, efa_sha256: str | None = EFA_SHA256, rds_sha256: str | None = RDS
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git as somebody."""
+    """Run git with a test identity."""
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 

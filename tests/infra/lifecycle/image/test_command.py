@@ -1,4 +1,4 @@
-"""`image`: against ECR's API, with a program that builds nothing."""
+"""`image`, against moto's ECR, with an engine that builds nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ exit 0
 
 
 class Ecr:
-    """A registry of an account, and the repository `rtp-dev/mlflow` in it."""
+    """An account's registry with the repository `rtp-dev/mlflow`."""
 
     def __init__(self) -> None:
         self.client = boto3.client("ecr", region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
@@ -39,7 +39,7 @@ class Ecr:
         self.url: str = found["repository"]["repositoryUri"]
 
     def put(self, tag: str) -> str:
-        """An image under a tag; its digest."""
+        """Push an image with a tag; returns its digest."""
         manifest = {
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -61,7 +61,7 @@ def ecr() -> Iterator[Ecr]:
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """How the building program was called; the file beside it has what it was told by standard input."""
+    """File with the arguments of the engine's calls; the file beside it has their standard input."""
     (tmp_path / "bin").mkdir()
     program, notes = tmp_path / "bin/buildah", tmp_path / "calls"
     program.write_text(PROGRAM.format(calls=notes))
@@ -73,7 +73,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the release manifest and a checkout of MLflow's image, which the command works on."""
+    """A copy of the release manifest and a checkout of MLflow's image, used by the command."""
     file = Path(shutil.copy(RELEASE_FILE, tmp_path))
     monkeypatch.setattr(command, "RELEASE_FILE", file)
     monkeypatch.setattr(command, "ROOT", checkout(tmp_path / "checkout", "mlflow"))
@@ -92,7 +92,7 @@ def run(*, push: bool = False, image: ImageName | None = "mlflow", **options: An
     return command.image(ImageOptions(image=image, push=push, **options))
 
 
-def test_an_image_is_built_under_a_local_name_with_its_bill_beside(
+def test_an_image_is_built_under_a_local_name_with_its_sbom(
     calls: Path, manifest: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run() == 0
@@ -102,7 +102,7 @@ def test_an_image_is_built_under_a_local_name_with_its_bill_beside(
     assert "1 packages" in capsys.readouterr().out
 
 
-def test_a_revision_that_was_pushed_before_is_not_built_again(
+def test_a_pushed_revision_is_not_built_again(
     ecr: Ecr, calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push_to(ecr, monkeypatch)
@@ -113,7 +113,7 @@ def test_a_revision_that_was_pushed_before_is_not_built_again(
     assert calls.read_text() == "info\n"
 
 
-def test_a_push_logs_in_with_a_password_by_standard_input(
+def test_a_push_passes_the_password_on_standard_input(
     ecr: Ecr, calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push_to(ecr, monkeypatch)
@@ -127,7 +127,7 @@ def test_a_push_logs_in_with_a_password_by_standard_input(
     assert load_release(manifest).images["mlflow"].digest is None
 
 
-def test_what_is_not_committed_is_not_pushed(calls: Path, manifest: Path) -> None:
+def test_uncommitted_changes_are_not_pushed(calls: Path, manifest: Path) -> None:
     (manifest.parent / "checkout/platform_charts/images/mlflow_server/module.py").write_text("changed\n")
     with pytest.raises(RefusedError, match="not pushed"):
         run(push=True, env="dev")
@@ -135,7 +135,7 @@ def test_what_is_not_committed_is_not_pushed(calls: Path, manifest: Path) -> Non
 
 
 def test_a_push_needs_an_environment(calls: Path, manifest: Path) -> None:
-    with pytest.raises(SettingsError, match="registry of a stack"):
+    with pytest.raises(SettingsError, match="the stack whose registry"):
         run(push=True)
 
 

@@ -1,4 +1,4 @@
-"""The Dockerfiles: pinned, without root, of the same lock as a developer's machine; steps that need no container are run."""
+"""The Dockerfiles: pinned, without root, with the developers' lock file; steps that need no container are run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dockerfile(image: ImageName) -> Dockerfile:
 
 
 def context(image: ImageName, folder: Path) -> Path:
-    """What a build copies out of the repository, in a folder of its own."""
+    """A folder with the files that a build copies from the repository."""
     for source in dockerfile(image).sources():
         target = folder / source
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def context(image: ImageName, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_hadolint_has_nothing_to_say(image: ImageName) -> None:
+def test_hadolint_reports_nothing(image: ImageName) -> None:
     hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if hadolint is None:
         skipped("hadolint", "no hadolint on PATH or in .venv", "make env FOR=dev")
@@ -60,21 +60,21 @@ def test_every_stage_starts_from_the_pinned_base_or_an_earlier_stage(image: Imag
 
 
 @pytest.mark.parametrize(("image", "stage"), STAGES)
-def test_an_image_runs_as_the_user_that_the_file_system_belongs_to(image: ImageName, stage: str) -> None:
+def test_an_image_runs_as_the_owner_of_the_file_system(image: ImageName, stage: str) -> None:
     uid = StorageSettings.model_fields["efs_uid"].default
     last = next(stage.values("USER")[-1] for stage in dockerfile(image).lineage(stage))
     assert last == f"{uid}:{uid}"
 
 
 @pytest.mark.parametrize(("image", "stage"), STAGES)
-def test_nothing_that_installs_is_left(image: ImageName, stage: str) -> None:
+def test_no_package_installer_is_left(image: ImageName, stage: str) -> None:
     final = dockerfile(image).stages[stage] if image == "mlflow" else dockerfile(image).stages["cpu"]
     steps = [*dockerfile(image).stages["environment"].values("RUN"), *final.values("RUN")]
     assert sum("pip uninstall" in step and step.rstrip().endswith("pip") for step in steps) == 2
     assert not [step for step in steps if "apt-get install" in step]
 
 
-def test_the_trainers_environment_is_made_by_the_script_and_the_lock_of_a_developers_machine() -> None:
+def test_the_trainer_image_installs_with_the_developers_script_and_lock() -> None:
     stage = dockerfile("trainer").stages["environment"]
     copied = {source for value in stage.values("COPY") for source in value.split()[:-1]}
     assert copied == {".make/environment", "requirements.lock", "requirements-bootstrap.lock"}
@@ -92,14 +92,14 @@ def test_packages_are_installed_by_hash_only(image: ImageName) -> None:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_what_is_copied_is_what_the_recipe_says(image: ImageName) -> None:
+def test_the_copied_files_are_those_of_the_recipe(image: ImageName) -> None:
     recipe = RECIPES[image]
     files = {recipe.lock, *recipe.context} - {".dockerignore"}
     assert {source for source in dockerfile(image).sources() if source != "training/image/install-efa"} == files
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_every_argument_is_passed_and_every_passed_one_is_used(image: ImageName) -> None:
+def test_every_declared_argument_is_passed_and_no_other(image: ImageName) -> None:
     stages = dockerfile(image).stages.values()
     declared = {value.partition("=")[0] for stage in stages for value in stage.values("ARG")} | {"PYTHON_IMAGE"}
     source = Source(ROOT, "0" * 40, 0, ())
@@ -112,7 +112,7 @@ def test_every_argument_is_passed_and_every_passed_one_is_used(image: ImageName)
     assert passed == declared
 
 
-def test_what_is_ignored_leaves_the_context_complete() -> None:
+def test_dockerignore_keeps_the_build_context() -> None:
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
@@ -122,7 +122,7 @@ def test_what_is_ignored_leaves_the_context_complete() -> None:
             assert any(source == one or source.startswith(f"{one}/") for one in allowed), source
 
 
-def test_the_cuda_variant_leaves_it_to_the_device_plugin_which_gpus_a_container_sees() -> None:
+def test_the_cuda_variant_leaves_gpu_visibility_to_the_device_plugin() -> None:
     variables = environment([value for stage in dockerfile("trainer").lineage("cuda") for value in stage.values("ENV")])
     assert "NVIDIA_VISIBLE_DEVICES" not in variables
     assert variables["LD_LIBRARY_PATH"].split(":") == ["/opt/amazon/ofi-nccl/lib", "/opt/amazon/efa/lib"]
@@ -132,7 +132,7 @@ def test_the_cuda_variant_leaves_it_to_the_device_plugin_which_gpus_a_container_
     ("image", "command"),
     [("trainer", ["-m", "training", "train", "--help"]), ("mlflow", ["-m", "mlflow_server", "--help"])],
 )
-def test_the_program_runs_from_what_is_copied_alone(image: ImageName, command: list[str], tmp_path: Path) -> None:
+def test_the_program_runs_from_the_copied_files_alone(image: ImageName, command: list[str], tmp_path: Path) -> None:
     folder = context(image, tmp_path / "context")
     if image == "mlflow":
         shutil.move(folder / "platform_charts/images/mlflow_server", folder / "mlflow_server")
@@ -152,7 +152,7 @@ def test_the_program_runs_from_what_is_copied_alone(image: ImageName, command: l
     assert "usage:" in answer.stdout
 
 
-def test_an_installer_of_another_hash_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_an_installer_with_a_wrong_hash_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     archive = tmp_path / "installer.tar.gz"
     archive.write_bytes(b"not what was checked")
     script, target = ROOT / "training/image/install-efa", tmp_path / "efa"
@@ -164,7 +164,7 @@ def test_an_installer_of_another_hash_is_refused_before_it_is_unpacked(tmp_path:
     assert not target.exists()
 
 
-def test_what_the_trainers_image_holds_of_the_repository_trains(tmp_path: Path) -> None:
+def test_the_trainer_images_files_train(tmp_path: Path) -> None:
     code = context("trainer", tmp_path / "code")
     command = ["-m", "training", "train", "--launcher", "plain", "--num-workers", "1", "--epochs", "1", "--name", "one"]
     done = subprocess.run(

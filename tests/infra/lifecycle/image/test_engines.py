@@ -1,4 +1,4 @@
-"""Programs that build: which is taken, and what each is told."""
+"""Build engines: detection and command lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build(tmp_path: Path) -> Build:
 
 
 def only(name: str) -> object:
-    """A machine on which one program can build."""
+    """A machine on which only one engine can build."""
 
     def why_not(command: Sequence[str]) -> str | None:
         return None if command[0] == name else "not on PATH"
@@ -29,21 +29,21 @@ def only(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", ["docker", "buildah", "podman"])
-def test_the_program_that_is_there_is_taken(name: str) -> None:
+def test_the_available_engine_is_chosen(name: str) -> None:
     assert find(only(name)).name == name  # type: ignore[arg-type]
 
 
-def test_docker_is_taken_first() -> None:
+def test_docker_is_preferred() -> None:
     assert find(lambda _: None).name == "docker"
 
 
-def test_where_none_is_there_each_ones_reason_is_told() -> None:
+def test_without_an_engine_the_error_names_each_reason() -> None:
     with pytest.raises(RefusedError, match=r"docker: off\n  buildah: off\n  podman: off") as refused:
         find(lambda _: "off")
     assert "install buildah or podman" in refused.value.remedy
 
 
-def test_a_program_without_its_plugin_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_without_buildx_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\necho 'docker: unknown command: docker buildx' >&2\nexit 1\n")
     docker.chmod(0o755)
@@ -53,7 +53,7 @@ def test_a_program_without_its_plugin_is_not_taken(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
-def test_every_program_builds_the_same(engine: ImageEngine, build: Build) -> None:
+def test_every_engine_builds_the_same(engine: ImageEngine, build: Build) -> None:
     command = engine.build(build, "name:tag")
     pairs = {command[index + 1] for index, word in enumerate(command) if word == "--build-arg"}
     assert {f"{key}={value}" for key, value in build.arguments.items()} <= pairs
@@ -67,14 +67,14 @@ def test_every_program_builds_the_same(engine: ImageEngine, build: Build) -> Non
         assert command[command.index(option) + 1] == value
 
 
-def test_the_time_of_an_image_is_that_of_its_commit(build: Build) -> None:
+def test_an_image_has_the_time_of_its_commit(build: Build) -> None:
     assert f"SOURCE_DATE_EPOCH={build.committed}" in Docker().build(build, "x")
     podman = Buildah("podman").build(build, "x")
     assert podman[podman.index("--timestamp") + 1] == str(build.committed)
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
-def test_a_registrys_password_is_on_no_command_line(engine: ImageEngine) -> None:
+def test_no_command_line_contains_the_password(engine: ImageEngine) -> None:
     assert engine.log_in("registry.example", "AWS") == [
         engine.name,
         "login",
@@ -85,8 +85,8 @@ def test_a_registrys_password_is_on_no_command_line(engine: ImageEngine) -> None
     ]
 
 
-def test_a_command_that_fails_ends_ours() -> None:
-    with pytest.raises(PlatformError, match=r"`sh -c exit 7 …` ended with exit status 7"):
+def test_a_failed_command_raises() -> None:
+    with pytest.raises(PlatformError, match=r"`sh -c exit 7 …` failed with exit status 7"):
         run(["sh", "-c", "exit 7"])
 
 

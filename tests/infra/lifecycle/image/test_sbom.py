@@ -1,4 +1,4 @@
-"""Bill of materials: complete, valid, and the same for the same build."""
+"""SBOM: complete, valid and reproducible."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CPU = Torch("2.15.0+cpu", "")
 
 
 def build(image: ImageName, variant: Variant = "cuda", torch: Torch | None = None) -> Build:
-    """A build of this repository's own locks."""
+    """A build with this repository's lock files."""
     return plan(image, release(), Source(ROOT, "a" * 40, 1_790_000_000, ()), variant=variant, torch=torch)
 
 
 def components(build: Build) -> dict[str, dict[str, Any]]:
-    """What a bill lists, by name."""
+    """Components of an SBOM by name."""
     return {one["name"]: one for one in json.loads(sbom.document(build))["components"]}
 
 
 @pytest.mark.parametrize(
     "one", [build("trainer"), build("trainer", "cpu", CPU), build("mlflow")], ids=["cuda", "cpu", "mlflow"]
 )
-def test_a_bill_is_valid_cyclonedx(one: Build) -> None:
+def test_an_sbom_is_valid_cyclonedx(one: Build) -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom.document(one)) is None
 
 
@@ -46,27 +46,27 @@ def test_every_package_of_the_lock_is_listed_with_its_hashes(image: ImageName) -
     assert hashes - {EFA_SHA256} == set(re.findall(r"sha256:(\S+)", text))
 
 
-def test_the_cpu_variant_has_its_own_torch_and_nothing_of_nvidias() -> None:
+def test_the_cpu_variant_has_its_own_torch_and_no_nvidia_packages() -> None:
     listed = components(build("trainer", "cpu", CPU))
     assert listed["torch"]["version"] == "2.15.0+cpu"
     assert not [name for name in listed if name.startswith("nvidia-cu") or name == "triton"]
 
 
-def test_what_is_left_out_for_another_torch_is_what_the_environments_script_leaves_out() -> None:
+def test_another_torch_excludes_the_packages_that_the_environment_script_excludes() -> None:
     script = (ROOT / ".make/environment").read_text(encoding="utf-8")
     assert "keep = !/^(torch|triton)==|^(nvidia|cuda)-/" in script
     names = {"torch", "triton", "nvidia-nccl-cu13", "cuda-toolkit", "torchmetrics", "tritonclient"}
     assert {name for name in names if sbom._REPLACED.match(name)} == names - {"torchmetrics", "tritonclient"}
 
 
-def test_the_bill_of_the_cuda_variant_names_base_and_installer() -> None:
+def test_the_sbom_of_the_cuda_variant_lists_base_image_and_installer() -> None:
     listed = components(build("trainer"))
     assert build("trainer").arguments["PYTHON_IMAGE"] in listed
     [installer] = [one for name, one in listed.items() if name.startswith("aws-efa-installer-")]
     assert [one["content"] for one in installer["hashes"]] == [EFA_SHA256]
 
 
-def test_the_same_build_has_the_same_bill_and_another_one_another_number() -> None:
+def test_the_same_build_has_the_same_sbom_and_another_build_another_serial_number() -> None:
     assert sbom.document(build("mlflow")) == sbom.document(build("mlflow"))
     numbers = {json.loads(sbom.document(one))["serialNumber"] for one in (build("mlflow"), build("trainer"))}
     assert len(numbers) == 2

@@ -89,7 +89,7 @@ def test_without_programs_the_error_names_make_engines_and_no_file_is_left(
 
 def test_stopping_without_a_sandbox_does_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sandbox-down"]) == 0
-    assert "none is running" in capsys.readouterr().out
+    assert "not running" in capsys.readouterr().out
     assert not folder.exists()
 
 
