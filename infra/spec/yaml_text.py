@@ -23,6 +23,7 @@ from ruamel.yaml.error import CommentMark, MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.resolver import BaseResolver
+from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from infra.spec.errors import SettingsError
 
@@ -41,6 +42,7 @@ _CORE_SCHEMA: Final = [
     ("float", r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$", [*"-+."]),
 ]
 _LINE_LENGTH: Final = 120
+_KEY_INDICATORS: Final = (":", "?")
 
 
 class _CoreSchema(BaseResolver):
@@ -89,7 +91,7 @@ class _Emitter(RoundTripEmitter):
 
 def _text(dumper: _Dumper, text: str) -> object:
     # Escapes keep multi-line text on one line. Without quotes, ruamel would write `[?a]`, which it reads as a key.
-    style = "'" if text.startswith((":", "?")) else None
+    style = "'" if text.startswith(_KEY_INDICATORS) else None
     return dumper.represent_scalar(_TEXT, text, style=style if text.isprintable() else '"')
 
 
@@ -170,6 +172,11 @@ def inline(value: object) -> str:
     return stream.getvalue().removesuffix("\n").removesuffix("\n...")
 
 
+def _quoted_if_needed(value: Scalar) -> Scalar:
+    """The value, in quotes if it is text that ruamel would write plain into a flow mapping but not read back from there."""
+    return SingleQuotedScalarString(value) if isinstance(value, str) and value.startswith(_KEY_INDICATORS) else value
+
+
 def edited(text: str, changes: Mapping[KeyPath, Scalar]) -> str:
     """The YAML text with some scalars changed; comments stay.
 
@@ -193,10 +200,11 @@ def edited(text: str, changes: Mapping[KeyPath, Scalar]) -> str:
             mapping = mapping.get(name)
             if not isinstance(mapping, CommentedMap):
                 raise KeyError(".".join(path[: depth + 1]))
+        written = _quoted_if_needed(value)
         if key in mapping or mapping.fa.flow_style():
-            mapping[key] = value
+            mapping[key] = written
         else:
-            mapping.insert(max(0, len(mapping) - 1), key, value)
+            mapping.insert(max(0, len(mapping) - 1), key, written)
     stream = io.StringIO()
     yaml.dump(document, stream)
     # ruamel leaves a trailing space where it wraps a list.

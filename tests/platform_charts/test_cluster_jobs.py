@@ -89,7 +89,7 @@ def test_managed_by_is_immutable(environment: Environment) -> None:
 @in_dev
 @pytest.mark.parametrize("name", ["a" * 64, "Upper", "-dash", "dot.ted"])
 def test_an_invalid_name_is_refused_before_submission(name: str, environment: Environment) -> None:
-    with pytest.raises(SettingsError, match="no name for a job"):
+    with pytest.raises(SettingsError, match="invalid name="):
         job(name, team=environment.team)
     pod = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": environment.team}}
     with pytest.raises(ApiError):

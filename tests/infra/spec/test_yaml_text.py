@@ -121,6 +121,8 @@ def test_a_mapping_that_does_not_exist_is_named() -> None:
 
 
 @given(value=st.none() | st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs"))))
+@example(value="?0")
+@example(value=": ")
 def test_any_text_reads_back_as_it_was_written(value: str | None) -> None:
     for path in (("addons", "vpc-cni", "version"), ("addons", "vpc-cni", "new"), ("charts", "kueue", "new")):
         document = parse(edited(TEXT, {path: value}), source="x").value

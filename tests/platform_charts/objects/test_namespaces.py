@@ -51,7 +51,7 @@ def test_the_pod_security_version_is_the_environments_kubernetes_minor() -> None
 
 @pytest.mark.parametrize("name", LEVELS)
 def test_a_team_cannot_have_the_name_of_a_platform_namespace(name: str) -> None:
-    with pytest.raises(SettingsError, match="no namespace of Kubernetes's or the platform's own"):
+    with pytest.raises(SettingsError, match="not a namespace of Kubernetes or the platform"):
         varied({"teams": [{"name": name}]})
 
 
