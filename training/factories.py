@@ -5,7 +5,6 @@ Independent of models and datasets: a registry is given the settings (`model.nam
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
-from infra.spec.section import Section, validate
+from infra.spec.section import Section, did_you_mean, validate
 from training.config.schema import OptionValue
 from training.errors import SettingsError
 
@@ -125,8 +124,8 @@ class Registry(Generic[Spec]):
 
 def suggest(name: str, names: Sequence[str]) -> str:
     """Returns "did you mean X? " for the closest of `names`, or an empty string if none is close."""
-    matches = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {matches[0]}? " if matches else ""
+    question = did_you_mean(name, names)
+    return f"{question} " if question else ""
 
 
 def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, setting: str, owner: str) -> Options:

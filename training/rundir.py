@@ -18,7 +18,6 @@ Nothing heavy is imported here.
 
 from __future__ import annotations
 
-import difflib
 import fcntl
 import os
 import re
@@ -29,6 +28,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from infra.spec.section import did_you_mean
 from observability import runlog
 from training.config.load import load_settings, render
 from training.config.schema import TrainingSettings
@@ -85,10 +85,9 @@ class RunDirectory:
             if (path / "settings.yaml").is_file():
                 return cls(path)
         names = [known.name for known in runs(root)]
-        near = difflib.get_close_matches(str(run), names, n=1)
         raise SettingsError(
             f"run {run}: no such run under {root}",
-            remedy=f"did you mean {near[0]}?" if near else f"newest first: {', '.join(names[:5]) or 'no runs yet'}",
+            remedy=did_you_mean(str(run), names) or f"newest first: {', '.join(names[:5]) or 'no runs yet'}",
         )
 
     @classmethod

@@ -72,11 +72,16 @@ def refuse(file: str, violations: Sequence[Violation], *, places: Mapping[KeyPat
         raise _refusal(violations, file=file, places=places)
 
 
+def did_you_mean(name: str, names: Sequence[str], *, cutoff: float = 0.6) -> str:
+    """A question for the closest name, or an empty text if none is at least as similar as `cutoff` (difflib's ratio)."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    return f"did you mean {close[0]}?" if close else ""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The second half of a message about an unknown name: the closest valid name, or all of them."""
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"
+    return did_you_mean(name, names, cutoff=0.5) or f"one of {', '.join(names)}"
 
 
 def read_document(path: Path) -> Document:

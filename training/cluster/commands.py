@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from infra.kube.errors import ApiError
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, api_object
+from infra.spec.section import did_you_mean
 from platform_charts.jobs.capacity_end import refuse_beyond_capacity
 from platform_charts.jobs.document import to_yaml
 from platform_charts.jobs.rayjob import render_job
@@ -248,11 +248,9 @@ def _job_named(api: KubernetesApi, context: ClusterContext, name: str | None) ->
         return known[-1]
     if name is None:
         raise SettingsError(f"team {context.team.name} has no job", remedy=f"submit one: make train ENV={context.env}")
-    near = difflib.get_close_matches(name, [one["metadata"]["name"] for one in known], n=1)
     again = f"make jobs ENV={context.env} lists the jobs; make train NAME={name} resumes a run whose job was deleted"
-    raise SettingsError(
-        f"job {name}: no such job in namespace {namespace}", remedy=f"did you mean {near[0]}?" if near else again
-    )
+    meant = did_you_mean(name, [one["metadata"]["name"] for one in known])
+    raise SettingsError(f"job {name}: no such job in namespace {namespace}", remedy=meant or again)
 
 
 def _state(api: KubernetesApi, context: ClusterContext, name: str) -> JobState:

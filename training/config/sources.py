@@ -6,7 +6,6 @@ flags, `--set`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.spec.errors import SettingsError
+from infra.spec.section import did_you_mean
 from infra.spec.yaml_text import KeyPath, parse, read_file
 
 SHIPPED: Final = Path(__file__).resolve().parent.parent / "configs"
@@ -80,11 +80,10 @@ def find_config(config: str | Path) -> Path:
         path = SHIPPED / f"{config}.yaml"
     if path.is_file():
         return path
-    near = difflib.get_close_matches(path.stem, shipped_names(), n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    meant = did_you_mean(path.stem, shipped_names())
     raise SettingsError(
         f"--config {config}: no such file",
-        remedy=f"{meant}give a path ending in .yaml, or one of: {', '.join(shipped_names())}",
+        remedy=f"{meant} give a path ending in .yaml, or one of: {', '.join(shipped_names())}".lstrip(),
     )
 
 
