@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from observability.history import RunHistory
+from observability.quantities import duration
 from observability.report import facts
 from observability.report.plots import draw_plots
 from observability.runlog import FILE_NAME, read_all
@@ -45,6 +46,7 @@ def render(history: RunHistory, run_directory: Path) -> str:
     )
     # Plots are SVG from this package; all other text comes from the run and is escaped.
     environment.filters["svg"] = Markup
+    environment.filters["duration"] = duration
     return environment.get_template("report.html.j2").render(
         name=history.name,
         status=history.status,

@@ -12,6 +12,7 @@ CARD = "#010206"
 TRAIN = "#010207"
 VALIDATION = "#010208"
 TEST = "#010209"
+BAD = "#010210"
 PART_COLOURS = ("#01020a", "#01020b", "#01020c", "#01020d", "#01020e", "#01020f")
 """Colours of the parts of step time, in the order of `observability.history.PARTS`."""
 
@@ -25,6 +26,7 @@ _VARIABLES = {
     TRAIN: "--train",
     VALIDATION: "--validation",
     TEST: "--test",
+    BAD: "--bad",
     **dict(zip(PART_COLOURS, PART_VARIABLES, strict=True)),
 }
 

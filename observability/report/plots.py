@@ -10,21 +10,17 @@ from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.quantities import duration, number
+from observability.quantities import duration
+from observability.report.axes import choose_scale, edges, finish_axes, marker, plot_training, plot_validation
 from observability.report.palette import CARD, GRID, INK, MUTED, PART_COLOURS, TEST, TRAIN, VALIDATION, with_css_vars
-from observability.report.series import Floats, centred_mean, grouped, smoothing_window, startup_spans, values_of
-from observability.runlog import Evaluated
+from observability.report.series import grouped, smoothing_window, startup_spans, values_of
 
 _HALF_WIDTH = (6.0, 3.3)
 _FULL_WIDTH = (12.4, 3.1)
-_MARKED_POINTS = 60
-_LOG_SCALE_RATIO = 30.0
-"""Ratio of the largest to the smallest value above which the axis becomes logarithmic."""
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -106,10 +102,10 @@ def _loss(history: RunHistory) -> Plot:
     losses = values_of(history.steps, lambda step: step.loss)
     with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
-        group = _plot_training(axes, history, losses)
-        _plot_validation(axes, history, lambda evaluation: evaluation.loss)
-        _choose_scale(axes, losses)
-        _finish_axes(axes, history, ylabel="cross-entropy (nats)")
+        group = plot_training(axes, history, losses)
+        plot_validation(axes, history, lambda evaluation: evaluation.loss)
+        choose_scale(axes, losses)
+        finish_axes(axes, history, ylabel="cross-entropy (nats)")
         return Plot(key="loss", title="Loss", svg=_svg(figure, "loss"), note=_note(group))
 
 
@@ -118,12 +114,12 @@ def _accuracy(history: RunHistory) -> Plot:
     test = history.test_evaluation()
     with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
-        group = _plot_training(axes, history, accuracies)
-        _plot_validation(axes, history, lambda evaluation: evaluation.accuracy)
+        group = plot_training(axes, history, accuracies)
+        plot_validation(axes, history, lambda evaluation: evaluation.accuracy)
         if test is not None:
             axes.axhline(test.accuracy, color=TEST, linestyle=(0, (5, 3)), linewidth=1.3, label="test, final weights")
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=None))
-        _finish_axes(axes, history, ylabel="accuracy", legend="lower right")
+        finish_axes(axes, history, ylabel="accuracy", legend="lower right")
         return Plot(key="accuracy", title="Accuracy", svg=_svg(figure, "accuracy"), note=_note(group))
 
 
@@ -134,10 +130,10 @@ def _throughput(history: RunHistory) -> Plot:
     window = max(smoothing_window(len(speeds)), min(epoch, len(speeds) // 8))
     with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
-        group = _plot_training(axes, history, speeds, window=window)
+        group = plot_training(axes, history, speeds, window=window)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
-        _finish_axes(axes, history, ylabel="samples per second, all ranks", legend="lower right")
+        finish_axes(axes, history, ylabel="samples per second, all ranks", legend="lower right")
         note = "Wall time of steps on rank 0, without evaluations. The last batch of an epoch may be smaller. "
         return Plot(key="throughput", title="Throughput", svg=_svg(figure, "throughput"), note=note + _note(group))
 
@@ -149,15 +145,15 @@ def _optimization(history: RunHistory) -> Plot:
     clip = history.setting("loop.clip_norm")
     with _figure(_HALF_WIDTH) as figure:
         upper, lower = figure.subplots(2, sharex=True)
-        upper.plot(rates.step, rates.mean, color=VALIDATION, linewidth=1.5)
+        upper.plot(rates.step, rates.mean, color=VALIDATION, linewidth=1.5, marker=marker(rates.mean), markersize=3)
         upper.yaxis.set_major_locator(MaxNLocator(3))
         upper.yaxis.set_major_formatter("{x:g}")
-        _finish_axes(upper, history, ylabel="learning rate", xlabel="", legend="")
-        group = _plot_training(lower, history, norms)
+        finish_axes(upper, history, ylabel="learning rate", xlabel="", legend="")
+        group = plot_training(lower, history, norms)
         if clip is not None:
             lower.axhline(clip, color=TEST, linestyle=(0, (5, 3)), linewidth=1.1, label=f"clip norm {clip:g}")
         lower.yaxis.set_major_locator(MaxNLocator(3))
-        _finish_axes(lower, history, ylabel="gradient norm")
+        finish_axes(lower, history, ylabel="gradient norm")
         svg = _svg(figure, "learning rate and gradient norm")
         return Plot(key="optimization", title="Learning rate and gradient norm", svg=svg, note=_note(group))
 
@@ -168,17 +164,13 @@ def _step_time(history: RunHistory) -> Plot:
     columns = [grouped(numbers, table[:, index]) for index in range(len(PARTS))]
     with _figure(_FULL_WIDTH) as figure:
         axes = figure.subplots()
-        axes.stackplot(
-            columns[0].step,
-            *(column.mean * 1e3 for column in columns),
-            colors=PART_COLOURS,
-            labels=PARTS,
-            linewidth=0,
-        )
+        totals = np.zeros(len(columns[0].step))
+        for column, colour, part in zip(columns, PART_COLOURS, PARTS, strict=True):
+            below, totals = totals, totals + column.mean * 1e3
+            axes.stairs(totals, edges(columns[0]), baseline=below, fill=True, color=colour, linewidth=0, label=part)
         # A few slow steps, such as the first, must not flatten all others.
-        totals = np.sum([column.mean for column in columns], axis=0) * 1e3
         axes.set_ylim(0, 1.25 * float(np.percentile(totals, 98)))
-        _finish_axes(axes, history, ylabel="milliseconds per step, rank 0", legend="")
+        finish_axes(axes, history, ylabel="milliseconds per step, rank 0", legend="")
         figure.legend(loc="outside right upper", reverse=True)
         cut = int((totals > axes.get_ylim()[1]).sum())
         note = f"{cut} of {len(totals)} points exceed the y-axis. " if cut else ""
@@ -221,75 +213,18 @@ def _checkpoints(history: RunHistory) -> Plot:
     steps = [checkpoint.step for checkpoint in committed]
     stalls = np.array([checkpoint.stall_seconds for checkpoint in committed]) * 1e3
     writes = np.array([checkpoint.write_seconds for checkpoint in committed]) * 1e3
-    marker = "o" if len(committed) <= _MARKED_POINTS else ""
     with _figure(_HALF_WIDTH) as figure:
         axes = figure.subplots()
         for label, colour, milliseconds in (
             ("write, in the background", VALIDATION, writes),
             ("stall of the training loop", TRAIN, stalls),
         ):
-            axes.plot(steps, milliseconds, color=colour, marker=marker, markersize=4, linewidth=1.0, label=label)
-        axes.set_ylim(bottom=0)
-        _choose_scale(axes, np.concatenate([stalls, writes]))
-        _finish_axes(axes, history, ylabel="milliseconds", legend="")
+            (line,) = axes.plot(steps, milliseconds, color=colour, linewidth=1.0, label=label)
+            line.set(marker=marker(milliseconds), markersize=4)
+        choose_scale(axes, np.concatenate([stalls, writes]), bottom=0)
+        finish_axes(axes, history, ylabel="milliseconds", legend="")
         figure.legend(loc="outside lower center", ncols=3, fontsize=8.5)
         return Plot(key="checkpoints", title="Checkpoint time", svg=_svg(figure, "checkpoint time"))
-
-
-def _choose_scale(axes: Axes, values: Floats) -> None:
-    """Use a logarithmic y-axis if a linear one would hide the small values."""
-    positive = values[np.isfinite(values) & (values > 0)]
-    if positive.size and positive.max() / positive.min() > _LOG_SCALE_RATIO:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if positive.max() / positive.min() < 1e3 else (1,)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _plot_validation(axes: Axes, history: RunHistory, value: Callable[[Evaluated], float]) -> None:
-    """Draw a quantity of the validations over their steps."""
-    validation = history.evaluations_of("validation")
-    points = [evaluation.step for evaluation in validation], [value(evaluation) for evaluation in validation]
-    axes.plot(*points, color=VALIDATION, marker="o", markersize=3.5, linewidth=1.4, label="validation")
-
-
-def _plot_training(axes: Axes, history: RunHistory, values: Floats, *, window: int | None = None) -> int:
-    """Draw a bold moving average of a quantity over a faint line of its values, or a band of their range if steps are grouped.
-
-    Args:
-        axes: axes to draw on.
-        history: the run.
-        values: (n,) one value per step.
-        window: steps of the moving average; `smoothing_window` by default.
-
-    Returns:
-        Steps per group.
-    """
-    numbers = values_of(history.steps, lambda step: step.step)
-    raw = grouped(numbers, values)
-    if raw.group == 1:
-        axes.plot(raw.step, raw.mean, color=TRAIN, alpha=0.35, linewidth=0.8)
-    else:
-        axes.fill_between(raw.step, raw.low, raw.high, color=TRAIN, alpha=0.22, linewidth=0)
-    window = window or smoothing_window(len(values))
-    line = grouped(numbers, centred_mean(values, window))
-    axes.plot(line.step, line.mean, color=TRAIN, linewidth=1.7, label=f"training, mean over {number(window)} steps")
-    return raw.group
-
-
-def _finish_axes(
-    axes: Axes, history: RunHistory, *, ylabel: str, xlabel: str = "step", legend: str = "upper right"
-) -> None:
-    """Label the axes, mark restarts, and format steps as whole numbers."""
-    for index, restart in enumerate(history.restarts):
-        label = "restart" if index == 0 else None
-        axes.axvline(restart.step + 0.5, color=INK, linestyle=(0, (1, 2)), linewidth=1.0, label=label)
-    axes.set_ylabel(ylabel)
-    axes.set_xlabel(xlabel)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    axes.xaxis.set_major_formatter(lambda value, _: number(value))
-    if legend:
-        axes.legend(loc=legend, fontsize=8.5)
 
 
 def _note(group: int) -> str:
