@@ -193,6 +193,11 @@ def test_images_are_pulled_by_digest_and_ours_from_the_stacks_registry() -> None
     assert release.images["kueue"].reference(host) == f"registry.k8s.io/kueue/kueue@{DIGEST}"
 
 
+def test_an_image_of_ours_has_no_reference_without_the_stacks_registry() -> None:
+    with pytest.raises(ValueError, match="mlflow is an image of ours, so its reference needs the stack's registry"):
+        resolved_release().images["mlflow"].reference()
+
+
 def test_an_image_without_a_digest_is_pulled_by_its_tag() -> None:
     assert load_release().images["kueue"].reference() == "registry.k8s.io/kueue/kueue:v0.19.2"
 

@@ -18,7 +18,7 @@ from platform_charts.charts.installs import ChartInstall
 from platform_charts.objects.namespaces import LEVELS
 from tests.engines.helm import find_archive, find_helm, template
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-from tests.platform_charts.charts.releases import installs_of, with_digests
+from tests.platform_charts.charts.releases import FULL_REFERENCE, REGISTRY, installs_of, with_digests
 from tests.platform_charts.jobs.restricted import violations
 
 every_chart = pytest.mark.parametrize("name", list(load_release().charts))
@@ -59,9 +59,15 @@ def test_the_chart_renders_and_every_image_has_a_digest(name: str, home: Path) -
 
 @every_chart
 def test_every_image_is_in_the_release_manifest(name: str, home: Path) -> None:
-    known = {image.repository for image in load_release().images.values()}
-    names = {image.partition("@")[0] for image in images_of(rendered(name, ENVIRONMENT, home))}
-    assert {one.rpartition(":")[0] if ":" in one.rpartition("/")[2] else one for one in names} <= known
+    known = {image.reference(REGISTRY).partition(":")[0] for image in load_release().images.values()}
+    found = {image.partition("@")[0].partition(":")[0] for image in images_of(rendered(name, ENVIRONMENT, home))}
+    assert found <= known
+
+
+@every_chart
+def test_every_image_names_its_registry(name: str, home: Path) -> None:
+    references = list(images_of(rendered(name, ENVIRONMENT, home)))
+    assert [one for one in references if not FULL_REFERENCE.fullmatch(one)] == []
 
 
 @every_chart
@@ -155,11 +161,12 @@ def test_every_pod_of_a_chart_complies_with_its_namespaces_pod_security_level(na
 
 
 @every_chart
-def test_with_a_mirror_every_image_comes_from_the_mirror(name: str, home: Path) -> None:
+def test_with_a_mirror_every_third_party_image_comes_from_the_mirror(name: str, home: Path) -> None:
     settings = settings_of(ENVIRONMENT)
     mirrors = settings.mirrors.model_copy(update={"images": "registry.internal:5000/mirror"})
     install = installs_of(settings.model_copy(update={"mirrors": mirrors}), with_digests())[name]
     manifests = template(
         find_helm(), find_archive(name), install.values, name=name, namespace=install.namespace, home=home
     )
-    assert [image for image in images_of(manifests) if not image.startswith("registry.internal:5000/mirror/")] == []
+    sources = ("registry.internal:5000/mirror/", f"{REGISTRY}/")
+    assert [image for image in images_of(manifests) if not image.startswith(sources)] == []
