@@ -239,7 +239,7 @@ def test_kueue_excludes_efa_and_huge_pages_but_not_gpus() -> None:
 
 
 def test_the_kuberay_operator_has_one_gib_of_memory() -> None:
-    assert values("kuberay-operator")["resources"]["limits"] == {"memory": "1Gi"}
+    assert values("kuberay-operator")["resources"]["limits"]["memory"] == "1Gi"
 
 
 def test_the_autoscaler_discovers_its_clusters_groups_with_its_service_account() -> None:
