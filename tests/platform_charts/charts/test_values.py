@@ -95,7 +95,7 @@ def test_only_cached_registries_are_pulled_through_ecr() -> None:
     caches = {"quay.io": "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay"}
     installs = installs_of(varied({}), caches=caches)
     assert list(named_images(installs["kuberay-operator"].values)) == [
-        "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay/kuberay/operator:v1.7.0"
+        "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay/kuberay/operator:v1.6.2"
     ]
     assert next(named_images(installs["kueue"].values)).startswith("registry.k8s.io/")
 
