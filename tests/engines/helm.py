@@ -44,6 +44,14 @@ def find_archive(chart: str) -> Path:
     return found[-1]
 
 
+def find_pinned_archive(chart: str) -> Path:
+    """Find a chart's archive in the pinned version; skips without it."""
+    archive, pinned = find_archive(chart), archive_path(chart, load_release().charts[chart]).name
+    if archive.name != pinned:
+        skipped(CHART_NAME, f"found {archive.name} instead of {pinned}", "make charts")
+    return archive
+
+
 def template(helm: str, archive: Path, values: dict[str, Any], *, name: str, namespace: str) -> list[Any]:
     """Render a chart for a cluster of the release's minor version, with hooks and without CRDs.
 

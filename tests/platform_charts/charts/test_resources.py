@@ -15,7 +15,8 @@ from kubernetes.utils.quantity import parse_quantity
 from infra.spec.cluster_names import GPU_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
-from tests.engines.helm import find_archive
+from platform_charts.charts.installs import installed_charts
+from tests.engines.helm import find_pinned_archive
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.platform_charts.charts.releases import installs_of
 from tests.platform_charts.charts.rendering import pods, rendered
@@ -121,9 +122,7 @@ def test_no_scrape_in_the_values_lasts_longer_than_its_interval(environment: str
 
 def default_values(name: str) -> dict[str, Any]:
     """The defaults in a chart's archive, with those of subcharts below their names; skips without the pinned archive."""
-    archive = find_archive(name)
-    if archive.name != f"{name}-{DEFAULTS[name]['version']}.tgz":
-        pytest.skip(f"{archive.name} is not the pinned version")
+    archive = find_pinned_archive(name)
     with tarfile.open(archive) as packed:
         texts = {member.name: packed.extractfile(member) for member in packed if member.name.endswith("values.yaml")}
         read = {path: yaml.safe_load(text.read()) or {} for path, text in texts.items() if text is not None}
@@ -180,12 +179,11 @@ def admitted(container: Container, limit_range: Manifest) -> Container:
     return Container(container.name, {"requests": requests, "limits": limits})
 
 
-@every_chart
-@every_environment
-def test_every_rendered_container_has_requests_and_limits_that_fit(name: str, environment: str) -> None:
+@pytest.mark.parametrize(
+    ("environment", "name"), [(one, name) for one in ENVIRONMENTS for name in installed_charts(settings_of(one))]
+)
+def test_every_rendered_container_has_requests_and_limits_that_fit(environment: str, name: str) -> None:
     installs = installs_of(settings_of(environment))
-    if name not in installs:
-        pytest.skip(f"{environment} does not install {name}")
     defaults = named(all_of(environment), "LimitRange", "containers", namespace=GPU_NAMESPACE)
     found = list(containers(rendered(name, environment)))
     assert found != []
