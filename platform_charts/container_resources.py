@@ -45,7 +45,7 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "cluster-autoscaler": ContainerResources(cpu="100m", memory="768Mi"),
     # The chart's 512 Mi are too little for several hundred Ray clusters, because the operator caches their pods.
     "kuberay-operator": ContainerResources(cpu="200m", memory="1Gi", cpu_limit="2"),
-    # It serves the webhooks of every job; the chart's 512 Mi are its default for small clusters.
+    # It serves the webhooks of every job, so a slow replica delays every submission.
     "kueue": ContainerResources(cpu="500m", memory="1Gi", cpu_limit="2"),
     # Queries and compaction use all cores that the smallest system node has.
     "prometheus": ContainerResources(cpu="500m", memory="4Gi", cpu_limit="4"),
@@ -65,13 +65,13 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "feature-discovery-worker": ContainerResources(cpu="10m", memory="128Mi"),
     "aws-efa-k8s-device-plugin": ContainerResources(cpu="10m", memory="64Mi"),
 }
-"""Resources by container, for the charts. Those of dcgm-exporter and MLflow depend on the environment's settings."""
+"""Resources by container of a chart. Those of dcgm-exporter and MLflow depend on the settings and stand in their modules."""
 
 UNSIZED: Mapping[str, Mapping[str, str]] = {
     "defaultRequest": {"cpu": "5m", "memory": "32Mi"},
     "default": {"cpu": "1", "memory": "128Mi"},
 }
-"""Defaults of a LimitRange for containers whose chart takes no resources: they choose the device plugin's configuration.
+"""LimitRange of `gpu-system` for containers whose chart takes no resources: init containers and sidecars of the device plugin.
 
-The limit of memory is well above the request, because a node whose device plugin does not start offers no GPUs.
+The memory limit is well above the request, because a node whose device plugin does not start offers no GPUs.
 """

@@ -28,8 +28,8 @@ DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("chart_defaul
 _SUBCHARTS = {"nfd": "node-feature-discovery"}
 """Name of a subchart by its alias."""
 
-_GLOBAL_INTERVAL, _GLOBAL_TIMEOUT = "30s", "10s"
-"""Prometheus's own for a monitor that names none (kube-prometheus-stack and Prometheus, defaults)."""
+_GLOBAL_INTERVAL = "30s"
+"""Interval of a monitor that names none (Prometheus Operator, `scrapeInterval`)."""
 
 _RELOADER = re.compile(r"--config-reloader-(?P<resource>cpu|memory)-(?P<bound>request|limit)=(?P<amount>.+)")
 """An argument of the Prometheus Operator; 0 means none."""
@@ -88,9 +88,9 @@ def seconds(duration: str) -> int:
 
 
 def is_scraped_in_time(monitor: Mapping[str, str]) -> bool:
-    """Whether a scrape may last no longer than the interval; the Prometheus Operator rejects any other monitor."""
+    """Whether the time-out, if there is one, is within the interval; the Prometheus Operator rejects any other monitor."""
     timeout, interval = monitor.get("scrapeTimeout"), monitor.get("interval")
-    return seconds(timeout or _GLOBAL_TIMEOUT) <= seconds(interval or _GLOBAL_INTERVAL)
+    return not timeout or seconds(timeout) <= seconds(interval or _GLOBAL_INTERVAL)
 
 
 @every_chart
