@@ -13,7 +13,7 @@ from infra.spec.cluster_names import GPU_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
-from tests.engines.helm import find_archive
+from tests.engines.helm import find_pinned_archive
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_prod
 from tests.platform_charts.charts.releases import installs_of
@@ -29,7 +29,7 @@ _OPERATED = ("prometheuses.", "alertmanagers.")
 @pytest.fixture(scope="module")
 def helm(control_plane: ControlPlane, environment: Environment) -> Iterator[Cluster]:
     """The API server as Helm sees it: with the platform's namespaces and the CRDs of the charts."""
-    archive = find_archive("kube-prometheus-stack")
+    archive = find_pinned_archive("kube-prometheus-stack")
     pinned = PinnedCharts(load_release(), folder=archive.parent).crds(CRD_GROUPS["kube-prometheus-stack"])
     missing = [crd for crd in pinned if crd["metadata"]["name"].startswith(_OPERATED)]
     with environment.cluster.applied(*missing):
