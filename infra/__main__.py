@@ -17,14 +17,13 @@ from infra.aws.exports import export
 from infra.aws.program import make_platform
 from infra.lifecycle.registries import Registries
 from infra.spec import release_rules
-from infra.spec.catalog import load_catalog
 from infra.spec.errors import PlatformError, SettingsError
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.settings.loading import sections_of
 from platform_charts.charts.archives import fetch_archives
 from platform_charts.charts.crds import PinnedCharts
-from platform_charts.charts.installs import chart_installs
+from platform_charts.charts.installs import installed_charts
 from platform_charts.install.platform import install
 
 
@@ -61,7 +60,7 @@ def main() -> None:
         settings, release = settings_of(pulumi.get_stack()), load_release()
         kind = settings.environment.kind
         release_rules.check_release(release, kind=kind, project=release_rules.read_project())
-        charts = chart_installs(settings, release, load_catalog())
+        charts = installed_charts(settings)
         fetch_archives(release, charts, source=Registries(), kind=kind, mirror=settings.mirrors.charts)
         platform = make_platform(settings)
         install(platform, crds=PinnedCharts(release))

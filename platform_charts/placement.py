@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import (
     GPU_MODEL_LABEL,
@@ -31,11 +29,6 @@ def gpu_nodes() -> Manifest:
     """Affinity to GPU nodes by the stack's own label, which needs no feature discovery."""
     term = {"matchExpressions": [{"key": GPU_MODEL_LABEL, "operator": "Exists"}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-
-
-def resources(*, cpu: str, memory: str) -> dict[str, Any]:
-    """Requests of CPU and memory with an equal memory limit; no CPU limit, which would only throttle."""
-    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
 
 
 def toleration(taint: Taint) -> Manifest:

@@ -21,7 +21,7 @@ from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings import StackSettings, check_account
 from platform_charts.charts.crds import CRD_GROUPS, CrdSource, check_crd_upgrades
-from platform_charts.charts.installs import chart_installs
+from platform_charts.charts.installs import installed_charts
 
 
 class Problem(NamedTuple):
@@ -145,7 +145,7 @@ def crds_can_be_upgraded(case: Case) -> Iterator[Answer]:
     live = case.cluster.crds()
     if live is None:
         return
-    installed = chart_installs(case.settings, case.release, case.catalog)
+    installed = installed_charts(case.settings)
     groups = [group for chart, group in CRD_GROUPS.items() if chart in installed]
     for pinned in (one for group in groups for one in case.crds.crds(group)):
         try:

@@ -111,8 +111,13 @@ class Image(Entry):
         """The image reference for pods: by digest, or by tag if the digest is unresolved.
 
         Args:
-            registry: host of the stack's ECR, with the prefix of our repositories.
+            registry: host of the stack's ECR, with the prefix of our repositories; needed for an image of ours.
+
+        Raises:
+            ValueError: the image is ours, and there is no registry.
         """
+        if self.is_ours and not registry:
+            raise ValueError(f"{self.repository} is an image of ours, so its reference needs the stack's registry")
         return self.reference_in(f"{registry}/{self.repository}" if self.is_ours else self.repository)
 
     def reference_in(self, repository: str) -> str:

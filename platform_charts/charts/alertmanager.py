@@ -13,7 +13,7 @@ from infra.spec.manifest import RESTRICTED_CONTAINER, Manifest
 from infra.spec.names import cluster_name
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
-from platform_charts.placement import resources
+from platform_charts.container_resources import CONTAINERS
 
 PEOPLE, NOBODY = "people", "nobody"
 
@@ -161,7 +161,7 @@ def webhook_pod_fields(alerting: Alerting) -> Manifest:
         "args": [f"--secret={alerting.webhook_secret}", f"--region={alerting.region}", f"--file={WEBHOOK_FILE}"],
         "volumeMounts": [mount],
         "securityContext": {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True},
-        "resources": resources(cpu="10m", memory="128Mi"),
+        "resources": CONTAINERS["alert-webhook"].manifest(),
     }
     return {
         "initContainers": [reader],

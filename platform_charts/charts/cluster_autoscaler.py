@@ -7,7 +7,8 @@ from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS, cluster_name
 from infra.spec.settings.stack import StackSettings
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.placement import SYSTEM_NODES, resources
+from platform_charts.container_resources import CONTAINERS
+from platform_charts.placement import SYSTEM_NODES
 
 ACCOUNT = PLATFORM_ACCOUNTS["autoscaler"][0]
 """Service account with the autoscaler's IAM role."""
@@ -24,7 +25,7 @@ def autoscaler_values(settings: StackSettings, images: ImageNames) -> Manifest:
         "replicaCount": 1,
         "rbac": {"serviceAccount": {"create": True, "name": ACCOUNT.name}},
         "nodeSelector": SYSTEM_NODES,
-        "resources": resources(cpu="100m", memory="768Mi"),
+        "resources": CONTAINERS["cluster-autoscaler"].manifest(),
         "securityContext": dict(RESTRICTED_POD),
         "containerSecurityContext": {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True},
         "serviceMonitor": {"enabled": True, "namespace": MONITORING_NAMESPACE, "selector": {}},

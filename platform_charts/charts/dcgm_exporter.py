@@ -9,13 +9,14 @@ from infra.spec.catalog import Catalog
 from infra.spec.manifest import Manifest
 from infra.spec.settings.nodes import GpuGroup
 from platform_charts.charts.image_names import ImageNames
+from platform_charts.container_resources import ContainerResources
 from platform_charts.placement import gpu_nodes, tolerations
 
 COUNTERS = Path(__file__).with_name("dcgm-counters.csv")
 """What the exporter exports, in its own format: field, type, help."""
 
 _PROCESSORS = 4
-"""Largest number of threads. Go's default is one per core, 192 on a p5, each with its own memory."""
+"""Largest number of threads, and the CPU limit. Go's default is one per core, 192 on a p5, each with its own memory."""
 
 
 def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageNames) -> Manifest:
@@ -30,10 +31,8 @@ def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageN
         "extraEnv": [{"name": "GOMAXPROCS", "value": str(_PROCESSORS)}],
         "affinity": gpu_nodes(),
         "tolerations": tolerations(),
-        "resources": {
-            "requests": {"cpu": "100m", "memory": f"{memory}Mi"},
-            "limits": {"memory": f"{memory}Mi"},
-        },
+        "resources": ContainerResources(cpu="100m", memory=f"{memory}Mi", cpu_limit=str(_PROCESSORS)).manifest(),
         # The labels pod and namespace are those of the pod that uses the GPU, not the exporter's.
-        "serviceMonitor": {"enabled": True, "interval": "15s", "honorLabels": True},
+        # The chart's time-out of 25 s is longer than the interval, for which the Prometheus Operator rejects the monitor.
+        "serviceMonitor": {"enabled": True, "interval": "15s", "scrapeTimeout": "10s", "honorLabels": True},
     }

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from infra.spec.manifest import Manifest
 from infra.spec.settings.nodes import GpuGroup
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.placement import resources, tolerations
+from platform_charts.container_resources import CONTAINERS
+from platform_charts.placement import tolerations
 
 
 def efa_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifest:
@@ -18,5 +19,5 @@ def efa_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifes
         "supportedInstanceLabels": {"keys": ["node.kubernetes.io/instance-type"], "values": types},
         "nodeSelector": {},
         "tolerations": tolerations(),
-        "resources": resources(cpu="10m", memory="64Mi"),
+        "resources": CONTAINERS["aws-efa-k8s-device-plugin"].manifest(),
     }

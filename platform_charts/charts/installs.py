@@ -46,14 +46,21 @@ class ChartInstall:
         return self.name in CRD_GROUPS
 
 
+def installed_charts(settings: StackSettings) -> tuple[str, ...]:
+    """Names of the charts of an environment."""
+    gpu = ("nvidia-device-plugin", "dcgm-exporter") if settings.gpu_groups else ()
+    efa = ("aws-efa-k8s-device-plugin",) if any(group.efa for group in settings.gpu_groups) else ()
+    return ("cluster-autoscaler", "kube-prometheus-stack", "kuberay-operator", "kueue", *gpu, *efa)
+
+
 def chart_installs(
     settings: StackSettings,
     release: ReleaseManifest,
     catalog: Catalog,
     *,
+    registry: str,
+    alert_topic: str,
     caches: Mapping[str, str] | None = None,
-    registry: str = "",
-    alert_topic: str = "",
 ) -> Mapping[str, ChartInstall]:
     """Every Helm release of an environment by name; they depend on CRDs and namespaces, not on each other.
 
@@ -61,9 +68,9 @@ def chart_installs(
         settings: the environment.
         release: the pinned versions.
         catalog: the instance catalogue.
+        registry: host of the stack's ECR and the prefix of its repositories.
+        alert_topic: ARN of the alert topic; empty without one.
         caches: repository prefix of a pull-through cache by upstream registry; see `ImageNames`.
-        registry: host of the stack's ECR and the prefix of its repositories; empty before `up`.
-        alert_topic: ARN of the alert topic; empty before `up`.
     """
     images = ImageNames(release, mirror=settings.mirrors.images, caches=caches)
     groups = settings.gpu_groups

@@ -8,7 +8,8 @@ from infra.spec.names import PLATFORM_ACCOUNTS
 from infra.spec.settings.platform import MonitoringSettings
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod_fields
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.placement import SYSTEM_NODES, resources, tolerations
+from platform_charts.container_resources import CONTAINERS
+from platform_charts.placement import SYSTEM_NODES, tolerations
 
 ALERTMANAGER_ACCOUNT = PLATFORM_ACCOUNTS["monitoring"][0]
 """Service account with the monitoring role, which may publish to the topic and read the webhook's secret."""
@@ -31,7 +32,7 @@ def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, 
         "kube-state-metrics": {
             "image": images["kube-state-metrics"].registry_and_repository(has_algorithm=True),
             "nodeSelector": SYSTEM_NODES,
-            "resources": resources(cpu="50m", memory="256Mi"),
+            "resources": CONTAINERS["kube-state-metrics"].manifest(),
         },
         "prometheus-node-exporter": {
             # The tag has the variant's suffix already; the chart would append it again.
@@ -40,7 +41,7 @@ def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, 
             # It mounts the host's /proc, which Prometheus's namespace forbids by its Pod Security level.
             "namespaceOverride": GPU_NAMESPACE,
             "tolerations": tolerations(),
-            "resources": resources(cpu="50m", memory="64Mi"),
+            "resources": CONTAINERS["node-exporter"].manifest(),
         },
         # EKS runs these and does not expose their metrics.
         "kubeControllerManager": {"enabled": False},
@@ -64,7 +65,7 @@ def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environme
             "walCompression": True,
             "storageSpec": _volume(monitoring.storage_gib),
             "nodeSelector": SYSTEM_NODES,
-            "resources": resources(cpu="500m", memory="4Gi"),
+            "resources": CONTAINERS["prometheus"].manifest(),
             **{f"{selector}SelectorNilUsesHelmValues": False for selector in selectors},
         }
     }
@@ -78,7 +79,7 @@ def _alertmanager(images: ImageNames, alerting: Alerting) -> Manifest:
             "image": images["alertmanager"].registry_and_repository(),
             "storage": _volume(_ALERTMANAGER_GIB),
             "nodeSelector": SYSTEM_NODES,
-            "resources": resources(cpu="20m", memory="128Mi"),
+            "resources": CONTAINERS["alertmanager"].manifest(),
             **webhook_pod_fields(alerting),
         },
     }
@@ -88,16 +89,19 @@ def _operator(images: ImageNames) -> Manifest:
     reloader = images["prometheus-config-reloader"].registry_and_repository()
     return {
         "image": images["prometheus-operator"].registry_and_repository(),
-        "prometheusConfigReloader": {"image": reloader, "resources": resources(cpu="10m", memory="64Mi")},
+        "prometheusConfigReloader": {
+            "image": reloader,
+            "resources": CONTAINERS["prometheus-config-reloader"].manifest(),
+        },
         "admissionWebhooks": {
             "patch": {
                 "image": images["kube-webhook-certgen"].registry_and_repository(),
                 "nodeSelector": SYSTEM_NODES,
-                "resources": resources(cpu="10m", memory="64Mi"),
+                "resources": CONTAINERS["kube-webhook-certgen"].manifest(),
             }
         },
         "nodeSelector": SYSTEM_NODES,
-        "resources": resources(cpu="100m", memory="256Mi"),
+        "resources": CONTAINERS["prometheus-operator"].manifest(),
     }
 
 
@@ -109,12 +113,12 @@ def _grafana(images: ImageNames) -> Manifest:
     return {
         "image": images["grafana"].registry_and_repository(),
         "nodeSelector": SYSTEM_NODES,
-        "resources": resources(cpu="100m", memory="512Mi"),
+        "resources": CONTAINERS["grafana"].manifest(),
         "rbac": {"namespaced": True},
         "testFramework": {"enabled": False},
         "sidecar": {
             "image": images["k8s-sidecar"].registry_and_repository(),
-            "resources": resources(cpu="10m", memory="128Mi"),
+            "resources": CONTAINERS["grafana-sidecar"].manifest(),
             "dashboards": {"enabled": True, "searchNamespace": MONITORING_NAMESPACE},
             "datasources": {"searchNamespace": MONITORING_NAMESPACE},
         },

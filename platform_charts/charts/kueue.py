@@ -8,7 +8,8 @@ from infra.spec.cluster_names import MONITORING_NAMESPACE, PLATFORM_PRIORITY
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.placement import SYSTEM_NODES, resources
+from platform_charts.container_resources import CONTAINERS
+from platform_charts.placement import SYSTEM_NODES
 
 READY_TIMEOUT = "40m"
 """Time for all pods of an admitted job to become ready, which includes a new GPU node and an image pull of some GB."""
@@ -24,7 +25,7 @@ def kueue_values(images: ImageNames) -> Manifest:
             "replicas": 2,
             "manager": {
                 "image": images["kueue"].repository_and_tag() | {"pullPolicy": "IfNotPresent"},
-                "resources": resources(cpu="500m", memory="1Gi"),
+                "resources": CONTAINERS["kueue"].manifest(),
                 "priorityClassName": PLATFORM_PRIORITY,
             },
             "nodeSelector": SYSTEM_NODES,

@@ -11,7 +11,8 @@ from infra.spec.node_labels import GPU_RESOURCE, GPU_TAINT
 from infra.spec.settings.nodes import GpuGroup, Sharing
 from infra.spec.sharing import WHOLE_GPU, device_plugin_config
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.placement import SYSTEM_NODES, gpu_nodes, resources, tolerations
+from platform_charts.container_resources import CONTAINERS
+from platform_charts.placement import SYSTEM_NODES, gpu_nodes, tolerations
 
 
 def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifest:
@@ -25,7 +26,7 @@ def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Mani
         "image": images["nvidia-device-plugin"].repository_and_tag(),
         "affinity": gpu_nodes(),
         "tolerations": tolerations(),
-        "resources": resources(cpu="50m", memory="256Mi"),
+        "resources": CONTAINERS["nvidia-device-plugin"].manifest(),
         "config": {
             "default": WHOLE_GPU,
             "map": {name: yaml.safe_dump(_plugin_config(sharing)) for name, sharing in sharings.items()},
@@ -60,12 +61,12 @@ def _feature_discovery_values(images: ImageNames) -> Manifest:
             "nodeSelector": SYSTEM_NODES,
             "tolerations": [],
             "affinity": {},
-            "resources": resources(cpu="50m", memory="256Mi"),
+            "resources": CONTAINERS["feature-discovery-master"].manifest(),
         },
         "worker": {
             "affinity": gpu_nodes(),
             "tolerations": tolerations(),
-            "resources": resources(cpu="10m", memory="128Mi"),
+            "resources": CONTAINERS["feature-discovery-worker"].manifest(),
         },
-        "gc": {"nodeSelector": SYSTEM_NODES, "resources": resources(cpu="10m", memory="128Mi")},
+        "gc": {"nodeSelector": SYSTEM_NODES, "resources": CONTAINERS["feature-discovery-gc"].manifest()},
     }

@@ -17,8 +17,9 @@ from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, 
 from infra.spec.names import MLFLOW_URI, PLATFORM_ACCOUNTS
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
+from platform_charts.container_resources import ContainerResources
 from platform_charts.objects.access import role, rule
-from platform_charts.placement import SYSTEM_NODES, resources
+from platform_charts.placement import SYSTEM_NODES
 
 SERVER = "mlflow"
 BOOTSTRAP = "mlflow-bootstrap"
@@ -216,7 +217,7 @@ def _container(command: str, image: str, variables: list[Manifest], *, memory_mi
         "command": ["python", "-m", "mlflow_server", command],
         "env": [*variables, {"name": "HOME", "value": "/tmp"}],  # noqa: S108 - a volume of the pod's own
         "securityContext": {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True},
-        "resources": resources(cpu="500m", memory=f"{memory_mib}Mi"),
+        "resources": ContainerResources(cpu="500m", memory=f"{memory_mib}Mi", cpu_limit="4").manifest(),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
     }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from infra.spec.cluster_names import PLATFORM_PRIORITY
+from infra.spec.cluster_names import GPU_NAMESPACE, PLATFORM_PRIORITY
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.node_group import NodeGroups
 from infra.spec.node_labels import GPU_RESOURCE
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings
+from platform_charts.container_resources import UNSIZED
 from platform_charts.objects.shares import reachable_gpus
 
 _COUNTS = {
@@ -29,8 +30,8 @@ _CRITICAL = (PLATFORM_PRIORITY, "system-cluster-critical", "system-node-critical
 
 
 def quotas(settings: StackSettings, release: ReleaseManifest, groups: NodeGroups) -> tuple[Manifest, ...]:
-    """ResourceQuotas and LimitRange of every team's namespace."""
-    return tuple(
+    """ResourceQuotas and LimitRange of every team's namespace, and the LimitRange of the GPU daemons' namespace."""
+    of_teams = (
         quota
         for team in settings.teams
         for quota in (
@@ -39,6 +40,13 @@ def quotas(settings: StackSettings, release: ReleaseManifest, groups: NodeGroups
             _container_limits(team, release, groups),
         )
     )
+    return (*of_teams, _daemon_defaults(release))
+
+
+def _daemon_defaults(release: ReleaseManifest) -> Manifest:
+    common = labels("quotas", version=release.platform)
+    spec = {"limits": [{"type": "Container", **UNSIZED}]}
+    return api_object("v1", "LimitRange", "containers", namespace=GPU_NAMESPACE, labels=common, spec=spec)
 
 
 def _resources(team: Team, release: ReleaseManifest, groups: NodeGroups) -> Manifest:

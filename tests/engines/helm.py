@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from platform_charts.charts.archives import ARCHIVES
+from infra.spec.release import load_release
+from platform_charts.charts.archives import ARCHIVES, archive_path
 from tests.engines.report_table import ran, skipped
 
 CHART_NAME = "Helm charts"
@@ -30,9 +32,11 @@ def find_helm() -> str:
 
 
 def find_archive(chart: str) -> Path:
-    """Find a chart's archive in any version; skips without it."""
+    """Find a chart's archive, in the pinned version or else in any; skips without it."""
     folders = [Path(folder) for folder in (os.environ.get("HELM_CHARTS"), ARCHIVES) if folder]
     found = [path for folder in folders for path in sorted(folder.glob(f"{chart}-[0-9v]*.tgz"))]
+    pinned = archive_path(chart, load_release().charts[chart]).name
+    found.sort(key=lambda path: path.name == pinned)
     if not found:
         enable = "make charts, or set HELM_CHARTS=/path/to/folder with archives"
         skipped(CHART_NAME, f"no archive of {chart}", enable)
@@ -40,7 +44,15 @@ def find_archive(chart: str) -> Path:
     return found[-1]
 
 
-def template(helm: str, archive: Path, values: dict[str, Any], *, name: str, namespace: str, home: Path) -> list[Any]:
+def find_pinned_archive(chart: str) -> Path:
+    """Find a chart's archive in the pinned version; skips without it."""
+    archive, pinned = find_archive(chart), archive_path(chart, load_release().charts[chart]).name
+    if archive.name != pinned:
+        skipped(CHART_NAME, f"found {archive.name} instead of {pinned}", "make charts")
+    return archive
+
+
+def template(helm: str, archive: Path, values: dict[str, Any], *, name: str, namespace: str) -> list[Any]:
     """Render a chart for a cluster of the release's minor version, with hooks and without CRDs.
 
     Args:
@@ -49,19 +61,19 @@ def template(helm: str, archive: Path, values: dict[str, Any], *, name: str, nam
         values: its values.
         name: release name.
         namespace: release namespace.
-        home: folder for Helm's own files.
     """
-    file = home / f"{name}.yaml"
-    file.write_text(yaml.safe_dump(values), encoding="utf-8")
-    ended = subprocess.run(
-        [
-            *(helm, "template", name, str(archive), "--namespace", namespace, "--values", str(file), "--skip-crds"),
-            *("--kube-version", "1.35.0", "--api-versions", "monitoring.coreos.com/v1"),
-        ],
-        env={"HOME": str(home), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as home:
+        ended = subprocess.run(
+            [
+                *(helm, "template", name, str(archive), "--namespace", namespace, "--values", "-", "--skip-crds"),
+                *("--kube-version", f"{load_release().kubernetes.version}.0"),
+                *("--api-versions", "monitoring.coreos.com/v1"),
+            ],
+            env={"HOME": home, "PATH": os.environ["PATH"]},
+            input=yaml.safe_dump(values),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert ended.returncode == 0, ended.stderr
     return [one for one in yaml.load_all(ended.stdout, Loader=_LOADER) if one]

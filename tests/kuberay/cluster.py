@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from infra.spec.manifest import Manifest
 
-VERSION = "1.7.0"
+VERSION = "1.6.2"
 """Version of KubeRay whose pods `expand` makes."""
 
 SHELL = ["/bin/bash", "-c", "--"]

@@ -1,7 +1,7 @@
-"""The pods that KubeRay 1.7 makes of a RayJob or RayCluster, for checks that do not look inside custom resources.
+"""The pods that KubeRay 1.6 makes of a RayJob or RayCluster, for checks that do not look inside custom resources.
 
 Follows the operator with its default options and feature gates (ray-operator/controllers/ray: common/pod.go,
-common/job.go, rayjob_controller.go at v1.7.0). The operator's pods differ in the random suffix of each name, owner
+common/job.go, rayjob_controller.go at v1.6.2). The operator's pods differ in the random suffix of each name, owner
 references, two annotations (a hash and the operator's version), two labels with the id of the submitter's Job, and the
 text of the two scripts that wait for the head and submit the job, which are shorter here and do the same.
 """

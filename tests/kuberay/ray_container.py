@@ -1,4 +1,4 @@
-"""Ray's own container as KubeRay 1.7 completes it: command, environment, ports and probes."""
+"""Ray's own container as KubeRay 1.6 completes it: command, environment, ports and probes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ray_container_of(
     start = _start_command(cluster, parameters, container, node_type)
     # The template's own command runs before Ray.
     before = " ".join([*container.get("command", ()), *container.get("args", ())])
-    limit = f"ulimit -n ${{RAY_START_ULIMIT_OPEN_FILES:-65536}}; {start}"
+    limit = f"ulimit -n 65536; {start}"
     container["command"] = SHELL
     container["args"] = [f"{before} && {limit}" if before else limit]
     container["env"] = [*container.get("env", ()), *_environment(cluster, start, node_type)]

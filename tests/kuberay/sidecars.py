@@ -1,4 +1,4 @@
-"""Ray's autoscaler beside the head, and the container that submits a RayJob, as KubeRay 1.7 makes them."""
+"""Ray's autoscaler beside the head, and the container that submits a RayJob, as KubeRay 1.6 makes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def add_autoscaler(cluster: Cluster, spec: Manifest) -> None:
             field_value("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
             field_value("RAY_HEAD_POD_NAME", "metadata.name"),
             {"name": "KUBERAY_CRD_VER", "value": "v1"},
-            {"name": "KUBERAY_GEN_AUTOSCALER_START_CMD", "value": _AUTOSCALER},
             *token_environment(cluster),
         ],
         "resources": {"limits": _DEFAULT_RESOURCES, "requests": _DEFAULT_RESOURCES},

@@ -5,18 +5,16 @@ from __future__ import annotations
 from infra.lifecycle.options import EnvironmentOptions
 from infra.lifecycle.registries import Registries
 from infra.lifecycle.show import print_line
-from infra.spec.catalog import load_catalog
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
 from platform_charts.charts.archives import fetch_archives
-from platform_charts.charts.installs import chart_installs
+from platform_charts.charts.installs import installed_charts
 
 
 def fetch(options: EnvironmentOptions) -> int:
     """Download and verify every chart that the environment installs, and print its path."""
     settings, release = load_environment(options.env), load_release()
-    names = chart_installs(settings, release, load_catalog())
-    kind, mirror = settings.environment.kind, settings.mirrors.charts
+    names, kind, mirror = installed_charts(settings), settings.environment.kind, settings.mirrors.charts
     for path in fetch_archives(release, names, source=Registries(), kind=kind, mirror=mirror).values():
         print_line(f"  {path}")
     return 0

@@ -32,7 +32,7 @@ BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
     ("the_project_supports_the_images_python", {"stack.python": "3.14", "images.trainer.contains.python": "3.14"}),
     ("the_driver_supports_cuda", {"node_image.nvidia_driver": "575"}),
     ("the_driver_supports_cuda", {"compatibility.driver_for_cuda": {"12": "525"}}),
-    ("kuberay_crds_match_the_operator", {"crds.kuberay": "1.6.2"}),
+    ("kuberay_crds_match_the_operator", {"crds.kuberay": "1.5.0"}),
     ("kuberay_supports_ray", {"compatibility.ray_for_kuberay": ">=2.61"}),
     ("the_minor_is_supported", {"kubernetes.supported": ["1.34"]}),
     ("node_images_match_the_minor", {"node_image.releases.AL2023_x86_64_NVIDIA": "1.34.1-20260101"}),
@@ -44,7 +44,7 @@ BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
         "charts_support_the_minor",
         {"charts.cluster-autoscaler.app_version": "1.34.0", "images.cluster-autoscaler.chart": None},
     ),
-    ("images_match_their_charts", {"images.kuberay-operator.tag": "v1.6.2"}),
+    ("images_match_their_charts", {"images.kuberay-operator.tag": "v1.5.0"}),
     ("images_match_their_charts", {"images.kueue.chart": "queue"}),
 ]
 
@@ -107,8 +107,8 @@ BROKEN_MESSAGES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"images.kueue.chart": "queue"}, "images.kueue.chart is queue, which charts does not list"),
     (
-        {"images.kuberay-operator.tag": "v1.6.2"},
-        "images.kuberay-operator.tag is v1.6.2, chart kuberay-operator installs 1.7.0",
+        {"images.kuberay-operator.tag": "v1.5.0"},
+        "images.kuberay-operator.tag is v1.5.0, chart kuberay-operator installs 1.6.2",
     ),
 ]
 
@@ -149,8 +149,8 @@ def test_every_rule_has_a_broken_pair() -> None:
 
 @pytest.mark.parametrize("kind", EnvironmentKind)
 def test_every_environment_refuses_incompatible_versions(kind: EnvironmentKind) -> None:
-    release = release_with({"crds.kuberay": "1.6.2"})
-    with pytest.raises(RefusedError, match=r"crds\.kuberay is 1\.6\.2, the operator's chart is 1\.7\.0"):
+    release = release_with({"crds.kuberay": "1.5.0"})
+    with pytest.raises(RefusedError, match=r"crds\.kuberay is 1\.5\.0, the operator's chart is 1\.6\.2"):
         check_release(release, kind=kind, project=PROJECT)
 
 
@@ -191,6 +191,11 @@ def test_images_are_pulled_by_digest_and_ours_from_the_stacks_registry() -> None
     host = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
     assert release.images["trainer"].reference(host) == f"{host}/trainer@{DIGEST}"
     assert release.images["kueue"].reference(host) == f"registry.k8s.io/kueue/kueue@{DIGEST}"
+
+
+def test_an_image_of_ours_has_no_reference_without_the_stacks_registry() -> None:
+    with pytest.raises(ValueError, match="mlflow is an image of ours, so its reference needs the stack's registry"):
+        resolved_release().images["mlflow"].reference()
 
 
 def test_an_image_without_a_digest_is_pulled_by_its_tag() -> None:

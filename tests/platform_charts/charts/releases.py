@@ -1,14 +1,23 @@
-"""Releases with every image resolved, and the images in chart values."""
+"""Releases with every image resolved, the charts of an environment, and the images in their values."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 
 from infra.spec.catalog import load_catalog
 from infra.spec.release import Image, ReleaseManifest, load_release
 from infra.spec.settings.stack import StackSettings
 from platform_charts.charts.installs import ChartInstall, chart_installs
+
+REGISTRY = "111122223333.dkr.ecr.us-east-1.amazonaws.com/rtp"
+"""The stack's ECR and the prefix of our repositories."""
+
+FULL_REFERENCE = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?(/[a-z0-9._-]+)+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
+"""An image reference with a registry's host, in the order host, repository, tag, digest; the host needs a dot."""
+
+_ALERT_TOPIC = "arn:aws:sns:us-east-1:111122223333:rtp-alerts"
 
 
 def digest_of(image: Image) -> str:
@@ -23,9 +32,12 @@ def with_digests(release: ReleaseManifest | None = None) -> ReleaseManifest:
     return release.model_copy(update={"images": images})
 
 
-def installs_of(settings: StackSettings, release: ReleaseManifest | None = None) -> Mapping[str, ChartInstall]:
+def installs_of(
+    settings: StackSettings, release: ReleaseManifest | None = None, *, caches: Mapping[str, str] | None = None
+) -> Mapping[str, ChartInstall]:
     """The Helm releases of an environment."""
-    return chart_installs(settings, release or load_release(), load_catalog())
+    release = release or load_release()
+    return chart_installs(settings, release, load_catalog(), registry=REGISTRY, alert_topic=_ALERT_TOPIC, caches=caches)
 
 
 def named_images(values: object) -> Iterator[str]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 import yaml
 
-from infra.spec.manifest import Manifest
 from infra.spec.node_labels import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT, START_UP_TAINT
 from infra.spec.release import load_release
 from platform_charts.charts.image_names import images_of, without_digest
@@ -18,7 +14,8 @@ from platform_charts.charts.installs import ChartInstall
 from platform_charts.objects.namespaces import LEVELS
 from tests.engines.helm import find_archive, find_helm, template
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-from tests.platform_charts.charts.releases import installs_of, with_digests
+from tests.platform_charts.charts.releases import FULL_REFERENCE, REGISTRY, installs_of, with_digests
+from tests.platform_charts.charts.rendering import pods, rendered
 from tests.platform_charts.jobs.restricted import violations
 
 every_chart = pytest.mark.parametrize("name", list(load_release().charts))
@@ -26,55 +23,37 @@ ENVIRONMENT = "prod"
 """An environment that installs every chart."""
 
 
-@pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Helm's home folder."""
-    return tmp_path_factory.mktemp("helm")
-
-
-@cache
-def rendered(name: str, environment: str, home: Path) -> tuple[Manifest, ...]:
-    install = installs_of(settings_of(environment), with_digests())[name]
-    archive = find_archive(name)
-    found = template(find_helm(), archive, install.values, name=name, namespace=install.namespace, home=home)
-    return tuple(found)
-
-
-def pods(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Kind and pod spec of every workload."""
-    for one in manifests:
-        spec = one.get("spec", {})
-        if one["kind"] in {"Deployment", "DaemonSet", "StatefulSet", "Job"}:
-            yield one["kind"], spec["template"]["spec"]
-        elif one["kind"] in {"Prometheus", "Alertmanager"}:
-            yield one["kind"], spec
-
-
 @every_chart
-def test_the_chart_renders_and_every_image_has_a_digest(name: str, home: Path) -> None:
-    manifests = rendered(name, ENVIRONMENT, home)
+def test_the_chart_renders_and_every_image_has_a_digest(name: str) -> None:
+    manifests = rendered(name, ENVIRONMENT)
     assert list(images_of(manifests)) != []
     assert without_digest(manifests) == ()
 
 
 @every_chart
-def test_every_image_is_in_the_release_manifest(name: str, home: Path) -> None:
-    known = {image.repository for image in load_release().images.values()}
-    names = {image.partition("@")[0] for image in images_of(rendered(name, ENVIRONMENT, home))}
-    assert {one.rpartition(":")[0] if ":" in one.rpartition("/")[2] else one for one in names} <= known
+def test_every_image_is_in_the_release_manifest(name: str) -> None:
+    known = {image.reference(REGISTRY).partition(":")[0] for image in load_release().images.values()}
+    found = {image.partition("@")[0].partition(":")[0] for image in images_of(rendered(name, ENVIRONMENT))}
+    assert found <= known
 
 
 @every_chart
-def test_charts_whose_crds_the_stack_applies_render_no_crds(name: str, home: Path) -> None:
+def test_every_image_names_its_registry(name: str) -> None:
+    references = list(images_of(rendered(name, ENVIRONMENT)))
+    assert [one for one in references if not FULL_REFERENCE.fullmatch(one)] == []
+
+
+@every_chart
+def test_charts_whose_crds_the_stack_applies_render_no_crds(name: str) -> None:
     install = installs_of(settings_of(ENVIRONMENT))[name]
-    kinds = {one["kind"] for one in rendered(name, ENVIRONMENT, home)}
+    kinds = {one["kind"] for one in rendered(name, ENVIRONMENT)}
     assert not (install.skip_crds and "CustomResourceDefinition" in kinds)
 
 
 @every_chart
-def test_operators_run_on_system_nodes_and_daemons_tolerate_our_taints(name: str, home: Path) -> None:
-    for kind, spec in pods(rendered(name, ENVIRONMENT, home)):
-        if kind == "DaemonSet":
+def test_operators_run_on_system_nodes_and_daemons_tolerate_our_taints(name: str) -> None:
+    for workload, spec in pods(rendered(name, ENVIRONMENT)):
+        if workload["kind"] == "DaemonSet":
             ours = {GPU_TAINT.key, SPOT_TAINT.key, START_UP_TAINT.key}
             assert ours <= {one.get("key") for one in spec["tolerations"]}
         else:
@@ -82,43 +61,31 @@ def test_operators_run_on_system_nodes_and_daemons_tolerate_our_taints(name: str
 
 
 @pytest.mark.parametrize("name", ["nvidia-device-plugin", "dcgm-exporter"])
-def test_gpu_daemons_run_on_gpu_nodes_only(name: str, home: Path) -> None:
-    daemons = [spec for kind, spec in pods(rendered(name, ENVIRONMENT, home)) if kind == "DaemonSet"]
+def test_gpu_daemons_run_on_gpu_nodes_only(name: str) -> None:
+    daemons = [spec for one, spec in pods(rendered(name, ENVIRONMENT)) if one["kind"] == "DaemonSet"]
     for spec in daemons:
         terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         assert [term["key"] for one in terms for term in one["matchExpressions"]] == [f"{LABEL_PREFIX}/gpu"]
     assert daemons != []
 
 
-@every_chart
-def test_every_long_running_container_has_a_memory_limit(name: str, home: Path) -> None:
-    for kind, spec in pods(rendered(name, ENVIRONMENT, home)):
-        if kind in {"Deployment", "StatefulSet"}:
-            without = [
-                one["name"] for one in spec["containers"] if "memory" not in one.get("resources", {}).get("limits", {})
-            ]
-            assert without == []
-
-
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_chart_of_the_environment_renders(environment: str, home: Path) -> None:
+def test_every_chart_of_the_environment_renders(environment: str) -> None:
     installs: Mapping[str, ChartInstall] = installs_of(settings_of(environment))
-    assert all(rendered(name, environment, home) for name in installs)
+    assert all(rendered(name, environment) for name in installs)
 
 
-def test_kueues_config_map_has_our_configuration(home: Path) -> None:
-    (config,) = [
-        one for one in rendered("kueue", ENVIRONMENT, home) if one["metadata"]["name"] == "kueue-manager-config"
-    ]
+def test_kueues_config_map_has_our_configuration() -> None:
+    (config,) = [one for one in rendered("kueue", ENVIRONMENT) if one["metadata"]["name"] == "kueue-manager-config"]
     read = yaml.safe_load(config["data"]["controller_manager_config.yaml"])
     assert read["managedJobsNamespaceSelector"]["matchExpressions"][0]["key"] == f"{LABEL_PREFIX}/team"
     assert read["waitForPodsReady"]["timeout"] == "40m"
 
 
-def test_kueues_job_webhooks_select_team_namespaces_only(home: Path) -> None:
+def test_kueues_job_webhooks_select_team_namespaces_only() -> None:
     hooks = [
         hook
-        for one in rendered("kueue", ENVIRONMENT, home)
+        for one in rendered("kueue", ENVIRONMENT)
         if one["kind"] == "MutatingWebhookConfiguration"
         for hook in one["webhooks"]
         if any("jobs" in rule["resources"] for rule in hook["rules"])
@@ -128,23 +95,23 @@ def test_kueues_job_webhooks_select_team_namespaces_only(home: Path) -> None:
     assert all(one == [{"key": f"{LABEL_PREFIX}/team", "operator": "Exists"}] for one in selectors)
 
 
-def test_the_dcgm_exporter_has_our_counters(home: Path) -> None:
-    (counters,) = [one for one in rendered("dcgm-exporter", ENVIRONMENT, home) if one["kind"] == "ConfigMap"]
+def test_the_dcgm_exporter_has_our_counters() -> None:
+    (counters,) = [one for one in rendered("dcgm-exporter", ENVIRONMENT) if one["kind"] == "ConfigMap"]
     assert "DCGM_EXP_XID_ERRORS_COUNT" in counters["data"]["metrics"]
 
 
-def test_the_chart_generates_grafanas_password(home: Path) -> None:
+def test_the_chart_generates_grafanas_password() -> None:
     (secret,) = [
         one
-        for one in rendered("kube-prometheus-stack", ENVIRONMENT, home)
+        for one in rendered("kube-prometheus-stack", ENVIRONMENT)
         if one["kind"] == "Secret" and "admin-password" in one.get("data", {})
     ]
     assert len(secret["data"]["admin-password"]) > 40
 
 
 @every_chart
-def test_every_pod_of_a_chart_complies_with_its_namespaces_pod_security_level(name: str, home: Path) -> None:
-    for one in rendered(name, ENVIRONMENT, home):
+def test_every_pod_of_a_chart_complies_with_its_namespaces_pod_security_level(name: str) -> None:
+    for one in rendered(name, ENVIRONMENT):
         level = LEVELS.get(one["metadata"].get("namespace", ""), "privileged")
         if level == "privileged" or one["kind"] not in {"Deployment", "DaemonSet", "StatefulSet", "Job"}:
             continue
@@ -155,11 +122,10 @@ def test_every_pod_of_a_chart_complies_with_its_namespaces_pod_security_level(na
 
 
 @every_chart
-def test_with_a_mirror_every_image_comes_from_the_mirror(name: str, home: Path) -> None:
+def test_with_a_mirror_every_third_party_image_comes_from_the_mirror(name: str) -> None:
     settings = settings_of(ENVIRONMENT)
     mirrors = settings.mirrors.model_copy(update={"images": "registry.internal:5000/mirror"})
     install = installs_of(settings.model_copy(update={"mirrors": mirrors}), with_digests())[name]
-    manifests = template(
-        find_helm(), find_archive(name), install.values, name=name, namespace=install.namespace, home=home
-    )
-    assert [image for image in images_of(manifests) if not image.startswith("registry.internal:5000/mirror/")] == []
+    manifests = template(find_helm(), find_archive(name), install.values, name=name, namespace=install.namespace)
+    sources = ("registry.internal:5000/mirror/", f"{REGISTRY}/")
+    assert [image for image in images_of(manifests) if not image.startswith(sources)] == []

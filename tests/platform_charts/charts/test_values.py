@@ -17,11 +17,11 @@ from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
 from platform_charts.charts.dcgm_exporter import COUNTERS
 from platform_charts.charts.image_names import ImageNames, images_of, without_digest
-from platform_charts.charts.installs import chart_installs
+from platform_charts.charts.installs import installed_charts
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.infra.spec.samples import changed, dev_sections
-from tests.platform_charts.charts.releases import installs_of, named_images, with_digests
+from tests.platform_charts.charts.releases import FULL_REFERENCE, installs_of, named_images, with_digests
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 GPU_CHARTS = {"nvidia-device-plugin", "dcgm-exporter", "aws-efa-k8s-device-plugin"}
@@ -40,6 +40,7 @@ def values(chart: str, **changes: object) -> Manifest:
 @every_environment
 def test_every_installed_chart_is_pinned(environment: str) -> None:
     installs = installs_of(settings_of(environment))
+    assert tuple(installs) == installed_charts(settings_of(environment))
     assert set(installs) <= set(load_release().charts)
     assert [name for name in installs if load_release().charts[name].version is None] == []
 
@@ -74,6 +75,13 @@ def test_in_a_locked_release_every_image_in_chart_values_has_a_digest(environmen
 
 
 @every_environment
+def test_every_image_in_chart_values_names_its_registry(environment: str) -> None:
+    for install in installs_of(settings_of(environment), with_digests()).values():
+        references = [*named_images(install.values), *images_of([install.values])]
+        assert [one for one in references if not FULL_REFERENCE.fullmatch(one)] == []
+
+
+@every_environment
 def test_a_mirror_changes_only_the_registry_of_images(environment: str) -> None:
     settings, release = settings_of(environment), with_digests()
     mirrors = settings.mirrors.model_copy(update={"images": "registry.internal:5000/mirror"})
@@ -85,9 +93,9 @@ def test_a_mirror_changes_only_the_registry_of_images(environment: str) -> None:
 
 def test_only_cached_registries_are_pulled_through_ecr() -> None:
     caches = {"quay.io": "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay"}
-    installs = chart_installs(varied({}), load_release(), load_catalog(), caches=caches)
+    installs = installs_of(varied({}), caches=caches)
     assert list(named_images(installs["kuberay-operator"].values)) == [
-        "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay/kuberay/operator:v1.7.0"
+        "1.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/quay/kuberay/operator:v1.6.2"
     ]
     assert next(named_images(installs["kueue"].values)).startswith("registry.k8s.io/")
 
@@ -231,7 +239,7 @@ def test_kueue_excludes_efa_and_huge_pages_but_not_gpus() -> None:
 
 
 def test_the_kuberay_operator_has_one_gib_of_memory() -> None:
-    assert values("kuberay-operator")["resources"]["limits"] == {"memory": "1Gi"}
+    assert values("kuberay-operator")["resources"]["limits"]["memory"] == "1Gi"
 
 
 def test_the_autoscaler_discovers_its_clusters_groups_with_its_service_account() -> None:

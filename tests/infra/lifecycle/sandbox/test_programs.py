@@ -57,9 +57,8 @@ def test_the_pinned_prometheus_operator_is_the_releases() -> None:
     assert load_release().images["prometheus-operator"].tag == f"v{PROMETHEUS_OPERATOR.version}"
 
 
-def test_the_pinned_kuberay_is_the_releases_or_the_newest_that_the_module_proxy_serves() -> None:
-    release = load_release().charts["kuberay-operator"].version
-    assert KUBERAY.version in {release, "1.6.2"}
+def test_the_pinned_kuberay_is_the_releases() -> None:
+    assert load_release().charts["kuberay-operator"].version == KUBERAY.version
 
 
 def test_kubebuilder_assets_precede_path_and_path_precedes_the_cache(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-// KubeRay's operator: it makes pods of RayJobs and RayClusters in the sandbox and in the tests. The release installs 1.7.0; the
-// module proxy delivers no newer source than 1.6.2, which is also the version whose types Kueue 0.19.2 is built with.
+// KubeRay's operator: it makes pods of RayJobs and RayClusters in the sandbox and in the tests. The release installs the same
+// version, which is also the one whose types Kueue 0.19.2 is built with.
 module ray-train-platform/engines/kuberay
 
 go 1.26.0

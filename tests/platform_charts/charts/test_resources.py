@@ -1,0 +1,203 @@
+"""Requests and limits of every container of every chart, after Helm has merged our values into the chart's defaults."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from kubernetes.utils.quantity import parse_quantity
+
+from infra.spec.cluster_names import GPU_NAMESPACE
+from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
+from platform_charts.charts.installs import installed_charts
+from tests.engines.helm import find_pinned_archive
+from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.platform_charts.charts.releases import installs_of
+from tests.platform_charts.charts.rendering import pods, rendered
+from tests.platform_charts.objects.samples import all_of, named
+
+DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("chart_defaults.yaml").read_text(encoding="utf-8"))
+"""Version and relevant default values by chart."""
+
+_SUBCHARTS = {"nfd": "node-feature-discovery"}
+"""Name of a subchart by its alias."""
+
+_GLOBAL_INTERVAL = "30s"
+"""Interval of a monitor that names none (Prometheus Operator, `scrapeInterval`)."""
+
+_RELOADER = re.compile(r"--config-reloader-(?P<resource>cpu|memory)-(?P<bound>request|limit)=(?P<amount>.+)")
+"""An argument of the Prometheus Operator; 0 means none."""
+
+every_chart = pytest.mark.parametrize("name", DEFAULTS)
+every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+
+
+class Container(NamedTuple):
+    """A container's name, and its resources as the API server gets them."""
+
+    name: str
+    resources: Mapping[str, Mapping[str, str]]
+
+
+def broken_rules(container: Container) -> list[str]:
+    """Requests and limits that are missing, and requests above their limit."""
+    requests, limits = (container.resources.get(bound, {}) for bound in ("requests", "limits"))
+    missing = [
+        f"{container.name}: no {resource} in {bound}"
+        for bound, amounts in (("requests", requests), ("limits", limits))
+        for resource in ("cpu", "memory")
+        if resource not in amounts
+    ]
+    above = [
+        f"{container.name}: {resource} request {requests[resource]} > limit {limits[resource]}"
+        for resource in requests.keys() & limits.keys()
+        if parse_quantity(requests[resource]) > parse_quantity(limits[resource])
+    ]
+    return missing + above
+
+
+def merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A chart's defaults with our values, merged as Helm does: maps by key, and null removes a key."""
+    found = dict(defaults)
+    for key, value in values.items():
+        before = found.get(key)
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return found
+
+
+def maps(node: object, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every map in values, with its dotted path."""
+    if isinstance(node, Mapping):
+        yield path, node
+        for key, value in node.items():
+            yield from maps(value, f"{path}.{key}" if path else key)
+
+
+def seconds(duration: str) -> int:
+    """A duration of Prometheus in seconds or minutes."""
+    return int(duration[:-1]) * {"s": 1, "m": 60}[duration[-1]]
+
+
+def is_scraped_in_time(monitor: Mapping[str, str]) -> bool:
+    """Whether the time-out, if there is one, is within the interval; the Prometheus Operator rejects any other monitor."""
+    timeout, interval = monitor.get("scrapeTimeout"), monitor.get("interval")
+    return not timeout or seconds(timeout) <= seconds(interval or _GLOBAL_INTERVAL)
+
+
+@every_chart
+def test_the_defaults_of_the_pinned_version_are_recorded(name: str) -> None:
+    assert set(DEFAULTS) == set(load_release().charts)
+    assert DEFAULTS[name]["version"] == load_release().charts[name].version
+
+
+@every_environment
+def test_every_container_in_the_values_has_requests_and_limits_that_fit(environment: str) -> None:
+    broken = []
+    for name, install in installs_of(settings_of(environment)).items():
+        for path, values in maps(merged(DEFAULTS[name]["values"], install.values)):
+            if path.endswith("resources") and "storage" not in values.get("requests", {}):
+                broken += broken_rules(Container(f"{name}: {path}", values))
+    assert broken == []
+
+
+@every_environment
+def test_no_scrape_in_the_values_lasts_longer_than_its_interval(environment: str) -> None:
+    late = [
+        f"{name}: {path}"
+        for name, install in installs_of(settings_of(environment)).items()
+        for path, values in maps(merged(DEFAULTS[name]["values"], install.values))
+        if "scrapeTimeout" in values and not is_scraped_in_time(values)
+    ]
+    assert late == []
+
+
+def default_values(name: str) -> dict[str, Any]:
+    """The defaults in a chart's archive, with those of subcharts below their names; skips without the pinned archive."""
+    archive = find_pinned_archive(name)
+    with tarfile.open(archive) as packed:
+        texts = {member.name: packed.extractfile(member) for member in packed if member.name.endswith("values.yaml")}
+        read = {path: yaml.safe_load(text.read()) or {} for path, text in texts.items() if text is not None}
+    found: dict[str, Any] = read[f"{name}/values.yaml"]
+    for key in DEFAULTS[name]["values"]:
+        subchart = read.get(f"{name}/charts/{_SUBCHARTS.get(key, key)}/values.yaml")
+        if subchart is not None:
+            found[key] = merged(subchart, found.get(key, {}))
+    return found
+
+
+def picked(values: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The values at the recorded keys; `resources` with all their keys."""
+    return {
+        key: picked(values[key], value) if isinstance(value, dict) and key != "resources" else values[key]
+        for key, value in recorded.items()
+    }
+
+
+@every_chart
+def test_the_recorded_defaults_are_the_archives(name: str) -> None:
+    assert picked(default_values(name), DEFAULTS[name]["values"]) == DEFAULTS[name]["values"]
+
+
+def containers(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str | None, Container]]:
+    """Every container of the rendered workloads, with its namespace if that is not the release's.
+
+    Includes the containers that the Prometheus Operator adds.
+    """
+    for workload, spec in pods(manifests):
+        metadata = workload["metadata"]
+        described = [*spec.get("initContainers", []), *spec.get("containers", [])]
+        if "template" not in workload["spec"]:  # a custom resource
+            described.append({"name": workload["kind"].lower(), "resources": spec.get("resources", {})})
+        for one in described:
+            label = f"{workload['kind']} {metadata['name']}: {one['name']}"
+            yield metadata.get("namespace"), Container(label, one.get("resources", {}))
+            arguments = [found for text in one.get("args", []) if (found := _RELOADER.fullmatch(text))]
+            if arguments:
+                added: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
+                for argument in arguments:
+                    if argument["amount"] != "0":
+                        added[f"{argument['bound']}s"][argument["resource"]] = argument["amount"]
+                yield metadata.get("namespace"), Container("config-reloader", added)
+
+
+def admitted(container: Container, limit_range: Manifest) -> Container:
+    """The container after the admission plugin LimitRanger, which completes what is missing."""
+    (defaults,) = limit_range["spec"]["limits"]
+    limits = {**defaults["default"], **container.resources.get("limits", {})}
+    # A container with a limit and no request has the limit as its request (Kubernetes, "Limit Ranges").
+    requests = {**defaults["defaultRequest"], **container.resources.get("limits", {})}
+    requests |= container.resources.get("requests", {})
+    return Container(container.name, {"requests": requests, "limits": limits})
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"), [(one, name) for one in ENVIRONMENTS for name in installed_charts(settings_of(one))]
+)
+def test_every_rendered_container_has_requests_and_limits_that_fit(environment: str, name: str) -> None:
+    installs = installs_of(settings_of(environment))
+    defaults = named(all_of(environment), "LimitRange", "containers", namespace=GPU_NAMESPACE)
+    found = list(containers(rendered(name, environment)))
+    assert found != []
+    assert [
+        rule
+        for namespace, container in found
+        for rule in broken_rules(
+            admitted(container, defaults) if (namespace or installs[name].namespace) == GPU_NAMESPACE else container
+        )
+    ] == []
+
+
+@every_chart
+def test_no_rendered_monitor_scrapes_longer_than_its_interval(name: str) -> None:
+    monitors = [one for one in rendered(name, "prod") if one["kind"] == "ServiceMonitor"]
+    endpoints = [(one["metadata"]["name"], endpoint) for one in monitors for endpoint in one["spec"]["endpoints"]]
+    assert [name for name, endpoint in endpoints if not is_scraped_in_time(endpoint)] == []

@@ -1,0 +1,76 @@
+"""The objects that the charts render, on a real API server; needs Helm and the archives."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+
+from infra.kube.errors import ApiError
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.spec.cluster_names import GPU_NAMESPACE
+from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
+from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
+from tests.engines.helm import find_pinned_archive
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_platform import Environment, in_prod
+from tests.platform_charts.charts.releases import installs_of
+from tests.platform_charts.charts.rendering import pods, rendered
+
+pytestmark = in_prod
+"""The environment that installs every chart."""
+
+_OPERATED = ("prometheuses.", "alertmanagers.")
+"""CRDs of rendered objects that `make engines` does not copy, by the start of their names."""
+
+
+@pytest.fixture(scope="module")
+def helm(control_plane: ControlPlane, environment: Environment) -> Iterator[Cluster]:
+    """The API server as Helm sees it: with the platform's namespaces and the CRDs of the charts."""
+    archive = find_pinned_archive("kube-prometheus-stack")
+    pinned = PinnedCharts(load_release(), folder=archive.parent).crds(CRD_GROUPS["kube-prometheus-stack"])
+    missing = [crd for crd in pinned if crd["metadata"]["name"].startswith(_OPERATED)]
+    with environment.cluster.applied(*missing):
+        for crd in missing:
+            environment.cluster.await_(crd, _is_established, what="established")
+        # A client of its own discovers the new kinds, and keeps the charts' warnings from those of our objects.
+        yield Cluster(control_plane)
+
+
+def _is_established(crd: Manifest) -> bool:
+    conditions = crd.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+def in_namespace(manifest: Manifest, namespace: str) -> Manifest:
+    """The object in the namespace in which Helm creates it."""
+    return {**manifest, "metadata": {"namespace": namespace, **manifest["metadata"]}}
+
+
+@pytest.mark.parametrize("name", list(load_release().charts))
+def test_the_api_server_accepts_every_object_of_a_chart(name: str, helm: Cluster, environment: Environment) -> None:
+    namespace, refused = installs_of(environment.settings)[name].namespace, []
+    for manifest in rendered(name, "prod"):
+        try:
+            helm.apply(in_namespace(manifest, namespace), manager="helm", is_dry_run=True)
+        except ApiError as error:
+            refused.append(f"{manifest['kind']} {manifest['metadata']['name']}: {error}")
+    assert refused == []
+
+
+def test_the_limit_range_completes_the_device_plugins_sidecars(helm: Cluster) -> None:
+    daemons = [spec for one, spec in pods(rendered("nvidia-device-plugin", "prod")) if one["kind"] == "DaemonSet"]
+    for index, spec in enumerate(daemons):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"daemon-{index}", "namespace": GPU_NAMESPACE},
+            "spec": {**copy.deepcopy(spec), "serviceAccountName": "default"},
+        }
+        created = helm.create(pod, is_dry_run=True)["spec"]
+        for container in (*created.get("initContainers", ()), *created["containers"]):
+            assert container["resources"].keys() == {"requests", "limits"}, container["name"]
+            assert all({"cpu", "memory"} <= amounts.keys() for amounts in container["resources"].values())
+    assert any("initContainers" in spec for spec in daemons)
