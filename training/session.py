@@ -116,7 +116,7 @@ class Session:
         states = StateRegistry(**strategy.states(), precision=precision)
         score = partial(
             evaluate,
-            strategy.module,
+            strategy,
             objective=objective,
             precision=precision,
             device=self._device,
