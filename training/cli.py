@@ -66,10 +66,9 @@ def resume(options: ResumeOptions) -> ExitStatus:
         from training.cluster import commands
 
         return commands.resume(options)
-    settings = load_settings([_chosen(options).settings_file], overrides=options.set, environment={})
     from training.drive import drive
 
-    return drive(settings)
+    return drive(_chosen(options).settings(options.set))
 
 
 @COMMANDS.command("train")

@@ -34,7 +34,7 @@ class RootOptions:
 class RunOptions(RootOptions):
     """The run to work on."""
 
-    run: str | None = argument("name or folder of the run (default: the newest)")
+    run: str | None = argument("name or folder of the run, e.g. first or ./first (default: the newest)")
 
 
 @dataclass(frozen=True, kw_only=True)

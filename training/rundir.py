@@ -22,16 +22,16 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from infra.spec.section import did_you_mean
+from infra.spec.section import did_you_mean, validate
 from observability import runlog
 from training.config.load import load_settings, render
-from training.config.schema import TrainingSettings
+from training.config.schema import RunSettings, TrainingSettings
 from training.errors import PreflightError, SettingsError
 
 _LONGEST_NAME = 63
@@ -76,14 +76,16 @@ class RunDirectory:
 
     @classmethod
     def open(cls, run: str | Path, *, root: Path) -> RunDirectory:
-        """The folder of an existing run, by path or by its name under `root`.
+        """The folder of an existing run, by its name under `root` or by path. With a slash it is a path first.
 
         Raises:
             SettingsError: the run does not exist; names the nearest one.
         """
-        for path in (root / run, Path(run)):
-            if (path / "settings.yaml").is_file():
-                return cls(path)
+        under_root, path = root / run, Path(run)
+        for found in (path, under_root) if os.sep in str(run) else (under_root, path):
+            if (found / "settings.yaml").is_file():
+                is_named = found.name not in {"", ".."} and not found.is_symlink()
+                return cls(found if is_named else found.resolve())
         names = [known.name for known in runs(root)]
         raise SettingsError(
             f"run {run}: no such run under {root}",
@@ -156,13 +158,30 @@ class RunDirectory:
         """Process id of the driver; the lock is on this file."""
         return self.path / "driver.pid"
 
-    def settings(self) -> TrainingSettings:
-        """The settings the run was started with.
+    def settings(self, changes: Sequence[str] = ()) -> TrainingSettings:
+        """The settings the run was started with, for the run in this folder: it may have been moved or copied since.
+
+        Args:
+            changes: single settings, each `section.key=value`.
 
         Raises:
-            SettingsError: the file was edited and is invalid.
+            SettingsError: a setting is invalid, a change names another run, or no run can have this folder's name.
         """
-        return load_settings([self.settings_file], environment={})
+        for change in changes:
+            if change.startswith(("run.name=", "run.directory=")):
+                raise SettingsError(
+                    f"--set {change}: the run in {self.path} is resumed in its folder, under the folder's name",
+                    remedy=f"a new run with its settings: train --config {self.settings_file} --name NAME",
+                )
+        settings = load_settings([self.settings_file], overrides=changes, environment={})
+        run = validate(
+            RunSettings,
+            {**settings.run.model_dump(), "name": self.name, "directory": self.path.parent},
+            file=str(self.path),
+            above="run",
+            remedy="rename the folder",
+        )
+        return settings.model_copy(update={"run": run})
 
     def write_settings(self, settings: TrainingSettings) -> None:
         """Replace the run's settings, under its own name, by an atomic rename."""

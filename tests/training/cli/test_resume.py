@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from observability.runlog import Restored, RunEnded, read_all, select
+from observability.runlog import Restored, RunEnded, RunStarted, read_all, select
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
 from training.config.schema import TrainingSettings
@@ -55,8 +55,81 @@ def cut_short(path: Path) -> None:
 
 def resume(root: Path, *changes: str) -> int:
     """Resume the run of a copied folder, whose settings name the original."""
-    words = [word for change in (f"run.directory={root}", *changes) for word in ("--set", change)]
-    return main(["resume", "run", "--root", str(root), *words])
+    return main(["resume", "run", "--root", str(root), *setting(*changes)])
+
+
+def setting(*changes: str) -> list[str]:
+    """The options that change settings."""
+    return [word for change in changes for word in ("--set", change)]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Every file of a folder."""
+    return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("is_original_there", [True, False])
+def test_the_copy_of_a_run_is_resumed_in_its_own_folder(root: Path, tmp_path: Path, is_original_there: bool) -> None:
+    original, copy = root / "run", tmp_path / "backups" / "copy"
+    shutil.copytree(original, copy)
+    if not is_original_there:
+        shutil.rmtree(original)
+    before = contents(root)
+    assert main(["resume", str(copy), "--root", str(root), *setting("loop.max_steps=15")]) == 0
+    assert contents(root) == before
+    assert sorted(path.name for path in copy.parent.iterdir()) == ["copy"]
+    assert select(read_all(copy), Restored)[-1].step == STEPS
+    assert select(read_all(copy), RunStarted)[-1].run == "copy"
+    assert (run := RunDirectory(copy).settings().run) == run.model_copy(
+        update={"directory": copy.parent, "name": "copy"}
+    )
+    expected = run_alone(up_to(15, root), tmp_path / "reference").weights_sha256
+    assert select(read_all(copy), RunEnded)[-1].weights_sha256 == expected
+
+
+@pytest.mark.parametrize(("place", "given"), [("..", "runs/run"), (".", "./run"), ("run/logs", "..")])
+def test_a_folder_is_resumed_from_any_place(
+    root: Path, monkeypatch: pytest.MonkeyPatch, place: str, given: str
+) -> None:
+    monkeypatch.chdir(root / place)
+    assert main(["resume", given, *setting("loop.max_steps=15")]) == 0
+    assert select(read_all(root / "run"), Restored)[-1].step == STEPS
+    assert [path.name for path in root.iterdir()] == ["run"]
+
+
+def test_a_path_is_a_folder_even_if_a_run_has_its_name(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(root / "run", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    before = contents(root)
+    assert main(["resume", "./run", "--root", str(root), *setting("loop.max_steps=15")]) == 0
+    assert contents(root) == before
+
+
+def test_a_link_to_a_folder_resumes_the_run_under_its_own_name(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root / "run")
+    assert main(["resume", str(tmp_path / "link"), *setting("loop.max_steps=15")]) == 0
+    assert RunDirectory(root / "run").settings().run.name == "run"
+    assert select(read_all(root / "run"), RunStarted)[-1].run == "run"
+
+
+@pytest.mark.parametrize("change", ["run.name=other", "run.directory=elsewhere"])
+def test_a_run_is_not_resumed_under_another_name_or_in_another_folder(
+    root: Path, capfd: pytest.CaptureFixture[str], change: str
+) -> None:
+    assert resume(root, change) == 2
+    error = capfd.readouterr().err
+    assert f"--set {change}" in error
+    assert f"train --config {root / 'run' / 'settings.yaml'} --name NAME" in error
+
+
+def test_a_folder_whose_name_is_not_a_run_s_is_refused(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (root / "run").rename(root / "My run")
+    assert main(["resume", str(root / "My run")]) == 2
+    error = capfd.readouterr().err
+    for part in ("My run", "run.name", "rename the folder"):
+        assert part in error
 
 
 def test_a_run_is_not_resumed_as_another_one_and_keeps_its_settings(
