@@ -42,6 +42,7 @@ def drive(settings: TrainingSettings) -> ExitStatus:
     with run.driving() if is_first_node else nullcontext():
         if is_first_node:
             _refuse_to_repeat(settings, run)
+            run.refuse_lost_checkpoints()
         if notice:
             view.say(notice)
         supervisor = Supervisor(settings, run, view=view)

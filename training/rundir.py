@@ -30,6 +30,8 @@ from pathlib import Path
 
 from infra.spec.section import did_you_mean, validate
 from observability import runlog
+from training.checkpoint.manifest import MANIFEST_FILE, MODEL_FILE
+from training.checkpoint.store import committed_steps
 from training.config.load import load_settings, render
 from training.config.schema import RunSettings, TrainingSettings
 from training.errors import PreflightError, SettingsError
@@ -189,6 +191,30 @@ class RunDirectory:
         partial = self.settings_file.with_suffix(".yaml.partial")
         partial.write_text(render(named), encoding="utf-8")
         partial.replace(self.settings_file)
+
+    def refuse_lost_checkpoints(self) -> None:
+        """Refuse a run whose log has committed checkpoints of which none is left: a start at step 0 would delete their tensors.
+
+        A run that was killed while it wrote its first checkpoint has none in its log.
+
+        Raises:
+            PreflightError: names the checkpoints' folder and the tensors that are left.
+        """
+        if committed_steps(self.checkpoints):
+            return
+        events = runlog.read_all(self.path)
+        steps = [event.step for event in events if isinstance(event, runlog.CheckpointCommitted | runlog.Restored)]
+        if not steps:
+            return
+        left = sorted(self.checkpoints.glob(f"*/{MODEL_FILE}"))
+        found = f"; left are {', '.join(str(path.relative_to(self.checkpoints)) for path in left)}" if left else ""
+        unverified = f"; {left[-1]} has weights that safetensors can load, but nothing verifies them" if left else ""
+        raise PreflightError(
+            f"{self.checkpoints}: the run has committed step {max(steps)}, but no checkpoint has an intact "
+            f"{MANIFEST_FILE}{found}",
+            remedy=f"restore the folder from a backup, or start a new run with these settings: "
+            f"train --config {self.settings_file} --name NAME{unverified}",
+        )
 
     @contextmanager
     def driving(self) -> Iterator[None]:

@@ -34,6 +34,7 @@ from training.objectives.classification import Classification
 from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.precision import Precision
 from training.process_group import process_group
+from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
@@ -212,6 +213,8 @@ class Session:
     def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:
         """Restore the newest good checkpoint, if any. Rank 0 chooses; its peers open the same one."""
         checkpoint = store.newest_good(identity) if self._place.rank == 0 else None
+        if checkpoint is None and self._place.rank == 0:
+            RunDirectory(self._task.run_directory).refuse_lost_checkpoints()
         if self._place.world > 1:
             chosen = torch.tensor([checkpoint.progress.step if checkpoint else -1], device=self._device)
             dist.broadcast(chosen, src=0)

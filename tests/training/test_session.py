@@ -20,7 +20,7 @@ from tests.training.runs import run_alone, small_settings, steps_of
 from training import failures
 from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import committed_steps
-from training.errors import NonFiniteLossError, ResumeMismatchError
+from training.errors import NonFiniteLossError, PreflightError, ResumeMismatchError
 
 STEPS_PER_EPOCH = 21  # 1293 training digits in batches of 64
 
@@ -146,6 +146,16 @@ def test_a_damaged_newest_checkpoint_is_skipped_and_named(tmp_path: Path) -> Non
     restored = select(read_all(run), Restored)[0]
     assert restored.step == older
     assert "step-00000015: model.safetensors has" in restored.skipped[0]
+
+
+def test_a_rank_does_not_start_anew_where_the_log_has_a_checkpoint(tmp_path: Path) -> None:
+    """The manifests may get lost while the run trains; then the driver restarts the ranks."""
+    run_alone(small_settings(loop={"max_steps": 5}), tmp_path / "run")
+    tensors = tmp_path / "run" / "checkpoints" / "step-00000005" / "model.safetensors"
+    tensors.with_name("manifest.json").unlink()
+    with pytest.raises(PreflightError, match="the run has committed step 5"):
+        run_alone(small_settings(loop={"max_steps": 5}), tmp_path / "run", attempt=1)
+    assert tensors.exists()
 
 
 def test_training_started_has_the_world_the_dataset_and_the_first_step(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from observability.runlog import Restored, RunEnded, RunStarted, read_all, select
+from observability.runlog import Restored, RunEnded, RunStarted, TrainingStarted, read_all, select
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
 from training.config.schema import TrainingSettings
@@ -164,6 +165,46 @@ def test_a_run_without_a_good_checkpoint_is_not_restarted_from_step_0(
         cut_short(path)
     assert resume(root) == 1
     assert "none of the 2 checkpoints" in capfd.readouterr().err
+
+
+def remove_manifests(run: Path) -> None:
+    for path in run.glob("checkpoints/*/manifest.json"):
+        path.unlink()
+
+
+def remove_checkpoints(run: Path) -> None:
+    for path in run.glob("checkpoints/*"):
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("lose", [remove_manifests, remove_checkpoints, lambda run: shutil.rmtree(run / "checkpoints")])
+def test_a_run_that_lost_its_checkpoints_is_refused_and_keeps_every_file(
+    root: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
+) -> None:
+    run = root / "run"
+    lose(run)
+    before = contents(run)
+    assert resume(root, "loop.max_steps=15") == 3
+    error = capfd.readouterr().err
+    parts = [
+        f"{run / 'checkpoints'}",
+        "step 12",
+        "manifest.json",
+        "from a backup",
+        f"--config {run / 'settings.yaml'} --name",
+    ]
+    if lose is remove_manifests:
+        parts += ["step-00000010/model.safetensors", "step-00000012/model.safetensors"]
+    for part in parts:
+        assert part in error
+    assert {path: data for path, data in contents(run).items() if path.name != "driver.pid"} == before
+
+
+def test_a_run_that_was_killed_in_its_first_save_starts_anew(root: Path) -> None:
+    remove_manifests(root / "run")
+    (root / "run" / "events.jsonl").unlink()
+    assert resume(root) == 0
+    assert [event.start_step for event in select(read_all(root / "run"), TrainingStarted)] == [0]
 
 
 def test_a_run_with_a_checkpoint_is_refused_under_resume_never(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
