@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from training.config.load import load_settings
+from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
 
@@ -81,6 +82,37 @@ def test_an_invalid_override_is_refused(override: str, part: str) -> None:
 def test_an_invalid_flag_is_named_as_it_was_typed() -> None:
     assert "--epochs: loop.epochs = '3.5': must be a valid integer" in refusal(flags={"epochs": "3.5"})
     assert "--lr: optimizer.learning_rate = fast: must be a valid number" in refusal(flags={"lr": "fast"})
+
+
+SECTIONS = {name: info.annotation for name, info in TrainingSettings.model_fields.items()}
+EVERY_KEY = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.model_fields]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", [".inf", "-.Inf", ".nan", "1e400"])
+def test_no_setting_is_infinite_or_not_a_number(value: str) -> None:
+    nested = ["model.options.dropout", "data.options.shift", "optimizer.betas.0"]
+    accepted = []
+    for key in [*EVERY_KEY, *nested]:
+        written = f"optimizer.betas=[{value}, 0.9]" if key == "optimizer.betas.0" else f"{key}={value}"
+        try:
+            load_settings([], [written], None, {})
+        except SettingsError as error:
+            assert key in str(error)
+        else:
+            accepted.append(key)
+    assert accepted == []
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "Infinity", "1e400"])
+def test_an_infinite_learning_rate_is_refused_as_it_was_typed(value: str) -> None:
+    rule = "must be a finite number"
+    assert f"--lr: optimizer.learning_rate = {value}: {rule}" in refusal(flags={"lr": value}).replace("'", "")
+
+
+def test_an_infinite_option_of_a_factory_of_your_own_is_refused() -> None:
+    assert "model.options.scale = .inf" in refusal(
+        overrides=["model.name=tests.training.faults.models:x", "model.options.scale=.inf"]
+    )
 
 
 def test_an_indivisible_batch_is_refused_with_the_nearest_valid_one() -> None:
