@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
 import torch
 import torch.distributed as dist
+from pydantic.main import IncEx
 
 from observability.runlog import Emit, Notice, Phase, Restored
 from training.callbacks.callback import Callback
@@ -44,6 +43,14 @@ from training.strategies.strategy import Strategy
 
 EVALUATION_BATCH = 512
 """Samples per evaluation batch: large enough to be fast, small enough to need no more memory than training."""
+
+_NOT_RECORDED: Mapping[str, IncEx | bool] = {
+    "run": {"name", "directory"},
+    "scale": {"workers"},
+    "tracking": True,
+    "metrics": True,
+}
+"""Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
 
 
 class Session:
@@ -199,15 +206,14 @@ class Session:
         )
 
     def _identity(self, bundle: DataBundle) -> Identity:
-        settings = self._settings.model_dump(mode="json")
         return Identity(
             model=self._settings.model.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,
             seed=self._settings.run.seed,
             world=self._place.world,
-            settings_sha256=hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
             platform_version=platform_version(),
+            settings=self._settings.model_dump(mode="json", exclude=_NOT_RECORDED),
         )
 
     def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:

@@ -202,7 +202,7 @@ def test_a_run_of_another_kind_is_refused_with_both_values(
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(("field", "value"), [("world", 4), ("settings_sha256", "x"), ("platform_version", "9")])
+@pytest.mark.parametrize(("field", "value"), [("world", 4), ("platform_version", "9.0.0")])
 def test_another_world_or_version_is_reported_and_not_refused(
     store: CheckpointStore, field: str, value: str | int
 ) -> None:
@@ -210,6 +210,16 @@ def test_another_world_or_version_is_reported_and_not_refused(
     restored = store.newest_good(wanted)
     assert restored is not None
     assert restored.notes == (f"{field}: saved {getattr(IDENTITY, field)}, wanted {value}",)
+
+
+def test_changed_settings_are_reported_by_key_with_both_values(store: CheckpointStore) -> None:
+    settings = {"optimizer": {"name": "adamw", "learning_rate": 0.01}, "model": {"options": {"width": 8}}}
+    restored = store.newest_good(dataclasses.replace(IDENTITY, settings=settings))
+    assert restored is not None
+    assert restored.notes == (
+        "model.options.width: saved (unset), wanted 8",
+        "optimizer.learning_rate: saved 0.003, wanted 0.01",
+    )
 
 
 def test_a_chosen_step_is_opened_even_if_a_newer_one_exists(store: CheckpointStore) -> None:

@@ -91,16 +91,9 @@ EVERY_KEY = [f"{name}.{key}" for name, section in SECTIONS.items() for key in se
 @pytest.mark.parametrize("value", [".inf", "-.Inf", ".nan", "1e400"])
 def test_no_setting_is_infinite_or_not_a_number(value: str) -> None:
     nested = ["model.options.dropout", "data.options.shift", "optimizer.betas.0"]
-    accepted = []
     for key in [*EVERY_KEY, *nested]:
         written = f"optimizer.betas=[{value}, 0.9]" if key == "optimizer.betas.0" else f"{key}={value}"
-        try:
-            load_settings([], [written], None, {})
-        except SettingsError as error:
-            assert key in str(error)
-        else:
-            accepted.append(key)
-    assert accepted == []
+        assert key in refusal(overrides=[written])
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "Infinity", "1e400"])

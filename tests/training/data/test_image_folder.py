@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,13 +93,14 @@ def test_grey_and_palette_images_are_converted_to_rgb(root: Path) -> None:
     assert _load(root).train.read(np.array([0, 1]))[0].shape == (2, 3, 8, 8)
 
 
-def _decoded(image: Image.Image, root: Path, suffix: str, **options: Any) -> NDArray[np.float64]:
+def _decoded(image: Image.Image, root: Path, suffix: str, *, quality: int = 75) -> NDArray[np.float64]:
     """An image's pixels as the split decodes them from a file: shape (8, 8, 3), 0 to 255."""
     (root / "test" / "apple" / "h.png").unlink()
-    image.save(root / "test" / "apple" / f"h{suffix}", **options)
+    image.save(root / "test" / "apple" / f"h{suffix}", quality=quality)
     inputs, _ = _load(root).test.read(np.array([0]))
     mean, std = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
-    return 255 * (inputs[0].permute(1, 2, 0).numpy() * std + mean)
+    pixels: NDArray[np.float64] = 255 * (inputs[0].permute(1, 2, 0).numpy() * std + mean)
+    return pixels
 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".big-endian.tif"])
