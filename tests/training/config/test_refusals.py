@@ -71,6 +71,10 @@ def test_an_invalid_file_is_refused_with_the_line_to_change(
         ("=3", "--set =3: not of the form section.key=value"),
         ("loop.epochs=[1", "--set loop.epochs:1:3: not valid YAML"),
         ("loop.epochs=0", "--set: loop.epochs = 0: must be greater than 0"),
+        (
+            "scale.collective_timeout=1e300",
+            "--set: scale.collective_timeout = 1e+300: must be less than or equal to 604800",
+        ),
         ("run.name=My Run", "--set: run.name = My Run: must match pattern"),
         ("data.path=/x", "--set: data.path=/x is set, but dataset digits has no files"),
     ],
