@@ -12,7 +12,6 @@ from infra.spec.command_line import CommandLine, NoOptions
 from training.config.load import load_settings, render
 from training.errors import ExitStatus
 from training.options import (
-    RUN_DIRECTORY,
     JobsOptions,
     JobYamlOptions,
     LogsOptions,
@@ -23,7 +22,7 @@ from training.options import (
     TrainOptions,
     UiOptions,
 )
-from training.rundir import RunDirectory, runs
+from training.rundir import RUN_DIRECTORY, RunDirectory, runs
 
 COMMANDS = CommandLine(
     "python -m training",
@@ -80,7 +79,7 @@ def stop(options: StopOptions) -> ExitStatus:
         return commands.stop(options)
     run = _chosen(options)
     run.request_stop()
-    print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.name}")
+    print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.argument}")
     return ExitStatus.DONE
 
 

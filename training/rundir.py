@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from infra.spec.section import did_you_mean, validate
 from observability import runlog
@@ -35,6 +36,9 @@ from training.checkpoint.store import committed_steps
 from training.config.load import load_settings, render
 from training.config.schema import RunSettings, TrainingSettings
 from training.errors import PreflightError, SettingsError
+
+RUN_DIRECTORY: Final = "RTP_RUN_DIRECTORY"
+"""Environment variable of the default folder of the runs."""
 
 _LONGEST_NAME = 63
 
@@ -109,6 +113,13 @@ class RunDirectory:
     def name(self) -> str:
         """The run's name."""
         return self.path.name
+
+    @property
+    def argument(self) -> str:
+        """What names the run on the command line: its name under the default folder of the runs, its path elsewhere."""
+        return (
+            self.name if self.path.parent.resolve() == default_root().resolve() else f"{self.path.parent}/{self.name}"
+        )
 
     @property
     def settings_file(self) -> Path:
@@ -231,7 +242,7 @@ class RunDirectory:
             if not _lock(descriptor):
                 raise PreflightError(
                     f"run {self.name} is already driven by process {self.driver_pid()}",
-                    remedy=f"wait for it, stop it (make stop NAME={self.name}), or give this run another --name",
+                    remedy=f"wait for it, stop it (make stop NAME={self.argument}), or give this run another --name",
                 )
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
@@ -277,6 +288,11 @@ class RunDirectory:
     def stop_is_requested(self) -> bool:
         """Whether a stop was requested since the driver started."""
         return self.stop_request.exists()
+
+
+def default_root() -> Path:
+    """Folder of the runs, unless the command line names another."""
+    return Path(os.environ.get(RUN_DIRECTORY) or RunSettings().directory)
 
 
 def runs(root: Path) -> list[RunDirectory]:
