@@ -12,7 +12,6 @@ from infra.spec.command_line import CommandLine, NoOptions
 from training.config.load import load_settings, render
 from training.errors import ExitStatus
 from training.options import (
-    RUN_DIRECTORY,
     JobsOptions,
     JobYamlOptions,
     LogsOptions,
@@ -23,7 +22,7 @@ from training.options import (
     TrainOptions,
     UiOptions,
 )
-from training.rundir import RunDirectory, runs
+from training.rundir import RUN_DIRECTORY, RunDirectory, runs
 
 COMMANDS = CommandLine(
     "python -m training",
@@ -66,10 +65,9 @@ def resume(options: ResumeOptions) -> ExitStatus:
         from training.cluster import commands
 
         return commands.resume(options)
-    settings = load_settings([_chosen(options).settings_file], overrides=options.set, environment={})
     from training.drive import drive
 
-    return drive(settings)
+    return drive(_chosen(options).settings(options.set))
 
 
 @COMMANDS.command("train")
@@ -81,7 +79,7 @@ def stop(options: StopOptions) -> ExitStatus:
         return commands.stop(options)
     run = _chosen(options)
     run.request_stop()
-    print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.name}")
+    print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.argument}")
     return ExitStatus.DONE
 
 

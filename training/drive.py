@@ -42,6 +42,7 @@ def drive(settings: TrainingSettings) -> ExitStatus:
     with run.driving() if is_first_node else nullcontext():
         if is_first_node:
             _refuse_to_repeat(settings, run)
+            run.refuse_lost_checkpoints()
         if notice:
             view.say(notice)
         supervisor = Supervisor(settings, run, view=view)
@@ -89,7 +90,7 @@ def _explain_full_disk(error: OSError, run: RunDirectory) -> None:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         raise TrainingFailedError(
             f"{run.path}: {error.strerror}: the run's log cannot be written",
-            remedy=f"free disk space; make resume NAME={run.name} resumes from the newest checkpoint, which is intact",
+            remedy=f"free disk space; make resume NAME={run.argument} resumes from the newest checkpoint, which is intact",
         ) from error
 
 
@@ -118,13 +119,13 @@ def _summarise(outcome: Outcome, run: RunDirectory, delivery: DeliveryReport | N
     if outcome.weights_sha256:
         lines.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
     lines.append(("report", str(run.report)))
-    lines.append(("events", f"{run.events}  (make monitor NAME={run.name})"))
+    lines.append(("events", f"{run.events}  (make monitor NAME={run.argument})"))
     if delivery is not None and delivery.is_complete:
         model = f", model {delivery.model}" if delivery.model else ""
         lines.append(("MLflow", f"run {delivery.run_id}{model} in {delivery.uri}  (make ui)"))
     elif delivery is not None:
-        lines.append(("MLflow", f"incomplete: {delivery.problem}; make sync NAME={run.name} sends the rest"))
+        lines.append(("MLflow", f"incomplete: {delivery.problem}; make sync NAME={run.argument} sends the rest"))
     if outcome.status == "stopped":
-        lines.append(("resume", f"make resume NAME={run.name}"))
+        lines.append(("resume", f"make resume NAME={run.argument}"))
     for name, text in lines:
         print(f"  {name:<11}{text}")

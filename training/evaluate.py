@@ -1,4 +1,9 @@
-"""Exact evaluation of a split, sharded over the ranks: every sample is counted once, sums are reduced in float64."""
+"""Exact evaluation of a split by all ranks: the metrics are, bit for bit, those of rank 0's model evaluated by one process.
+
+The ranks share the split's batches and not its samples, so a batch is the same at every world size. The sums of each batch are
+gathered and added in the order of the batches, in float64. What remains is what computes a batch: another number of threads,
+another device or another version of torch may round differently.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,11 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from training.data.loader import EvalLoader
 from training.objectives.objective import Objective
 from training.precision import Precision
+from training.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,7 @@ class EvaluationResult:
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module,
+    strategy: Strategy,
     loader: EvalLoader,
     *,
     objective: Objective,
@@ -33,25 +38,27 @@ def evaluate(
     device: torch.device,
     world: int,
 ) -> EvaluationResult:
-    """Evaluate `model`, the bare module, on this rank's share and sum over the ranks.
+    """Evaluate the bare model on this rank's batches, and combine them with those of the other ranks.
 
-    Batch norm uses its running statistics, which are equal on all ranks. The model is left in training mode.
+    Every rank ends with rank 0's buffers, and with the model in training mode.
     """
     started = time.perf_counter()
-    sums = torch.zeros(len(objective.sums) + 1, dtype=torch.float64, device=device)
+    strategy.synchronize_buffers()
+    model = strategy.module
+    sums = torch.zeros(loader.batches, len(objective.sums) + 1, dtype=torch.float64, device=device)
     model.eval()
-    for batch in loader:
+    for row, batch in zip(sums[loader.rank :: world], loader, strict=True):
         inputs = batch.inputs.to(device, non_blocking=True)
         labels = batch.labels[: batch.count].to(device, non_blocking=True)
         with precision.autocast():
             outputs = model(inputs)[: batch.count]
         for index, value in enumerate(objective.measure(outputs, labels)):
-            sums[index] += value
-        sums[-1] += batch.count
+            row[index] = value
+        row[-1] = batch.count
     model.train()
     if world > 1:
-        dist.all_reduce(sums)
-    *totals, samples = sums.tolist()
+        dist.all_reduce(sums)  # a row is zero on all ranks but one
+    *totals, samples = (sum(column) for column in zip(*sums.tolist(), strict=True))
     return EvaluationResult(
         metrics=objective.metrics(totals, int(samples)), samples=int(samples), seconds=time.perf_counter() - started
     )

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from infra.spec.command_line import argument, option
-from training.config.schema import RunSettings
 from training.config.sources import FLAG_KEYS, GPUS_PER_WORKER
-
-RUN_DIRECTORY = "RTP_RUN_DIRECTORY"
-
-
-def _root() -> Path:
-    return Path(os.environ.get(RUN_DIRECTORY) or RunSettings().directory)
+from training.rundir import RUN_DIRECTORY, default_root
 
 
 def _flag(name: str) -> str | None:
@@ -27,14 +20,16 @@ def _flag(name: str) -> str | None:
 class RootOptions:
     """The folder of runs."""
 
-    root: Path = option(f"folder of the runs (default: ${RUN_DIRECTORY}, else .local/runs)", default_factory=_root)
+    root: Path = option(
+        f"folder of the runs (default: ${RUN_DIRECTORY}, else .local/runs)", default_factory=default_root
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RootOptions):
     """The run to work on."""
 
-    run: str | None = argument("name or folder of the run (default: the newest)")
+    run: str | None = argument("name or folder of the run, e.g. first or ./first (default: the newest)")
 
 
 @dataclass(frozen=True, kw_only=True)

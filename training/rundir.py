@@ -22,17 +22,23 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
-from infra.spec.section import did_you_mean
+from infra.spec.section import did_you_mean, validate
 from observability import runlog
+from training.checkpoint.manifest import MANIFEST_FILE, MODEL_FILE
+from training.checkpoint.store import committed_steps
 from training.config.load import load_settings, render
-from training.config.schema import TrainingSettings
+from training.config.schema import RunSettings, TrainingSettings
 from training.errors import PreflightError, SettingsError
+
+RUN_DIRECTORY: Final = "RTP_RUN_DIRECTORY"
+"""Environment variable of the default folder of the runs."""
 
 _LONGEST_NAME = 63
 
@@ -76,14 +82,16 @@ class RunDirectory:
 
     @classmethod
     def open(cls, run: str | Path, *, root: Path) -> RunDirectory:
-        """The folder of an existing run, by path or by its name under `root`.
+        """The folder of an existing run, by its name under `root` or by path. With a slash it is a path first.
 
         Raises:
             SettingsError: the run does not exist; names the nearest one.
         """
-        for path in (root / run, Path(run)):
-            if (path / "settings.yaml").is_file():
-                return cls(path)
+        under_root, path = root / run, Path(run)
+        for found in (path, under_root) if os.sep in str(run) else (under_root, path):
+            if (found / "settings.yaml").is_file():
+                is_named = found.name not in {"", ".."} and not found.is_symlink()
+                return cls(found if is_named else found.resolve())
         names = [known.name for known in runs(root)]
         raise SettingsError(
             f"run {run}: no such run under {root}",
@@ -105,6 +113,13 @@ class RunDirectory:
     def name(self) -> str:
         """The run's name."""
         return self.path.name
+
+    @property
+    def argument(self) -> str:
+        """What names the run on the command line: its name under the default folder of the runs, its path elsewhere."""
+        return (
+            self.name if self.path.parent.resolve() == default_root().resolve() else f"{self.path.parent}/{self.name}"
+        )
 
     @property
     def settings_file(self) -> Path:
@@ -156,13 +171,30 @@ class RunDirectory:
         """Process id of the driver; the lock is on this file."""
         return self.path / "driver.pid"
 
-    def settings(self) -> TrainingSettings:
-        """The settings the run was started with.
+    def settings(self, changes: Sequence[str] = ()) -> TrainingSettings:
+        """The settings the run was started with, for the run in this folder: it may have been moved or copied since.
+
+        Args:
+            changes: single settings, each `section.key=value`.
 
         Raises:
-            SettingsError: the file was edited and is invalid.
+            SettingsError: a setting is invalid, a change names another run, or no run can have this folder's name.
         """
-        return load_settings([self.settings_file], environment={})
+        for change in changes:
+            if change.startswith(("run.name=", "run.directory=")):
+                raise SettingsError(
+                    f"--set {change}: the run in {self.path} is resumed in its folder, under the folder's name",
+                    remedy=f"a new run with its settings: train --config {self.settings_file} --name NAME",
+                )
+        settings = load_settings([self.settings_file], overrides=changes, environment={})
+        run = validate(
+            RunSettings,
+            {**settings.run.model_dump(), "name": self.name, "directory": self.path.parent},
+            file=str(self.path),
+            above="run",
+            remedy="rename the folder",
+        )
+        return settings.model_copy(update={"run": run})
 
     def write_settings(self, settings: TrainingSettings) -> None:
         """Replace the run's settings, under its own name, by an atomic rename."""
@@ -170,6 +202,30 @@ class RunDirectory:
         partial = self.settings_file.with_suffix(".yaml.partial")
         partial.write_text(render(named), encoding="utf-8")
         partial.replace(self.settings_file)
+
+    def refuse_lost_checkpoints(self) -> None:
+        """Refuse a run whose log has committed checkpoints of which none is left: a start at step 0 would delete their tensors.
+
+        A run that was killed while it wrote its first checkpoint has none in its log.
+
+        Raises:
+            PreflightError: names the checkpoints' folder and the tensors that are left.
+        """
+        if committed_steps(self.checkpoints):
+            return
+        events = runlog.read_all(self.path)
+        steps = [event.step for event in events if isinstance(event, runlog.CheckpointCommitted | runlog.Restored)]
+        if not steps:
+            return
+        left = sorted(self.checkpoints.glob(f"*/{MODEL_FILE}"))
+        found = f"; left are {', '.join(str(path.relative_to(self.checkpoints)) for path in left)}" if left else ""
+        unverified = f"; {left[-1]} has weights that safetensors can load, but nothing verifies them" if left else ""
+        raise PreflightError(
+            f"{self.checkpoints}: the run has committed step {max(steps)}, but no checkpoint has an intact "
+            f"{MANIFEST_FILE}{found}",
+            remedy=f"restore the folder from a backup, or start a new run with these settings: "
+            f"train --config {self.settings_file} --name NAME{unverified}",
+        )
 
     @contextmanager
     def driving(self) -> Iterator[None]:
@@ -186,7 +242,7 @@ class RunDirectory:
             if not _lock(descriptor):
                 raise PreflightError(
                     f"run {self.name} is already driven by process {self.driver_pid()}",
-                    remedy=f"wait for it, stop it (make stop NAME={self.name}), or give this run another --name",
+                    remedy=f"wait for it, stop it (make stop NAME={self.argument}), or give this run another --name",
                 )
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
@@ -232,6 +288,11 @@ class RunDirectory:
     def stop_is_requested(self) -> bool:
         """Whether a stop was requested since the driver started."""
         return self.stop_request.exists()
+
+
+def default_root() -> Path:
+    """Folder of the runs, unless the command line names another."""
+    return Path(os.environ.get(RUN_DIRECTORY) or RunSettings().directory)
 
 
 def runs(root: Path) -> list[RunDirectory]:

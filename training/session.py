@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
 import torch
 import torch.distributed as dist
+from pydantic.main import IncEx
 
 from observability.runlog import Emit, Notice, Phase, Restored
 from training.callbacks.callback import Callback
@@ -34,6 +33,7 @@ from training.objectives.classification import Classification
 from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.precision import Precision
 from training.process_group import process_group
+from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
@@ -43,6 +43,14 @@ from training.strategies.strategy import Strategy
 
 EVALUATION_BATCH = 512
 """Samples per evaluation batch: large enough to be fast, small enough to need no more memory than training."""
+
+_NOT_RECORDED: Mapping[str, IncEx | bool] = {
+    "run": {"name", "directory"},
+    "scale": {"workers"},
+    "tracking": True,
+    "metrics": True,
+}
+"""Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
 
 
 class Session:
@@ -116,7 +124,7 @@ class Session:
         states = StateRegistry(**strategy.states(), precision=precision)
         score = partial(
             evaluate,
-            strategy.module,
+            strategy,
             objective=objective,
             precision=precision,
             device=self._device,
@@ -198,20 +206,21 @@ class Session:
         )
 
     def _identity(self, bundle: DataBundle) -> Identity:
-        settings = self._settings.model_dump(mode="json")
         return Identity(
             model=self._settings.model.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,
             seed=self._settings.run.seed,
             world=self._place.world,
-            settings_sha256=hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
             platform_version=platform_version(),
+            settings=self._settings.model_dump(mode="json", exclude=_NOT_RECORDED),
         )
 
     def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:
         """Restore the newest good checkpoint, if any. Rank 0 chooses; its peers open the same one."""
         checkpoint = store.newest_good(identity) if self._place.rank == 0 else None
+        if checkpoint is None and self._place.rank == 0:
+            RunDirectory(self._task.run_directory).refuse_lost_checkpoints()
         if self._place.world > 1:
             chosen = torch.tensor([checkpoint.progress.step if checkpoint else -1], device=self._device)
             dist.broadcast(chosen, src=0)

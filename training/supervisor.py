@@ -61,7 +61,7 @@ class Supervisor:
             except KeyboardInterrupt:
                 message = "stopped without saving the current step"
                 self._emit(RunEnded(status="interrupted", step=self._committed_step(), message=message))
-                remedy = f"make resume NAME={self._run.name} resumes from the newest checkpoint"
+                remedy = f"make resume NAME={self._run.argument} resumes from the newest checkpoint"
                 raise Interrupted(message, remedy=remedy) from None
             except Exception as error:
                 self._emit(RunEnded(status="failed", step=self._committed_step(), message=str(error)))
@@ -176,7 +176,9 @@ class Supervisor:
 def _as_error(failure: Failure, run: RunDirectory) -> PlatformError:
     """The error the command ends with: the rank's message, with its traceback if there is one."""
     text = f"{failure.trace}\n{failure.headline}" if failure.trace else failure.message
-    logs = f"the logs of all ranks are in {run.logs}; make resume NAME={run.name} resumes from the newest checkpoint"
+    logs = (
+        f"the logs of all ranks are in {run.logs}; make resume NAME={run.argument} resumes from the newest checkpoint"
+    )
     error = TrainingFailedError(text, remedy=failure.remedy or logs)
     error.status = type(error.status)(failure.status)
     return error

@@ -21,9 +21,9 @@ _NO_PLACES: Final[Mapping[KeyPath, str]] = {}
 
 
 class Section(BaseModel):
-    """A part of a file: frozen, unknown keys forbidden, defaults validated."""
+    """A part of a file: frozen, unknown keys forbidden, defaults validated, numbers finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

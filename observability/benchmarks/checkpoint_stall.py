@@ -32,9 +32,7 @@ def compare(*, rounds: int, scratch: Path) -> Comparison:
     copied = [torch.zeros_like(tensor) for tensor in live]
     folder = scratch / "stall"
     shutil.rmtree(folder, ignore_errors=True)
-    identity = Identity(
-        model="linear", dataset_fingerprint="", global_batch=1, seed=0, world=1, settings_sha256="", platform_version=""
-    )
+    identity = Identity(model="linear", dataset_fingerprint="", global_batch=1, seed=0, world=1, platform_version="")
     states = StateRegistry(model=ModelState(model), optimizer=OptimizerState(optimizer, model))
     stalls, copies = [], []
     writer = AsyncCheckpointer(

@@ -84,6 +84,16 @@ def test_a_run_is_found_by_name_and_by_path(tmp_path: Path) -> None:
     assert RunDirectory.open(str(run.path), root=Path("elsewhere")) == run
 
 
+def test_the_command_line_names_a_run_elsewhere_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "runs"
+    monkeypatch.setenv("RTP_RUN_DIRECTORY", str(root))
+    monkeypatch.chdir(tmp_path)
+    run, copy = make(root, "mine"), make(tmp_path, "mine")
+    assert [run.argument, copy.argument] == ["mine", f"{tmp_path}/mine"]
+    assert RunDirectory.open(copy.argument, root=root) == copy
+    assert RunDirectory.open("./mine", root=root).argument == "./mine"
+
+
 def test_an_unknown_run_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     make(tmp_path, "mine")
     with pytest.raises(SettingsError, match="did you mean mine"):

@@ -20,7 +20,7 @@ from tests.training.runs import run_alone, small_settings, steps_of
 from training import failures
 from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import committed_steps
-from training.errors import NonFiniteLossError, ResumeMismatchError
+from training.errors import NonFiniteLossError, PreflightError, ResumeMismatchError
 
 STEPS_PER_EPOCH = 21  # 1293 training digits in batches of 64
 
@@ -136,6 +136,32 @@ def test_a_run_is_not_resumed_with_another_global_batch(tmp_path: Path) -> None:
         run_alone(small_settings(loop={"max_steps": 10, "global_batch": 32}), tmp_path / "run")
 
 
+def test_a_resumed_run_names_the_changed_settings_with_both_values(tmp_path: Path) -> None:
+    run_alone(small_settings(loop={"max_steps": 5}, tracking={"experiment": "before"}), tmp_path / "run")
+    changed = small_settings(
+        run={"name": "moved", "directory": tmp_path},
+        model={"options": {"dropout": 0.3}},
+        data={"augment": False},
+        optimizer={"learning_rate": 0.001},
+        precision={"mode": "bf16"},
+        loop={"max_steps": 6},
+    )
+    run_alone(changed, tmp_path / "run")
+    assert [event.message for event in select(read_all(tmp_path / "run"), Notice)] == [
+        "resumed with a change: data.augment: saved true, wanted false",
+        "resumed with a change: loop.max_steps: saved 5, wanted 6",
+        "resumed with a change: model.options.dropout: saved (unset), wanted 0.3",
+        "resumed with a change: optimizer.learning_rate: saved 0.003, wanted 0.001",
+        "resumed with a change: precision.mode: saved fp32, wanted bf16",
+    ]
+
+
+def test_a_run_resumed_as_it_was_names_no_change(tmp_path: Path) -> None:
+    for _ in range(2):
+        run_alone(small_settings(loop={"max_steps": 5}), tmp_path / "run")
+    assert select(read_all(tmp_path / "run"), Notice) == []
+
+
 def test_a_damaged_newest_checkpoint_is_skipped_and_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run_alone(small_settings(loop={"max_steps": 15}), run)
@@ -146,6 +172,16 @@ def test_a_damaged_newest_checkpoint_is_skipped_and_named(tmp_path: Path) -> Non
     restored = select(read_all(run), Restored)[0]
     assert restored.step == older
     assert "step-00000015: model.safetensors has" in restored.skipped[0]
+
+
+def test_a_rank_does_not_start_anew_where_the_log_has_a_checkpoint(tmp_path: Path) -> None:
+    """The manifests may get lost while the run trains; then the driver restarts the ranks."""
+    run_alone(small_settings(loop={"max_steps": 5}), tmp_path / "run")
+    tensors = tmp_path / "run" / "checkpoints" / "step-00000005" / "model.safetensors"
+    tensors.with_name("manifest.json").unlink()
+    with pytest.raises(PreflightError, match="the run has committed step 5"):
+        run_alone(small_settings(loop={"max_steps": 5}), tmp_path / "run", attempt=1)
+    assert tensors.exists()
 
 
 def test_training_started_has_the_world_the_dataset_and_the_first_step(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_second_signal_ends_the_wait_for_the_ranks(run: RunDirectory, monkeypa
     with pytest.raises(Interrupted) as caught:
         supervise(run, launcher, monkeypatch)
     assert caught.value.status is ExitStatus.INTERRUPTED
-    assert "make resume NAME=run" in str(caught.value)
+    assert f"make resume NAME={run.path}" in str(caught.value)
     assert launcher.is_closed
 
 

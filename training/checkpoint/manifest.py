@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from pydantic import TypeAdapter
+
+from infra.spec.yaml_text import inline
 
 FORMAT = 1
 """Version of the layout of a checkpoint's folder and of its manifest."""
@@ -22,6 +24,9 @@ LOOP_STATE_FILE = "state.json"
 TENSOR_SUFFIX = ".safetensors"
 MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+
+_UNSET = "(unset)"
+"""Shown for an option that was not set; a setting of the schema always has a value."""
 
 _BARE = {"optimizer": "class", "best_metrics": "metrics"}
 """States whose only JSON value format 1 writes without this key, as before states had names."""
@@ -54,7 +59,7 @@ class Identity:
         global_batch: samples per optimizer step over all ranks.
         seed: seed of weights, data order, augmentation and dropout.
         world: ranks that trained (recorded).
-        settings_sha256: hash of all settings, hex (recorded).
+        settings: the settings that training depends on, by section and key (recorded); empty in checkpoints of earlier versions.
         platform_version: version of this platform (recorded).
     """
 
@@ -63,21 +68,26 @@ class Identity:
     global_batch: int
     seed: int
     world: int = field(metadata={"recorded": True})
-    settings_sha256: str = field(metadata={"recorded": True})
     platform_version: str = field(metadata={"recorded": True})
+    settings: dict[str, Any] = field(default_factory=dict, metadata={"recorded": True})
 
     def mismatches(self, wanted: Identity) -> list[str]:
         """Differences that forbid resuming as `wanted`, each as `field: saved A, wanted B`."""
         return self._differences(wanted, recorded=False)
 
     def notes(self, wanted: Identity) -> list[str]:
-        """Differences that a resumed run may have, to be reported, in the same form."""
+        """Differences that a resumed run may have, to be reported, in the same form; of settings each key."""
         return self._differences(wanted, recorded=True)
 
     def _differences(self, wanted: Identity, *, recorded: bool) -> list[str]:
-        names = [f.name for f in fields(self) if f.metadata.get("recorded", False) is recorded]
-        pairs = ((name, getattr(self, name), getattr(wanted, name)) for name in names)
-        return [f"{name}: saved {saved}, wanted {want}" for name, saved, want in pairs if saved != want]
+        names = [f.name for f in fields(self) if f.metadata.get("recorded", False) is recorded and f.name != "settings"]
+        pairs = [(name, getattr(self, name), getattr(wanted, name)) for name in names]
+        if recorded and self.settings:
+            saved, want = dict(_flatten(self.settings)), dict(_flatten(wanted.settings))
+            pairs += [
+                (key, saved.get(key, _UNSET), want.get(key, _UNSET)) for key in sorted(saved.keys() | want.keys())
+            ]
+        return [f"{name}: saved {inline(saved)}, wanted {inline(want)}" for name, saved, want in pairs if saved != want]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +205,15 @@ class LoopState:
             ValueError: it is not JSON, or a field is missing or of a wrong type.
         """
         return _LOOP_STATE.validate_python(json.loads(data))
+
+
+def _flatten(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Each setting that is not itself a mapping, under its dotted key."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{above}{key}.")
+        else:
+            yield above + key, value
 
 
 _MANIFEST = TypeAdapter(Manifest)

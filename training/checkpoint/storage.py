@@ -58,14 +58,14 @@ class LocalStorage:
     def folders(self) -> list[str]:
         """Names of all folders, sorted; none if the directory does not exist yet."""
         try:
-            return sorted(entry.name for entry in os.scandir(self._directory) if entry.is_dir())
+            return sorted(path.name for path in self._directory.iterdir() if path.is_dir())
         except FileNotFoundError:
             return []
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Bytes of each file of a folder by name; empty if there is no such folder."""
         try:
-            return {entry.name: entry.stat().st_size for entry in os.scandir(self._directory / folder)}
+            return {path.name: path.stat().st_size for path in self.local(folder).iterdir() if path.is_file()}
         except FileNotFoundError:
             # Another process may be removing the folder while this one lists it.
             return {}
@@ -93,7 +93,8 @@ class LocalStorage:
         """Remove a folder and its files, the file `first` durably before any other."""
         target = self._directory / folder
         if target.is_dir():
-            (target / first).unlink(missing_ok=True)
+            if not (target / first).is_dir():
+                (target / first).unlink(missing_ok=True)
             _sync(target)
             shutil.rmtree(target)
 

@@ -193,7 +193,13 @@ class CheckpointStore:
         return [step for step in self.folder_steps() if MANIFEST_FILE not in self._storage.sizes(folder_name(step))]
 
     def _manifest(self, step: int) -> Manifest:
-        manifest = Manifest.decode((self.path(step) / MANIFEST_FILE).read_bytes())
+        try:
+            data = (self.path(step) / MANIFEST_FILE).read_bytes()
+        except OSError as error:
+            if error.errno in {errno.EISDIR, errno.ELOOP}:
+                raise ValueError("it is not a file") from error
+            raise
+        manifest = Manifest.decode(data)
         if manifest.step != step:
             raise ValueError(f"it belongs to step {manifest.step}")
         return manifest

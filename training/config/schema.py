@@ -19,6 +19,10 @@ OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | N
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
+Timeout = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
+"""Seconds, at most a week: torch cannot hold any number of them."""
+
+
 class RunSettings(Section):
     """The run's name, folder and seed."""
 
@@ -149,8 +153,8 @@ class ScaleSettings(Section):
         None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port of the rendezvous (torchrun, nodes > 1)."
     )
     address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
-    start_timeout: PositiveFloat = Field(120.0, description="Timeout for the start of all ranks, in seconds.")
-    collective_timeout: PositiveFloat = Field(300.0, description="Timeout of a collective, in seconds.")
+    start_timeout: Timeout = Field(120.0, description="Timeout for the start of all ranks, in seconds.")
+    collective_timeout: Timeout = Field(300.0, description="Timeout of a collective, in seconds.")
     max_restarts: NonNegativeInt = Field(
         2, description="Times a driver restarts a failed worker group from the newest checkpoint."
     )

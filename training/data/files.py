@@ -6,6 +6,7 @@ Imports no torch: preflight runs these checks before anything starts. The datase
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,7 @@ def locate_image_folders(path: Path) -> ImageFolders:
     Raises:
         DataError: a folder is missing, a class has no image, there are fewer than two classes, or a class occurs only
             in the validation or test split.
+        OSError: a folder cannot be read, e.g. a link to nothing.
     """
     if not path.is_dir():
         raise DataError(f"data.path={path} is not a folder", remedy=_FOLDER_REMEDY)
@@ -156,24 +158,33 @@ def list_images(split: Path, class_name: str) -> Iterator[tuple[str, int]]:
     """Yields the name and size in bytes of each image of a class, sorted by name.
 
     Raises:
-        DataError: an image file is empty.
+        DataError: an image file is empty, or is not a file.
+        OSError: a file or the folder cannot be read, e.g. a link to nothing.
     """
     with os.scandir(split / class_name) as entries:
         images = sorted((entry for entry in entries if _is_image(entry)), key=lambda entry: entry.name)
     for entry in images:
-        size = entry.stat().st_size
-        if size == 0:
+        status = entry.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"image {entry.path} is not a file", remedy="replace, rename or delete it")
+        if status.st_size == 0:
             raise DataError(f"image {entry.path} is empty (0 bytes)", remedy="replace or delete the file")
-        yield entry.name, size
+        yield entry.name, status.st_size
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is a folder at a path; raises OSError for a link that leads nowhere."""
+    if path.is_symlink():
+        path.stat()
+    return path.is_dir()
 
 
 def _existing(*candidates: Path) -> Path | None:
-    return next((folder for folder in candidates if folder.is_dir()), None)
+    return next((folder for folder in candidates if _is_folder(folder)), None)
 
 
 def _class_names(split: Path) -> list[str]:
-    with os.scandir(split) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    return sorted(path.name for path in split.iterdir() if not path.name.startswith(".") and _is_folder(path))
 
 
 def _check_classes(split: Path, classes: tuple[str, ...]) -> None:

@@ -82,7 +82,7 @@ class ImageFolderSplit:
     def _decode(self, file: bytes, uniforms: NDArray[np.float64] | None) -> NDArray[np.uint8]:
         try:
             with Image.open(file) as image:
-                decoded = image.convert("RGB")
+                decoded = _to_rgb(image)
         except Exception as error:  # Pillow may raise anything on a damaged file
             raise DataError(
                 f"cannot decode image {os.fsdecode(file)}: {error}", remedy="replace or delete the file"
@@ -91,6 +91,19 @@ class ImageFolderSplit:
         pixels = np.asarray(decoded.resize((self._side, self._side), Image.Resampling.BILINEAR, box=box))
         is_mirrored = uniforms is not None and uniforms[4] < 0.5
         return pixels[:, ::-1] if is_mirrored else pixels
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """Converts to 8 bits per channel, without transparency. Pillow alone would clip wider samples to 255, not scale them.
+
+    Raises:
+        ValueError: the samples are 32 bits wide, as integers or floats, of which nothing says what is white.
+    """
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode in {"I", "F"}:
+        raise ValueError(f"its samples have 32 bits (mode {image.mode}) and no known range; convert it to 8 or 16 bits")
+    return image.convert("RGB")
 
 
 def centre_box(size: tuple[int, int]) -> _Box:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from training.data.order import BatchPlan, epoch_order, share, uniforms
+from training.data.order import BatchPlan, epoch_order, uniforms
 from training.data.types import Batch, DataBundle, Split
 from training.errors import PlatformError
 
@@ -92,10 +92,14 @@ class TrainLoader:
 
 
 class EvalLoader:
-    """Yields one rank's share of a split, in order; together the ranks read every sample exactly once.
+    """Yields every `world`-th batch of a split, in order; together the ranks read every sample exactly once.
 
-    Shares differ by at most one sample, so ranks may yield different numbers of batches: do not call a collective while
-    iterating.
+    A batch has the same samples at every world size. Ranks may yield different numbers of batches: do not call a
+    collective while iterating.
+
+    Attributes:
+        batches: number of batches of all ranks.
+        rank: rank whose batches are yielded, those number `rank`, `rank + world`, and so on.
     """
 
     def __init__(
@@ -106,13 +110,16 @@ class EvalLoader:
         Args:
             split: split to evaluate on.
             batch: maximum number of samples in a batch.
-            rank: rank whose share is read.
+            rank: rank whose batches are read.
             world: number of ranks.
             loader_workers: worker processes that prefetch during an iteration; 0 reads in this process.
             prefetch: batches that each worker prefetches.
         """
-        ids = share(len(split), parts=world, index=rank)
-        self._requests = _Requests([ids[start : start + batch] for start in range(0, len(ids), batch)])
+        ids = range(len(split))
+        starts = range(0, len(split), batch)
+        self.batches = len(starts)
+        self.rank = rank
+        self._requests = _Requests([ids[start : start + batch] for start in starts[rank::world]])
         self._reader = _RangeReader(split)
         self._prefetcher = (
             _make_prefetcher(

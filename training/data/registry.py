@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from training.config.schema import DataSettings
 from training.data.files import locate_cifar10, locate_image_folders
 from training.data.options import Cifar10Options, DigitsOptions, ImageFolderOptions, SyntheticOptions
-from training.errors import SettingsError
+from training.errors import DataError, SettingsError
 from training.factories import FactorySpec, Registry, is_import_path
 
 if TYPE_CHECKING:
@@ -84,13 +85,14 @@ def check_files(settings: DataSettings) -> None:
         settings: validated settings.
 
     Raises:
-        DataError: a file or folder is missing, truncated or empty.
+        DataError: a file or folder is missing, truncated, empty or cannot be read.
     """
     if is_import_path(settings.dataset) or settings.path is None:
         return
     locate_files = DATASETS.find(settings.dataset).locate_files
     assert locate_files is not None, "validated: only a dataset with files has a path"
-    locate_files(settings.path)
+    with _reading(settings):
+        locate_files(settings.path)
 
 
 def load_dataset(settings: DataSettings) -> DataBundle:
@@ -102,10 +104,11 @@ def load_dataset(settings: DataSettings) -> DataBundle:
     Raises:
         SettingsError: as `validate`; or a split is empty, or a factory of your own does not accept the options or
             returns another type.
-        DataError: a file is missing, truncated or in an unexpected format.
+        DataError: a file is missing, truncated, in an unexpected format or cannot be read.
     """
     validate(settings)
-    bundle = cast("DataBundle", DATASETS.build(settings.dataset, settings, settings.options))
+    with _reading(settings):
+        bundle = cast("DataBundle", DATASETS.build(settings.dataset, settings, settings.options))
     for split in ("train", "validation", "test"):
         if len(getattr(bundle, split)) == 0:
             raise SettingsError(
@@ -114,3 +117,17 @@ def load_dataset(settings: DataSettings) -> DataBundle:
                 remedy="every split needs a sample: choose another data.validation_fraction, or add samples",
             )
     return bundle
+
+
+@contextmanager
+def _reading(settings: DataSettings) -> Iterator[None]:
+    """Turn an error of the file system into a `DataError`; not within a factory of your own, whose traceback you need."""
+    try:
+        yield
+    except OSError as error:
+        if is_import_path(settings.dataset):
+            raise
+        raise DataError(
+            f"{error.filename or settings.path} cannot be read by dataset {settings.dataset}: {error.strerror}",
+            remedy="correct its permissions or the link, or delete it",
+        ) from error

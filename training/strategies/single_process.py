@@ -34,6 +34,9 @@ class SingleProcess:
         """Scale the gradients in place."""
         nn.utils.clip_grads_with_norm_(self._parameters, limit, norm)
 
+    def synchronize_buffers(self) -> None:
+        """No-op: there is one set of buffers."""
+
     def states(self) -> dict[str, Stateful]:
         """The state of the bare model and of its optimizer."""
         return {"model": ModelState(self.module), "optimizer": OptimizerState(self.optimizer, self.module)}

@@ -28,7 +28,7 @@ class Strategy(Protocol):
 
     @property
     def module(self) -> nn.Module:
-        """The bare model, for evaluation and export."""
+        """The bare model, for evaluation and export; rank 0's is the one that counts (`synchronize_buffers`)."""
         ...
 
     @property
@@ -51,6 +51,13 @@ class Strategy(Protocol):
 
     def clip_gradients(self, limit: float, norm: Tensor) -> None:
         """Scale gradients of norm `norm` down to `limit`."""
+        ...
+
+    def synchronize_buffers(self) -> None:
+        """Make the buffers of the bare model, such as batch norm's running statistics, rank 0's on every rank.
+
+        Rank 0's are those that `states` saves and the export holds. Training steps may let the other ranks' differ.
+        """
         ...
 
     def states(self) -> dict[str, Stateful]:

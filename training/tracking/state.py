@@ -33,6 +33,8 @@ class TrackingState:
         model_version: version of the registered model, empty if there is none.
         status: last MLflow status that was set.
         problem: why the last delivery failed, empty if it succeeded.
+        folder: absolute path of the run's folder at the last save.
+        inode: inode of that folder.
     """
 
     uri: str
@@ -45,6 +47,8 @@ class TrackingState:
     model_version: str = ""
     status: str = ""
     problem: str = ""
+    folder: str = ""
+    inode: int = 0
 
     @classmethod
     def load(cls, run_directory: Path) -> TrackingState | None:
@@ -55,8 +59,16 @@ class TrackingState:
             return None
         return cls(**json.loads(text))
 
+    def belongs_to(self, run_directory: Path) -> bool:
+        """Whether this is the state of the run in this folder, and not of another one that the folder is a copy of.
+
+        A moved folder keeps its inode, unless it moves to another file system; one restored in its place keeps its path.
+        """
+        return self.folder in {"", str(run_directory.resolve())} or self.inode == run_directory.stat().st_ino
+
     def save(self, run_directory: Path) -> None:
-        """Replace the file atomically."""
+        """Replace the file atomically, as the state of the run in this folder."""
+        self.folder, self.inode = str(run_directory.resolve()), run_directory.stat().st_ino
         partial = run_directory / f"{FILE_NAME}.partial"
         with partial.open("w", encoding="utf-8") as file:
             json.dump(asdict(self), file, indent=2)

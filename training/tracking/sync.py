@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from observability.runlog import FILE_NAME
+from observability.runlog import FILE_NAME, RunStarted
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, PlatformError
 from training.rundir import RunDirectory
@@ -66,12 +66,18 @@ def _is_pending(directory: Path) -> bool:
     return size > 0 if state is None else size > state.offset or state.status == "RUNNING"
 
 
+def _is_unused_copy(directory: Path, started: RunStarted) -> bool:
+    """Whether the folder is a copy of another run, as of a backup, that was never resumed: the original has all it could deliver."""
+    state = TrackingState.load(directory)
+    return state is not None and not state.belongs_to(directory) and started.run != directory.name
+
+
 def _deliver(directory: Path, problems: dict[str, str]) -> Iterator[SyncResult]:
     """Deliver one run; `problems` has the stores, by URI, that were unavailable."""
     from training.tracking.delivery import Delivery, last_start  # noqa: PLC0415 - imports MLflow, a second
 
     started = last_start(directory)
-    if started is None:
+    if started is None or _is_unused_copy(directory, started):
         return
     try:
         settings = TrainingSettings.model_validate(started.settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from datetime import UTC, datetime
 from ipaddress import IPv4Network
@@ -75,6 +76,10 @@ def test_the_unchanged_samples_are_valid(sections: dict[str, Any]) -> None:
         (
             {"cluster.kubernetes": 1.35},
             "cluster.kubernetes = 1.35: must be text\n    remedy: write it in quotes",
+        ),
+        (
+            {"budget": {"monthly_usd": math.inf, "email": "a@b.example"}},
+            "budget.monthly_usd = .inf: must be a finite number",
         ),
         ({"network": 3}, "network = 3: must be a mapping with keys among: availability_zones, cidr"),
         ({"network.flow_log_days": 31}, "network.flow_log_days = 31: must be one of 1, 3, 5, 7, 14, 30, 60"),

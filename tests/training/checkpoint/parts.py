@@ -24,8 +24,8 @@ IDENTITY = Identity(
     global_batch=64,
     seed=0,
     world=1,
-    settings_sha256="s" * 64,
     platform_version="0.1.0",
+    settings={"optimizer": {"name": "adamw", "learning_rate": 0.003}, "model": {"options": {}}},
 )
 KEEP_ALL = Retention(keep_last=1000, keep_best=0, higher_is_better=True)
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], Optimizer]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 
@@ -47,6 +48,17 @@ def test_a_manifest_with_a_flipped_bit_is_never_decoded_as_another(position: int
 def test_garbage_is_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         Manifest.decode(data)
+
+
+def test_a_manifest_with_a_hash_of_the_settings_instead_of_the_settings_is_read() -> None:
+    """As versions before wrote it."""
+    record = json.loads(MANIFEST.encode())
+    del record["sha256"], record["identity"]["settings"]
+    record["identity"]["settings_sha256"] = "s" * 64
+    digest = hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    identity = Manifest.decode(json.dumps({**record, "sha256": digest}).encode()).identity
+    assert identity == dataclasses.replace(IDENTITY, settings={})
+    assert identity.notes(IDENTITY) == []
 
 
 def test_a_manifest_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,35 @@ def fill_with_garbage(path: Path) -> None:
     path.write_bytes(b"\xa5" * path.stat().st_size)
 
 
-DAMAGES: list[Callable[[Path], None]] = [truncate, flip_a_bit, empty, append, fill_with_garbage, Path.unlink]
+def make_a_folder(path: Path) -> None:
+    """Replace a file by a folder that holds one."""
+    path.unlink()
+    path.mkdir()
+    (path / "file").touch()
+
+
+def link_to_itself(path: Path) -> None:
+    """Replace a file by a symbolic link that never ends."""
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def link_to_nothing(path: Path) -> None:
+    """Replace a file by a symbolic link to a file that does not exist."""
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+REPLACEMENTS: list[Callable[[Path], None]] = [make_a_folder, link_to_itself, link_to_nothing]
+DAMAGES: list[Callable[[Path], None]] = [
+    truncate,
+    flip_a_bit,
+    empty,
+    append,
+    fill_with_garbage,
+    Path.unlink,
+    *REPLACEMENTS,
+]
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +136,25 @@ def test_verify_names_the_damaged_file_and_no_other(
     assert store.verify(10) == []
 
 
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("replace", REPLACEMENTS)
+def test_a_folder_or_a_broken_link_in_an_old_checkpoint_stops_neither_reading_nor_writing(
+    store: CheckpointStore, file: str, replace: Callable[[Path], None]
+) -> None:
+    replace(store.path(10) / file)
+    assert store.steps() == ([20] if file == "manifest.json" else [10, 20])
+    restored = store.newest_good(IDENTITY)
+    assert restored is not None
+    assert (restored.progress.step, restored.skipped) == (20, ())
+    files = {name: bytes_writer(b"new") for name in FILES[:3]}
+    store.commit(step=10, identity=IDENTITY, metric=None, files=files, expected_bytes=9)
+    assert store.verify(10) == []
+    replace(store.path(10) / file)
+    assert store.remove_unfinished() == []
+    assert store.keep_only({20}) == []
+    assert store.folder_steps() == [20]
+
+
 def test_of_good_checkpoints_the_newest_is_chosen_and_none_is_skipped(store: CheckpointStore) -> None:
     restored = store.newest_good(IDENTITY)
     assert restored is not None
@@ -155,7 +202,7 @@ def test_a_run_of_another_kind_is_refused_with_both_values(
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(("field", "value"), [("world", 4), ("settings_sha256", "x"), ("platform_version", "9")])
+@pytest.mark.parametrize(("field", "value"), [("world", 4), ("platform_version", "9.0.0")])
 def test_another_world_or_version_is_reported_and_not_refused(
     store: CheckpointStore, field: str, value: str | int
 ) -> None:
@@ -163,6 +210,16 @@ def test_another_world_or_version_is_reported_and_not_refused(
     restored = store.newest_good(wanted)
     assert restored is not None
     assert restored.notes == (f"{field}: saved {getattr(IDENTITY, field)}, wanted {value}",)
+
+
+def test_changed_settings_are_reported_by_key_with_both_values(store: CheckpointStore) -> None:
+    settings = {"optimizer": {"name": "adamw", "learning_rate": 0.01}, "model": {"options": {"width": 8}}}
+    restored = store.newest_good(dataclasses.replace(IDENTITY, settings=settings))
+    assert restored is not None
+    assert restored.notes == (
+        "model.options.width: saved (unset), wanted 8",
+        "optimizer.learning_rate: saved 0.003, wanted 0.01",
+    )
 
 
 def test_a_chosen_step_is_opened_even_if_a_newer_one_exists(store: CheckpointStore) -> None:
@@ -182,6 +239,8 @@ def test_unrelated_files_in_the_folder_are_ignored(store: CheckpointStore) -> No
     notes = store.path(10).parent / "notes" / "keep.txt"
     notes.parent.mkdir()
     notes.write_text("mine")
+    link_to_itself_at = store.path(30)
+    link_to_itself_at.symlink_to(link_to_itself_at.name)
     assert store.keep_only({20}) == []
     assert store.remove_unfinished() == []
     assert notes.read_text() == "mine"

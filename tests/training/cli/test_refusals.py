@@ -97,4 +97,4 @@ def test_a_run_that_is_already_driven_is_refused_with_the_process(tmp_path: Path
     run.write_settings(small_settings())
     with run.driving():
         arguments = ("train", "--name", "busy", "--set", f"run.directory={tmp_path}")
-        assert_refused(Refusal(arguments, 3, ("busy", str(os.getpid()), "make stop NAME=busy")), tmp_path)
+        assert_refused(Refusal(arguments, 3, ("busy", str(os.getpid()), f"make stop NAME={run.path}")), tmp_path)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from observability.runlog import Restored, RunEnded, read_all, select
+from observability.runlog import Restored, RunEnded, RunStarted, TrainingStarted, read_all, select
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
 from training.config.schema import TrainingSettings
@@ -55,8 +56,86 @@ def cut_short(path: Path) -> None:
 
 def resume(root: Path, *changes: str) -> int:
     """Resume the run of a copied folder, whose settings name the original."""
-    words = [word for change in (f"run.directory={root}", *changes) for word in ("--set", change)]
-    return main(["resume", "run", "--root", str(root), *words])
+    return main(["resume", "run", "--root", str(root), *setting(*changes)])
+
+
+def setting(*changes: str) -> list[str]:
+    """The options that change settings."""
+    return [word for change in changes for word in ("--set", change)]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Every file of a folder."""
+    return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def keep(original: Path) -> None:
+    del original
+
+
+@pytest.mark.parametrize("leave", [keep, shutil.rmtree])
+def test_the_copy_of_a_run_is_resumed_in_its_own_folder(
+    root: Path, tmp_path: Path, leave: Callable[[Path], None]
+) -> None:
+    original, copy = root / "run", tmp_path / "backups" / "copy"
+    shutil.copytree(original, copy)
+    leave(original)
+    before = contents(root)
+    assert main(["resume", str(copy), "--root", str(root), *setting("loop.max_steps=15")]) == 0
+    assert contents(root) == before
+    assert sorted(path.name for path in copy.parent.iterdir()) == ["copy"]
+    assert select(read_all(copy), Restored)[-1].step == STEPS
+    assert select(read_all(copy), RunStarted)[-1].run == "copy"
+    assert (run := RunDirectory(copy).settings().run) == run.model_copy(
+        update={"directory": copy.parent, "name": "copy"}
+    )
+    expected = run_alone(up_to(15, root), tmp_path / "reference").weights_sha256
+    assert select(read_all(copy), RunEnded)[-1].weights_sha256 == expected
+
+
+@pytest.mark.parametrize(("place", "given"), [("..", "runs/run"), (".", "./run"), ("run/logs", "..")])
+def test_a_folder_is_resumed_from_any_place(
+    root: Path, monkeypatch: pytest.MonkeyPatch, place: str, given: str
+) -> None:
+    monkeypatch.chdir(root / place)
+    assert main(["resume", given, *setting("loop.max_steps=15")]) == 0
+    assert select(read_all(root / "run"), Restored)[-1].step == STEPS
+    assert [path.name for path in root.iterdir()] == ["run"]
+
+
+def test_a_path_is_a_folder_even_if_a_run_has_its_name(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(root / "run", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    before = contents(root)
+    assert main(["resume", "./run", "--root", str(root), *setting("loop.max_steps=15")]) == 0
+    assert contents(root) == before
+
+
+def test_a_link_to_a_folder_resumes_the_run_under_its_own_name(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root / "run")
+    assert main(["resume", str(tmp_path / "link"), *setting("loop.max_steps=15")]) == 0
+    assert RunDirectory(root / "run").settings().run.name == "run"
+    assert select(read_all(root / "run"), RunStarted)[-1].run == "run"
+
+
+@pytest.mark.parametrize("change", ["run.name=other", "run.directory=/nowhere"])
+def test_a_run_is_not_resumed_under_another_name_or_in_another_folder(
+    root: Path, capfd: pytest.CaptureFixture[str], change: str
+) -> None:
+    assert resume(root, change) == 2
+    error = capfd.readouterr().err
+    assert f"--set {change}" in error
+    assert f"train --config {root / 'run' / 'settings.yaml'} --name NAME" in error
+
+
+def test_a_folder_whose_name_is_not_a_run_s_is_refused(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (root / "run").rename(root / "My run")
+    assert main(["resume", str(root / "My run")]) == 2
+    error = capfd.readouterr().err
+    for part in ("My run", "run.name", "rename the folder"):
+        assert part in error
 
 
 def test_a_run_is_not_resumed_as_another_one_and_keeps_its_settings(
@@ -91,6 +170,46 @@ def test_a_run_without_a_good_checkpoint_is_not_restarted_from_step_0(
         cut_short(path)
     assert resume(root) == 1
     assert "none of the 2 checkpoints" in capfd.readouterr().err
+
+
+def remove_manifests(run: Path) -> None:
+    for path in run.glob("checkpoints/*/manifest.json"):
+        path.unlink()
+
+
+def remove_checkpoints(run: Path) -> None:
+    for path in run.glob("checkpoints/*"):
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("lose", [remove_manifests, remove_checkpoints, lambda run: shutil.rmtree(run / "checkpoints")])
+def test_a_run_that_lost_its_checkpoints_is_refused_and_keeps_every_file(
+    root: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
+) -> None:
+    run = root / "run"
+    lose(run)
+    before = contents(run)
+    assert resume(root, "loop.max_steps=15") == 3
+    error = capfd.readouterr().err
+    parts = [
+        f"{run / 'checkpoints'}",
+        "step 12",
+        "manifest.json",
+        "from a backup",
+        f"--config {run / 'settings.yaml'} --name",
+    ]
+    if lose is remove_manifests:
+        parts += ["step-00000010/model.safetensors", "step-00000012/model.safetensors"]
+    for part in parts:
+        assert part in error
+    assert {path: data for path, data in contents(run).items() if path.name != "driver.pid"} == before
+
+
+def test_a_run_that_was_killed_in_its_first_save_starts_anew(root: Path) -> None:
+    remove_manifests(root / "run")
+    (root / "run" / "events.jsonl").unlink()
+    assert resume(root) == 0
+    assert [event.start_step for event in select(read_all(root / "run"), TrainingStarted)] == [0]
 
 
 def test_a_run_with_a_checkpoint_is_refused_under_resume_never(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

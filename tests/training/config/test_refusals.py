@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from training.config.load import load_settings
+from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
 
@@ -70,6 +71,10 @@ def test_an_invalid_file_is_refused_with_the_line_to_change(
         ("=3", "--set =3: not of the form section.key=value"),
         ("loop.epochs=[1", "--set loop.epochs:1:3: not valid YAML"),
         ("loop.epochs=0", "--set: loop.epochs = 0: must be greater than 0"),
+        (
+            "scale.collective_timeout=1e300",
+            "--set: scale.collective_timeout = 1e+300: must be less than or equal to 604800",
+        ),
         ("run.name=My Run", "--set: run.name = My Run: must match pattern"),
         ("data.path=/x", "--set: data.path=/x is set, but dataset digits has no files"),
     ],
@@ -81,6 +86,30 @@ def test_an_invalid_override_is_refused(override: str, part: str) -> None:
 def test_an_invalid_flag_is_named_as_it_was_typed() -> None:
     assert "--epochs: loop.epochs = '3.5': must be a valid integer" in refusal(flags={"epochs": "3.5"})
     assert "--lr: optimizer.learning_rate = fast: must be a valid number" in refusal(flags={"lr": "fast"})
+
+
+SECTIONS = {name: info.annotation for name, info in TrainingSettings.model_fields.items()}
+EVERY_KEY = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.model_fields]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", [".inf", "-.Inf", ".nan", "1e400"])
+def test_no_setting_is_infinite_or_not_a_number(value: str) -> None:
+    nested = ["model.options.dropout", "data.options.shift", "optimizer.betas.0"]
+    for key in [*EVERY_KEY, *nested]:
+        written = f"optimizer.betas=[{value}, 0.9]" if key == "optimizer.betas.0" else f"{key}={value}"
+        assert key in refusal(overrides=[written])
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "Infinity", "1e400"])
+def test_an_infinite_learning_rate_is_refused_as_it_was_typed(value: str) -> None:
+    rule = "must be a finite number"
+    assert f"--lr: optimizer.learning_rate = {value}: {rule}" in refusal(flags={"lr": value}).replace("'", "")
+
+
+def test_an_infinite_option_of_a_factory_of_your_own_is_refused() -> None:
+    assert "model.options.scale = .inf" in refusal(
+        overrides=["model.name=tests.training.faults.models:x", "model.options.scale=.inf"]
+    )
 
 
 def test_an_indivisible_batch_is_refused_with_the_nearest_valid_one() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from PIL import Image
 
 from training.config.schema import DataSettings
@@ -17,6 +20,7 @@ from training.data.image_folder import centre_box, load_image_folder, random_box
 from training.data.loader import TrainLoader
 from training.data.options import ImageFolderOptions
 from training.data.order import BatchPlan
+from training.data.registry import check_files, load_dataset
 from training.data.types import DataBundle
 from training.errors import DataError
 
@@ -87,6 +91,52 @@ def test_grey_and_palette_images_are_converted_to_rgb(root: Path) -> None:
     Image.new("L", (9, 9), 128).save(root / "train" / "apple" / "a.png")
     Image.new("P", (9, 9), 3).save(root / "train" / "apple" / "b.png")
     assert _load(root).train.read(np.array([0, 1]))[0].shape == (2, 3, 8, 8)
+
+
+def _decoded(image: Image.Image, root: Path, suffix: str, *, quality: int = 75) -> NDArray[np.float64]:
+    """An image's pixels as the split decodes them from a file: shape (8, 8, 3), 0 to 255."""
+    (root / "test" / "apple" / "h.png").unlink()
+    image.save(root / "test" / "apple" / f"h{suffix}", quality=quality)
+    inputs, _ = _load(root).test.read(np.array([0]))
+    mean, std = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
+    pixels: NDArray[np.float64] = 255 * (inputs[0].permute(1, 2, 0).numpy() * std + mean)
+    return pixels
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".big-endian.tif"])
+@pytest.mark.parametrize("value", [0, 51, 128, 255])
+def test_images_of_16_bits_are_scaled_to_8(root: Path, suffix: str, value: int) -> None:
+    wide = np.full((20, 20), 257 * value, dtype=">u2" if "big" in suffix else "<u2")
+    np.testing.assert_allclose(_decoded(Image.fromarray(wide), root, suffix), value, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "rgb"),
+    [
+        ("1", 1, (255, 255, 255)),
+        ("LA", (128, 7), (128, 128, 128)),
+        ("RGBA", (10, 20, 30, 0), (10, 20, 30)),
+        ("P", 200, (255, 153, 51)),
+    ],
+)
+def test_other_modes_keep_their_colour_and_lose_their_transparency(
+    root: Path, mode: str, colour: int | tuple[int, ...], rgb: tuple[int, int, int]
+) -> None:
+    image = Image.new(mode, (20, 20), colour)
+    if mode == "P":
+        image.putpalette(bytes(rgb) * 256)
+    np.testing.assert_allclose(_decoded(image, root, ".png")[4, 4], rgb, atol=1e-3)
+
+
+def test_cmyk_images_keep_their_colour(root: Path) -> None:
+    image = Image.new("RGB", (20, 20), (200, 100, 50)).convert("CMYK")
+    np.testing.assert_allclose(_decoded(image, root, ".jpg", quality=95)[4, 4], (200, 100, 50), atol=3)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_images_of_32_bits_are_refused_by_name(root: Path, dtype: type[np.generic]) -> None:
+    with pytest.raises(DataError, match=r"cannot decode image .*/h\.tif: its samples have 32 bits .*convert it"):
+        _decoded(Image.fromarray(np.full((20, 20), 1000, dtype=dtype)), root, ".tif")
 
 
 def test_evaluation_crops_the_centre(root: Path) -> None:
@@ -209,6 +259,48 @@ def test_a_single_class_is_rejected(root: Path) -> None:
 def test_an_empty_file_is_named_on_load(root: Path) -> None:
     (root / "val" / "apple" / "g.png").write_bytes(b"")
     assert f"image {root / 'val' / 'apple' / 'g.png'} is empty" in _load_error(root)
+
+
+def _dangle(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def _link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_dangle, "No such file or directory"),
+        (_link_to_itself, "Too many levels of symbolic links"),
+        (Path.mkdir, "is not a file"),
+        (os.mkfifo, "is not a file"),
+        (Path.touch, "is empty (0 bytes)"),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_an_image_that_is_no_readable_file_is_named_before_training(
+    root: Path, split: str, make: Callable[[Path], None], reason: str
+) -> None:
+    make(root / split / "pear" / "new.png")
+    with pytest.raises(DataError) as caught:
+        load_dataset(DataSettings(dataset="image_folder", path=root))
+    assert str(root / split / "pear" / "new.png") in str(caught.value)
+    assert reason in str(caught.value)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("link", [_dangle, _link_to_itself])
+@pytest.mark.parametrize("folder", ["val", "test", "train/quince"])
+def test_a_broken_link_in_place_of_a_folder_is_named_before_the_run_starts(
+    root: Path, folder: str, link: Callable[[Path], None]
+) -> None:
+    shutil.rmtree(root / folder, ignore_errors=True)
+    link(root / folder)
+    with pytest.raises(DataError, match=f"{root / folder}") as caught:
+        check_files(DataSettings(dataset="image_folder", path=root))
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize("loader_workers", [0, 1])

@@ -188,12 +188,14 @@ def test_a_plan_for_another_number_of_samples_is_rejected() -> None:
 
 @settings(deadline=None)
 @given(size=st.integers(1, 100), batch=st.integers(1, 30), world=st.integers(1, 5))
-def test_in_evaluation_the_ranks_read_each_sample_once(size: int, batch: int, world: int) -> None:
-    batches = [
-        found for rank in range(world) for found in EvalLoader(_IdSplit(size), batch=batch, rank=rank, world=world)
-    ]
-    assert [int(sample) for found in batches for sample in found.ids] == list(range(size))
-    assert all(found.count == len(found.inputs) == len(found.ids) <= batch for found in batches)
+def test_in_evaluation_the_ranks_share_the_batches_of_a_single_rank(size: int, batch: int, world: int) -> None:
+    single = list(EvalLoader(_IdSplit(size), batch=batch, rank=0, world=1))
+    assert [int(sample) for found in single for sample in found.ids] == list(range(size))
+    assert all(found.count == len(found.inputs) == len(found.ids) <= batch for found in single)
+    for rank in range(world):
+        loader = EvalLoader(_IdSplit(size), batch=batch, rank=rank, world=world)
+        assert loader.batches == len(single)
+        _assert_equal_steps([list(loader)], [single[rank::world]])
 
 
 def test_loader_workers_do_not_change_evaluation_batches_in_any_iteration() -> None:

@@ -103,7 +103,7 @@ def test_a_ray_run_interrupted_and_killed_ends_in_the_weights_of_an_uninterrupte
         driver.interrupt()
         ended = driver.end()
         assert ended.status == 130, ended.err
-        assert "make resume NAME=run" in ended.out
+        assert f"make resume NAME={driver.run}" in ended.out
         driver.wait_for_descendants()
     stopped = select(read_all(driver.run), RunEnded)[-1]
     assert stopped.status == "interrupted"

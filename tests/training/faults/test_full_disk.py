@@ -72,6 +72,8 @@ def test_a_log_without_space_ends_the_run_with_a_remedy(disk: Path, uninterrupte
     # Either the log or the next checkpoint may fail first.
     log, checkpoint = "No space left on device", "could not be written to"
     assert log in ended.err or checkpoint in ended.err
-    assert ("make resume NAME=run" if log in ended.err else "remedy: free space there") in ended.err
+    assert (
+        f"make resume NAME={disk / 'runs' / 'run'}" if log in ended.err else "remedy: free space there"
+    ) in ended.err
     assert "Traceback" not in ended.err
     assert_resumes(disk, uninterrupted)

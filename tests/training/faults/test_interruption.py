@@ -45,7 +45,7 @@ def test_a_stopped_run_commits_its_step_and_prints_how_to_resume(
 ) -> None:
     run, ended = stop_in_training(tmp_path, stop)
     assert ended.status == 130, ended.err
-    assert "make resume NAME=run" in ended.out
+    assert f"make resume NAME={run}" in ended.out
     events = read_all(run)
     end = select(events, RunEnded)[-1]
     assert end.status == "interrupted"

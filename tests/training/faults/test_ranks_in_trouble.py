@@ -102,7 +102,7 @@ def test_an_exception_under_ray_ends_the_run_with_its_traceback_only(
     assert text.startswith("Traceback (most recent call last):")
     assert "tests/training/faults/models.py" in text
     assert "\nrank 1 failed: RuntimeError: raised by the model\n  remedy: " in text
-    assert "make resume NAME=run" in text
+    assert "make resume NAME=" in text
     assert "site-packages/ray" not in text
     assert "RayTaskError" not in text
     events = read_all(tmp_path / "runs" / "run")

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from observability.runlog import TrainingStarted, read_all, select
+from observability.runlog import Evaluated, TrainingStarted, read_all, select
 from tests.engines.ray_cluster import RayCluster, ray_cluster
 from tests.engines.torchrun import run_under_torchrun
 from tests.training.launch.ranks import run_world
@@ -44,8 +44,13 @@ def run_plain(chosen: TrainingSettings, folder: Path) -> Outcome:
     return ProcessLauncher().launch(task, on_phase=lambda _: None)
 
 
+def evaluations(folder: Path) -> list[tuple[str, int, float, float]]:
+    """Split, step, loss and accuracy of each evaluation in a run's log."""
+    return [(found.split, found.step, found.loss, found.accuracy) for found in select(read_all(folder), Evaluated)]
+
+
 def assert_same_run(run: Run, launcher: LauncherName, workers: int, folder: Path, *, accumulation: int = 1) -> None:
-    """A run with the launcher ends in the weights of one without it, and reads each sample once per epoch."""
+    """A run with the launcher ends in the weights and metrics of one without it, and reads each sample once per epoch."""
     outcome = run(settings(launcher, workers, accumulation=accumulation), folder / launcher)
     reference = (run_alone if workers == 1 else run_world)(
         settings(launcher, workers, accumulation=accumulation), folder / "reference"
@@ -53,6 +58,7 @@ def assert_same_run(run: Run, launcher: LauncherName, workers: int, folder: Path
     assert outcome == reference
     assert outcome.status == "done"
     assert len(outcome.weights_sha256) == 64
+    assert evaluations(folder / launcher) == evaluations(folder / "reference")
     assert ledger.consumed_ids(folder / launcher) == {1: EVERY_DIGIT, 2: EVERY_DIGIT}
     assert select(read_all(folder / launcher), TrainingStarted)[0].world == workers
 

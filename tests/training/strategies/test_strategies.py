@@ -58,6 +58,25 @@ def test_gradients_within_accumulating_stay_local_to_the_rank() -> None:
     assert first != second
 
 
+def _buffers(place: RankPlace) -> list[list[list[float]]]:
+    """This rank's buffers after a training step on its own inputs, and after they were synchronized."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=30):
+        module = nn.BatchNorm1d(6)
+        module.register_buffer("transposed", torch.full((6, 2), float(place.rank)).t())
+        strategy = DataParallel(module, lambda module: SGD(module.parameters(), lr=0.1), device=CPU)
+        strategy.model(INPUTS[2 * place.rank : 2 * place.rank + 2]).sum().backward()
+        before = [buffer.reshape(-1).tolist() for buffer in module.buffers()]
+        strategy.synchronize_buffers()
+        return [before, [buffer.reshape(-1).tolist() for buffer in module.buffers()]]
+
+
+def test_synchronized_buffers_are_rank_0_s() -> None:
+    (first, first_after), (second, second_after) = on_ranks(2, _buffers)
+    assert first != second
+    assert first_after == second_after == first
+
+
 def _state_names(place: RankPlace) -> dict[str, list[str]]:
     torch.set_num_threads(1)
     with process_group(place, gpu=False, timeout_seconds=30):

@@ -68,7 +68,9 @@ class RecordedRun:
         """Log the start of driver and training; from a checkpoint if `at_step` is not 0."""
         time = START + at_step
         settings = self.settings.model_dump(mode="json")
-        self.write(RunStarted(time=time, run="run", settings=settings, environment=environment.describe()))
+        self.write(
+            RunStarted(time=time, run=self.directory.name, settings=settings, environment=environment.describe())
+        )
         self.write(Phase(time=time, name="data"))
         if at_step:
             self.write(Restored(time=time, step=at_step, path=f"checkpoints/step-{at_step:08}"))

@@ -112,6 +112,51 @@ def test_a_kill_before_any_save_of_the_cursor_neither_loses_nor_duplicates_anyth
     assert stored_run(uri, state).info.status == "FINISHED"
 
 
+def half_delivered_run(uri: str, folder: Path) -> tuple[RecordedRun, TrackingState]:
+    """A run that was killed after 40 steps, and its delivery state."""
+    run = RecordedRun(settings(folder, uri))
+    run.start()
+    run.train(1, 40)
+    return run, deliver(run)
+
+
+def resumed_in(folder: Path, run: RecordedRun) -> RecordedRun:
+    """The run after it was resumed in another folder and has trained to step 60."""
+    place = run.settings.run.model_copy(update={"directory": folder.parent, "name": folder.name})
+    resumed = RecordedRun(run.settings.model_copy(update={"run": place}))
+    resumed.start(at_step=40)
+    resumed.train(41, 60)
+    return resumed
+
+
+def test_a_copy_that_continues_leaves_the_mlflow_run_of_the_original_alone(uri: str, tmp_path: Path) -> None:
+    original, first = half_delivered_run(uri, tmp_path)
+    shutil.copytree(original.directory, tmp_path / "copy")
+    copy = resumed_in(tmp_path / "copy", original)
+    second = deliver(copy)
+    assert second.run_id != first.run_id
+    assert history(uri, first.run_id) == original.expected()
+    assert history(uri, second.run_id) == copy.expected()
+    assert stored_run(uri, second).info.run_name == "copy"
+    assert deliver(copy) == second
+
+
+def test_a_moved_run_continues_its_mlflow_run(uri: str, tmp_path: Path) -> None:
+    run, first = half_delivered_run(uri, tmp_path)
+    moved = resumed_in(run.directory.rename(tmp_path / "moved"), run)
+    second = deliver(moved)
+    assert second.run_id == first.run_id
+    assert history(uri, first.run_id) == moved.expected()
+
+
+def test_a_run_restored_from_a_backup_in_its_place_continues_its_mlflow_run(uri: str, tmp_path: Path) -> None:
+    run, first = half_delivered_run(uri, tmp_path)
+    shutil.copytree(run.directory, tmp_path / "backup")
+    shutil.rmtree(run.directory)
+    shutil.copytree(tmp_path / "backup", run.directory)
+    assert deliver(resumed_in(run.directory, run)).run_id == first.run_id
+
+
 def test_the_log_is_delivered_while_the_run_trains(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,23 @@ def test_a_run_that_is_still_training_stays_running(uri: str, tmp_path: Path) ->
     state = TrackingState.load(run.directory)
     assert state is not None
     assert state.status == "RUNNING"
+
+
+def test_a_copy_that_nobody_resumed_is_not_delivered(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    with RunDirectory(run.directory).driving():
+        sync([run.directory])
+    run.train(1, 10)
+    copy = tmp_path / "backup"
+    shutil.copytree(run.directory, copy)
+    before = (copy / "tracking.json").read_bytes()
+    capsys.readouterr()
+    assert sync([copy]) == ExitStatus.DONE
+    assert capsys.readouterr().out == "MLflow is up to date with 1 run(s)\n"
+    assert (copy / "tracking.json").read_bytes() == before
 
 
 def test_an_unavailable_server_is_tried_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
