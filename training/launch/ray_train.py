@@ -14,15 +14,13 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from training.config.schema import ScaleSettings
 from training.launch.task import Outcome, RankTask
 
-_OBJECT_STORE_BYTES = 100 * 1024 * 1024  # Ray's minimum is 75 MiB; training stores no objects
 _SOCKET_PATH_LIMIT = 107  # size of sun_path in sockaddr_un, without the NUL
 _SESSION_PATH_LENGTH = len("/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store")
 
@@ -53,15 +51,17 @@ class RayLauncher:
         """`scratch` is a folder for Ray's session files, unless its path is too long for sockets; see `session_folder`."""
         self._scale = scale
         self._scratch = scratch
-        self._shutdown: Callable[[], None] | None = None
+        self._is_started = False
+        self._stops = ExitStack()
 
     def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
         """Run the attempt as one `fit()`; starts Ray first if necessary.
 
         Raises:
             WorkersFailedError: a worker failed or died, or the group did not start within `scale.start_timeout`.
+            TrainingFailedError: Ray did not start on this machine.
         """
-        if self._shutdown is None:
+        if not self._is_started:
             self._start(on_phase)
         on_phase("workers_start")
         from training.launch.ray_trainer import run_attempt  # noqa: PLC0415 - imports Ray, after its environment is set
@@ -85,30 +85,29 @@ class RayLauncher:
         imports.start()
         logging.getLogger("ray.train").setLevel(logging.WARNING)
         with _preserve_sigterm_handler():
-            ray.init(**self._init_arguments())
-        self._shutdown = ray.shutdown
+            address = self._scale.address or self._start_node()
+            self._stops.callback(ray.shutdown)
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
         imports.join()
+        self._is_started = True
 
-    def _init_arguments(self) -> dict[str, Any]:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
-        if self._scale.address is not None:
-            return {"address": self._scale.address, **quiet}
-        workers = self._scale.workers
-        return {
-            **quiet,
-            "num_cpus": workers * self._scale.cpus_per_worker,
-            "num_gpus": workers if self._scale.gpu else 0,
-            "include_dashboard": False,
-            "object_store_memory": _OBJECT_STORE_BYTES,
-            "_node_ip_address": "127.0.0.1",
-            "_temp_dir": str(session_folder(self._scratch)),
-        }
+    def _start_node(self) -> str:
+        """Start a Ray cluster of one node on this machine; returns its address."""
+        from training.launch.ray_node import LocalNode  # noqa: PLC0415 - imports Ray, after its environment is set
+
+        node = LocalNode(
+            cpus=self._scale.workers * self._scale.cpus_per_worker,
+            gpus=self._scale.workers if self._scale.gpu else 0,
+            folder=session_folder(self._scratch),
+            start_timeout=self._scale.start_timeout,
+        )
+        self._stops.callback(node.stop)
+        return str(node.address)
 
     def close(self) -> None:
         """Stop the local Ray cluster, or disconnect from the existing one."""
-        if self._shutdown is not None:
-            self._shutdown()
-            self._shutdown = None
+        self._stops.close()
+        self._is_started = False
 
 
 def session_folder(scratch: Path) -> Path:

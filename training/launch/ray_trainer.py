@@ -21,7 +21,9 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.callback import RayTrainCallback
+from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.scaling_policy import FixedScalingPolicy
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -50,8 +52,23 @@ class _RendezvousConfig(BackendConfig):
         return _RendezvousBackend
 
 
+class _LocalScalingPolicy(FixedScalingPolicy):
+    """Asks for no nodes: Ray's policy starts an actor that does, which imports Ray Data, and times out on a slow machine."""
+
+    def after_controller_start(self, train_run_context: TrainRunContext) -> None:
+        """Nothing to request."""
+
+    def _maybe_send_resource_request(self) -> None:
+        """Nothing to request."""
+
+
 class _LocalWorkerGroup(WorkerGroup):
     """A worker group without a controller actor to pass to its workers."""
+
+    @staticmethod
+    def _get_worker_runtime_env(custom_runtime_env: dict[str, Any]) -> dict[str, Any]:
+        """No runtime environment: workers inherit the variables of this process, and the node has no agent to set others."""
+        return {}
 
     def _init_train_context_on_workers(
         self,
@@ -89,7 +106,7 @@ class _LocalTrainer(DataParallelTrainer):
         ]
 
     def _initialize_and_run_controller(self, **arguments: Any) -> Result:  # noqa: ANN401 - passed through
-        controller = _LocalController(**arguments)
+        controller = _LocalController(**{**arguments, "scaling_policy": _LocalScalingPolicy(self.scaling_config)})
         asyncio.run(controller.run())
         return controller.get_result()
 
