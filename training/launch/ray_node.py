@@ -30,7 +30,7 @@ from ray._raylet import (
     persist_port,
 )
 
-from training.errors import TrainingFailedError
+from training.errors import PlatformError, TrainingFailedError
 
 _AGENT_PORTS = (
     DASHBOARD_AGENT_LISTEN_PORT_NAME,
@@ -40,6 +40,7 @@ _AGENT_PORTS = (
 )
 _NO_PORT = -1  # what Ray's own agents publish for a service that they do not provide
 _OBJECT_STORE_BYTES = 100 * 1024 * 1024  # Ray's minimum is 75 MiB; training stores no objects
+_WITHOUT_RAY = "--launcher torchrun runs the same training without Ray"
 _POLL_SECONDS = 0.05
 _LOG_CHARACTERS = 2000
 
@@ -57,7 +58,7 @@ class LocalNode(Node):  # type: ignore[misc] # Ray has no types
             start_timeout: seconds until a start has failed.
 
         Raises:
-            TrainingFailedError: the raylet exited, or did not register in time. Nothing is left running.
+            TrainingFailedError: a process of Ray's exited, or did not answer in time. Nothing is left running.
         """
         self._start_timeout = start_timeout
         parameters = RayParams(
@@ -72,9 +73,11 @@ class LocalNode(Node):  # type: ignore[misc] # Ray has no types
         )
         try:
             super().__init__(parameters, head=True, shutdown_at_exit=False, ray_init_cluster=True)
-        except BaseException:
+        except BaseException as error:
             self.stop()
-            raise
+            if isinstance(error, (PlatformError, KeyboardInterrupt, SystemExit)):
+                raise
+            raise TrainingFailedError(f"Ray did not start: {error}", remedy=_WITHOUT_RAY) from error
         # Otherwise `ray.init` replaces the loopback address by one of another interface, on which the node does not listen.
         worker._global_node = self
 
@@ -103,7 +106,7 @@ class LocalNode(Node):  # type: ignore[misc] # Ray has no types
             if status is not None:
                 raise TrainingFailedError(
                     f"Ray did not start: its raylet exited with status {status}\n{self._raylet_log()}".rstrip(),
-                    remedy=f"the logs are in {self._logs_dir}; --launcher torchrun runs without Ray",
+                    remedy=f"the logs are in {self._logs_dir}; {_WITHOUT_RAY}",
                 )
             if time.monotonic() > deadline:
                 raise TrainingFailedError(

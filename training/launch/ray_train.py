@@ -8,6 +8,7 @@ registry (loses completed checkpoints on a crash), and its retries (the supervis
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import signal
@@ -27,13 +28,15 @@ _SESSION_PATH_LENGTH = len("/session_2026-01-01_00-00-00_000000_0000000/sockets/
 # Read by Ray on import or start. These are defaults: a variable that the user has set takes precedence.
 _LOCAL_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Prestarted workers have no runtime environment, so Ray Train's actors cannot use them.
+    # Ray prestarts a worker per CPU, not per rank.
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
     # Nothing preempts a local node.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
 }
+# Waits, in whole seconds, for the port of Ray's metadata service and for a worker's process: 30 and 60 by default.
+_LOCAL_TIMEOUTS = ("RAY_gcs_server_port_wait_time_s", "RAY_worker_register_timeout_seconds")
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
     # Time to detect a dead worker; the default of 2 s would be a fifth of a restart.
@@ -71,10 +74,11 @@ class RayLauncher:
     def _start(self, on_phase: Callable[[str], None]) -> None:
         on_phase("ray_start")
         _set_environment(_ENVIRONMENT)
-        os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(self._scale.start_timeout))
+        timeout = self._scale.start_timeout
+        _set_environment({"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(timeout)})
         _add_project_to_python_path()
         if self._scale.address is None:
-            _set_environment(_LOCAL_ENVIRONMENT)
+            _set_environment(_LOCAL_ENVIRONMENT | dict.fromkeys(_LOCAL_TIMEOUTS, str(math.ceil(timeout))))
             _require_auth_token()
         import ray  # noqa: PLC0415 - reads the environment on import
 

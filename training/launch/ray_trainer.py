@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +26,7 @@ from ray.train.v2._internal.execution.callback import RayTrainCallback
 from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.scaling_policy import FixedScalingPolicy
-from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.worker_group import WorkerGroup, state, worker_group
 from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -62,6 +64,33 @@ class _LocalScalingPolicy(FixedScalingPolicy):
         """Nothing to request."""
 
 
+class _NoSynchronization:
+    """Stands in for the actor behind `ray.train.report` and Ray's collectives, which ranks do not use.
+
+    The raylet would start its process, which imports Ray Train, before that of the last rank.
+    """
+
+    @classmethod
+    def options(cls, **options: Any) -> _NoSynchronization:  # noqa: ANN401 - Ray's signature
+        del options
+        return cls()
+
+    def remote(self, **arguments: Any) -> _NoSynchronization:  # noqa: ANN401 - Ray's signature
+        del arguments
+        return self
+
+
+@contextmanager
+def _without_synchronization() -> Iterator[None]:
+    """Create worker groups with `_NoSynchronization`: Ray's worker group names the class in the middle of its start."""
+    actor, shutdown = worker_group.SynchronizationActor, state._shutdown_sync_actor
+    worker_group.SynchronizationActor, state._shutdown_sync_actor = _NoSynchronization, lambda _: None
+    try:
+        yield
+    finally:
+        worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown
+
+
 class _LocalWorkerGroup(WorkerGroup):
     """A worker group without a controller actor to pass to its workers."""
 
@@ -80,7 +109,7 @@ class _LocalWorkerGroup(WorkerGroup):
             worker.actor.init_train_context.remote(
                 train_run_context=self._train_run_context,
                 distributed_context=worker.distributed_context,
-                synchronization_actor=sync_actor,
+                synchronization_actor=None,
                 storage_context=self._storage_context,
                 worker_callbacks=self._worker_callbacks_to_propagate,
                 controller_actor=None,
@@ -107,7 +136,8 @@ class _LocalTrainer(DataParallelTrainer):
 
     def _initialize_and_run_controller(self, **arguments: Any) -> Result:  # noqa: ANN401 - passed through
         controller = _LocalController(**{**arguments, "scaling_policy": _LocalScalingPolicy(self.scaling_config)})
-        asyncio.run(controller.run())
+        with _without_synchronization():
+            asyncio.run(controller.run())
         return controller.get_result()
 
 
