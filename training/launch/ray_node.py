@@ -22,7 +22,7 @@ from ray import NodeID
 from ray._private import ray_constants, services, worker
 from ray._private.node import Node
 from ray._private.parameter import RayParams
-from ray._raylet import (
+from ray._raylet import (  # type: ignore[attr-defined] # a compiled module
     DASHBOARD_AGENT_LISTEN_PORT_NAME,
     METRICS_AGENT_PORT_NAME,
     METRICS_EXPORT_PORT_NAME,
@@ -38,6 +38,7 @@ _AGENT_PORTS = (
     METRICS_EXPORT_PORT_NAME,
     RUNTIME_ENV_AGENT_PORT_NAME,
 )
+_RAYLET_ENVIRONMENT = {"RAY_enable_pipe_based_agent_to_parent_health_check": "1"}  # see `_without_agents`
 _NO_PORT = -1  # what Ray's own agents publish for a service that they do not provide
 _OBJECT_STORE_BYTES = 100 * 1024 * 1024  # Ray's minimum is 75 MiB; training stores no objects
 _WITHOUT_RAY = "--launcher torchrun runs the same training without Ray"
@@ -67,7 +68,8 @@ class LocalNode(Node):  # type: ignore[misc] # Ray has no types
             num_gpus=gpus,
             object_store_memory=_OBJECT_STORE_BYTES,
             temp_dir=str(folder),
-            env_vars={"RAY_enable_pipe_based_agent_to_parent_health_check": "1"},  # see `_without_agents`
+            worker_path=str(Path(__file__).with_name("ray_worker.py")),
+            env_vars=_RAYLET_ENVIRONMENT,
             include_log_monitor=False,
             no_monitor=True,
         )
@@ -79,7 +81,7 @@ class LocalNode(Node):  # type: ignore[misc] # Ray has no types
                 raise
             raise TrainingFailedError(f"Ray did not start: {error}", remedy=_WITHOUT_RAY) from error
         # Otherwise `ray.init` replaces the loopback address by one of another interface, on which the node does not listen.
-        worker._global_node = self
+        worker._global_node = self  # noqa: SLF001 - cleared by `ray.shutdown`
 
     def stop(self) -> None:
         """Stop its processes and wait until they have exited."""

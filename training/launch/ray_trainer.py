@@ -83,12 +83,12 @@ class _NoSynchronization:
 @contextmanager
 def _without_synchronization() -> Iterator[None]:
     """Create worker groups with `_NoSynchronization`: Ray's worker group names the class in the middle of its start."""
-    actor, shutdown = worker_group.SynchronizationActor, state._shutdown_sync_actor
-    worker_group.SynchronizationActor, state._shutdown_sync_actor = _NoSynchronization, lambda _: None
+    actor, shutdown = worker_group.SynchronizationActor, state._shutdown_sync_actor  # noqa: SLF001
+    worker_group.SynchronizationActor, state._shutdown_sync_actor = _NoSynchronization, lambda _: None  # noqa: SLF001
     try:
         yield
     finally:
-        worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown
+        worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown  # noqa: SLF001
 
 
 class _LocalWorkerGroup(WorkerGroup):
@@ -97,6 +97,7 @@ class _LocalWorkerGroup(WorkerGroup):
     @staticmethod
     def _get_worker_runtime_env(custom_runtime_env: dict[str, Any]) -> dict[str, Any]:
         """No runtime environment: workers inherit the variables of this process, and the node has no agent to set others."""
+        del custom_runtime_env
         return {}
 
     def _init_train_context_on_workers(
@@ -105,6 +106,7 @@ class _LocalWorkerGroup(WorkerGroup):
         sync_actor: Any,  # noqa: ANN401
         train_context_args: dict[str, list[Any]],
     ) -> None:
+        del sync_actor
         tasks = [
             worker.actor.init_train_context.remote(
                 train_run_context=self._train_run_context,

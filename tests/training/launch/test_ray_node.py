@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
@@ -16,7 +15,7 @@ import ray
 from ray import NodeID
 from ray._private import node as ray_node_module
 from ray._private import services
-from ray._raylet import GcsClient
+from ray._raylet import GcsClient  # type: ignore[attr-defined] # a compiled module
 
 from tests.distribution import RAY
 from tests.engines.ray_cluster import short_folder
@@ -81,7 +80,7 @@ def shorten_rays_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ray_node_module, "time", fast)
     query = services.get_node
 
-    def get_node(address: str, node_id: str) -> Any:
+    def get_node(address: str, node_id: str) -> object:
         if NodeID.from_hex(node_id) not in GcsClient(address=address).get_all_node_info(timeout=10):
             raise RuntimeError("not registered")
         return query(address, node_id)
