@@ -46,7 +46,7 @@ _POLL_SECONDS = 0.05
 _LOG_CHARACTERS = 2000
 
 
-class LocalNode(Node):  # type: ignore[misc] # Ray has no types
+class LocalNode(Node):
     """A head node on the loopback interface. Its processes die with this one: the kernel kills raylet and GCS, and the rest follows."""
 
     def __init__(self, *, cpus: int, gpus: int, folder: Path, start_timeout: float) -> None:
