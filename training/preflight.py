@@ -82,6 +82,11 @@ def check(settings: TrainingSettings, machine: Machine) -> None:
         _check_cluster(scale.address)
     _check_folder(settings.run.directory)
     metrics = settings.metrics
+    if metrics.exporter == "ray" and scale.address is None:
+        raise PreflightError(
+            "metrics.exporter=ray needs a Ray cluster (scale.address): a run on one machine has no metrics agent",
+            remedy="set metrics.exporter=prometheus, which serves the same metrics from rank 0",
+        )
     if metrics.exporter == "prometheus" and scale.address is None and scale.node_rank == 0:
         _check_port(metrics.host, metrics.port)
     datasets.check_files(settings.data)

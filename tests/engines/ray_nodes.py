@@ -37,6 +37,7 @@ class RayNodes:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": "a" * 64,
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": f"{_START_SECONDS:.0f}",  # 30 by default, which a busy machine exceeds
             "HOME": str(folder),
         }
         self._folder = folder
@@ -66,7 +67,7 @@ class RayNodes:
         assert self._is_started(host, *arguments), self._log(host).read_text()[-2000:]
 
     def _is_started(self, host: Host, *arguments: str) -> bool:
-        """Whether a node starts. Ray gives up after 30 s, a hard-coded limit that a busy machine exceeds."""
+        """Whether a node starts in time."""
         command = [*host.prefix, str(Path(sys.executable).with_name("ray")), "start", "--block"]
         command += [f"--node-ip-address={host.address}", f"--object-store-memory={_OBJECT_STORE_BYTES}", *arguments]
         if "--head" in arguments:

@@ -143,6 +143,12 @@ def test_the_port_is_not_checked_without_the_exporter(tmp_path: Path) -> None:
     check(settings(tmp_path, "metrics.host=192.0.2.1", "metrics.exporter=none"), SMALL)
 
 
+def test_rays_exporter_is_refused_without_a_ray_cluster(tmp_path: Path) -> None:
+    refused = refusal(settings(tmp_path, "metrics.exporter=ray"))
+    assert "metrics.exporter=ray" in refused
+    assert "metrics.exporter=prometheus" in refused
+
+
 def test_missing_files_of_a_dataset_are_refused(tmp_path: Path) -> None:
     wanted = settings(tmp_path, "data.dataset=cifar10", f"data.path={tmp_path / 'nowhere'}")
     with pytest.raises(DataError, match="nowhere"):

@@ -153,7 +153,9 @@ class ScaleSettings(Section):
         None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port of the rendezvous (torchrun, nodes > 1)."
     )
     address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
-    start_timeout: Timeout = Field(120.0, description="Timeout for the start of all ranks, in seconds.")
+    start_timeout: Timeout = Field(
+        120.0, description="Timeout for the start of Ray, and for that of all ranks, in seconds."
+    )
     collective_timeout: Timeout = Field(300.0, description="Timeout of a collective, in seconds.")
     max_restarts: NonNegativeInt = Field(
         2, description="Times a driver restarts a failed worker group from the newest checkpoint."
@@ -209,7 +211,7 @@ class MetricsSettings(Section):
     """Live metrics of the run."""
 
     exporter: Literal["prometheus", "ray", "none"] = Field(
-        "prometheus", description="prometheus (served by rank 0) | ray (Ray's metrics agent) | none."
+        "prometheus", description="prometheus (served by rank 0) | ray (the metrics agent of a Ray cluster) | none."
     )
     host: str = Field("127.0.0.1", description="Address to serve /metrics on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(

@@ -8,34 +8,35 @@ registry (loses completed checkpoints on a crash), and its retries (the supervis
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from training.config.schema import ScaleSettings
 from training.launch.task import Outcome, RankTask
 
-_OBJECT_STORE_BYTES = 100 * 1024 * 1024  # Ray's minimum is 75 MiB; training stores no objects
 _SOCKET_PATH_LIMIT = 107  # size of sun_path in sockaddr_un, without the NUL
 _SESSION_PATH_LENGTH = len("/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store")
 
 # Read by Ray on import or start. These are defaults: a variable that the user has set takes precedence.
 _LOCAL_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Prestarted workers have no runtime environment, so Ray Train's actors cannot use them.
+    # Ray prestarts a worker per CPU, not per rank.
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
     # Nothing preempts a local node.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
 }
+# Waits, in whole seconds, for the port of Ray's metadata service and for a worker's process: 30 and 60 by default.
+_LOCAL_TIMEOUTS = ("RAY_gcs_server_port_wait_time_s", "RAY_worker_register_timeout_seconds")
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
     # Time to detect a dead worker; the default of 2 s would be a fifth of a restart.
@@ -53,15 +54,17 @@ class RayLauncher:
         """`scratch` is a folder for Ray's session files, unless its path is too long for sockets; see `session_folder`."""
         self._scale = scale
         self._scratch = scratch
-        self._shutdown: Callable[[], None] | None = None
+        self._is_started = False
+        self._stops = ExitStack()
 
     def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
         """Run the attempt as one `fit()`; starts Ray first if necessary.
 
         Raises:
             WorkersFailedError: a worker failed or died, or the group did not start within `scale.start_timeout`.
+            TrainingFailedError: Ray did not start on this machine.
         """
-        if self._shutdown is None:
+        if not self._is_started:
             self._start(on_phase)
         on_phase("workers_start")
         from training.launch.ray_trainer import run_attempt  # noqa: PLC0415 - imports Ray, after its environment is set
@@ -71,10 +74,11 @@ class RayLauncher:
     def _start(self, on_phase: Callable[[str], None]) -> None:
         on_phase("ray_start")
         _set_environment(_ENVIRONMENT)
-        os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(self._scale.start_timeout))
+        timeout = self._scale.start_timeout
+        _set_environment({"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(timeout)})
         _add_project_to_python_path()
         if self._scale.address is None:
-            _set_environment(_LOCAL_ENVIRONMENT)
+            _set_environment(_LOCAL_ENVIRONMENT | dict.fromkeys(_LOCAL_TIMEOUTS, str(math.ceil(timeout))))
             _require_auth_token()
         import ray  # noqa: PLC0415 - reads the environment on import
 
@@ -85,30 +89,29 @@ class RayLauncher:
         imports.start()
         logging.getLogger("ray.train").setLevel(logging.WARNING)
         with _preserve_sigterm_handler():
-            ray.init(**self._init_arguments())
-        self._shutdown = ray.shutdown
+            address = self._scale.address or self._start_node()
+            self._stops.callback(ray.shutdown)
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
         imports.join()
+        self._is_started = True
 
-    def _init_arguments(self) -> dict[str, Any]:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
-        if self._scale.address is not None:
-            return {"address": self._scale.address, **quiet}
-        workers = self._scale.workers
-        return {
-            **quiet,
-            "num_cpus": workers * self._scale.cpus_per_worker,
-            "num_gpus": workers if self._scale.gpu else 0,
-            "include_dashboard": False,
-            "object_store_memory": _OBJECT_STORE_BYTES,
-            "_node_ip_address": "127.0.0.1",
-            "_temp_dir": str(session_folder(self._scratch)),
-        }
+    def _start_node(self) -> str:
+        """Start a Ray cluster of one node on this machine; returns its address."""
+        from training.launch.ray_node import LocalNode  # noqa: PLC0415 - imports Ray, after its environment is set
+
+        node = LocalNode(
+            cpus=self._scale.workers * self._scale.cpus_per_worker,
+            gpus=self._scale.workers if self._scale.gpu else 0,
+            folder=session_folder(self._scratch),
+            start_timeout=self._scale.start_timeout,
+        )
+        self._stops.callback(node.stop)
+        return str(node.address)
 
     def close(self) -> None:
         """Stop the local Ray cluster, or disconnect from the existing one."""
-        if self._shutdown is not None:
-            self._shutdown()
-            self._shutdown = None
+        self._stops.close()
+        self._is_started = False
 
 
 def session_folder(scratch: Path) -> Path:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +23,10 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.callback import RayTrainCallback
+from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2._internal.execution.controller import TrainController
-from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.scaling_policy import FixedScalingPolicy
+from ray.train.v2._internal.execution.worker_group import WorkerGroup, state, worker_group
 from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -50,8 +54,51 @@ class _RendezvousConfig(BackendConfig):
         return _RendezvousBackend
 
 
+class _LocalScalingPolicy(FixedScalingPolicy):
+    """Asks for no nodes: Ray's policy starts an actor that does, which imports Ray Data, and times out on a slow machine."""
+
+    def after_controller_start(self, train_run_context: TrainRunContext) -> None:
+        """Nothing to request."""
+
+    def _maybe_send_resource_request(self) -> None:
+        """Nothing to request."""
+
+
+class _NoSynchronization:
+    """Stands in for the actor behind `ray.train.report` and Ray's collectives, which ranks do not use.
+
+    The raylet would start its process, which imports Ray Train, before that of the last rank.
+    """
+
+    @classmethod
+    def options(cls, **options: Any) -> _NoSynchronization:  # noqa: ANN401 - Ray's signature
+        del options
+        return cls()
+
+    def remote(self, **arguments: Any) -> _NoSynchronization:  # noqa: ANN401 - Ray's signature
+        del arguments
+        return self
+
+
+@contextmanager
+def _without_synchronization() -> Iterator[None]:
+    """Create worker groups with `_NoSynchronization`: Ray's worker group names the class in the middle of its start."""
+    actor, shutdown = worker_group.SynchronizationActor, state._shutdown_sync_actor  # noqa: SLF001
+    worker_group.SynchronizationActor, state._shutdown_sync_actor = _NoSynchronization, lambda _: None  # noqa: SLF001
+    try:
+        yield
+    finally:
+        worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown  # noqa: SLF001
+
+
 class _LocalWorkerGroup(WorkerGroup):
     """A worker group without a controller actor to pass to its workers."""
+
+    @staticmethod
+    def _get_worker_runtime_env(custom_runtime_env: dict[str, Any]) -> dict[str, Any]:
+        """No runtime environment: workers inherit the variables of this process, and the node has no agent to set others."""
+        del custom_runtime_env
+        return {}
 
     def _init_train_context_on_workers(
         self,
@@ -59,11 +106,12 @@ class _LocalWorkerGroup(WorkerGroup):
         sync_actor: Any,  # noqa: ANN401
         train_context_args: dict[str, list[Any]],
     ) -> None:
+        del sync_actor
         tasks = [
             worker.actor.init_train_context.remote(
                 train_run_context=self._train_run_context,
                 distributed_context=worker.distributed_context,
-                synchronization_actor=sync_actor,
+                synchronization_actor=None,
                 storage_context=self._storage_context,
                 worker_callbacks=self._worker_callbacks_to_propagate,
                 controller_actor=None,
@@ -89,8 +137,9 @@ class _LocalTrainer(DataParallelTrainer):
         ]
 
     def _initialize_and_run_controller(self, **arguments: Any) -> Result:  # noqa: ANN401 - passed through
-        controller = _LocalController(**arguments)
-        asyncio.run(controller.run())
+        controller = _LocalController(**{**arguments, "scaling_policy": _LocalScalingPolicy(self.scaling_config)})
+        with _without_synchronization():
+            asyncio.run(controller.run())
         return controller.get_result()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -73,7 +74,8 @@ def test_rays_metrics_agent_exports_the_same_names(tmp_path: Path) -> None:
     output = tmp_path / "page.txt"
     try:
         program = [sys.executable, "-m", "tests.observability.metrics.record_into_ray", folder, str(output)]
-        ended = subprocess.run(program, capture_output=True, text=True, timeout=240, check=False)
+        patient = {**os.environ, "RAY_raylet_start_wait_time_s": "120"}  # 30 by default, which a busy machine exceeds
+        ended = subprocess.run(program, env=patient, capture_output=True, text=True, timeout=240, check=False)
         assert ended.returncode == 0, ended.stderr
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -27,8 +27,8 @@ EVERY_DIGIT_ONCE = {epoch: list(range(1293)) for epoch in range(1, EPOCHS + 1)}
 AS_SHIPPED = {"RAY_AUTH_MODE": "token"}
 """A driver protects its local Ray cluster with a token; the clusters that tests share have none."""
 
-RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
-"""After Ray has died, these retry to report to it for a minute, a constant of Ray's. They hold no GPU."""
+EXIT_SECONDS = 10.0
+"""Longest time, in seconds, until everything that the killed driver had started has exited."""
 
 
 def is_phase(name: str, *, of: str = "rank 0") -> Callable[[Event], bool]:
@@ -40,6 +40,8 @@ def is_start(event: Event) -> bool:
 
 
 STARTING = (is_start, 1.0)
+RAY_STARTING = (is_phase("ray_start", of="driver"), 3.0)
+WORKERS_STARTING = (is_phase("workers_start", of="driver"), 2.0)
 RANK_STARTING = (is_phase("imports"), 2.0)
 PREPARING = (is_phase("data"), 0.1)
 TRAINING = (is_commit, 0.15)
@@ -60,7 +62,7 @@ def kill_at(moments: Sequence[Moment], chosen: TrainingSettings, root: Path, *, 
             assert driver.wait_for(has_happened), driver.end()
             time.sleep(delays.uniform(0, max_delay))
             driver.kill()
-            driver.wait_for_descendants(but=RAY_AGENTS)
+            driver.wait_for_descendants(timeout=EXIT_SECONDS)
     with train(chosen, root, environment=AS_SHIPPED) as driver:
         ended = driver.end()
         assert ended.status == 0, ended.err
@@ -107,7 +109,7 @@ def test_a_ray_run_interrupted_and_killed_ends_in_the_weights_of_an_uninterrupte
         driver.wait_for_descendants()
     stopped = select(read_all(driver.run), RunEnded)[-1]
     assert stopped.status == "interrupted"
-    run = kill_at([TRAINING], chosen, short_path, seed=3)
+    run = kill_at([RAY_STARTING, WORKERS_STARTING, TRAINING], chosen, short_path, seed=3)
     report_table.ran("Ray cluster")
     assert select(read_all(run), Restored)[0].step == stopped.step
     assert_like_uninterrupted(run, run_world(chosen, tmp_path / "reference").weights_sha256)

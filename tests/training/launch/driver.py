@@ -108,14 +108,14 @@ class Driver:
         """Its running descendants."""
         return [process for process in psutil.process_iter() if process.pid != self.process.pid and self._owns(process)]
 
-    def wait_for_descendants(self, *, but: Sequence[str] = (), timeout: float = PATIENCE) -> None:
-        """Wait until all descendants have exited, except those with the names `but`.
+    def wait_for_descendants(self, *, timeout: float = PATIENCE) -> None:
+        """Wait until all descendants have exited.
 
         Raises:
             AssertionError: some are still running after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
-        while names := [process.name() for process in self.descendants() if process.name() not in but]:
+        while names := [process.name() for process in self.descendants()]:
             assert time.monotonic() < deadline, f"still running: {names}"
             time.sleep(0.05)
 

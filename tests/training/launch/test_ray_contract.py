@@ -1,4 +1,4 @@
-"""The private API of Ray that `ray_trainer` and `ray_train` rely on: an upgrade that changes it fails here."""
+"""The private API of Ray that `training.launch` relies on: an upgrade that changes it fails here."""
 
 from __future__ import annotations
 
@@ -10,23 +10,34 @@ from typing import Any
 
 import pytest
 import ray
-from ray._private import ray_constants
-from ray.train import WorkerGroupError
+from ray import _raylet
+from ray._private import ray_constants, services
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+from ray.train import ScalingConfig, WorkerGroupError
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal import constants
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.controller import TrainController
-from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.scaling_policy import ScalingPolicy
+from ray.train.v2._internal.execution.worker_group import WorkerGroup, state, worker_group
 from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
-from training.launch import ray_train, ray_trainer
+from training.launch import ray_node, ray_train, ray_trainer
+from training.launch.ray_node import LocalNode
 from training.launch.task import RankTask
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(function).parameters)
+
+
+def source_of(member: object) -> str:
+    """The source of a method or a property; empty for other members of a class."""
+    function = member.fget if isinstance(member, property) else member
+    return inspect.getsource(function) if inspect.isfunction(function) else ""
 
 
 def test_the_version_of_ray_is_the_one_these_tests_were_written_for() -> None:
@@ -59,6 +70,63 @@ def test_workers_accept_the_context_of_our_worker_group() -> None:
         "worker_callbacks",
         "controller_actor",
     ]
+
+
+def test_workers_have_no_runtime_environment_for_which_the_node_has_no_agent() -> None:
+    name = "_get_worker_runtime_env"
+    assert parameters(getattr(ray_trainer._LocalWorkerGroup, name)) == parameters(getattr(WorkerGroup, name))
+    assert f"self.{name}(" in inspect.getsource(WorkerGroup._create_workers)
+
+
+def test_a_worker_group_passes_the_synchronization_actor_only_to_what_we_replace() -> None:
+    source = inspect.getsource(WorkerGroup._start_impl)
+    assert source.count("SynchronizationActor") == source.count("SynchronizationActor.options(") == 1
+    assert "self._init_train_context(workers, sync_actor)" in source
+    assert "_shutdown_sync_actor(self.sync_actor)" in inspect.getsource(state.WorkerGroupState.shutdown)
+    before = worker_group.SynchronizationActor, state._shutdown_sync_actor
+    with ray_trainer._without_synchronization():
+        actor = worker_group.SynchronizationActor.options(label_selector={}).remote(timeout_s=1, warn_interval_s=1)
+        assert isinstance(actor, ray_trainer._NoSynchronization)
+        state._shutdown_sync_actor(actor)
+    assert (worker_group.SynchronizationActor, state._shutdown_sync_actor) == before
+
+
+def test_only_the_methods_that_our_scaling_policy_overrides_send_requests() -> None:
+    coordinator = "_coordinator_client"
+    users = {name for name, method in vars(ScalingPolicy).items() if coordinator in source_of(method)}
+    overridden = {"after_controller_start", "_maybe_send_resource_request"}
+    # The second is called by the first; the third does nothing without the first; the last is for elastic policies.
+    others = {"_send_resource_request", "_cancel_resource_request", "_autoscaling_coordinator"}
+    assert users == {"__init__", *overridden, *others}
+    assert overridden <= vars(ray_trainer._LocalScalingPolicy).keys()
+    policy = ray_trainer._LocalScalingPolicy(ScalingConfig(num_workers=2))
+    policy.after_controller_start(None)
+    assert policy.make_decision_for_non_running_worker_group().num_workers == 2
+    policy._cancel_resource_request()
+
+
+def test_the_constructor_of_a_node_calls_the_methods_that_our_node_overrides() -> None:
+    for name in ("start_raylet", "start_api_server", "start_ray_processes"):
+        assert inspect.getsource(Node).count(f"self.{name}(") == 1
+    assert parameters(LocalNode.start_api_server) == parameters(Node.start_api_server)
+    assert {"node_ip_address", "worker_path", "env_vars", "no_monitor"} <= set(parameters(RayParams.__init__))
+
+
+def test_the_command_of_the_raylet_has_the_agents_that_our_node_replaces() -> None:
+    source = inspect.getsource(services.start_raylet)
+    assert source.count("start_ray_process(") == 1
+    for flag in ("--dashboard_agent_command=", "--runtime_env_agent_command="):
+        assert source.count(f'"{flag}{{}}"') == 1
+
+
+def test_ray_waits_for_no_port_that_our_node_does_not_publish() -> None:
+    names = {name for name in vars(_raylet) if name.endswith("_PORT_NAME")} - {"GCS_SERVER_PORT_NAME"}
+    assert {getattr(_raylet, name) for name in names} == set(ray_node._AGENT_PORTS)
+
+
+def test_rays_worker_is_the_script_that_our_entry_point_runs() -> None:
+    assert (Path(ray.__file__).parent / "_private" / "workers" / "default_worker.py").is_file()
+    assert '"default_worker.py"' in inspect.getsource(Node.__init__)
 
 
 def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
@@ -108,20 +176,29 @@ def test_ray_train_reads_the_variables_that_we_set(variable: str) -> None:
     assert f'"{variable}"' in source
 
 
-@pytest.mark.parametrize("variable", ["RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"])
+@pytest.mark.parametrize(
+    "variable", ["RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_gcs_server_port_wait_time_s"]
+)
 def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
     package = Path(ray.__file__).parent
     modules = [*package.glob("_private/**/*.py"), *package.glob("_common/**/*.py")]
     assert any(f'"{variable}"' in path.read_text(encoding="utf-8") for path in modules)
 
 
-def test_the_raylet_knows_the_settings_that_disable_worker_prestart() -> None:
+def test_the_raylet_knows_the_settings_that_we_set() -> None:
     """Ray compiles these settings in and ignores unknown ones."""
     raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
-    for name in ray_train._LOCAL_ENVIRONMENT:
-        if name.startswith(("RAY_enable_", "RAY_prestart_")):
-            assert name.removeprefix("RAY_").encode() in raylet
+    ours = [*ray_train._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, "RAY_worker_register_timeout_seconds"]
+    names = [name.removeprefix("RAY_") for name in ours]
+    compiled = [name for name in names if name.islower()]
+    assert len(compiled) == 4
+    assert all(name.encode() in raylet for name in compiled)
+
+
+def test_the_environment_of_a_worker_names_its_raylet() -> None:
+    raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
+    assert b"RAY_RAYLET_PID" in raylet
 
 
 def test_our_object_store_is_not_below_rays_minimum() -> None:
-    assert ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES <= ray_train._OBJECT_STORE_BYTES
+    assert ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES <= ray_node._OBJECT_STORE_BYTES

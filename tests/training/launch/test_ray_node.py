@@ -1,0 +1,123 @@
+"""The Ray node of a local run: its processes, a slow start, a failed start."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import ray
+from ray import NodeID
+from ray._private import node as ray_node_module
+from ray._private import services
+from ray._raylet import GcsClient  # type: ignore[attr-defined] # a compiled module
+
+from tests.distribution import RAY
+from tests.engines.ray_cluster import short_folder
+from tests.training.runs import small_settings
+from training.config.schema import ScaleSettings
+from training.errors import PlatformError
+from training.launch.ray_train import RayLauncher
+from training.launch.task import Outcome, RankTask
+
+pytestmark = pytest.mark.xdist_group(RAY)
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for Ray and the run. Afterwards, the environment is as before: the launcher sets defaults in it."""
+    before = dict(os.environ)
+    with short_folder() as folder:
+        yield folder
+    monkeypatch.undo()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def run_one_step(scratch: Path, *, start_timeout: float = 120.0) -> tuple[Outcome, list[str]]:
+    """Run one step on one rank; returns the outcome and the names of the processes that Ray has afterwards."""
+    scale = ScaleSettings(workers=1, start_timeout=start_timeout)
+    launcher = RayLauncher(scale, scratch=scratch / "ray")
+    settings = small_settings(scale=scale.model_dump(), loop={"max_steps": 1})
+    folder = scratch / "run"
+    folder.mkdir()
+    try:
+        task = RankTask(settings=settings, run_directory=folder, attempt=0)
+        outcome = launcher.launch(task, on_phase=lambda _: None)
+        return outcome, children()
+    finally:
+        launcher.close()
+
+
+def children() -> list[str]:
+    """Names of this process's running descendants."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.name())
+        except psutil.NoSuchProcess:
+            continue
+    return sorted(found)
+
+
+def replace_raylet(patch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """Start a shell script instead of the raylet; `$RAYLET` is the real one."""
+    program = folder / "raylet"
+    program.write_text(f"#!/bin/sh\nRAYLET={services.RAYLET_EXECUTABLE}\n{script}\n", encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    patch.setattr(services, "RAYLET_EXECUTABLE", str(program))
+
+
+def shorten_rays_limit(patch: pytest.MonkeyPatch) -> None:
+    """Have Ray's constructor give up after half a second: its constant is 30 s, and its query waits for another 30 s."""
+    fast = SimpleNamespace(**{**vars(time), "monotonic": lambda: 60 * time.monotonic()})
+    patch.setattr(ray_node_module, "time", fast)
+    query = services.get_node
+
+    def get_node(address: str, node_id: str) -> object:
+        if NodeID.from_hex(node_id) not in GcsClient(address=address).get_all_node_info(timeout=10):
+            raise RuntimeError("not registered")
+        return query(address, node_id)
+
+    patch.setattr(services, "get_node", get_node)
+
+
+def test_a_raylet_that_exceeds_rays_limit_is_awaited(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_rays_limit(monkeypatch)
+    replace_raylet(monkeypatch, scratch, 'sleep 2; exec "$RAYLET" "$@"')
+    outcome, _ = run_one_step(scratch)
+    assert outcome.step == 1
+
+
+def test_a_raylet_that_never_starts_is_an_error_with_a_remedy(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_raylet(monkeypatch, scratch, "exec sleep 600")
+    with pytest.raises(PlatformError, match=r"did not start within 2 s.*scale\.start_timeout"):
+        run_one_step(scratch, start_timeout=2.0)
+    assert children() == []
+
+
+def test_a_raylet_that_exits_is_an_error_with_the_end_of_its_log(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_raylet(monkeypatch, scratch, "exit 3")
+    started = time.monotonic()
+    with pytest.raises(PlatformError, match=r"raylet exited with status 3"):
+        run_one_step(scratch)
+    assert time.monotonic() - started < 25, "Ray's own limit is 30 s"
+    assert children() == []
+
+
+def test_a_local_run_starts_only_the_processes_that_it_needs(scratch: Path) -> None:
+    outcome, waiting = run_one_step(scratch)
+    assert outcome.step == 1
+    ranks = "ray::RayTrainWo"  # that of the attempt may still be exiting
+    assert [name for name in waiting if name != ranks] == ["cat", "cat", "gcs_server", "raylet"]
+    assert children() == []
+    assert not ray.is_initialized()
+    assert os.environ["RAY_AUTH_MODE"] == "disabled"
