@@ -216,6 +216,8 @@ def _environment(workspace: Workspace) -> dict[str, str]:
         "HOME": "/tmp",  # noqa: S108  # the only writable folder of the container
         "PYTHONUNBUFFERED": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Seconds; the default of 30 fails on a node whose disk still loads the image.
+        "RAY_raylet_start_wait_time_s": "120",
         "AWS_REGION": outputs.region,
         "MLFLOW_TRACKING_URI": outputs.mlflow_uri,
         # The cluster decides these two: settings written for another machine must not override them.
