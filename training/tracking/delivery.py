@@ -7,9 +7,11 @@ identifies the run, and the hash of its weights the registered model version.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
+from observability.line_file import read_lines
 from observability.runlog import (
     FILE_NAME,
     CheckpointCommitted,
@@ -45,12 +47,13 @@ _RUN_KEY = "run_key"
 def last_start(run_directory: Path) -> RunStarted | None:
     """The newest `RunStarted` event of a run; None if it has none or the run does not exist."""
     marker = b'{"kind":"' + RunStarted.kind.encode() + b'"'
-    try:
-        lines = (run_directory / FILE_NAME).read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return None
-    found = [decode(line.decode()) for line in lines if line.startswith(marker) and line.endswith(b"\n")]
-    return next((event for event in reversed(found) if isinstance(event, RunStarted)), None)
+    newest = None
+    for line, _ in read_lines(run_directory / FILE_NAME):
+        if line.startswith(marker):
+            with suppress(ValueError):  # cut off by a full disk
+                newest = decode(line.decode())
+    assert newest is None or isinstance(newest, RunStarted)
+    return newest
 
 
 class Delivery:
@@ -94,23 +97,27 @@ class Delivery:
 
     def _deliver_log(self, *, is_finished: bool) -> None:
         reader = RunLogReader(self._directory, offset=self.state.offset)
-        events = [(event, reader.offset) for event in reader.read_new()]
         batch = _Batch(self.state)
-        for index, (event, offset) in enumerate(events):
+        for event in reader.read_new():  # streams: a run may have millions of steps
             if isinstance(event, Step | Evaluated | CheckpointCommitted):
                 if batch.is_full:
                     self._flush(batch)
-                batch.add(event, offset)
+                batch.add(event, reader.offset)
                 continue
             self._flush(batch)
             if not isinstance(event, RunEnded):
                 self._deliver_run_event(event)
-            elif not _has_restarted(events[index + 1 :]):
+            elif not self._has_restarted(after=reader.offset):
                 if not is_finished:
                     return
                 self._deliver_end(event)
-            batch.skip_to(offset)
+            batch.skip_to(reader.offset)
         self._flush(batch)
+
+    def _has_restarted(self, *, after: int) -> bool:
+        """Whether the run was started again after this offset of its log."""
+        later = RunLogReader(self._directory, offset=after).read_new()
+        return any(isinstance(event, RunStarted) for event in later)
 
     def record_problem(self, problem: str) -> None:
         """Save in the run's folder why the delivery failed."""
@@ -189,10 +196,13 @@ class Delivery:
         return str(run.info.run_id)
 
     def _deliver_system_metrics(self) -> None:
-        points, offset = system.read_points(self._directory, offset=self.state.system_offset)
-        for first in range(0, len(points), MAX_METRICS):
-            self._send(points[first : first + MAX_METRICS])
-        self._update_state(system_offset=offset)
+        while True:
+            points, offset = system.read_points(self._directory, offset=self.state.system_offset)
+            if offset == self.state.system_offset:
+                return
+            for first in range(0, len(points), MAX_METRICS):
+                self._send(points[first : first + MAX_METRICS])
+            self._update_state(system_offset=offset)
 
     def _flush(self, batch: _Batch) -> None:
         if batch.points:
@@ -308,11 +318,6 @@ class _Batch:
     def skip_to(self, offset: int) -> None:
         """Advance the cursor past events without metrics."""
         self.offset = offset
-
-
-def _has_restarted(later: Sequence[tuple[Event, int]]) -> bool:
-    """Whether the run was started again after this event."""
-    return any(isinstance(event, RunStarted) for event, _ in later)
 
 
 def _model_module() -> ModuleType:
