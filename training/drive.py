@@ -10,6 +10,7 @@ import sys
 from contextlib import nullcontext
 from datetime import datetime
 
+from infra.spec.output import outliving_the_reader
 from observability.progress import ProgressView
 from observability.runlog import TrainingStarted, read_all, select
 from training import preflight
@@ -26,11 +27,16 @@ _TRACKING_SECONDS = 120.0
 
 
 def drive(settings: TrainingSettings) -> ExitStatus:
-    """Check, train, report. Names in the settings have been validated.
+    """Check, train, report. Names in the settings have been validated. A run continues without a reader of its output.
 
     Raises:
         PlatformError: the run was refused or failed.
     """
+    with outliving_the_reader():
+        return _drive(settings)
+
+
+def _drive(settings: TrainingSettings) -> ExitStatus:
     _refuse_unnamed(settings)
     machine = preflight.this_machine()
     settings, notice = preflight.fit_workers(settings, machine)

@@ -117,9 +117,9 @@ class Supervisor:
             while True:
                 last = is_over.wait(_PUMP_SECONDS)
                 for event in reader.read_new():
-                    self._view.handle(event)
                     if isinstance(event, TrainingStarted) and self._is_first_node:
                         self._on_training_started()
+                    self._view.handle(event)
                 self._view.tick()
                 if last:
                     return
@@ -147,25 +147,29 @@ class Supervisor:
 
     @contextmanager
     def _handling_signals(self) -> Iterator[None]:
-        """The first SIGINT or SIGTERM asks the workers to commit and stop; the second ends them immediately."""
+        """The first signal asks the workers to commit and stop; a second SIGINT or SIGTERM ends them immediately.
+
+        SIGHUP says that the terminal was closed. The shell and the kernel may both send it, so only the first one counts; nohup ignores it.
+        """
         is_asked = False
 
         def answer(number: int, frame: FrameType | None) -> None:
             del frame
             nonlocal is_asked
             if is_asked:
+                if number == signal.SIGHUP:
+                    return
                 raise KeyboardInterrupt
             is_asked = True
             self._run.request_stop()
-            name = signal.Signals(number).name
-            self._emit(
-                Notice(
-                    level="warning",
-                    message=f"{name}: saving and stopping at the next step; a second one stops immediately",
-                )
-            )
+            second = "" if number == signal.SIGHUP else "; a second one stops immediately"
+            message = f"{signal.Signals(number).name}: saving and stopping at the next step{second}"
+            self._emit(Notice(level="warning", message=message))
 
-        before = {number: signal.signal(number, answer) for number in (signal.SIGINT, signal.SIGTERM)}
+        handled = {signal.SIGINT, signal.SIGTERM}
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            handled.add(signal.SIGHUP)
+        before = {number: signal.signal(number, answer) for number in handled}
         try:
             yield
         finally:
