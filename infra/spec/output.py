@@ -11,7 +11,15 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Final, TextIO
 
 _ERRORS: Final = "rtp-plain"
-_PLAIN: Final = {"…": "...", "→": "->", "≤": "<=", "≥": ">=", "×": "x", "–": "-", "—": "-", "✓": "+", "█": "#", "■": "#"}
+_PLAIN: Final = {
+    "…": "...",
+    "→": "->",
+    "≤": "<=",
+    "≥": ">=",
+    "✓": "+",
+    "█": "#",
+    "■": "#",
+}
 _FIRST_BRAILLE, _LAST_BRAILLE = "\u2800", "\u28ff"
 
 

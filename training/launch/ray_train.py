@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from training.config.schema import ScaleSettings
+from training.launch.processes import immune_to_hangup
 from training.launch.task import Outcome, RankTask
 
 _OBJECT_STORE_BYTES = 100 * 1024 * 1024  # Ray's minimum is 75 MiB; training stores no objects
@@ -84,7 +85,7 @@ class RayLauncher:
         )
         imports.start()
         logging.getLogger("ray.train").setLevel(logging.WARNING)
-        with _preserve_sigterm_handler():
+        with _preserve_sigterm_handler(), immune_to_hangup():
             ray.init(**self._init_arguments())
         self._shutdown = ray.shutdown
         imports.join()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 from observability.line_file import read_lines
 from observability.runlog import (
@@ -17,6 +16,7 @@ from observability.runlog import (
     CheckpointCommitted,
     Evaluated,
     Event,
+    Phase,
     Restored,
     RunEnded,
     RunLogReader,
@@ -30,6 +30,7 @@ from training.config.schema import TrainingSettings
 from training.tracking import payload, system
 from training.tracking.client import STORE_ERRORS, MlflowException, connect, mlflow, summarize, upload_timeout
 from training.tracking.locations import embedded_artifacts, embedded_uri, registered_model, tracking_uri
+from training.tracking.registration import ModelRegistration
 from training.tracking.state import StoreUnavailableError, TrackingState
 
 MAX_METRICS = 1000
@@ -66,6 +67,13 @@ class Delivery:
         self._uri = tracking_uri(self._settings.tracking)
         self.state = TrackingState.load(run_directory) or self._new_state()
         self._connected: mlflow.MlflowClient | None = None
+        self._registration: ModelRegistration | None = None
+
+    def close(self) -> None:
+        """End the process that was to register the model, if the run ended without one."""
+        if self._registration is not None:
+            self._registration.cancel()
+            self._registration = None
 
     def deliver(self, *, is_finished: bool) -> None:
         """Deliver all events that have not been delivered yet.
@@ -86,14 +94,10 @@ class Delivery:
             if is_finished and self.state.status == "RUNNING":
                 # The driver was killed before it logged the end of the run. A resume sets the status to RUNNING again.
                 self._set_status("KILLED", at=(self._directory / FILE_NAME).stat().st_mtime)
-        except STORE_ERRORS as error:
+        except (*STORE_ERRORS, StoreUnavailableError) as error:
             self.record_problem(summarize(error))
             raise StoreUnavailableError(summarize(error)) from error
         self._update_state(problem="")
-
-    def prepare_model_logging(self) -> None:
-        """Import and warm up what logging the model needs, so that the end of the run does not wait for it."""
-        _model_module().warm_up_export()
 
     def _deliver_log(self, *, is_finished: bool) -> None:
         reader = RunLogReader(self._directory, offset=self.state.offset)
@@ -222,6 +226,9 @@ class Delivery:
                 self._deliver_dataset(event)
             case Restored():
                 self._set_tags({"restored_from_step": str(event.step)})
+            case Phase(name="finish", process="rank 0"):
+                # Training is over: prepare while the ranks evaluate, so that the end of the run waits less.
+                self._registration = self._registration or ModelRegistration()
 
     def _deliver_start(self, event: RunStarted) -> None:
         settings = TrainingSettings.model_validate(event.settings)
@@ -271,10 +278,10 @@ class Delivery:
                 self._set_status(_STATUS[event.status], at=event.time)
 
     def _deliver_model(self, folder: Path) -> None:
-        # MLflow's model API uses the tracking URI of the process, not of a client.
-        mlflow.set_tracking_uri(self._uri)
+        registration = self._registration or ModelRegistration()
+        self._registration = None
         name = registered_model(self._settings)
-        version = _model_module().register_model(folder, run_id=self.state.run_id, name=name)
+        version = registration.register(folder, uri=self._uri, run_id=self.state.run_id, name=name)
         self._update_state(model_version=version)
 
     def _mark_running(self) -> None:
@@ -318,9 +325,3 @@ class _Batch:
     def skip_to(self, offset: int) -> None:
         """Advance the cursor past events without metrics."""
         self.offset = offset
-
-
-def _model_module() -> ModuleType:
-    from training.tracking import model  # noqa: PLC0415 - imports torch, which nothing else here needs
-
-    return model

@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 
 from observability.runlog import CheckpointCommitted, Notice, RunEnded, read_all, select
+from tests.distribution import RAY
 from tests.observability.sample_run import restarted_run, write_run
 from tests.training.launch.driver import PATIENCE, ROOT, arguments_for, is_commit, train
 from tests.training.runs import small_settings
 from training.tracking.state import TrackingState
-
-LONG = small_settings(loop={"epochs": 200}, schedule={"name": "constant"})
 
 
 def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_is_delivered(tmp_path: Path) -> None:
@@ -40,7 +39,11 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_is_delivered(tmp_
     assert state.status == "FINISHED"
 
 
-def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", ["plain", pytest.param("ray", marks=pytest.mark.xdist_group(RAY))])
+def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path, launcher: str) -> None:
+    chosen = small_settings(
+        loop={"epochs": 200}, schedule={"name": "constant"}, scale={"launcher": launcher, "workers": 1}
+    )
     controller, terminal = pty.openpty()
 
     def take_terminal() -> None:
@@ -48,12 +51,12 @@ def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
     with subprocess.Popen(
-        [sys.executable, "-m", "training", *arguments_for(LONG, tmp_path)],
+        [sys.executable, "-m", "training", *arguments_for(chosen, tmp_path)],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
         cwd=ROOT,
-        preexec_fn=take_terminal,
+        preexec_fn=take_terminal,  # noqa: PLW1509 - system calls only
     ) as driver:
         os.close(terminal)
         run = tmp_path / "runs" / "run"
@@ -63,7 +66,8 @@ def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path
             assert time.monotonic() < deadline
             time.sleep(0.05)
         os.close(controller)
-        driver.send_signal(signal.SIGHUP)  # a shell and the kernel each send one: the second must not end the run at once
+        # As a shell does. The kernel has sent one already; the second must not end the run before it commits.
+        os.killpg(driver.pid, signal.SIGHUP)
         assert driver.wait(PATIENCE) == 130
     events = read_all(run)
     assert [notice.message.partition(":")[0] for notice in select(events, Notice)] == ["SIGHUP"]

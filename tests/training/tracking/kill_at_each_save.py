@@ -13,7 +13,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from training.tracking import model
 from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState
 
@@ -52,10 +51,8 @@ def main(run_directory: Path) -> int:
 
 if __name__ == "__main__":
     for module in (  # MLflow imports these lazily
-        "mlflow.pytorch",
         "mlflow.store.tracking.sqlalchemy_store",
         "mlflow.store.model_registry.sqlalchemy_store",
     ):
         import_module(module)
-    model.warm_up_export()
     print(main(Path(sys.argv[1])))
