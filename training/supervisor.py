@@ -90,15 +90,17 @@ class Supervisor:
     def _attempts(self, launcher: Launcher) -> Outcome:
         """Start worker groups until one ends without a failure or the policy decides against a restart."""
         attempt = 0
+        earlier = None
         while True:
             task = RankTask(settings=self._settings, run_directory=self._run.path.resolve(), attempt=attempt)
             try:
                 return launcher.launch(task, on_phase=lambda name: self._emit(Phase(name=name)))
             except WorkersFailedError as error:
-                failure = failures.cause(self._run.path, attempt=attempt, launcher_view=str(error))
-            if self._policy.decide(failure, restarts=attempt) is Decision.FAIL:
-                raise _as_error(failure, self._run)
+                failure = failures.cause(self._run.path, attempt=attempt, ended=error, scale=self._settings.scale)
+            if self._policy.decide(failure, restarts=attempt, earlier=earlier) is Decision.FAIL:
+                raise _as_error(failure, self._run, is_repeated=failure.repeats(earlier))
             attempt += 1
+            earlier = failure
             self._emit(
                 Notice(
                     level="warning",
@@ -177,9 +179,11 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-def _as_error(failure: Failure, run: RunDirectory) -> PlatformError:
+def _as_error(failure: Failure, run: RunDirectory, *, is_repeated: bool) -> PlatformError:
     """The error the command ends with: the rank's message, with its traceback if there is one."""
     text = f"{failure.trace}\n{failure.headline}" if failure.trace else failure.message
+    if is_repeated:
+        text += "\nThe attempt before ended in the same way, so another restart would too."
     logs = f"the logs of all ranks are in {run.logs}; make resume NAME={run.name} resumes from the newest checkpoint"
     error = TrainingFailedError(text, remedy=failure.remedy or logs)
     error.status = type(error.status)(failure.status)
