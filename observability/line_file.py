@@ -6,9 +6,14 @@ is glued to it is lost to every reader. Reading streams, so that memory does not
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+
+class LostFileError(FileNotFoundError):
+    """The file was deleted, moved or replaced while it was open; what is appended to it would be lost."""
 
 
 class LineFile:
@@ -20,6 +25,7 @@ class LineFile:
         Raises:
             OSError: the file cannot be opened.
         """
+        self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
 
     def ends_in_torn_line(self) -> bool:
@@ -28,14 +34,23 @@ class LineFile:
         return size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
 
     def append(self, lines: bytes) -> None:
-        """Append complete lines, on a line of their own; one system call unless the disk is full.
+        """Append complete lines, on a line of their own; one write unless the disk is full.
 
         Raises:
+            LostFileError: the path no longer leads to the open file.
             OSError: the lines could not be written, or only in part.
         """
+        if not self._is_in_place():
+            raise LostFileError(errno.ENOENT, "deleted, moved or replaced while it was open", str(self._path))
         rest = memoryview(b"\n" + lines if self.ends_in_torn_line() else lines)
         while rest:  # on a disk that is nearly full, the first call writes a part and the second one fails
             rest = rest[os.write(self._fd, rest) :]
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._fd), self._path.stat())
+        except FileNotFoundError:
+            return False
 
     def end_torn_line(self) -> None:
         """End a torn last line, if there is one."""

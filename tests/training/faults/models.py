@@ -18,10 +18,10 @@ from training.models.simple_cnn import SimpleCnn
 
 
 class _Faulty(SimpleCnn):
-    """Fails in the forward pass of one training step on one rank, unless the file `trace` exists, which it creates. In a
-    folder that does not exist it cannot, so every attempt fails.
+    """Fails in the forward pass of one training step on one rank, unless the file `trace` exists, which it creates.
 
-    With `run`, a run's folder, it first waits for a committed checkpoint, because storage may be slow.
+    It cannot create it in a folder that does not exist: then every attempt fails. With `run`, a run's folder, it first waits for a
+    committed checkpoint, because storage may be slow.
     """
 
     def __init__(self, spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> None:

@@ -154,7 +154,7 @@ def test_a_crash_and_an_exit_under_ray_are_not_taken_for_success_or_memory(
 ) -> None:
     crash = settings("crashing", tmp_path / "crash", launcher="ray", max_restarts=0)
     with pytest.raises(
-        TrainingFailedError, match="^rank 1 was killed by SIGSEGV, in step 13, at .*models.py"
+        TrainingFailedError, match=r"^rank 1 was killed by SIGSEGV, in step 13, at .*models\.py"
     ) as raised:
         supervise_on(ray_cluster, crash, tmp_path / "crash", monkeypatch)
     assert "memory" not in str(raised.value)
