@@ -32,7 +32,7 @@ _UNWRITABLE = {
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make the folder writable"),
     **dict.fromkeys((errno.ESTALE, errno.EIO), "check the file system"),
 }
-"""What to do about each error of a write to the run's log."""
+"""What to do about each error of a write to the run's folder."""
 
 
 def drive(settings: TrainingSettings) -> ExitStatus:
@@ -102,12 +102,12 @@ def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
 
 
 def _explain_unwritable(error: OSError, run: RunDirectory) -> None:
-    """Raise an error with a remedy if the run's log cannot be written; other errors pass."""
+    """Raise an error with a remedy if the run's folder cannot be written; other errors pass."""
     if isinstance(error, LostFileError):
         raise _lost_folder(run) from error
     if error.errno in _UNWRITABLE:
         raise TrainingFailedError(
-            f"{run.path}: {error.strerror}: the run's log cannot be written",
+            f"{error.filename or run.events}: {error.strerror}: the run's folder cannot be written",
             remedy=f"{_UNWRITABLE[error.errno]}; make resume NAME={run.name} resumes from the newest checkpoint, which is intact",
         ) from error
 

@@ -51,6 +51,7 @@ def outliving_the_reader() -> Iterator[None]:
         encoding=sys.stdout.encoding,
         errors=sys.stdout.errors,
         line_buffering=sys.stdout.line_buffering,
+        write_through=sys.stdout.write_through,
     )
     try:
         with redirect_stdout(steady):
