@@ -13,6 +13,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from tests.training.tracking.in_process import InProcessRegistration
+from training.tracking import delivery, model
 from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState
 
@@ -51,8 +53,11 @@ def main(run_directory: Path) -> int:
 
 if __name__ == "__main__":
     for module in (  # MLflow imports these lazily
+        "mlflow.pytorch",
         "mlflow.store.tracking.sqlalchemy_store",
         "mlflow.store.model_registry.sqlalchemy_store",
     ):
         import_module(module)
+    model.warm_up_export()
+    setattr(delivery, "ModelRegistration", InProcessRegistration)  # noqa: B010 - mypy rejects an assignment to a class
     print(main(Path(sys.argv[1])))
