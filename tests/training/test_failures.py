@@ -131,10 +131,10 @@ SEGFAULT = f"""Fatal Python error: Segmentation fault
 
 Current thread 0x00007f11 (most recent call first):
   File "{ctypes.__file__}", line 519 in string_at
-  File "/home/me/model.py", line 12 in forward
+  File "/code/model.py", line 12 in forward
 """
 TERMINATED = """Current thread 0x00007f11 (most recent call first):
-  File "/home/me/model.py", line 30 in forward
+  File "/code/model.py", line 30 in forward
 """
 TIMEOUT = RuntimeError(
     "[third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 15000ms for recv operation"
@@ -156,7 +156,7 @@ def test_a_crash_is_named_with_step_and_place_and_not_blamed_on_memory(
     failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
     leave(tmp_path, rank=1, step=13, stack=SEGFAULT)
     found = cause(tmp_path, ended=WorkersFailedError("status 1", exits=exits))
-    assert found.message == "rank 1 was killed by SIGSEGV, in step 13, at /home/me/model.py:12 in forward"
+    assert found.message == "rank 1 was killed by SIGSEGV, in step 13, at /code/model.py:12 in forward"
     assert "native code crashed" in found.remedy
     assert "memory" not in found.remedy
 
@@ -166,7 +166,7 @@ def test_a_rank_that_its_peers_waited_for_is_named_with_the_timeout_its_step_and
     leave(tmp_path, rank=1, step=13, stack=TERMINATED)
     found = cause(tmp_path, ended=WorkersFailedError("table of torchrun", exits={0: 1}))
     assert found.message == (
-        "rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at /home/me/model.py:30 in forward"
+        "rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at /code/model.py:30 in forward"
     )
     assert found.is_transient
     assert "table" not in found.message + found.remedy

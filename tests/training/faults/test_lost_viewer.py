@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from observability.runlog import CheckpointCommitted, Notice, RunEnded, read_all, select
 from tests.distribution import RAY
@@ -24,7 +25,9 @@ from training.tracking.state import TrackingState
 
 def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_is_delivered(tmp_path: Path) -> None:
     """As in `make train | head -1`."""
-    chosen = small_settings(tracking={"enabled": True, "uri": f"sqlite:///{tmp_path / 'mlflow.db'}"})
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    MlflowClient(tracking_uri=uri).create_experiment("lost-viewer", artifact_location=str(tmp_path / "artifacts"))
+    chosen = small_settings(tracking={"enabled": True, "uri": uri, "experiment": "lost-viewer"})
     with train(chosen, tmp_path) as driver:
         assert driver.process.stdout is not None
         assert driver.process.stdout.readline().startswith("run run:")
