@@ -2,20 +2,23 @@
 
 The driver and rank 0 append events; the progress view, the MLflow follower, the monitor and the report read them. The file is also the
 follower's spool, because undelivered events stay in it. Events are appended by one `write` call on a file opened with `O_APPEND`, so
-several processes of one machine can share the log. Readers ignore an incomplete last line.
+several processes of one machine can share the log. Readers wait for the rest of an incomplete last line, and skip one that was cut off by
+a full disk: the next writer ends it and logs a notice.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from observability.line_file import LineFile, read_lines
+
 FILE_NAME = "events.jsonl"
+_TORN = f"the last line of {FILE_NAME} was incomplete and is skipped: the disk was full, or the machine stopped"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,17 +211,21 @@ class RunLogWriter:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(directory / FILE_NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._file = LineFile(directory / FILE_NAME)
 
     def write(self, *events: Event) -> None:
-        """Append events in one system call."""
-        os.write(self._fd, "".join(f"{encode(event)}\n" for event in events).encode())
+        """Append events in one system call.
+
+        Raises:
+            OSError: the log cannot be written; of the last event a part may be in it.
+        """
+        if self._file.ends_in_torn_line():
+            events = (Notice(level="warning", message=_TORN), *events)
+        self._file.append("".join(f"{encode(event)}\n" for event in events).encode())
 
     def close(self) -> None:
         """Close the log; further calls do nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
     def __enter__(self) -> RunLogWriter:
         return self
@@ -237,18 +244,11 @@ class RunLogReader:
 
     def read_new(self) -> Iterator[Event]:
         """Yield the events of all complete lines after the offset; skip lines that are not events."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        end = data.rfind(b"\n") + 1
-        for raw in data[:end].splitlines(keepends=True):
-            self.offset += len(raw)
+        for line, end in read_lines(self._path, offset=self.offset):
+            self.offset = end
             try:
-                event = decode(raw.decode())
-            except (ValueError, UnicodeDecodeError):
+                event = decode(line.decode())
+            except ValueError:
                 continue
             if event is not None:
                 yield event

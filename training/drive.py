@@ -10,6 +10,8 @@ import sys
 from contextlib import nullcontext
 from datetime import datetime
 
+from infra.spec.output import outliving_the_reader
+from observability.line_file import LostFileError
 from observability.progress import ProgressView
 from observability.runlog import TrainingStarted, read_all, select
 from training import preflight
@@ -24,13 +26,26 @@ from training.tracking.process import DeliveryReport
 _TRACKING_SECONDS = 120.0
 """Seconds the driver waits for the upload to MLflow; a first run also creates the database."""
 
+_UNWRITABLE = {
+    errno.ENOSPC: "free disk space",
+    errno.EDQUOT: "free disk space, or raise the quota",
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make the folder writable"),
+    **dict.fromkeys((errno.ESTALE, errno.EIO), "check the file system"),
+}
+"""What to do about each error of a write to the run's folder."""
+
 
 def drive(settings: TrainingSettings) -> ExitStatus:
-    """Check, train, report. Names in the settings have been validated.
+    """Check, train, report. Names in the settings have been validated. A run continues without a reader of its output.
 
     Raises:
         PlatformError: the run was refused or failed.
     """
+    with outliving_the_reader():
+        return _drive(settings)
+
+
+def _drive(settings: TrainingSettings) -> ExitStatus:
     _refuse_unnamed(settings)
     machine = preflight.this_machine()
     settings, notice = preflight.fit_workers(settings, machine)
@@ -53,7 +68,7 @@ def drive(settings: TrainingSettings) -> ExitStatus:
             has_time = False  # after a second Ctrl-C: no report, and the follower delivers to MLflow by itself
             raise
         except OSError as error:
-            _explain_full_disk(error, run)
+            _explain_unwritable(error, run)
             raise
         finally:
             view.close()
@@ -62,6 +77,8 @@ def drive(settings: TrainingSettings) -> ExitStatus:
                 delivery = _finish_tracking(supervisor, view)
     if not is_first_node:
         return ExitStatus.DONE
+    if not run.events.exists():
+        raise _lost_folder(run)
     _summarise(outcome, run, delivery)
     return ExitStatus.DONE if outcome.status == "done" else ExitStatus.INTERRUPTED
 
@@ -85,13 +102,23 @@ def _refuse_to_repeat(settings: TrainingSettings, run: RunDirectory) -> None:
         )
 
 
-def _explain_full_disk(error: OSError, run: RunDirectory) -> None:
-    """Raise an error with a remedy if the disk is too full for the run's log; other errors pass."""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+def _explain_unwritable(error: OSError, run: RunDirectory) -> None:
+    """Raise an error with a remedy if the run's folder cannot be written; other errors pass."""
+    if isinstance(error, LostFileError):
+        raise _lost_folder(run) from error
+    if error.errno in _UNWRITABLE:
         raise TrainingFailedError(
-            f"{run.path}: {error.strerror}: the run's log cannot be written",
-            remedy=f"free disk space; make resume NAME={run.argument} resumes from the newest checkpoint, which is intact",
+            f"{error.filename or run.events}: {error.strerror}: the run's folder cannot be written",
+            remedy=f"{_UNWRITABLE[error.errno]}; make resume NAME={run.argument} resumes from the newest checkpoint, which is intact",
         ) from error
+
+
+def _lost_folder(run: RunDirectory) -> TrainingFailedError:
+    return TrainingFailedError(
+        f"{run.path}: the run's folder was deleted, moved or replaced while the run was going",
+        remedy=f"move it back and resume it: make resume NAME={run.argument}; if it is gone, so are its checkpoints. To end a running "
+        f"run, use make stop NAME={run.argument}",
+    )
 
 
 def _write_report(run: RunDirectory, view: ProgressView) -> None:

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from observability.line_file import LineFile
+
 OWN_PACKAGES = ("training", "observability", "tune")
 """Packages that log from INFO on; other packages log warnings and errors only."""
 
@@ -42,6 +44,8 @@ def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO 
         root.removeHandler(handler)
         handler.close()
     path.parent.mkdir(parents=True, exist_ok=True)
+    with LineFile(path) as earlier:
+        earlier.end_torn_line()
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(JsonFormatter(run=run, rank=rank))
     people = logging.StreamHandler(console or sys.stderr)

@@ -19,7 +19,7 @@ class Decision(StrEnum):
 class RestartPolicy:
     """Restarts after failures that another attempt may not repeat: workers that were killed or lost their peers.
 
-    An exception in the code or invalid input would fail again.
+    An exception in the code or invalid input would fail again, and so does what failed twice in the same way.
 
     Attributes:
         max_restarts: restarts by one driver; after that, a transient failure ends the run too.
@@ -27,8 +27,8 @@ class RestartPolicy:
 
     max_restarts: int
 
-    def decide(self, failure: Failure, *, restarts: int) -> Decision:
-        """The decision on `failure`, after `restarts` restarts so far."""
-        if failure.is_transient and restarts < self.max_restarts:
+    def decide(self, failure: Failure, *, restarts: int, earlier: Failure | None = None) -> Decision:
+        """The decision on `failure`, after `restarts` restarts so far, the last one because of the `earlier` failure."""
+        if failure.is_transient and restarts < self.max_restarts and not failure.repeats(earlier):
             return Decision.RESTART
         return Decision.FAIL

@@ -7,7 +7,7 @@
         logs/           JSON lines, one file a rank
         model/          final weights, written when the run is done
         ledger/         sample ids of each step, if loop.log_sample_ids is set
-        failures/       the exceptions of failed ranks (training.failures)
+        failures/       the exceptions of failed ranks, and each rank's step and last stack (training.failures, training.evidence)
         report.html     plots and facts
         tracking.json   the MLflow run and its upload position
         stop            present: a request to stop at the next committed step

@@ -15,6 +15,7 @@ from training.callbacks.callback import Callback
 from training.callbacks.checkpointing import Checkpointing
 from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
+from training.callbacks.last_step import LastStep
 from training.callbacks.sample_ledger import SampleLedger
 from training.checkpoint.manifest import Identity, TrainProgress
 from training.checkpoint.stateful import Stateful, StateRegistry
@@ -131,6 +132,7 @@ class Session:
             world=place.world,
         )
         callbacks = [
+            LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
             EventLog(self._emit, objective=objective, bundle=bundle, world=place.world),
             *self._ledger(),
             *self._callbacks,

@@ -90,15 +90,17 @@ class Supervisor:
     def _attempts(self, launcher: Launcher) -> Outcome:
         """Start worker groups until one ends without a failure or the policy decides against a restart."""
         attempt = 0
+        earlier = None
         while True:
             task = RankTask(settings=self._settings, run_directory=self._run.path.resolve(), attempt=attempt)
             try:
                 return launcher.launch(task, on_phase=lambda name: self._emit(Phase(name=name)))
             except WorkersFailedError as error:
-                failure = failures.cause(self._run.path, attempt=attempt, launcher_view=str(error))
-            if self._policy.decide(failure, restarts=attempt) is Decision.FAIL:
-                raise _as_error(failure, self._run)
+                failure = failures.cause(self._run.path, attempt=attempt, ended=error, scale=self._settings.scale)
+            if self._policy.decide(failure, restarts=attempt, earlier=earlier) is Decision.FAIL:
+                raise _as_error(failure, self._run, is_repeated=failure.repeats(earlier))
             attempt += 1
+            earlier = failure
             self._emit(
                 Notice(
                     level="warning",
@@ -117,9 +119,9 @@ class Supervisor:
             while True:
                 last = is_over.wait(_PUMP_SECONDS)
                 for event in reader.read_new():
-                    self._view.handle(event)
                     if isinstance(event, TrainingStarted) and self._is_first_node:
                         self._on_training_started()
+                    self._view.handle(event)
                 self._view.tick()
                 if last:
                     return
@@ -147,25 +149,29 @@ class Supervisor:
 
     @contextmanager
     def _handling_signals(self) -> Iterator[None]:
-        """The first SIGINT or SIGTERM asks the workers to commit and stop; the second ends them immediately."""
+        """The first signal asks the workers to commit and stop; a second SIGINT or SIGTERM ends them immediately.
+
+        SIGHUP says that the terminal was closed. The shell and the kernel may both send it, so only the first one counts; nohup ignores it.
+        """
         is_asked = False
 
         def answer(number: int, frame: FrameType | None) -> None:
             del frame
             nonlocal is_asked
             if is_asked:
+                if number == signal.SIGHUP:
+                    return
                 raise KeyboardInterrupt
             is_asked = True
             self._run.request_stop()
-            name = signal.Signals(number).name
-            self._emit(
-                Notice(
-                    level="warning",
-                    message=f"{name}: saving and stopping at the next step; a second one stops immediately",
-                )
-            )
+            second = "" if number == signal.SIGHUP else "; a second one stops immediately"
+            message = f"{signal.Signals(number).name}: saving and stopping at the next step{second}"
+            self._emit(Notice(level="warning", message=message))
 
-        before = {number: signal.signal(number, answer) for number in (signal.SIGINT, signal.SIGTERM)}
+        handled = {signal.SIGINT, signal.SIGTERM}
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            handled.add(signal.SIGHUP)
+        before = {number: signal.signal(number, answer) for number in handled}
         try:
             yield
         finally:
@@ -173,9 +179,11 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-def _as_error(failure: Failure, run: RunDirectory) -> PlatformError:
+def _as_error(failure: Failure, run: RunDirectory, *, is_repeated: bool) -> PlatformError:
     """The error the command ends with: the rank's message, with its traceback if there is one."""
     text = f"{failure.trace}\n{failure.headline}" if failure.trace else failure.message
+    if is_repeated:
+        text += "\nThe attempt before ended in the same way, so another restart would too."
     logs = (
         f"the logs of all ranks are in {run.logs}; make resume NAME={run.argument} resumes from the newest checkpoint"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from observability.runlog import Phase
 from training import failures
@@ -23,6 +23,7 @@ def run_rank(task: RankTask, place: RankPlace) -> Outcome:
 
     Raises:
         Exception: any error of the rank, after it is recorded in the run's folder.
+        KeyboardInterrupt: the rank was interrupted.
     """
     configure(
         task.run_directory / "logs" / f"rank-{place.rank}.jsonl",
@@ -33,8 +34,11 @@ def run_rank(task: RankTask, place: RankPlace) -> Outcome:
     try:
         return _run(task, place)
     except BaseException as error:
-        failures.record(task.run_directory, failures.Failure.of(error, rank=place.rank), attempt=task.attempt)
+        with suppress(OSError):  # the disk is full or the folder gone: the launcher reports `error` itself
+            failures.record(task.run_directory, failures.Failure.of(error, rank=place.rank), attempt=task.attempt)
         logger.exception("rank %d failed", place.rank)
+        if isinstance(error, SystemExit):  # of user code; the launchers would take `sys.exit(0)` for success
+            raise RuntimeError(f"sys.exit({error.code!r}) before the training ended") from error
         raise
 
 

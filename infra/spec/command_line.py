@@ -17,6 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from infra.spec import output
 from infra.spec.errors import ExitStatus, PlatformError
 
 Options = TypeVar("Options")
@@ -111,6 +112,7 @@ class CommandLine:
         Returns:
             the exit status of the process, see `ExitStatus`.
         """
+        output.use_plain_characters()
         parser = self._parser()
         if "_ARGCOMPLETE" in os.environ:  # the shell requests completions
             import argcomplete
@@ -122,14 +124,12 @@ class CommandLine:
         try:
             return command.run(command.options(**values))
         except PlatformError as error:
-            sys.stdout.flush()
-            print(f"error: {error}", file=sys.stderr)
+            _print_error(error)
             return error.status
         except KeyboardInterrupt:
             return ExitStatus.INTERRUPTED
-        except BrokenPipeError:
-            # The reader of the pipe, e.g. `head`, has exited. Python would report the error again when it flushes at exit.
-            sys.stderr.close()
+        except BrokenPipeError:  # the reader of the pipe, e.g. `head`, has exited
+            output.discard(sys.stdout)
             return ExitStatus.DONE
 
     def _parser(self) -> argparse.ArgumentParser:
@@ -161,6 +161,18 @@ class CommandLine:
         yield f"{self._program} COMMAND --help lists the options of a command."
         yield "Exit status: 0 success, 1 failure, 2 invalid input or settings, 3 refused by a check, 130 interrupted."
         yield "To enable completion in bash and zsh, run .venv/bin/activate-global-python-argcomplete."
+
+
+def _print_error(error: PlatformError) -> None:
+    """Print an error after what was printed before it; to nobody if the pipe or the terminal is closed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        output.discard(sys.stdout)
+    try:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError:
+        output.discard(sys.stderr)
 
 
 def _add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:

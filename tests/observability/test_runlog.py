@@ -20,6 +20,8 @@ from observability.runlog import (
     read_all,
     select,
 )
+from tests.engines.small_disk import small_disk
+from tests.limits import files_up_to
 from tests.observability.sample_run import restarted_run, write_run
 
 
@@ -106,3 +108,43 @@ def test_a_writer_can_be_closed_twice(tmp_path: Path) -> None:
 def test_select_keeps_the_events_of_a_class_in_order() -> None:
     events: list[Event] = [Notice(level="info", message="a"), *restarted_run()[:2], Notice(level="info", message="b")]
     assert [notice.message for notice in select(events, Notice)] == ["a", "b"]
+
+
+def notices(folder: Path) -> list[str]:
+    return [notice.message for notice in select(read_all(folder), Notice)]
+
+
+def test_a_line_that_a_full_disk_cut_off_is_not_glued_to_the_next_event(tmp_path: Path) -> None:
+    first, lost, later = (Notice(level="info", message=name) for name in ("first", "lost " * 2000, "later"))
+    with small_disk(tmp_path / "disk", size="16k") as disk, RunLogWriter(disk) as early:
+        early.write(first)
+        with RunLogWriter(disk) as writer, pytest.raises(OSError, match="No space left on device"):
+            writer.write(*[lost] * 3)
+        cut = (disk / FILE_NAME).read_bytes()
+        assert not cut.endswith(b"\n")
+        # Make room, as a user would, and go on with a writer that was open all the time, like the driver's.
+        (disk / FILE_NAME).write_bytes(cut[:8000])
+        early.write(later)
+        events = read_all(disk)
+    assert events[0] == first
+    assert events[-1] == later
+
+
+def test_the_first_writer_after_a_torn_line_logs_that_events_are_missing(tmp_path: Path) -> None:
+    write_run(tmp_path, [Notice(level="info", message="first")])
+    with RunLogWriter(tmp_path) as log, pytest.raises(OSError, match="File too large"), files_up_to(90):
+        log.write(Notice(level="info", message="lost"))
+    for message in ("second", "third"):
+        write_run(tmp_path, [Notice(level="info", message=message)])
+    first, note, *rest = notices(tmp_path)
+    assert (first, rest) == ("first", ["second", "third"])
+    assert "events.jsonl" in note
+    assert "incomplete" in note
+
+
+def test_an_event_without_only_its_line_end_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / FILE_NAME
+    write_run(tmp_path, [Notice(level="info", message="first")])
+    log.write_bytes(log.read_bytes()[:-1])
+    write_run(tmp_path, [Notice(level="info", message="second")])
+    assert [notices(tmp_path)[0], notices(tmp_path)[-1]] == ["first", "second"]

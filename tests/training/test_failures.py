@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
+import json
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,25 @@ from hypothesis import strategies as st
 
 from tests.limits import files_up_to
 from training import failures
+from training.config.schema import ScaleSettings
 from training.errors import ExitStatus, NonFiniteLossError, PlatformError, ResumeMismatchError
+from training.evidence import FOLDER, StepFile
 from training.failures import Failure
+from training.launch.task import WorkersFailedError
 
 LOST_PEER = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]")
+
+
+STATUS_1 = WorkersFailedError("status 1")
+KILLED = WorkersFailedError("status 1", exits={1: -9})
+
+
+def cause(
+    folder: Path, *, attempt: int = 0, ended: WorkersFailedError = STATUS_1, launcher: str = "torchrun"
+) -> Failure:
+    """The cause, of two ranks."""
+    scale = ScaleSettings.model_validate({"launcher": launcher, "workers": 2, "collective_timeout": 15})
+    return failures.cause(folder, attempt=attempt, ended=ended, scale=scale)
 
 
 def at(time: float, error: BaseException, *, rank: int) -> Failure:
@@ -25,7 +43,7 @@ def at(time: float, error: BaseException, *, rank: int) -> Failure:
 def test_a_rank_s_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     failure = Failure.of(ResumeMismatchError("another batch", remedy="set it back"), rank=3)
     failures.record(tmp_path, failure, attempt=1)
-    assert failures.cause(tmp_path, attempt=1, launcher_view="status 1") == failure
+    assert cause(tmp_path, attempt=1) == failure
     assert (failure.status, failure.remedy, failure.trace) == (ExitStatus.REFUSED, "set it back", "")
 
 
@@ -33,14 +51,14 @@ def test_the_first_exception_is_the_cause_and_later_ones_follow_from_it(tmp_path
     first, second = at(1.0, KeyError("label"), rank=1), at(2.0, ValueError("late"), rank=0)
     for failure in (second, first):
         failures.record(tmp_path, failure, attempt=0)
-    assert failures.cause(tmp_path, attempt=0, launcher_view="") == first
+    assert cause(tmp_path) == first
 
 
 def test_a_lost_peer_is_not_the_cause_even_if_it_was_noticed_first(tmp_path: Path) -> None:
-    lost, cause = at(1.0, LOST_PEER, rank=0), at(2.0, NonFiniteLossError("step 7"), rank=1)
-    for failure in (lost, cause):
+    lost, raised = at(1.0, LOST_PEER, rank=0), at(2.0, NonFiniteLossError("step 7"), rank=1)
+    for failure in (lost, raised):
         failures.record(tmp_path, failure, attempt=0)
-    assert failures.cause(tmp_path, attempt=0, launcher_view="") == cause
+    assert cause(tmp_path) == raised
 
 
 @given(st.permutations(range(4)), st.integers(0, 3))
@@ -51,33 +69,33 @@ def test_the_rank_that_raised_is_the_cause_in_any_order(
     for time, rank in enumerate(order):
         error = ValueError("mine") if rank == raising else LOST_PEER
         failures.record(folder, at(time, error, rank=rank), attempt=0)
-    assert failures.cause(folder, attempt=0, launcher_view="status 1").rank == raising
+    assert cause(folder).rank == raising
 
 
 def test_the_launcher_names_the_dead_rank_if_all_others_only_lost_their_peers(tmp_path: Path) -> None:
     failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
-    cause = failures.cause(tmp_path, attempt=0, launcher_view="rank 1 was killed by SIGKILL")
-    assert cause.is_transient
-    assert cause.headline == "rank 1 was killed by SIGKILL"
-    assert "memory" in cause.remedy
+    found = cause(tmp_path, ended=KILLED)
+    assert found.is_transient
+    assert found.headline == "rank 1 was killed by SIGKILL"
+    assert "memory" in found.remedy
 
 
 def test_failures_of_other_attempts_are_ignored(tmp_path: Path) -> None:
     failures.record(tmp_path, Failure.of(ValueError("earlier"), rank=0), attempt=0)
-    assert failures.cause(tmp_path, attempt=1, launcher_view="status 1").message == "status 1"
+    assert cause(tmp_path, attempt=1).message == "status 1"
 
 
 def test_a_new_driver_removes_the_records_of_earlier_ones(tmp_path: Path) -> None:
     failures.record(tmp_path, Failure.of(ValueError("earlier"), rank=0), attempt=0)
     failures.clear(tmp_path)
-    assert failures.cause(tmp_path, attempt=0, launcher_view="status 1").message == "status 1"
+    assert cause(tmp_path).message == "status 1"
 
 
 def test_a_record_that_a_full_disk_truncated_is_not_read(tmp_path: Path) -> None:
     failure = Failure.of(ValueError("lost"), rank=0)
     with pytest.raises(OSError, match="File too large"), files_up_to(16):
         failures.record(tmp_path, failure, attempt=0)
-    assert failures.cause(tmp_path, attempt=0, launcher_view="status 1").message == "status 1"
+    assert cause(tmp_path).message == "status 1"
 
 
 @pytest.mark.parametrize(
@@ -107,3 +125,97 @@ def test_a_defect_is_reported_with_its_traceback_and_in_one_line() -> None:
 
 def test_an_exception_without_a_message_is_named_by_its_class() -> None:
     assert Failure.of(MemoryError(), rank=0).headline == "rank 0 failed: MemoryError"
+
+
+SEGFAULT = f"""Fatal Python error: Segmentation fault
+
+Current thread 0x00007f11 (most recent call first):
+  File "{ctypes.__file__}", line 519 in string_at
+  File "/code/model.py", line 12 in forward
+"""
+TERMINATED = """Current thread 0x00007f11 (most recent call first):
+  File "/code/model.py", line 30 in forward
+"""
+TIMEOUT = RuntimeError(
+    "[third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 15000ms for recv operation"
+)
+
+
+def leave(folder: Path, *, rank: int, step: int, stack: str = "", attempt: int = 0) -> None:
+    """Leave the evidence of a rank that cannot report."""
+    file = StepFile(folder, attempt=attempt, rank=rank)
+    file.set(step)
+    file.close()
+    (folder / FOLDER / f"attempt-{attempt}-rank-{rank}.stack").write_text(stack)
+
+
+@pytest.mark.parametrize("exits", [{1: -11}, {1: None}])
+def test_a_crash_is_named_with_step_and_place_and_not_blamed_on_memory(
+    tmp_path: Path, exits: dict[int, int | None]
+) -> None:
+    failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
+    leave(tmp_path, rank=1, step=13, stack=SEGFAULT)
+    found = cause(tmp_path, ended=WorkersFailedError("status 1", exits=exits))
+    assert found.message == "rank 1 was killed by SIGSEGV, in step 13, at /code/model.py:12 in forward"
+    assert "native code crashed" in found.remedy
+    assert "memory" not in found.remedy
+
+
+def test_a_rank_that_its_peers_waited_for_is_named_with_the_timeout_its_step_and_its_place(tmp_path: Path) -> None:
+    failures.record(tmp_path, at(1.0, TIMEOUT, rank=0), attempt=0)
+    leave(tmp_path, rank=1, step=13, stack=TERMINATED)
+    found = cause(tmp_path, ended=WorkersFailedError("table of torchrun", exits={0: 1}))
+    assert found.message == (
+        "rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at /code/model.py:30 in forward"
+    )
+    assert found.is_transient
+    assert "table" not in found.message + found.remedy
+
+
+def test_a_rank_that_torchrun_does_not_list_and_did_not_terminate_has_exited_with_0(tmp_path: Path) -> None:
+    failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
+    leave(tmp_path, rank=1, step=13)
+    found = cause(tmp_path, ended=WorkersFailedError("table of torchrun", exits={0: 1}))
+    assert found.message == "rank 1 ended with exit code 0 before the training ended, in step 13"
+    assert "os._exit" in found.remedy
+    assert not found.is_transient
+
+
+def test_a_rank_that_torchrun_terminated_is_not_blamed_for_a_lost_connection(tmp_path: Path) -> None:
+    failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
+    leave(tmp_path, rank=1, step=13, stack=TERMINATED)
+    found = cause(tmp_path, ended=WorkersFailedError("table of torchrun", exits={0: 1}))
+    assert "rank 1" not in found.message
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (None, ""), (3, ""), ("no data", ": no data")])
+def test_an_exit_of_user_code_is_a_permanent_failure(code: object, said: str) -> None:
+    failure = Failure.of(SystemExit(code), rank=1)
+    number = {"no data": 1, None: 0}.get(code, code)  # type: ignore[call-overload]
+    assert failure.headline == f"rank 1 ended with exit code {number} before the training ended{said}"
+    assert not failure.is_transient
+
+
+def in_library(error: BaseException) -> BaseException:
+    """The error without the frame of the test, which is user code too."""
+    assert error.__traceback__ is not None
+    return error.with_traceback(error.__traceback__.tb_next)
+
+
+def test_a_traceback_begins_with_the_line_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_parser.py").write_text("def parse(text):\n    return {}['label']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(KeyError) as raised:
+        json.loads("1", parse_int=importlib.import_module("own_parser").parse)
+    lines = Failure.of(in_library(raised.value), rank=1).trace.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].strip() == f'File "{tmp_path}/own_parser.py", line 2, in parse'
+    assert lines[-1] == "KeyError: 'label'"
+
+
+def test_a_traceback_without_user_code_is_complete() -> None:
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        json.loads("{")
+    trace = Failure.of(in_library(raised.value), rank=1).trace
+    assert trace.count("json/decoder.py") == 2
+    assert "json/__init__.py" in trace

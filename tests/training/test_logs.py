@@ -118,3 +118,11 @@ def test_a_rank_whose_pod_has_no_log_continues_with_a_message(tmp_path: Path) ->
     assert run_beneath("/nowhere/log", tmp_path).stdout == ""
     assert json.loads((tmp_path / "rank-3.jsonl").read_text())["message"] == "hello"
     assert "RTP_POD_LOG=/nowhere/log cannot be written: No such file" in (tmp_path / "err").read_text()
+
+
+def test_a_record_after_a_line_that_a_full_disk_cut_off_has_its_own_line(tmp_path: Path, console: io.StringIO) -> None:
+    path = tmp_path / "torn.jsonl"
+    path.write_text('{"time": "2026-11')
+    logs.configure(path, run="r", rank=1, console=console)
+    logging.getLogger("training").warning("resumed")
+    assert json.loads(path.read_text().splitlines()[-1])["message"] == "resumed"

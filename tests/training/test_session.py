@@ -21,6 +21,7 @@ from training import failures
 from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import committed_steps
 from training.errors import NonFiniteLossError, PreflightError, ResumeMismatchError
+from training.launch.task import WorkersFailedError
 
 STEPS_PER_EPOCH = 21  # 1293 training digits in batches of 64
 
@@ -96,7 +97,8 @@ def test_a_diverging_run_stops_and_names_the_step(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteLossError, match=r"step \d+: the gradient is not finite") as caught:
         run_alone(settings, tmp_path / "run")
     assert "optimizer.learning_rate" in caught.value.remedy
-    assert failures.cause(tmp_path / "run", attempt=0, launcher_view="").kind == "NonFiniteLossError"
+    ended = WorkersFailedError("status 1")
+    assert failures.cause(tmp_path / "run", attempt=0, ended=ended, scale=settings.scale).kind == "NonFiniteLossError"
 
 
 def test_the_log_has_every_step_before_the_one_that_stopped_the_run(tmp_path: Path) -> None:

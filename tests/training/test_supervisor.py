@@ -18,6 +18,7 @@ from observability.runlog import Notice, Phase, RunEnded, RunStarted, read_all, 
 from tests.training.runs import small_settings
 from training import failures, supervisor
 from training.errors import ExitStatus, Interrupted, PlatformError, ResumeMismatchError, TrainingFailedError
+from training.evidence import StepFile
 from training.failures import Failure
 from training.launch.task import Outcome, RankTask, WorkersFailedError
 from training.rundir import RunDirectory
@@ -50,7 +51,7 @@ def well(task: RankTask) -> Outcome:
 
 
 def die(task: RankTask) -> Outcome:
-    raise WorkersFailedError("rank 1 was killed by SIGKILL")
+    raise WorkersFailedError("status 1", exits={0: -signal.SIGKILL})
 
 
 def refuse(task: RankTask) -> Outcome:
@@ -113,12 +114,25 @@ def test_dead_ranks_are_restarted_up_to_the_limit_with_a_notice_each(
 
 def test_one_failure_beyond_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = ScriptedLauncher(die, die, die)
-    with pytest.raises(TrainingFailedError, match=r"^rank 1 was killed by SIGKILL") as caught:
+    with pytest.raises(TrainingFailedError, match=r"^rank 0 was killed by SIGKILL") as caught:
         supervise(run, launcher, monkeypatch, max_restarts=2)
     assert caught.value.status is ExitStatus.FAILED
     assert launcher.attempts == [0, 1, 2]
     assert launcher.is_closed
     assert select(read_all(run.path), RunEnded)[-1].status == "failed"
+
+
+def test_a_death_in_the_same_step_again_ends_the_run_and_says_so(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die_in_step_13(task: RankTask) -> Outcome:
+        StepFile(run.path, attempt=task.attempt, rank=0).set(13)
+        return die(task)
+
+    launcher = ScriptedLauncher(*[die_in_step_13] * 9)
+    with pytest.raises(TrainingFailedError, match="in step 13\nThe attempt before ended in the same way"):
+        supervise(run, launcher, monkeypatch, max_restarts=5)
+    assert launcher.attempts == [0, 1]
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -163,7 +177,7 @@ def test_failure_records_of_earlier_drivers_are_ignored(run: RunDirectory, monke
     assert supervise(run, launcher, monkeypatch) == DONE
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_asks_the_ranks_to_stop(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
@@ -202,4 +216,5 @@ def test_only_the_driver_of_node_0_writes_the_log(run: RunDirectory, monkeypatch
     failures.record(run.path, Failure.of(ValueError("of node 0"), rank=0), attempt=9)
     supervise(run, ScriptedLauncher(well), monkeypatch, node_rank=1)
     assert read_all(run.path) == []
-    assert failures.cause(run.path, attempt=9, launcher_view="").message == "of node 0"
+    ended, scale = WorkersFailedError("status 1"), small_settings().scale
+    assert failures.cause(run.path, attempt=9, ended=ended, scale=scale).message == "of node 0"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from observability.line_file import LineFile
 from training.callbacks.callback import Callback
 from training.data.types import Batch
 from training.loop import Loop
@@ -20,24 +21,24 @@ FOLDER = "ledger"
 
 
 class SampleLedger(Callback):
-    """Writes the ids of a rank's steps; line-buffered, for tests and audits."""
+    """Writes the ids of a rank's steps, for tests and audits."""
 
     def __init__(self, run_directory: Path, *, rank: int, attempt: int) -> None:
         self._path = run_directory / FOLDER / f"rank-{rank}.jsonl"
         self._attempt = attempt
-        self._file: TextIO | None = None
+        self._file: LineFile | None = None
 
     def on_run_start(self, loop: Loop) -> None:
         """Open the file, to append after earlier attempts."""
         self._path.parent.mkdir(exist_ok=True)
-        self._file = self._path.open("a", buffering=1, encoding="utf-8")
+        self._file = LineFile(self._path)
 
     def on_step_end(self, loop: Loop, micro_batches: list[Batch], result: StepResult) -> None:
         """Record the samples of the step."""
         assert self._file is not None, "the run has not started"
         ids = [int(i) for batch in micro_batches for i in batch.ids]
         entry = {"step": loop.progress.step, "epoch": loop.progress.epoch, "attempt": self._attempt, "ids": ids}
-        self._file.write(json.dumps(entry) + "\n")
+        self._file.append(f"{json.dumps(entry)}\n".encode())
 
     def on_close(self, loop: Loop) -> None:
         """Close the file."""

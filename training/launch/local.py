@@ -17,8 +17,8 @@ from training.launch.task import OUTCOME_FILE, TASK_FILE, Outcome, RankTask, Wor
 
 _TAIL_CHARACTERS = 4000
 _STOP_SECONDS = 10.0
-# Two lines from the table that torchrun prints at its end, for a rank killed by a signal.
-_KILLED_RANK = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n *exitcode +: -(?P<signal>\d+) ", re.MULTILINE)
+# Two lines from the table that torchrun prints at its end, for a rank that failed.
+_FAILED_RANK = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n *exitcode +: (?P<status>-?\d+) ", re.MULTILINE)
 
 
 class ProcessLauncher:
@@ -28,7 +28,7 @@ class ProcessLauncher:
         """Run the attempt; the output of the command goes to `logs/launcher.log` in the run's folder.
 
         Raises:
-            WorkersFailedError: the command exited with a status other than 0.
+            WorkersFailedError: the command exited with a status other than 0, or without an outcome.
         """
         task_file = task.run_directory / TASK_FILE
         task_file.write_text(json.dumps(task.dump()), encoding="utf-8")
@@ -37,7 +37,7 @@ class ProcessLauncher:
         log_file = task.run_directory / "logs" / "launcher.log"
         log_file.parent.mkdir(exist_ok=True)
         on_phase("workers_start")
-        with log_file.open("ab") as log:
+        with log_file.open("a+b") as log:
             start = log.tell()
             process = subprocess.Popen(
                 rank_command(task.settings.scale, task_file),
@@ -48,11 +48,18 @@ class ProcessLauncher:
                 start_new_session=True,  # the driver handles a terminal's Ctrl-C
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - a single prctl call, safe after a fork with threads
             )
-        status = _wait(process)
+            status = _wait(process)
+            log.seek(start)  # the open file, because the run's folder may have been deleted
+            output = log.read().decode(errors="replace")
         if status != 0:
-            raise WorkersFailedError(_describe_failure(status, log_file.read_bytes()[start:].decode(errors="replace")))
+            raise WorkersFailedError(
+                f"workers exited with status {status}\n{_last_lines(output)}",
+                exits={0: status} if task.settings.scale.launcher == "plain" else _exits(output),
+            )
         if task.settings.scale.node_rank > 0:
             return Outcome(status="done", step=0)
+        if not outcome_file.exists():  # a rank called sys.exit or os._exit
+            raise WorkersFailedError("the workers exited before the training ended", exits={0: 0})
         record = json.loads(outcome_file.read_text(encoding="utf-8"))
         return Outcome(status=record["status"], step=record["step"], weights_sha256=record["weights_sha256"])
 
@@ -112,12 +119,13 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         raise
 
 
-def _describe_failure(status: int, output: str) -> str:
-    """The rank that was killed and its signal; or, if none was killed, the end of the output."""
-    if status < 0:
-        return f"rank 0 was killed by {signal.Signals(-status).name}"
-    for killed in _KILLED_RANK.finditer(output):
-        received = signal.Signals(int(killed["signal"]))
-        if received is not signal.SIGTERM:  # torchrun terminates the other ranks with SIGTERM
-            return f"rank {killed['rank']} was killed by {received.name}"
-    return f"workers exited with status {status}\n{output[-_TAIL_CHARACTERS:].strip()}"
+def _exits(output: str) -> dict[int, int | None]:
+    """Exit status by rank, from torchrun's table; without the ranks that torchrun terminated after another one failed."""
+    found = {int(failed["rank"]): int(failed["status"]) for failed in _FAILED_RANK.finditer(output)}
+    return {rank: status for rank, status in found.items() if status != -signal.SIGTERM}
+
+
+def _last_lines(output: str) -> str:
+    """The end of the output, in whole lines."""
+    tail = output.strip()[-_TAIL_CHARACTERS:]
+    return tail if len(tail) < _TAIL_CHARACTERS else tail.partition("\n")[2]

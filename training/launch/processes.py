@@ -1,4 +1,4 @@
-"""Child processes that die with the driver."""
+"""Child processes that die with the driver, and not with its terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 
@@ -33,3 +35,16 @@ def die_with_driver() -> None:
     driver = int(os.environ[DRIVER_VARIABLE])
     if driver not in {ancestor.pid for ancestor in psutil.Process().parents()}:
         sys.exit(f"the driver (process {driver}) has exited")
+
+
+@contextmanager
+def immune_to_hangup() -> Iterator[None]:
+    """Processes that this thread starts in the block outlive a closed terminal, which signals the whole foreground process group.
+
+    They inherit the blocked SIGHUP, and stay in that group for Ctrl-C. This process handles one that arrives meanwhile after the block.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

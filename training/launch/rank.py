@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from training.evidence import stack_on_death
 from training.launch.processes import die_with_driver
 from training.launch.task import OUTCOME_FILE, RankPlace, RankTask
 from training.worker import run_rank
@@ -24,7 +25,8 @@ def main(arguments: list[str]) -> None:
     task_file = Path(arguments[0])
     task = RankTask.load(json.loads(task_file.read_text(encoding="utf-8")))
     place = RankPlace.from_environment()
-    outcome = run_rank(task, place)
+    with stack_on_death(task.run_directory, attempt=task.attempt, rank=place.rank):
+        outcome = run_rank(task, place)
     if place.rank == 0:
         record = {"attempt": task.attempt, **outcome.dump()}
         task_file.with_name(OUTCOME_FILE).write_text(json.dumps(record), encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray.train import get_context
 
+from training.evidence import stack_on_death
 from training.launch.task import RankPlace, RankTask
 from training.worker import run_rank
 
@@ -40,4 +41,6 @@ def train_rank(config: dict[str, Any]) -> dict[str, Any]:
         master_address=os.environ[_ADDRESS],
         master_port=int(os.environ[_PORT]),
     )
-    return run_rank(RankTask.load(config), place).dump()
+    task = RankTask.load(config)
+    with stack_on_death(task.run_directory, attempt=task.attempt, rank=place.rank):
+        return run_rank(task, place).dump()

@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 from training.config.schema import ScaleSettings
+from training.launch.processes import immune_to_hangup
 from training.launch.task import Outcome, RankTask
 
 _SOCKET_PATH_LIMIT = 107  # size of sun_path in sockaddr_un, without the NUL
@@ -88,7 +89,7 @@ class RayLauncher:
         )
         imports.start()
         logging.getLogger("ray.train").setLevel(logging.WARNING)
-        with _preserve_sigterm_handler():
+        with _preserve_sigterm_handler(), immune_to_hangup():
             address = self._scale.address or self._start_node()
             self._stops.callback(ray.shutdown)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)

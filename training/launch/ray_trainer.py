@@ -173,8 +173,7 @@ def run_attempt(task: RankTask, *, is_local: bool) -> Outcome:
     try:
         result = make_trainer(task, is_local=is_local).fit()
     except TrainingFailedError as error:
-        dead = " and ".join(f"rank {rank}" for rank in dead_ranks(error))
-        raise WorkersFailedError(f"{dead} died without reporting an error" if dead else str(error)) from error
+        raise WorkersFailedError(str(error), exits=dict.fromkeys(dead_ranks(error))) from error
     return Outcome(**result.return_value)
 
 

@@ -98,7 +98,14 @@ class WorkersFailedError(Exception):
 
     The ranks record their errors in the run's folder (`training.failures`). The message here is the launcher's view, for ranks that died
     without a record.
+
+    Attributes:
+        exits: exit status of each rank that the launcher saw end, negative for a signal; None if it does not know the status.
     """
+
+    def __init__(self, message: str, *, exits: Mapping[int, int | None] | None = None) -> None:
+        super().__init__(message)
+        self.exits = exits or {}
 
 
 class Launcher(Protocol):

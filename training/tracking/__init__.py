@@ -8,6 +8,7 @@ accepted a batch, and sending a batch twice changes nothing, so the follower may
 
 * `locations`, `state`, `payload`, `process`: import no MLflow, for the driver and the command line.
 * `follow`: the follower's loop. `sync`: the same for finished runs. `ui`: MLflow's web UI.
-* `client`, `delivery`, `model`: the only modules that import MLflow (`model` also torch). No rank and no driver imports them.
+* `client`, `delivery`, `model`: the only modules that import MLflow. No rank and no driver imports them.
+* `registration`: runs `model`, the only module that imports torch, in a process of its own.
 * `system`: system metrics, spooled like the events.
 """

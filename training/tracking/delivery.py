@@ -7,14 +7,16 @@ identifies the run, and the hash of its weights the registered model version.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
+from observability.line_file import read_lines
 from observability.runlog import (
     FILE_NAME,
     CheckpointCommitted,
     Evaluated,
     Event,
+    Phase,
     Restored,
     RunEnded,
     RunLogReader,
@@ -28,6 +30,7 @@ from training.config.schema import TrainingSettings
 from training.tracking import payload, system
 from training.tracking.client import STORE_ERRORS, MlflowException, connect, mlflow, summarize, upload_timeout
 from training.tracking.locations import embedded_artifacts, embedded_uri, registered_model, tracking_uri
+from training.tracking.registration import ModelRegistration
 from training.tracking.state import StoreUnavailableError, TrackingState
 
 MAX_METRICS = 1000
@@ -45,12 +48,13 @@ _RUN_KEY = "run_key"
 def last_start(run_directory: Path) -> RunStarted | None:
     """The newest `RunStarted` event of a run; None if it has none or the run does not exist."""
     marker = b'{"kind":"' + RunStarted.kind.encode() + b'"'
-    try:
-        lines = (run_directory / FILE_NAME).read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return None
-    found = [decode(line.decode()) for line in lines if line.startswith(marker) and line.endswith(b"\n")]
-    return next((event for event in reversed(found) if isinstance(event, RunStarted)), None)
+    newest = None
+    for line, _ in read_lines(run_directory / FILE_NAME):
+        if line.startswith(marker):
+            with suppress(ValueError):  # cut off by a full disk
+                newest = decode(line.decode())
+    assert newest is None or isinstance(newest, RunStarted)
+    return newest
 
 
 class Delivery:
@@ -65,6 +69,13 @@ class Delivery:
         # A copy that continues gets an MLflow run of its own, with the whole log: the original may continue too.
         self.state = state if state is not None and state.belongs_to(run_directory) else self._new_state()
         self._connected: mlflow.MlflowClient | None = None
+        self._registration: ModelRegistration | None = None
+
+    def close(self) -> None:
+        """End the process that was to register the model, if the run ended without one."""
+        if self._registration is not None:
+            self._registration.cancel()
+            self._registration = None
 
     def deliver(self, *, is_finished: bool) -> None:
         """Deliver all events that have not been delivered yet.
@@ -85,34 +96,34 @@ class Delivery:
             if is_finished and self.state.status == "RUNNING":
                 # The driver was killed before it logged the end of the run. A resume sets the status to RUNNING again.
                 self._set_status("KILLED", at=(self._directory / FILE_NAME).stat().st_mtime)
-        except STORE_ERRORS as error:
+        except (*STORE_ERRORS, StoreUnavailableError) as error:
             self.record_problem(summarize(error))
             raise StoreUnavailableError(summarize(error)) from error
         self._update_state(problem="")
 
-    def prepare_model_logging(self) -> None:
-        """Import and warm up what logging the model needs, so that the end of the run does not wait for it."""
-        _model_module().warm_up_export()
-
     def _deliver_log(self, *, is_finished: bool) -> None:
         reader = RunLogReader(self._directory, offset=self.state.offset)
-        events = [(event, reader.offset) for event in reader.read_new()]
         batch = _Batch(self.state)
-        for index, (event, offset) in enumerate(events):
+        for event in reader.read_new():  # streams: a run may have millions of steps
             if isinstance(event, Step | Evaluated | CheckpointCommitted):
                 if batch.is_full:
                     self._flush(batch)
-                batch.add(event, offset)
+                batch.add(event, reader.offset)
                 continue
             self._flush(batch)
             if not isinstance(event, RunEnded):
                 self._deliver_run_event(event)
-            elif not _has_restarted(events[index + 1 :]):
+            elif not self._has_restarted(after=reader.offset):
                 if not is_finished:
                     return
                 self._deliver_end(event)
-            batch.skip_to(offset)
+            batch.skip_to(reader.offset)
         self._flush(batch)
+
+    def _has_restarted(self, *, after: int) -> bool:
+        """Whether the run was started again after this offset of its log."""
+        later = RunLogReader(self._directory, offset=after).read_new()
+        return any(isinstance(event, RunStarted) for event in later)
 
     def record_problem(self, problem: str) -> None:
         """Save in the run's folder why the delivery failed."""
@@ -191,10 +202,13 @@ class Delivery:
         return str(run.info.run_id)
 
     def _deliver_system_metrics(self) -> None:
-        points, offset = system.read_points(self._directory, offset=self.state.system_offset)
-        for first in range(0, len(points), MAX_METRICS):
-            self._send(points[first : first + MAX_METRICS])
-        self._update_state(system_offset=offset)
+        while True:
+            points, offset = system.read_points(self._directory, offset=self.state.system_offset)
+            if offset == self.state.system_offset:
+                return
+            for first in range(0, len(points), MAX_METRICS):
+                self._send(points[first : first + MAX_METRICS])
+            self._update_state(system_offset=offset)
 
     def _flush(self, batch: _Batch) -> None:
         if batch.points:
@@ -214,6 +228,9 @@ class Delivery:
                 self._deliver_dataset(event)
             case Restored():
                 self._set_tags({"restored_from_step": str(event.step)})
+            case Phase(name="finish", process="rank 0"):
+                # Training is over: prepare while the ranks evaluate, so that the end of the run waits less.
+                self._registration = self._registration or ModelRegistration()
 
     def _deliver_start(self, event: RunStarted) -> None:
         settings = TrainingSettings.model_validate(event.settings)
@@ -263,10 +280,10 @@ class Delivery:
                 self._set_status(_STATUS[event.status], at=event.time)
 
     def _deliver_model(self, folder: Path) -> None:
-        # MLflow's model API uses the tracking URI of the process, not of a client.
-        mlflow.set_tracking_uri(self._uri)
+        registration = self._registration or ModelRegistration()
+        self._registration = None
         name = registered_model(self._settings)
-        version = _model_module().register_model(folder, run_id=self.state.run_id, name=name)
+        version = registration.register(folder, uri=self._uri, run_id=self.state.run_id, name=name)
         self._update_state(model_version=version)
 
     def _mark_running(self) -> None:
@@ -310,14 +327,3 @@ class _Batch:
     def skip_to(self, offset: int) -> None:
         """Advance the cursor past events without metrics."""
         self.offset = offset
-
-
-def _has_restarted(later: Sequence[tuple[Event, int]]) -> bool:
-    """Whether the run was started again after this event."""
-    return any(isinstance(event, RunStarted) for event, _ in later)
-
-
-def _model_module() -> ModuleType:
-    from training.tracking import model  # noqa: PLC0415 - imports torch, which nothing else here needs
-
-    return model

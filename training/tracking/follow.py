@@ -25,7 +25,7 @@ from training.errors import ExitStatus
 from training.logs import configure
 from training.tracking import system
 from training.tracking.locations import redact_uri, registered_model, run_page, tracking_uri
-from training.tracking.process import DeliveryReport
+from training.tracking.process import DeliveryReport, reserve_stdout
 from training.tracking.state import StoreUnavailableError, TrackingState, delivery_lock
 from training.tracking.sync import deliver_pending
 
@@ -51,9 +51,7 @@ def main(arguments: list[str]) -> int:
     """Follow one run to its end; the exit status is 0 if everything was delivered and 1 otherwise."""
     run_directory = Path(arguments[0])
     os.nice(NICENESS)
-    # Keep the output of libraries apart from the report.
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    output = reserve_stdout()
     configure(run_directory / "logs" / "tracking.jsonl", run=run_directory.name)
     with delivery_lock(run_directory, wait=True):
         report = _follow_run(run_directory)
@@ -84,6 +82,8 @@ def _follow_run(run_directory: Path) -> DeliveryReport:
         logger.exception("the follower failed")
         delivery.record_problem(f"{type(error).__name__}: {error}")
         is_complete = False
+    finally:
+        delivery.close()
     return _report(delivery.state, settings, is_complete=is_complete)
 
 
@@ -102,11 +102,8 @@ class Follower:
         Args:
             wait_for_end: waits up to that many seconds for the end of the run, and returns whether it has ended.
         """
-        is_prepared = False
         while not wait_for_end(self._backoff()):
-            if self._try_deliver(is_finished=False) and not is_prepared:
-                self._delivery.prepare_model_logging()
-                is_prepared = True
+            self._try_deliver(is_finished=False)
 
     def finish(self) -> bool:
         """Deliver the rest with limited retries; returns whether everything was delivered.

@@ -1,5 +1,6 @@
-"""Registers the trained model in MLflow, with signature and input example.
+"""Registers the trained model in MLflow, with signature and input example: `python -m training.tracking.model`.
 
+The process imports what torch.export needs, then reads a request from stdin and prints the answer (`training.tracking.registration`).
 The model is stored as an exported graph (`torch.export`), MLflow's default. It loads without this repository, runs no pickled code, and
 accepts any batch size. A model that cannot be exported is pickled instead, and loads only where its module can be imported. For further
 training, load the run's artifact `weights/model.safetensors`.
@@ -8,6 +9,7 @@ training, load the run's artifact `weights/model.safetensors`.
 from __future__ import annotations
 
 import json
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -19,11 +21,34 @@ from torch import nn
 
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
+from training.errors import PlatformError
 from training.models.registry import build_model
-from training.tracking.client import mlflow
+from training.tracking.client import STORE_ERRORS, mlflow, summarize, upload_timeout
+from training.tracking.process import reserve_stdout
 
 EXAMPLES = 2
 """Rows of the input example. torch.export specialises on a batch size of 1."""
+
+
+def main() -> None:
+    """Answer one request; end of file instead of a request means that there is no model."""
+    with reserve_stdout() as output:
+        warm_up_export()
+        text = sys.stdin.read()
+        if text:
+            print(json.dumps(_answer(**json.loads(text))), file=output)
+
+
+def _answer(*, folder: str, uri: str, run_id: str, name: str) -> dict[str, str]:
+    # MLflow's model API uses the tracking URI of the process, not of a client.
+    mlflow.set_tracking_uri(uri)
+    try:
+        with upload_timeout():
+            return {"version": register_model(Path(folder), run_id=run_id, name=name)}
+    except STORE_ERRORS as error:
+        return {"unavailable": summarize(error)}
+    except PlatformError as error:
+        return {"refused": str(error.args[0]), "remedy": error.remedy}
 
 
 def warm_up_export() -> None:
@@ -112,3 +137,7 @@ def _export(module: nn.Module, inputs: torch.Tensor) -> None:
 def _public_version(name: str) -> str:
     """The version without its local part: package indexes have `2.15.0`, not `2.15.0+cu132`."""
     return metadata.version(name).partition("+")[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,6 +35,19 @@ class DeliveryReport:
     problem: str = ""
 
 
+def library_environment() -> dict[str, str]:
+    """Environment of a process that uses MLflow: this project, one thread, and no GPU, whose CUDA context takes memory from the ranks."""
+    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def reserve_stdout() -> TextIO:
+    """A stream to this process's standard output, which from now on gets nothing else: libraries print to standard error."""
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return output
+
+
 class FollowerProcess:
     """A low-priority process that delivers a run while it trains. To start it takes the driver a few milliseconds.
 
@@ -44,9 +57,6 @@ class FollowerProcess:
 
     def __init__(self, run_directory: Path) -> None:
         """Start the follower of a run that has logged its start."""
-        path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        # The follower needs one thread and no GPU: a CUDA context would take memory from the ranks.
-        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         log = run_directory / "logs" / "tracking.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
@@ -55,7 +65,7 @@ class FollowerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=environment,
+                env=library_environment(),
                 start_new_session=True,
             )
         self._log = log

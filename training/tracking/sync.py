@@ -103,3 +103,5 @@ def _deliver(directory: Path, problems: dict[str, str]) -> Iterator[SyncResult]:
         yield SyncResult(directory.name, str(error), is_failure=True)
     else:
         yield SyncResult(directory.name, "delivered")
+    finally:
+        delivery.close()

@@ -11,17 +11,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
 import psutil
 
+from observability.line_file import LineFile, read_lines
 from training.tracking.payload import Point, milliseconds
 
 FILE_NAME = "system.jsonl"
 INTERVAL_SECONDS = 10.0
 FIRST_SECONDS = 2.0
 """Seconds before the first sample, so that short runs have some."""
+
+MAX_SAMPLES = 1000
+"""Samples that are read at a time: a bound of the memory they take."""
 
 _MEGABYTE = 1e6
 
@@ -40,10 +45,12 @@ def sampling(run_directory: Path, *, since: float, interval: float = INTERVAL_SE
 
     def run() -> None:
         pause = min(FIRST_SECONDS, interval)
-        while not is_stopped.wait(pause):
-            _append(run_directory, since=since)
+        is_last = False
+        while not is_last:
+            is_last = is_stopped.wait(pause)
+            with suppress(OSError):  # a full disk costs samples, not the thread
+                _append(run_directory, since=since)
             pause = interval
-        _append(run_directory, since=since)
 
     thread = threading.Thread(target=run, name="system-metrics", daemon=True)
     thread.start()
@@ -55,21 +62,17 @@ def sampling(run_directory: Path, *, since: float, interval: float = INTERVAL_SE
 
 
 def read_points(run_directory: Path, *, offset: int) -> tuple[list[Point], int]:
-    """The samples after a byte offset, and the offset after the last complete line."""
-    try:
-        with (run_directory / FILE_NAME).open("rb") as file:
-            file.seek(offset)
-            data = file.read()
-    except FileNotFoundError:
-        return [], offset
-    complete = data[: data.rfind(b"\n") + 1]
-    samples = [json.loads(line) for line in complete.splitlines()]
-    points = [
-        Point(f"system/{name}", value, milliseconds(sample["time"]), sample["step"])
-        for sample in samples
-        for name, value in sample["metrics"].items()
-    ]
-    return points, offset + len(complete)
+    """The samples after a byte offset, at most `MAX_SAMPLES`, and the offset after the last one; a damaged line is skipped."""
+    points: list[Point] = []
+    end = offset
+    for line, end in islice(read_lines(run_directory / FILE_NAME, offset=offset), MAX_SAMPLES):  # noqa: B007 - returned
+        with suppress(ValueError):
+            sample = json.loads(line)
+            points += [
+                Point(f"system/{name}", value, milliseconds(sample["time"]), sample["step"])
+                for name, value in sample["metrics"].items()
+            ]
+    return points, end
 
 
 def measure_system() -> dict[str, float]:
@@ -86,8 +89,8 @@ def measure_system() -> dict[str, float]:
 def _append(run_directory: Path, *, since: float) -> None:
     now = time.time()
     sample = {"time": now, "step": int(now - since), "metrics": measure_system()}
-    with (run_directory / FILE_NAME).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(sample) + "\n")
+    with LineFile(run_directory / FILE_NAME) as file:
+        file.append(f"{json.dumps(sample)}\n".encode())
 
 
 def _measure_gpus() -> dict[str, float]:

@@ -160,3 +160,57 @@ def test_the_shell_completes(program: str, typed: str, expected: set[str], tmp_p
         check=True,
     )
     assert expected <= {answer.strip() for answer in answers.read_text().split("\n")}
+
+
+PRINTER = """
+import sys
+from infra.spec.command_line import CommandLine, NoOptions
+from infra.spec.errors import RefusedError
+COMMANDS = CommandLine("p", "A program.", variables={})
+@COMMANDS.command("only")
+def curve(_options: NoOptions) -> int:
+    "Print what a terminal of another encoding cannot."
+    print("\u2800\u28ff sending \u2026 \u2713 1 \u2264 2 \u540d")
+    return 0
+@COMMANDS.command("only")
+def table(_options: NoOptions) -> int:
+    "Print more than a pipe holds."
+    for row in range(100_000):
+        print("row", row)
+    return 0
+@COMMANDS.command("only")
+def refuse(_options: NoOptions) -> int:
+    "Refuse."
+    raise RefusedError("not here")
+sys.exit(COMMANDS.main())
+"""
+
+
+def printing(command: str, **streams: int | None) -> subprocess.Popen[str]:
+    """A program whose standard output is ASCII."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    return subprocess.Popen([sys.executable, "-c", PRINTER, command], text=True, env=environment, **streams)  # type: ignore[call-overload, no-any-return]
+
+
+def test_an_ascii_output_gets_plain_characters() -> None:
+    with printing("curve", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        out, err = program.communicate()
+    assert (program.returncode, out, err) == (0, " * sending ... + 1 <= 2 ?\n", "")
+
+
+def test_a_reader_that_leaves_ends_a_command_without_a_message() -> None:
+    with printing("table", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert program.stdout.readline() == "row 0\n"
+        program.stdout.close()
+        assert program.stderr.read() == ""
+    assert program.returncode == 0
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_status() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with printing("refuse", stdout=write, stderr=write) as program:
+        os.close(write)
+    assert program.returncode == 3

@@ -57,5 +57,13 @@ def test_a_truncated_line_is_ignored(tmp_path: Path) -> None:
     assert ledger.consumed_ids(tmp_path) == {1: [0]}
 
 
+def test_a_step_after_a_truncated_line_is_kept(tmp_path: Path) -> None:
+    write(tmp_path, step1=[0], step2=[1])
+    path = tmp_path / ledger.FOLDER / "rank-0.jsonl"
+    path.write_bytes(path.read_bytes()[:-3])
+    write(tmp_path, attempt=1, step2=[1], step3=[2])
+    assert ledger.consumed_ids(tmp_path) == {1: [0, 1, 2]}
+
+
 def test_a_run_without_a_ledger_has_no_consumed_ids(tmp_path: Path) -> None:
     assert ledger.consumed_ids(tmp_path) == {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from training.models.simple_cnn import SimpleCnn
 class _Faulty(SimpleCnn):
     """Fails in the forward pass of one training step on one rank, unless the file `trace` exists, which it creates.
 
-    With `run`, a run's folder, it first waits for a committed checkpoint, because storage may be slow.
+    It cannot create it in a folder that does not exist: then every attempt fails. With `run`, a run's folder, it first waits for a
+    committed checkpoint, because storage may be slow.
     """
 
     def __init__(self, spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> None:
@@ -33,7 +36,8 @@ class _Faulty(SimpleCnn):
             self._steps_left -= 1
             own_rank = dist.get_rank() if dist.is_initialized() else 0
             if self._steps_left == 0 and own_rank == self._rank and not self._trace.exists():
-                self._trace.touch()
+                if self._trace.parent.exists():
+                    self._trace.touch()
                 while self._run is not None and not committed_steps(Path(self._run) / FOLDER):
                     time.sleep(0.01)
                 self.fail()
@@ -51,6 +55,23 @@ class _Killed(_Faulty):
 class _Raising(_Faulty):
     def fail(self) -> None:
         raise RuntimeError("raised by the model")
+
+
+class _Crashing(_Faulty):
+    def fail(self) -> None:
+        ctypes.string_at(0)
+
+
+class _Exiting(_Faulty):
+    code = 0
+
+    def fail(self) -> None:
+        os._exit(self.code)
+
+
+class _Leaving(_Faulty):
+    def fail(self) -> None:
+        sys.exit(0)
 
 
 class _Stuck(_Faulty):
@@ -72,3 +93,20 @@ def raising(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | No
 def stuck(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` hangs in its `step`-th forward pass."""
     return _Stuck(spec, step=step, rank=rank, trace=trace, run=run)
+
+
+def crashing(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
+    """A model whose rank `rank` dies of SIGSEGV in its `step`-th forward pass."""
+    return _Crashing(spec, step=step, rank=rank, trace=trace, run=run)
+
+
+def exiting(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None, code: int = 0) -> _Faulty:
+    """A model whose rank `rank` exits, without cleaning up, in its `step`-th forward pass."""
+    model = _Exiting(spec, step=step, rank=rank, trace=trace, run=run)
+    model.code = code
+    return model
+
+
+def leaving(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
+    """A model whose rank `rank` calls `sys.exit(0)` in its `step`-th forward pass."""
+    return _Leaving(spec, step=step, rank=rank, trace=trace, run=run)

@@ -25,17 +25,25 @@ from training.supervisor import Supervisor
 
 __all__ = ["ray_cluster"]  # fixture
 
+MODELS = "tests.training.faults.models:"
 FAILURE_STEP = 13
 """Step of an attempt; checkpoints are due every 5 steps."""
 
 
-def settings(fault: str, root: Path, *, launcher: str, max_restarts: int = 2) -> TrainingSettings:
+def settings(
+    fault: str, root: Path, *, launcher: str, max_restarts: int = 2, collective_timeout: float = 300
+) -> TrainingSettings:
     """Two ranks; the second fails once, after the first checkpoint of the run `root/runs/run`."""
     options = {"step": FAILURE_STEP, "rank": 1, "trace": str(root / "failed"), "run": str(root / "runs" / "run")}
     return small_settings(
-        model={"name": f"tests.training.faults.models:{fault}", "options": options},
+        model={"name": MODELS + fault, "options": options},
         loop={"log_sample_ids": True},
-        scale={"launcher": launcher, "workers": 2, "max_restarts": max_restarts},
+        scale={
+            "launcher": launcher,
+            "workers": 2,
+            "max_restarts": max_restarts,
+            "collective_timeout": collective_timeout,
+        },
     )
 
 
@@ -70,7 +78,7 @@ def test_a_rank_killed_under_torchrun_is_replaced_and_nothing_is_lost(tmp_path: 
     arguments = arguments_for(settings("killed", tmp_path, launcher="torchrun"), tmp_path)
     assert main(arguments) == 0
     report_table.ran("torchrun")
-    assert_recovered(tmp_path, "rank 1 was killed by SIGKILL")
+    assert_recovered(tmp_path, "rank 1 was killed by SIGKILL, in step 13")
 
 
 def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
@@ -78,7 +86,7 @@ def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
 ) -> None:
     chosen = settings("killed", tmp_path, launcher="ray")
     supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
-    assert_recovered(tmp_path, "rank 1 died without reporting an error")
+    assert_recovered(tmp_path, "rank 1 died without reporting an error, in step 13")
 
 
 def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
@@ -87,9 +95,72 @@ def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
     chosen = settings("killed", tmp_path, launcher="torchrun", max_restarts=0)
     assert main(arguments_for(chosen, tmp_path)) == 1
     error = capfd.readouterr().err
-    assert error.startswith("error: rank 1 was killed by SIGKILL\n  remedy: ")
+    assert error.startswith("error: rank 1 was killed by SIGKILL, in step 13\n  remedy: ")
     assert "memory" in error
     assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 1
+
+
+def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_and_its_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chosen = settings("stuck", tmp_path, launcher="torchrun", max_restarts=0, collective_timeout=15)
+    assert main(arguments_for(chosen, tmp_path)) == 1
+    report_table.ran("torchrun")
+    first, remedy = capfd.readouterr().err.rstrip().split("\n")
+    assert first.startswith("error: rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at ")
+    assert first.endswith(" in fail")
+    assert remedy.startswith("  remedy: it hangs, its machine is gone")
+
+
+def test_a_rank_that_exits_with_0_under_torchrun_fails_the_run_at_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments_for(settings("exiting", tmp_path, launcher="torchrun"), tmp_path)) == 1
+    error = capfd.readouterr().err
+    assert error.startswith("error: rank 1 ended with exit code 0 before the training ended, in step 13\n  remedy: ")
+    assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 1
+
+
+@pytest.mark.parametrize("fault", ["exiting", "leaving"])
+def test_a_rank_that_exits_with_0_in_one_process_fails_the_run_at_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], fault: str
+) -> None:
+    chosen = small_settings(
+        model={"name": MODELS + fault, "options": {"step": 3, "rank": 0, "trace": str(tmp_path / "f")}}
+    )
+    assert main(arguments_for(chosen, tmp_path)) == 1
+    error = capfd.readouterr().err
+    assert "rank 0 ended with exit code 0 before the training ended" in error
+    assert "remedy: remove the call of sys.exit or os._exit" in error
+    assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 1
+
+
+def test_a_crash_that_repeats_is_restarted_once_and_reported_with_its_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = {"step": 3, "rank": 0, "trace": "/nowhere/trace"}
+    chosen = small_settings(model={"name": f"{MODELS}crashing", "options": options}, scale={"max_restarts": 5})
+    assert main(arguments_for(chosen, tmp_path)) == 1
+    error = capfd.readouterr().err
+    assert error.startswith("error: rank 0 was killed by SIGSEGV, in step 3, at ")
+    assert "models.py" in error
+    assert "The attempt before ended in the same way" in error
+    assert "memory" not in error
+    assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 2
+
+
+def test_a_crash_and_an_exit_under_ray_are_not_taken_for_success_or_memory(
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = settings("crashing", tmp_path / "crash", launcher="ray", max_restarts=0)
+    with pytest.raises(
+        TrainingFailedError, match=r"^rank 1 was killed by SIGSEGV, in step 13, at .*models\.py"
+    ) as raised:
+        supervise_on(ray_cluster, crash, tmp_path / "crash", monkeypatch)
+    assert "memory" not in str(raised.value)
+    leave = settings("leaving", tmp_path / "leave", launcher="ray")
+    with pytest.raises(TrainingFailedError, match="rank 1 ended with exit code 0 before the training ended"):
+        supervise_on(ray_cluster, leave, tmp_path / "leave", monkeypatch)
 
 
 def test_an_exception_under_ray_ends_the_run_with_its_traceback_only(
@@ -103,6 +174,7 @@ def test_an_exception_under_ray_ends_the_run_with_its_traceback_only(
     assert "tests/training/faults/models.py" in text
     assert "\nrank 1 failed: RuntimeError: raised by the model\n  remedy: " in text
     assert "make resume NAME=" in text
+    assert "site-packages" not in text.partition("models.py")[0]  # the user's frames come first
     assert "site-packages/ray" not in text
     assert "RayTaskError" not in text
     events = read_all(tmp_path / "runs" / "run")

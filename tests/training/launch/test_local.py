@@ -46,11 +46,11 @@ def test_torchrun_on_several_machines_divides_the_workers_and_uses_the_configure
         assert word in words
 
 
-def launch(folder: Path, launcher: str, model: str, *, workers: int) -> None:
+def launch(folder: Path, launcher: str, model: str, *, workers: int, **options: int) -> None:
     settings = small_settings(
         model={
             "name": f"{FAULTS}:{model}",
-            "options": {"step": 2, "rank": workers - 1, "trace": str(folder / "trace")},
+            "options": {"step": 2, "rank": workers - 1, "trace": str(folder / "trace"), **options},
         },
         scale={"launcher": launcher, "workers": workers},
     )
@@ -58,8 +58,16 @@ def launch(folder: Path, launcher: str, model: str, *, workers: int) -> None:
 
 
 def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
-    with pytest.raises(WorkersFailedError, match=r"^rank 0 was killed by SIGKILL$"):
+    with pytest.raises(WorkersFailedError) as raised:
         launch(tmp_path, "plain", "killed", workers=1)
+    assert raised.value.exits == {0: -9}
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_rank_that_exits_before_the_end_is_a_failure_with_its_exit_code(tmp_path: Path, code: int) -> None:
+    with pytest.raises(WorkersFailedError) as raised:
+        launch(tmp_path, "plain", "exiting", workers=1, code=code)
+    assert raised.value.exits == {0: code}
 
 
 def test_the_output_of_a_rank_that_cannot_start_is_in_the_error(tmp_path: Path) -> None:

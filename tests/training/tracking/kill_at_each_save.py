@@ -13,7 +13,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from training.tracking import model
+from tests.training.tracking.in_process import InProcessRegistration
+from training.tracking import delivery, model
 from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState
 
@@ -58,4 +59,5 @@ if __name__ == "__main__":
     ):
         import_module(module)
     model.warm_up_export()
+    setattr(delivery, "ModelRegistration", InProcessRegistration)  # noqa: B010 - mypy rejects an assignment to a class
     print(main(Path(sys.argv[1])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +31,35 @@ def test_reading_starts_at_the_offset_and_skips_an_incomplete_line(tmp_path: Pat
     assert (len(points), offset) == (1, len(line))
     file.write_text(line + line)
     assert len(system.read_points(tmp_path, offset=offset)[0]) == 1
+
+
+def test_samples_after_a_line_that_a_full_disk_cut_off_are_read(tmp_path: Path) -> None:
+    file = tmp_path / system.FILE_NAME
+    file.write_text('{"time": 1.0, "step": 0, "metr')
+    with system.sampling(tmp_path, since=time.time()):
+        pass  # one sample at the end of the block
+    points, offset = system.read_points(tmp_path, offset=0)
+    assert "system/cpu_utilization_percentage" in [point.key for point in points]
+    assert offset == file.stat().st_size
+
+
+def test_sampling_goes_on_after_a_sample_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / system.FILE_NAME
+    file.mkdir()
+    samples: Queue[dict[str, float]] = Queue()
+
+    def measure() -> dict[str, float]:
+        samples.put({"x": 1.0})
+        return {"x": 1.0}
+
+    monkeypatch.setattr(system, "measure_system", measure)
+    with system.sampling(tmp_path, since=time.time(), interval=0.01):
+        for _ in range(2):  # the second sample is taken after the first one failed
+            samples.get(timeout=60)
+        file.rmdir()
+    assert system.read_points(tmp_path, offset=0)[0]
 
 
 def test_a_run_without_samples_has_no_points(tmp_path: Path) -> None:

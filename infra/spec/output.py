@@ -1,0 +1,92 @@
+"""Standard output whose encoding lacks our characters, or whose reader has left."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Final, TextIO
+
+_ERRORS: Final = "rtp-plain"
+_PLAIN: Final = {
+    "…": "...",
+    "→": "->",
+    "≤": "<=",
+    "≥": ">=",
+    "✓": "+",
+    "█": "#",
+    "■": "#",
+}
+_FIRST_BRAILLE, _LAST_BRAILLE = "\u2800", "\u28ff"
+
+
+def use_plain_characters() -> None:
+    """Have the standard streams replace what their encoding lacks, `…` by `...`, instead of raising UnicodeEncodeError."""
+    codecs.register_error(_ERRORS, _in_plain_characters)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+
+
+def discard(stream: TextIO) -> None:
+    """Send what else is written to a stream, also by Python's flush at exit, to nowhere: its reader has left."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+@contextmanager
+def outliving_the_reader() -> Iterator[None]:
+    """Within the block, standard output survives its reader: a closed pipe, as of `| head -1`, or a closed terminal."""
+    if not isinstance(sys.stdout, io.TextIOWrapper):
+        yield
+        return
+    sys.stdout.flush()
+    steady = _SteadyStream(
+        sys.stdout.buffer,
+        encoding=sys.stdout.encoding,
+        errors=sys.stdout.errors,
+        line_buffering=sys.stdout.line_buffering,
+        write_through=sys.stdout.write_through,
+    )
+    try:
+        with redirect_stdout(steady):
+            yield
+    finally:
+        steady.flush()
+        steady.detach()
+
+
+class _SteadyStream(io.TextIOWrapper):
+    """A text stream that discards what it cannot write."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            discard(self)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            discard(self)
+
+
+def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
+    """The error handler of `codecs`: replaces the characters that the encoding lacks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(map(_plain, lost)), error.end
+
+
+def _plain(character: str) -> str:
+    if _FIRST_BRAILLE <= character <= _LAST_BRAILLE:  # a curve: dots or none
+        return " " if character == _FIRST_BRAILLE else "*"
+    return _PLAIN.get(character, "?")

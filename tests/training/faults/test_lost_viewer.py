@@ -1,0 +1,105 @@
+"""A reader of the output that leaves and a closed terminal: the first costs only the view, the second commits and stops."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from observability.runlog import CheckpointCommitted, Notice, RunEnded, read_all, select
+from tests.distribution import RAY
+from tests.observability.sample_run import restarted_run, write_run
+from tests.training.launch.driver import PATIENCE, ROOT, arguments_for, is_commit, train
+from tests.training.runs import small_settings
+from training.tracking.state import TrackingState
+
+
+def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_is_delivered(tmp_path: Path) -> None:
+    """As in `make train | head -1`."""
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    MlflowClient(tracking_uri=uri).create_experiment("lost-viewer", artifact_location=str(tmp_path / "artifacts"))
+    chosen = small_settings(tracking={"enabled": True, "uri": uri, "experiment": "lost-viewer"})
+    with train(chosen, tmp_path) as driver:
+        assert driver.process.stdout is not None
+        assert driver.process.stdout.readline().startswith("run run:")
+        driver.process.stdout.close()
+        driver.process.stdout = None
+        ended = driver.end()
+    assert (ended.status, ended.err) == (0, "")
+    assert select(read_all(driver.run), RunEnded)[-1].status == "done"
+    assert (driver.run / "report.html").exists()
+    state = TrackingState.load(driver.run)
+    assert state is not None
+    assert state.status == "FINISHED"
+
+
+@pytest.mark.parametrize("launcher", ["plain", pytest.param("ray", marks=pytest.mark.xdist_group(RAY))])
+def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path, launcher: str) -> None:
+    chosen = small_settings(
+        loop={"epochs": 200}, schedule={"name": "constant"}, scale={"launcher": launcher, "workers": 1}
+    )
+    controller, terminal = pty.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "training", *arguments_for(chosen, tmp_path)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=ROOT,
+        preexec_fn=take_terminal,  # noqa: PLW1509 - system calls only
+    ) as driver:
+        os.close(terminal)
+        run = tmp_path / "runs" / "run"
+        deadline = time.monotonic() + PATIENCE
+        while not select(read_all(run), CheckpointCommitted):
+            assert driver.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.close(controller)
+        # As a shell does. The kernel has sent one already; the second must not end the run before it commits.
+        os.killpg(driver.pid, signal.SIGHUP)
+        assert driver.wait(PATIENCE) == 130
+    events = read_all(run)
+    assert [notice.message.partition(":")[0] for notice in select(events, Notice)] == ["SIGHUP"]
+    end = select(events, RunEnded)[-1]
+    assert (end.status, end.step) == ("interrupted", select(events, CheckpointCommitted)[-1].step)
+    assert end.message == ""
+
+
+def test_a_run_started_with_nohup_ignores_a_closed_terminal(tmp_path: Path) -> None:
+    short = small_settings(loop={"epochs": 8}, schedule={"name": "constant"})
+    with train(short, tmp_path, prefix=["nohup"]) as driver:
+        assert driver.wait_for(is_commit)
+        driver.process.send_signal(signal.SIGHUP)
+        assert driver.end().status == 0
+    assert select(read_all(driver.run), RunEnded)[-1].status == "done"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_every_encoding_of_the_output_can_show_a_run(tmp_path: Path, encoding: str) -> None:
+    write_run(tmp_path / "run", restarted_run())
+    (tmp_path / "run" / "settings.yaml").touch()
+    shown = subprocess.run(
+        [sys.executable, "-m", "training", "monitor", "run", "--root", str(tmp_path), "--once"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (shown.returncode, shown.stderr.decode()) == (0, "")
+    text = shown.stdout.decode(encoding)
+    assert "230/230" in text
+    assert "?" not in text

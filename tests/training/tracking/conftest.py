@@ -1,0 +1,14 @@
+"""Deliveries in the process of a test register their model there; followers, which are processes, use the real registration."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training.tracking.in_process import InProcessRegistration
+from training.tracking import delivery
+
+
+@pytest.fixture(autouse=True)
+def registration_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaces the process that registers a model."""
+    monkeypatch.setattr(delivery, "ModelRegistration", InProcessRegistration)

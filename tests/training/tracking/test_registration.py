@@ -1,0 +1,41 @@
+"""The process that registers a model: its answers, and its end without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.engines.ports import free_port
+from tests.training.tracking.recorded import RecordedRun, settings
+from training.errors import PlatformError, SettingsError
+from training.tracking.registration import ModelRegistration
+from training.tracking.state import StoreUnavailableError
+
+
+def test_an_unavailable_store_and_a_refused_model_are_told_apart(tmp_path: Path) -> None:
+    uri = f"http://127.0.0.1:{free_port()}"
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    run.end()
+    model = run.directory / "model"
+    with pytest.raises(StoreUnavailableError):
+        ModelRegistration().register(model, uri=uri, run_id="r", name="n")
+    (model / "model.json").write_text((model / "model.json").read_text().replace('"mlp"', '"mlpp"'))
+    with pytest.raises(SettingsError, match="mlpp"):
+        ModelRegistration().register(model, uri=f"sqlite:///{tmp_path / 'mlflow.db'}", run_id="r", name="n")
+
+
+def test_a_process_that_is_killed_is_an_error_that_says_so(tmp_path: Path) -> None:
+    registration = ModelRegistration()
+    os.kill(registration._process.pid, signal.SIGKILL)
+    with pytest.raises(PlatformError, match="ended with status -9"):
+        registration.register(tmp_path, uri="x", run_id="r", name="n")
+
+
+def test_a_cancelled_process_ends() -> None:
+    registration = ModelRegistration()
+    registration.cancel()
+    assert registration._process.returncode is not None

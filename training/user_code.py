@@ -1,0 +1,32 @@
+"""User code in a stack: a user looks for the line that they wrote, not for the platform and torch around it."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[1]
+_NOT_USERS = tuple(
+    f"{folder}/"
+    for folder in (
+        *(str(_ROOT / package) for package in ("training", "observability", "infra", "platform_charts", "tune")),
+        *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    )
+)
+
+
+def is_user_code(file: str) -> bool:
+    """Whether a file is neither the platform's, nor Python's, nor an installed package's."""
+    return not file.startswith(("<frozen ", *_NOT_USERS))
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback from the first frame of user code on, of each chained exception; complete if there is no such frame."""
+    summary = traceback.TracebackException.from_exception(error)
+    chained: traceback.TracebackException | None = summary
+    while chained is not None:
+        own = next((index for index, frame in enumerate(chained.stack) if is_user_code(frame.filename)), 0)
+        chained.stack[:] = chained.stack[own:]
+        chained = chained.__cause__ or chained.__context__
+    return "".join(summary.format())
