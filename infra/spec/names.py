@@ -12,7 +12,7 @@ from infra.spec.cluster_names import MLFLOW_NAMESPACE, MONITORING_NAMESPACE, TRA
 from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.outputs import Workload
 from infra.spec.release import ReleaseManifest
-from infra.spec.settings.loading import NAMESPACE
+from infra.spec.settings.loading import PROJECT
 from infra.spec.settings.stack import StackSettings
 
 BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
@@ -71,7 +71,7 @@ def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
 
 def stack_tag(settings: StackSettings) -> str:
     """Value of the stack tag, unique to this environment within the account."""
-    return f"{NAMESPACE}/{settings.environment.name}"
+    return f"{PROJECT}/{settings.environment.name}"
 
 
 def node_tags(settings: StackSettings) -> dict[str, str]:
@@ -81,7 +81,7 @@ def node_tags(settings: StackSettings) -> dict[str, str]:
     """
     environment = settings.environment
     tags = {
-        "platform": NAMESPACE,
+        "platform": PROJECT,
         STACK_TAG: stack_tag(settings),
         "environment": environment.name,
         "kind": environment.kind.value,
