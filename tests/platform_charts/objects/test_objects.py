@@ -118,6 +118,18 @@ def test_volumes_have_an_access_mode_that_the_efs_driver_supports() -> None:
     assert {mode for volume in volumes for mode in volume["spec"]["accessModes"]} == {"ReadWriteMany"}
 
 
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_storage_class_of_every_volume_and_claim_exists(environment: str) -> None:
+    objects = objects_of(environment)["storage"]
+    classes = {one["metadata"]["name"]: one for one in objects if one["kind"] == "StorageClass"}
+    used = {one["spec"]["storageClassName"] for one in objects if "storageClassName" in one.get("spec", {})}
+    assert used == {"efs"}
+    assert used <= set(classes)
+    # Nothing is provisioned: a claim without a volume stays pending, and a claim with one is bound at once.
+    assert classes["efs"]["provisioner"] == "kubernetes.io/no-provisioner"
+    assert classes["efs"]["volumeBindingMode"] == "Immediate"
+
+
 def test_block_volumes_are_encrypted_and_bound_when_their_pod_is_scheduled() -> None:
     block = named(objects_of("dev")["storage"], "StorageClass", "gp3")
     assert block["parameters"] == {"type": "gp3", "encrypted": "true"}
