@@ -28,7 +28,7 @@ PROGRAM = Path(__file__).parents[2] / "infra"
 """Working directory of the program. Archive paths are relative to it, so that they are equal on every machine."""
 
 _BEFORE_CHARTS = ("namespaces", "policies", "storage")
-"""Phases that charts depend on: namespaces, quotas and network policies, storage classes."""
+"""Phases that charts depend on: the platform's namespaces and network policies, priorities, storage classes."""
 
 _HISTORY = 5
 """Revisions per Helm release; each is a Secret."""
@@ -60,17 +60,23 @@ def install(platform: Platform, *, crds: CrdSource | None) -> None:
         alert_topic=outputs.placeholder("alert_topic") if platform.alert_topic else "",
     )
     phases = platform_objects(settings, platform.release, _cluster_facts(platform, outputs))
+
+    def phase(name: str, *needed: pulumi.Resource) -> ObjectGroup:
+        return ObjectGroup(name, phases[name], outputs, after(*needed))
+
     crd_group: list[pulumi.Resource] = []
     if crds is not None:
         manifests = [crd for chart, group in CRD_GROUPS.items() if chart in installs for crd in crds.crds(group)]
         crd_group = [ObjectGroup("definitions", manifests, outputs, after(*nodes), retain=True)]
     previous: list[pulumi.Resource] = [*nodes]
-    for phase in _BEFORE_CHARTS:
-        previous = [ObjectGroup(phase, phases[phase], outputs, after(*previous))]
+    for name in _BEFORE_CHARTS:
+        previous = [phase(name, *previous)]
     charts = Charts(platform, installs.values(), outputs, after(*previous, *crd_group))
-    for phase, phase_manifests in phases.items():
-        if phase not in _BEFORE_CHARTS:
-            ObjectGroup(phase, phase_manifests, outputs, after(charts))
+    # Pulumi deletes in reverse order: jobs have finalizers that only living operators remove, and a queue is deleted once no
+    # job uses it. So the teams' namespaces go first.
+    teams = phase("teams", phase("queueing", charts))
+    for name in ("gpu", "mlflow", "monitoring"):
+        phase(name, teams)
 
 
 class Charts(pulumi.ComponentResource):

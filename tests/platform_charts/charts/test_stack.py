@@ -89,14 +89,15 @@ def test_kubernetes_resources_depend_on_nodes_and_add_ons() -> None:
 
 
 def test_charts_depend_on_crds_namespaces_policies_and_storage_classes(whole: Recording) -> None:
+    teams = {team.name for team in settings_of("prod").teams}
+    kinds = ("core/v1:Namespace", "networking.k8s.io/v1:NetworkPolicy", "storage.k8s.io/v1:StorageClass")
+    objects = [one for kind in kinds for one in whole.of_type(f"kubernetes:{kind}")]
     needed = [
-        *whole.of_type(CRD),
-        *whole.of_type("kubernetes:core/v1:Namespace"),
-        *whole.of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy"),
-        *whole.of_type("kubernetes:storage.k8s.io/v1:StorageClass"),
+        one for one in objects if not teams & {one.properties["metadata"].get(key) for key in ("name", "namespace")}
     ]
+    assert {one.type for one in needed} == {f"kubernetes:{kind}" for kind in kinds}
     for chart in whole.of_type(RELEASE):
-        assert missing(whole, chart, needed) == []
+        assert missing(whole, chart, [*whole.of_type(CRD), *needed]) == []
 
 
 def test_custom_resources_depend_on_their_charts(whole: Recording) -> None:
@@ -104,6 +105,27 @@ def test_custom_resources_depend_on_their_charts(whole: Recording) -> None:
     needed = [whole.find(RELEASE, "kueue"), whole.find(RELEASE, "kube-prometheus-stack")]
     assert custom != []
     assert [one.name for one in custom if missing(whole, one, needed)] == []
+
+
+@every_environment
+def test_the_teams_namespaces_are_deleted_while_queues_and_operators_live(environment: str) -> None:
+    """The operators remove the finalizers of jobs, without which a namespace is never gone; Pulumi deletes in reverse order."""
+    recording, teams = graph(environment), {team.name for team in settings_of(environment).teams}
+    needed = [
+        recording.find(RELEASE, "kuberay-operator"),
+        recording.find(RELEASE, "kueue"),
+        *(one for one in recording.resources if one.type.endswith(":ClusterQueue")),
+        *recording.of_type("kubernetes:core/v1:PersistentVolume"),
+    ]
+    namespaces = {one.properties["metadata"]["name"]: one for one in recording.of_type("kubernetes:core/v1:Namespace")}
+    contents = [
+        one for one in on_the_cluster(environment) if one.properties.get("metadata", {}).get("namespace") in teams
+    ]
+    assert teams <= set(namespaces)
+    assert {name: missing(recording, namespaces[name], needed) for name in teams} == {name: [] for name in teams}
+    # Deleting them one by one would wait for a claim that a running pod uses.
+    assert contents != []
+    assert {one.deleted_with == namespaces[one.properties["metadata"]["namespace"]].urn for one in contents} == {True}
 
 
 def test_the_mlflow_server_depends_on_its_bootstrap_job(whole: Recording) -> None:
