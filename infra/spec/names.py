@@ -69,6 +69,11 @@ def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
     return f"{cluster}-{purpose}-{account}"
 
 
+def database_identifier(settings: StackSettings) -> str:
+    """Identifier of MLflow's RDS instance."""
+    return f"{cluster_name(settings)}-mlflow"
+
+
 def stack_tag(settings: StackSettings) -> str:
     """Value of the stack tag, unique to this environment within the account."""
     return f"{PROJECT}/{settings.environment.name}"
