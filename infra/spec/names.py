@@ -1,6 +1,6 @@
 """Names that several parts of the stack share: physical names, tags, namespaces and service accounts.
 
-Plain data, so that code without Pulumi (reaper, leak audit, job submission) can use it too.
+Plain data, so that code without Pulumi (job submission, the preflight) can use it too.
 """
 
 from __future__ import annotations

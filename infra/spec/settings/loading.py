@@ -99,7 +99,7 @@ def render_test_environment(*, name: str, owner: str, account: str, expires: dat
         name: name of the environment, e.g. test-4711.
         owner: email address of the owner.
         account: the only allowed AWS account.
-        expires: when the reaper destroys it; with a time zone.
+        expires: the time from which `up` refuses it, which is also a tag of its resources; with a time zone.
         budget_usd: US dollars per month.
 
     Raises:
