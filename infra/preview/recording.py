@@ -23,7 +23,6 @@ from infra.aws import exports, program
 from infra.preview.recorded_outputs import call_result, computed, physical_id
 from infra.spec.settings.loading import PROJECT
 from infra.spec.settings.stack import StackSettings
-from platform_charts.charts.crds import CrdSource
 from platform_charts.install.platform import install
 
 _STACK_TYPE = "pulumi:pulumi:Stack"
@@ -120,12 +119,11 @@ class Recording:
         return tuple(one for one in self.resources if one.parent == urn)
 
 
-def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview: bool = False) -> Recording:
+def record(settings: StackSettings, *, is_preview: bool = False) -> Recording:
     """Record the stack's program for one environment.
 
     Args:
         settings: the environment.
-        crds: source of CRDs; None leaves them out, so that no chart archive is needed.
         is_preview: whether resource outputs are unknown, as in the preview of a new stack.
 
     Raises:
@@ -134,7 +132,7 @@ def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview
 
     def evaluate() -> None:
         platform = program.make_platform(settings)
-        install(platform, crds=crds)
+        install(platform)
         exports.export(platform)
 
     return record_program(

@@ -80,23 +80,16 @@ class ObjectGroup(pulumi.ComponentResource):
         manifests: the objects.
         outputs: outputs for their placeholders.
         opts: options of the component.
-        retain: whether objects stay in the cluster when they leave the stack.
     """
 
     def __init__(
-        self,
-        name: str,
-        manifests: Iterable[Manifest],
-        outputs: DeferredOutputs,
-        opts: pulumi.ResourceOptions,
-        *,
-        retain: bool = False,
+        self, name: str, manifests: Iterable[Manifest], outputs: DeferredOutputs, opts: pulumi.ResourceOptions
     ) -> None:
         super().__init__("rtp:kubernetes:Objects", name, None, opts)
         previous: list[KubernetesObject] = []
         namespaces: dict[str, KubernetesObject] = {}
         for kind, run in groupby(manifests, key=itemgetter("kind")):
-            shared = pulumi.ResourceOptions(parent=self, retain_on_delete=retain, depends_on=previous)
+            shared = pulumi.ResourceOptions(parent=self, depends_on=previous)
             previous = []
             for manifest in run:
                 metadata = manifest["metadata"]

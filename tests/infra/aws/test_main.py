@@ -16,7 +16,7 @@ from infra.preview.recording import Recording, record, record_program
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.loading import ENVIRONMENTS, PROJECT, STACK_FILES
 from infra.spec.settings.platform import Mirrors
-from platform_charts.charts.crds import PinnedCharts
+from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 from tests.infra.aws.graphs import settings_of
 from tests.platform_charts.charts.archives import write_archives
 
@@ -31,6 +31,18 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ReleaseManifest:
     monkeypatch.setattr("infra.spec.release.load_release", lambda: release)
     monkeypatch.setattr("infra.aws.program.load_release", lambda: release)
     return release
+
+
+@pytest.fixture
+def applied_crds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the CRDs that the program applies to a cluster that does not exist."""
+    applied: list[str] = []
+    here = "platform_charts.install.platform"
+    monkeypatch.setattr(f"{here}.connect_to", lambda _cluster, *, region: region)
+    monkeypatch.setattr(
+        f"{here}.apply_crds", lambda _api, crds: applied.extend(crd["metadata"]["name"] for crd in crds)
+    )
+    return applied
 
 
 def run(config: dict[str, str] | None = None, *, stack: str = "dev") -> Recording:
@@ -49,10 +61,12 @@ def message_of(config: dict[str, str] | None = None, *, stack: str = "dev") -> s
     return str(caught.value)
 
 
-def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest) -> None:
-    expected = record(settings_of("dev"), crds=PinnedCharts(fetched))
-    assert run() == expected
-    assert run({"pulumi:tags": "{}"}) == expected
+def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest, applied_crds: list[str]) -> None:
+    expected = {one.urn: one.properties for one in record(settings_of("dev")).resources}
+    assert {one.urn: one.properties for one in run().resources} == expected
+    assert {one.urn: one.properties for one in run({"pulumi:tags": "{}"}).resources} == expected
+    pinned = [crd["metadata"]["name"] for group in CRD_GROUPS.values() for crd in PinnedCharts(fetched).crds(group)]
+    assert applied_crds == 2 * pinned
 
 
 def test_a_chart_with_another_hash_fails_the_program_before_it_registers_resources(
