@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import pulumi
@@ -109,7 +110,7 @@ class Charts(pulumi.ComponentResource):
             chart = platform.release.charts[one.name]
             version: pulumi.Input[str] = str(chart.version)
             if definitions is not None:
-                version = definitions.apply(lambda _, version=str(chart.version): version)
+                version = pulumi.Output.all(definitions, version).apply(itemgetter(1))
             helm.Release(
                 one.name,
                 name=one.name,

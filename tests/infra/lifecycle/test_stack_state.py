@@ -132,7 +132,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Manifest]:
     here = "infra.lifecycle.commands.stack"
     monkeypatch.setattr(f"{here}.StackCluster", lambda _settings: SimpleNamespace(api=object))
     monkeypatch.setattr(f"{here}.find_workloads", lambda _api: list(found))
-    monkeypatch.setattr(f"{here}.delete_workloads", lambda _api, *, say: (say("deleting"), found.clear()))
+    monkeypatch.setattr(f"{here}.delete_workloads", lambda _api, **_options: found.clear())
     return found
 
 
