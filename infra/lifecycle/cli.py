@@ -100,7 +100,7 @@ def test_environment(options: TestEnvironmentOptions) -> int:
 
 @COMMANDS.command("deploy an environment")
 def destroy(options: ChangeOptions) -> int:
-    """Destroy an environment."""
+    """Delete the jobs, then run `pulumi destroy`."""
     from infra.lifecycle.commands import stack as commands
 
     return commands.destroy(options)

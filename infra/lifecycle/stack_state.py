@@ -30,12 +30,16 @@ class Interrupted(NamedTuple):
         operation: `creating`, `updating`, `deleting`, `reading` or `importing`.
         urn: URN of the resource.
         type: type token of the resource.
+        parent: URN of its parent.
+        provider: URN of its provider.
         inputs: its inputs, as plain data.
     """
 
     operation: str
     urn: str
     type: str
+    parent: str
+    provider: str
     inputs: Mapping[str, Any]
 
     @property
@@ -73,10 +77,7 @@ def read_state(environment: str) -> StackState | None:
         return None
     deployment = exported.get("deployment") or {}
     return StackState(
-        interrupted=tuple(
-            Interrupted(one["type"], one["resource"]["urn"], one["resource"]["type"], one["resource"].get("inputs", {}))
-            for one in deployment.get("pending_operations") or ()
-        ),
+        interrupted=tuple(_interrupted(one) for one in deployment.get("pending_operations") or ()),
         protected=tuple(
             f"{one['type']} {one['urn'].rpartition('::')[2]}"
             for one in deployment.get("resources") or ()
@@ -97,12 +98,14 @@ def check_interrupted(state: StackState, *, environment: str, stack_tag: str) ->
         RefusedError: lists every operation, with the command that resolves it.
     """
     if state.interrupted:
-        lines = "".join(f"\n  {line}" for one in state.interrupted for line in _ways_out(one, environment))
+        lines = "".join(f"\n  {line}" for one in state.interrupted for line in _explain(one, environment))
         raise RefusedError(
             f"the last change of stack {environment} was interrupted, and it is unknown whether AWS finished:{lines}",
-            remedy=f"run the command of each line, then repeat this one. `pulumi refresh -s {environment}` in a terminal asks the "
-            "same questions. Look up IDs in the console, or with `aws resourcegroupstaggingapi get-resources "
-            f"--tag-filters Key=stack,Values={stack_tag}`",
+            remedy="if that pulumi was killed, then in this order:\n"
+            f"    pulumi cancel -s {environment}\n"
+            "    the import of each resource that exists; to look it up: aws resourcegroupstaggingapi get-resources "
+            f"--tag-filters Key=stack,Values={stack_tag}\n"
+            f"    pulumi refresh -s {environment} --clear-pending-creates",
         )
 
 
@@ -129,14 +132,24 @@ def check_unprotected(state: StackState, *, environment: str, cluster: str, data
         )
 
 
-def _ways_out(one: Interrupted, environment: str) -> Iterator[str]:
+def _interrupted(operation: Mapping[str, Any]) -> Interrupted:
+    resource = operation["resource"]
+    return Interrupted(
+        operation=operation["type"],
+        urn=resource["urn"],
+        type=resource["type"],
+        parent=resource.get("parent", ""),
+        provider=resource.get("provider", "").rpartition("::")[0],
+        inputs=resource.get("inputs", {}),
+    )
+
+
+def _explain(one: Interrupted, environment: str) -> Iterator[str]:
     yield f"{one.operation} {one.type} {one.name}"
-    refresh = f"pulumi refresh -s {environment}"
-    if one.operation != "creating":
-        yield f"    to read what it is now: {refresh}"
-    elif one.type.startswith("kubernetes:"):
-        # The provider adopts an object that exists (`upsert_existing_objects`).
-        yield f"    in either case: {refresh} --clear-pending-creates"
-    else:
-        yield f"    if it exists: {refresh} --import-pending-creates '{one.urn}' --import-pending-creates {one.id}"
-        yield f"    if not: {refresh} --clear-pending-creates"
+    # Kubernetes' provider adopts an object that exists (`upsert_existing_objects`); a refresh reads what was changed or deleted.
+    # `pulumi refresh --import-pending-creates` loses the resource: as of 3.260 it drops the operation and imports nothing.
+    if one.operation == "creating" and not one.type.startswith("kubernetes:"):
+        yield (
+            f"    if it exists: pulumi import {one.type} {one.name} {one.id} -s {environment} --parent 'parent={one.parent}' "
+            f"--provider 'provider={one.provider}' --protect=false --generate-code=false"
+        )

@@ -22,12 +22,15 @@ QUEUE = "urn:pulumi:dev::ray-train-platform::rtp:kubernetes:Objects$kubernetes:k
 Stack = Callable[..., None]
 
 
+PARENT = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup::t4"
+PROVIDER = "urn:pulumi:dev::ray-train-platform::pulumi:providers:aws::aws"
+
+
 def pending(operation: str, urn: str, **inputs: str) -> dict[str, Any]:
     """An operation as `pulumi stack export` prints it."""
-    return {
-        "type": operation,
-        "resource": {"urn": urn, "type": urn.split("::")[2].rsplit("$", maxsplit=1)[-1], "inputs": inputs},
-    }
+    type_ = urn.split("::")[2].rpartition("$")[2]
+    ends = {"parent": PARENT, "provider": f"{PROVIDER}::0123-45"}
+    return {"type": operation, "resource": {"urn": urn, "type": type_, "inputs": inputs, **ends}}
 
 
 @pytest.fixture
@@ -76,12 +79,15 @@ def test_an_interrupted_creation_is_explained_before_pulumi_runs(
     )
     assert main([command, "--env", "dev"]) == 3
     said = capsys.readouterr().err
-    refresh = "pulumi refresh -s dev"
-    created = f"--import-pending-creates '{GROUP}' --import-pending-creates rtp-dev:t4-1a2b3c4"
-    assert f"creating aws:eks/nodeGroup:NodeGroup t4\n      if it exists: {refresh} {created}\n" in said
-    assert f"--import-pending-creates '{ROUTE}' --import-pending-creates ID\n" in said
-    assert f"LocalQueue q\n      in either case: {refresh} --clear-pending-creates\n" in said
-    assert f"deleting aws:eks/nodeGroup:NodeGroup t4\n      to read what it is now: {refresh}\n" in said
+    ends = f"-s dev --parent 'parent={PARENT}' --provider 'provider={PROVIDER}' --protect=false --generate-code=false\n"
+    assert (
+        "creating aws:eks/nodeGroup:NodeGroup t4\n      if it exists: pulumi import aws:eks/nodeGroup:NodeGroup t4 "
+        in said
+    )
+    assert f" t4 rtp-dev:t4-1a2b3c4 {ends}" in said
+    assert f"pulumi import aws:ec2/natGateway:NatGateway us-east-1a ID {ends}" in said
+    assert "LocalQueue q\n  deleting aws:eks/nodeGroup:NodeGroup t4\n" in said
+    assert said.index("pulumi cancel -s dev") < said.index("pulumi refresh -s dev --clear-pending-creates")
     assert "Key=stack,Values=ray-train-platform/dev" in said
     assert ran() == []
 
