@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError
 from infra.spec.cluster_names import KUBERAY_NAMESPACE, KUEUE_API, KUEUE_NAMESPACE
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
@@ -37,8 +38,17 @@ def find_workloads(api: KubernetesApi) -> list[Manifest]:
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
-    served = [(version, kind, label) for version, kind, label in _KINDS if api.serves(version, kind)]
-    return [one for version, kind, label in served for one in api.items(version, kind, labels=label)]
+    return [one for version, kind, label in _KINDS for one in _items(api, version, kind, label)]
+
+
+def _items(api: KubernetesApi, version: str, kind: str, label: str) -> list[Manifest]:
+    """The objects of a kind; none if the kind went with its chart, which cached discovery may not know."""
+    try:
+        return api.items(version, kind, labels=label)
+    except ApiError as error:
+        if error.code == 404:
+            return []
+        raise
 
 
 def describe(workloads: list[Manifest], *, at_most: int = 5) -> str:

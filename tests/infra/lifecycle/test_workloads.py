@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
+from infra.kube.errors import ApiError
 from infra.lifecycle.workloads import delete_workloads, describe, find_workloads
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
@@ -46,6 +49,23 @@ def test_without_operators_the_objects_are_named_with_their_finalizers(custom_re
     assert "kubectl -n kuberay-system get pods" in caught.value.remedy
     assert "kubectl -n default patch rayjob.ray.io stuck --type merge" in caught.value.remedy
     assert custom_resources.read(stuck) is None
+
+
+@pytest.mark.parametrize("code", [404, 403])
+def test_kinds_that_went_with_their_chart_have_no_objects(
+    code: int, kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an interrupted destroy, when the cached discovery still lists them."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise ApiError("page not found", code=code)
+
+    monkeypatch.setattr(kubernetes_api, "items", refuse)
+    if code == 404:
+        assert find_workloads(kubernetes_api) == []
+    else:
+        with pytest.raises(ApiError):
+            find_workloads(kubernetes_api)
 
 
 def test_many_workloads_are_described_by_the_first_and_a_count() -> None:
