@@ -105,7 +105,7 @@ preview up:
 	@$(lifecycle) $@ $(environment) $(confirmed) $(extra)
 
 .PHONY: destroy
-destroy: environment-infra ## Destroy ENV=…; YES=1 does not ask
+destroy: environment-infra ## Delete the jobs of ENV=… and destroy it; YES=1 does not ask
 	@$(lifecycle) destroy $(environment) $(confirmed) $(extra)
 
 .PHONY: outputs

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pulumi
 from pulumi.runtime import config
@@ -19,39 +17,27 @@ from infra.lifecycle.registries import Registries
 from infra.spec import release_rules
 from infra.spec.errors import PlatformError, SettingsError
 from infra.spec.release import load_release
-from infra.spec.settings import StackSettings, from_mapping
-from infra.spec.settings.loading import sections_of
+from infra.spec.settings import StackSettings, load_environment
+from infra.spec.settings.loading import ENVIRONMENTS
 from platform_charts.charts.archives import fetch_archives
 from platform_charts.charts.crds import PinnedCharts
 from platform_charts.charts.installs import installed_charts
 from platform_charts.install.platform import install
 
 
-def _value(text: str) -> object:
-    """A configuration value; Pulumi passes mappings and lists as JSON."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def settings_of(stack: str) -> StackSettings:
-    """Validated settings of the stack that Pulumi has selected.
+    """Settings of the environment that has the stack's name.
 
     Raises:
-        SettingsError: a setting is invalid, or the file is another environment's.
+        SettingsError: there is no such environment, a setting is invalid, or the stack's configuration has settings.
     """
-    file = f"Pulumi.{stack}.yaml"
-    # pulumi.Config only looks up known keys and would miss a misspelt section.
-    raw: dict[str, Any] = {**config.get_config_env(), **config.CONFIG.get()}
-    document = {"config": {key: _value(value) for key, value in raw.items()}}
-    settings = from_mapping(sections_of(document, file=file), file=file)
-    if settings.environment.name != stack:
+    configured = sorted({**config.get_config_env(), **config.CONFIG.get()})
+    if strays := [key for key in configured if not key.startswith("pulumi:")]:
         raise SettingsError(
-            f"{file}: environment.name = {settings.environment.name}: must equal the stack's name, {stack}",
-            remedy=f"set environment.name: {stack}",
+            f"Pulumi.{stack}.yaml: {', '.join(strays)}: settings are not read from Pulumi's configuration",
+            remedy=f"remove them (`pulumi config rm KEY -s {stack}`), and edit {ENVIRONMENTS / f'{stack}.yaml'}",
         )
-    return settings
+    return load_environment(stack)
 
 
 def main() -> None:

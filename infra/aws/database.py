@@ -14,6 +14,7 @@ from infra.aws.encryption import Encryption
 from infra.aws.iam import Role, RoleArgs, trust_service
 from infra.aws.logs import make_log_group
 from infra.aws.network import Network
+from infra.spec.names import database_identifier
 from infra.spec.protection import Protection
 
 PORT = 5432
@@ -190,7 +191,7 @@ def make_database(context: BuildContext, encryption: Encryption, network: Networ
     """Make MLflow's database."""
     database = context.settings.database
     args = DatabaseArgs(
-        identifier=f"{context.cluster_name}-mlflow",
+        identifier=database_identifier(context.settings),
         account=context.account,
         instance_class=database.instance_class,
         engine_version=database.engine_version,

@@ -1,33 +1,31 @@
-"""The stack's outputs, validated as a whole."""
+"""The stack's outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 
 from infra.aws.program import Platform
 from infra.spec import names
-from infra.spec.outputs import SCHEMA_VERSION, StackOutputs, gpu_group_output, read_outputs
+from infra.spec.outputs import SCHEMA_VERSION, gpu_group_output, read_outputs
 
 
 def export(platform: Platform) -> None:
-    """Export the stack outputs, one per field of `StackOutputs`, after they have been validated as a whole.
+    """Export the stack outputs, one per field of `StackOutputs`.
+
+    A preview shows every value that no resource computes. Once all are known, they are validated as a whole.
 
     Raises:
-        SettingsError: while the engine runs, once a value is known that the contract does not allow.
+        SettingsError: while the engine runs, if the contract does not allow a value.
     """
-    validated = pulumi.Output.from_input(_raw_outputs(platform)).apply(_validated)
-    for name in StackOutputs.model_fields:
-        pulumi.export(name, validated[name])
+    outputs = _outputs(platform)
+    pulumi.Output.from_input(outputs).apply(lambda known: read_outputs(known, file="stack outputs"))
+    for name, value in outputs.items():
+        pulumi.export(name, value)
 
 
-def _validated(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return read_outputs(raw, file="stack outputs").model_dump(mode="json")
-
-
-def _raw_outputs(platform: Platform) -> dict[str, Any]:
+def _outputs(platform: Platform) -> dict[str, Any]:
     settings, storage = platform.settings, platform.storage
     return {
         "schema_version": SCHEMA_VERSION,

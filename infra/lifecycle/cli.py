@@ -18,6 +18,7 @@ from infra.lifecycle.options import (
     ReleaseLockOptions,
     SandboxOptions,
     StalenessOptions,
+    TestEnvironmentOptions,
 )
 from infra.spec.command_line import CommandLine, NoOptions
 
@@ -90,8 +91,16 @@ def up(options: ChangeOptions) -> int:
 
 
 @COMMANDS.command("deploy an environment")
+def test_environment(options: TestEnvironmentOptions) -> int:
+    """Write the settings of a disposable test cluster."""
+    from infra.lifecycle.commands import environment as commands
+
+    return commands.test_environment(options)
+
+
+@COMMANDS.command("deploy an environment")
 def destroy(options: ChangeOptions) -> int:
-    """Destroy an environment."""
+    """Delete the jobs, then run `pulumi destroy`."""
     from infra.lifecycle.commands import stack as commands
 
     return commands.destroy(options)

@@ -63,6 +63,19 @@ class ReleaseLockOptions(PricesOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TestEnvironmentOptions:
+    """Options of `test-environment`."""
+
+    __test__ = False  # not a class of tests, in spite of its name
+
+    name: str = option("name of the environment, e.g. test-4711", ...)
+    owner: str = option("email address of the owner", ...)
+    account: str = option("AWS account, the only one that the environment allows", ...)
+    hours: float = option("hours until it expires (default 8)", 8.0)
+    budget: float = option("US dollars per month from which the owner gets mail (default 100)", 100.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeOptions(EnvironmentOptions):
     """Options of commands that change a stack."""
 

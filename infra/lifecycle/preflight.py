@@ -71,10 +71,13 @@ Check = Callable[[Case], Iterator[Answer]]
 
 
 def the_environment_has_not_expired(case: Case) -> Iterator[Answer]:
-    """A test cluster is not brought up after its expiry: the reaper would destroy it."""
+    """A test cluster is not brought up after its expiry."""
     expires = case.settings.environment.expires
     if expires is not None and expires <= case.now:
-        yield f"expired at {expires.isoformat()}", "render a new test environment, or move environment.expires"
+        yield (
+            f"expired at {expires.isoformat()}",
+            "destroy it and make another with `python -m infra.lifecycle test-environment`, or move environment.expires",
+        )
 
 
 def capacity_blocks_have_not_ended(case: Case) -> Iterator[Answer]:

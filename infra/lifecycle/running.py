@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
+from infra.kube.api import KubernetesApi
 from infra.kube.connection import connect_to
 from infra.kube.errors import ApiError, ConnectionLostError
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
+from infra.spec.names import cluster_name
 from infra.spec.outputs import ClusterOutput
 from infra.spec.section import validate
 from infra.spec.settings import StackSettings
@@ -29,6 +30,14 @@ class RunningCluster(Protocol):
         """
         ...
 
+    def api(self) -> KubernetesApi | None:
+        """The cluster's API server; None if there is no cluster yet.
+
+        Raises:
+            PlatformError: the stack's outputs cannot be read.
+        """
+        ...
+
 
 class StackCluster:
     """The cluster in the outputs of an environment's stack; its CRDs are read once.
@@ -44,21 +53,27 @@ class StackCluster:
         """See `RunningCluster`; also None if the first `up` was interrupted before it exported outputs."""
         return self._crds
 
-    @cached_property
-    def _crds(self) -> tuple[Manifest, ...] | None:
+    def api(self) -> KubernetesApi | None:
+        """See `RunningCluster`."""
         try:
             outputs = outputs_of_stack(self._settings.environment.name)
         except NoStackError:
             return None
-        return self._read(outputs["cluster"]) if "cluster" in outputs else None
-
-    def _read(self, output: Mapping[str, Any]) -> tuple[Manifest, ...]:
+        if "cluster" not in outputs:
+            return None
         # Only this output: a stack of an older release may not satisfy the current contract.
-        cluster = validate(ClusterOutput, output, file=f"output cluster of {self._settings.environment.name}")
-        api = connect_to(cluster, region=self._settings.aws.region)
+        file = f"output cluster of {self._settings.environment.name}"
+        return connect_to(validate(ClusterOutput, outputs["cluster"], file=file), region=self._settings.aws.region)
+
+    @cached_property
+    def _crds(self) -> tuple[Manifest, ...] | None:
+        api = self.api()
+        if api is None:
+            return None
         try:
             return tuple(api.items("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
         except (ApiError, ConnectionLostError) as error:
             raise RefusedError(
-                f"cannot read the CRDs of cluster {cluster.name} at {cluster.endpoint}: {error.args[0]}", remedy=_REMEDY
+                f"cannot read the CRDs of cluster {cluster_name(self._settings)} at {api.server}: {error.args[0]}",
+                remedy=_REMEDY,
             ) from error

@@ -21,9 +21,8 @@ from pulumi.runtime.stack import run_in_stack
 
 from infra.aws import exports, program
 from infra.preview.recorded_outputs import call_result, computed, physical_id
-from infra.spec.settings.loading import NAMESPACE
+from infra.spec.settings.loading import PROJECT
 from infra.spec.settings.stack import StackSettings
-from platform_charts.charts.crds import CrdSource
 from platform_charts.install.platform import install
 
 _STACK_TYPE = "pulumi:pulumi:Stack"
@@ -120,12 +119,11 @@ class Recording:
         return tuple(one for one in self.resources if one.parent == urn)
 
 
-def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview: bool = False) -> Recording:
+def record(settings: StackSettings, *, is_preview: bool = False) -> Recording:
     """Record the stack's program for one environment.
 
     Args:
         settings: the environment.
-        crds: source of CRDs; None leaves them out, so that no chart archive is needed.
         is_preview: whether resource outputs are unknown, as in the preview of a new stack.
 
     Raises:
@@ -134,7 +132,7 @@ def record(settings: StackSettings, *, crds: CrdSource | None = None, is_preview
 
     def evaluate() -> None:
         platform = program.make_platform(settings)
-        install(platform, crds=crds)
+        install(platform)
         exports.export(platform)
 
     return record_program(
@@ -166,7 +164,7 @@ def record_program(
 
 def _run(program: Callable[[], None], monitor: _RecordingMonitor, stack: str) -> None:
     engine = mocks.MockEngine(None)
-    configure(Settings(NAMESPACE, stack, monitor=monitor, engine=engine, dry_run=monitor.is_preview))
+    configure(Settings(PROJECT, stack, monitor=monitor, engine=engine, dry_run=monitor.is_preview))
     asyncio.run(_evaluate(program))
 
 
@@ -224,7 +222,7 @@ class _RecordingMonitor(mocks.MockMonitor):
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         """The engine's URN, with the types of all ancestors except the stack; the mock has the parent's type only."""
         kind = type_ if _is_stack(parent) else f"{parent.split('::')[2]}${type_}"
-        return f"urn:pulumi:{get_stack()}::{NAMESPACE}::{kind}::{name}"
+        return f"urn:pulumi:{get_stack()}::{PROJECT}::{kind}::{name}"
 
     def recording(self) -> Recording:
         """The recording so far."""

@@ -1,6 +1,6 @@
 """Names that several parts of the stack share: physical names, tags, namespaces and service accounts.
 
-Plain data, so that code without Pulumi (reaper, leak audit, job submission) can use it too.
+Plain data, so that code without Pulumi (job submission, the preflight) can use it too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from infra.spec.cluster_names import MLFLOW_NAMESPACE, MONITORING_NAMESPACE, TRA
 from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.outputs import Workload
 from infra.spec.release import ReleaseManifest
-from infra.spec.settings.loading import NAMESPACE
+from infra.spec.settings.loading import PROJECT
 from infra.spec.settings.stack import StackSettings
 
 BucketPurpose = Literal["checkpoints", "artifacts", "logs"]
@@ -69,9 +69,14 @@ def bucket_name(cluster: str, purpose: BucketPurpose, *, account: str) -> str:
     return f"{cluster}-{purpose}-{account}"
 
 
+def database_identifier(settings: StackSettings) -> str:
+    """Identifier of MLflow's RDS instance."""
+    return f"{cluster_name(settings)}-mlflow"
+
+
 def stack_tag(settings: StackSettings) -> str:
     """Value of the stack tag, unique to this environment within the account."""
-    return f"{NAMESPACE}/{settings.environment.name}"
+    return f"{PROJECT}/{settings.environment.name}"
 
 
 def node_tags(settings: StackSettings) -> dict[str, str]:
@@ -81,7 +86,7 @@ def node_tags(settings: StackSettings) -> dict[str, str]:
     """
     environment = settings.environment
     tags = {
-        "platform": NAMESPACE,
+        "platform": PROJECT,
         STACK_TAG: stack_tag(settings),
         "environment": environment.name,
         "kind": environment.kind.value,

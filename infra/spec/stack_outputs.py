@@ -35,6 +35,26 @@ def find_pulumi() -> str:
     return found
 
 
+def ask_pulumi(environment: str, *command: str) -> str:
+    """What a command of `pulumi` prints about a stack.
+
+    Args:
+        environment: name of the stack.
+        command: the command and its options, e.g. `stack`, `export`.
+
+    Raises:
+        NoStackError: the stack does not exist.
+        PlatformError: pulumi failed; carries its message.
+    """
+    arguments = [find_pulumi(), *command, "--cwd", str(ROOT), "--stack", environment]
+    answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    if answer.returncode != 0:
+        name = " ".join(word for word in command if not word.startswith("-"))
+        kind = NoStackError if _NO_STACK in answer.stderr else PlatformError
+        raise kind(f"pulumi {name}: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`")
+    return answer.stdout
+
+
 def outputs_of_stack(environment: str) -> Mapping[str, Any]:
     """The outputs of a stack.
 
@@ -43,12 +63,7 @@ def outputs_of_stack(environment: str) -> Mapping[str, Any]:
         PlatformError: pulumi failed; carries its message.
         SettingsError: pulumi's output is not a JSON object.
     """
-    arguments = [find_pulumi(), "stack", "output", "--json", "--cwd", str(ROOT), "--stack", environment]
-    answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
-    if answer.returncode != 0:
-        kind = NoStackError if _NO_STACK in answer.stderr else PlatformError
-        raise kind(f"pulumi stack output: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`")
-    return _parsed(answer.stdout, file=f"outputs of {environment}")
+    return _parsed(ask_pulumi(environment, "stack", "output", "--json"), file=f"outputs of {environment}")
 
 
 def outputs_in_file(file: Path) -> Mapping[str, Any]:

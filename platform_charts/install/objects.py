@@ -72,28 +72,32 @@ class KubernetesObject(pulumi.CustomResource):
 class ObjectGroup(pulumi.ComponentResource):
     """Objects that are applied together; each run of objects of one kind depends on the run before it.
 
+    Objects in a namespace of the group are deleted with it: deleted one by one, a claim would wait for the pods that use it,
+    which are deleted with the namespace only.
+
     Args:
         name: logical name of the component.
         manifests: the objects.
         outputs: outputs for their placeholders.
         opts: options of the component.
-        retain: whether objects stay in the cluster when they leave the stack.
     """
 
     def __init__(
-        self,
-        name: str,
-        manifests: Iterable[Manifest],
-        outputs: DeferredOutputs,
-        opts: pulumi.ResourceOptions,
-        *,
-        retain: bool = False,
+        self, name: str, manifests: Iterable[Manifest], outputs: DeferredOutputs, opts: pulumi.ResourceOptions
     ) -> None:
         super().__init__("rtp:kubernetes:Objects", name, None, opts)
         previous: list[KubernetesObject] = []
-        for _, run in groupby(manifests, key=itemgetter("kind")):
-            child_opts = pulumi.ResourceOptions(parent=self, retain_on_delete=retain, depends_on=previous)
-            previous = [KubernetesObject(manifest, outputs, child_opts) for manifest in run]
+        namespaces: dict[str, KubernetesObject] = {}
+        for kind, run in groupby(manifests, key=itemgetter("kind")):
+            shared = pulumi.ResourceOptions(parent=self, depends_on=previous)
+            previous = []
+            for manifest in run:
+                metadata = manifest["metadata"]
+                own = pulumi.ResourceOptions(deleted_with=namespaces.get(metadata.get("namespace")))
+                child = KubernetesObject(manifest, outputs, pulumi.ResourceOptions.merge(shared, own))
+                previous.append(child)
+                if kind == "Namespace":
+                    namespaces[metadata["name"]] = child
         self.register_outputs({})
 
 

@@ -1,10 +1,11 @@
-"""The Kubernetes side of the stack: CRDs, namespaces, policies, charts and the platform's own objects, in order."""
+"""The Kubernetes side of the stack: namespaces, policies, CRDs, charts and the platform's own objects, in order."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import pulumi
@@ -14,32 +15,38 @@ from pulumi_kubernetes.helm import v3 as helm
 from infra.aws import database
 from infra.aws.program import Platform
 from infra.aws.registry import pull_through_prefix
+from infra.kube.connection import connect_to
+from infra.kube.definitions import apply_crds
+from infra.spec.errors import PlatformError
 from infra.spec.kubeconfig import kubeconfig
+from infra.spec.manifest import Manifest
 from infra.spec.names import cluster_name
+from infra.spec.outputs import ClusterOutput
 from infra.spec.protection import EnvironmentKind
 from infra.spec.settings.network import subnets_of
 from platform_charts.charts.archives import archive_path
 from platform_charts.charts.crds import CRD_GROUPS, CrdSource
 from platform_charts.charts.installs import ChartInstall, chart_installs
 from platform_charts.install.objects import DeferredOutputs, ObjectGroup
+from platform_charts.objects.namespaces import kubernetes_minor
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 
 PROGRAM = Path(__file__).parents[2] / "infra"
 """Working directory of the program. Archive paths are relative to it, so that they are equal on every machine."""
 
 _BEFORE_CHARTS = ("namespaces", "policies", "storage")
-"""Phases that charts depend on: namespaces, quotas and network policies, storage classes."""
+"""Phases that charts depend on: the platform's namespaces and network policies, priorities, storage classes."""
 
 _HISTORY = 5
 """Revisions per Helm release; each is a Secret."""
 
 
-def install(platform: Platform, *, crds: CrdSource | None) -> None:
+def install(platform: Platform, *, crds: CrdSource | None = None) -> None:
     """Register everything on the cluster.
 
     Args:
         platform: the AWS side.
-        crds: source of CRDs; None leaves them out, for recordings only.
+        crds: source of the CRDs, which an update applies before the charts; None applies none, for recordings only.
 
     Raises:
         SettingsError: a chart has no version, or `crds` lacks the CRDs of an installed chart.
@@ -60,17 +67,23 @@ def install(platform: Platform, *, crds: CrdSource | None) -> None:
         alert_topic=outputs.placeholder("alert_topic") if platform.alert_topic else "",
     )
     phases = platform_objects(settings, platform.release, _cluster_facts(platform, outputs))
-    crd_group: list[pulumi.Resource] = []
+
+    def phase(name: str, *needed: pulumi.Resource) -> ObjectGroup:
+        return ObjectGroup(name, phases[name], outputs, after(*needed))
+
+    previous: list[pulumi.Resource] = [*nodes]
+    for name in _BEFORE_CHARTS:
+        previous = [phase(name, *previous)]
+    definitions = None
     if crds is not None:
         manifests = [crd for chart, group in CRD_GROUPS.items() if chart in installs for crd in crds.crds(group)]
-        crd_group = [ObjectGroup("definitions", manifests, outputs, after(*nodes), retain=True)]
-    previous: list[pulumi.Resource] = [*nodes]
-    for phase in _BEFORE_CHARTS:
-        previous = [ObjectGroup(phase, phases[phase], outputs, after(*previous))]
-    charts = Charts(platform, installs.values(), outputs, after(*previous, *crd_group))
-    for phase, phase_manifests in phases.items():
-        if phase not in _BEFORE_CHARTS:
-            ObjectGroup(phase, phase_manifests, outputs, after(charts))
+        definitions = _definitions(platform, manifests, previous[-1])
+    charts = Charts(platform, installs.values(), outputs, definitions, after(*previous))
+    # Pulumi deletes in reverse order: jobs have finalizers that only living operators remove, and a queue is deleted once no
+    # job uses it. So the teams' namespaces go first.
+    teams = phase("teams", phase("queueing", charts))
+    for name in ("gpu", "mlflow", "monitoring"):
+        phase(name, teams)
 
 
 class Charts(pulumi.ComponentResource):
@@ -80,6 +93,7 @@ class Charts(pulumi.ComponentResource):
         platform: the AWS side.
         installs: the charts to install.
         outputs: outputs for placeholders in chart values.
+        definitions: resolved once the CRDs are applied; None if nothing applies them.
         opts: options of the component.
     """
 
@@ -88,17 +102,21 @@ class Charts(pulumi.ComponentResource):
         platform: Platform,
         installs: Iterable[ChartInstall],
         outputs: DeferredOutputs,
+        definitions: pulumi.Output[None] | None,
         opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("rtp:kubernetes:Charts", "charts", None, opts)
         for one in installs:
             chart = platform.release.charts[one.name]
+            version: pulumi.Input[str] = str(chart.version)
+            if definitions is not None:
+                version = pulumi.Output.all(definitions, version).apply(itemgetter(1))
             helm.Release(
                 one.name,
                 name=one.name,
                 namespace=one.namespace,
                 chart=os.path.relpath(archive_path(one.name, chart), PROGRAM),
-                version=chart.version,
+                version=version,
                 values=outputs.resolve(one.values),
                 # A failed install or upgrade rolls back and leaves no pending release that would block the next one.
                 atomic=True,
@@ -111,6 +129,34 @@ class Charts(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self),
             )
         self.register_outputs({})
+
+
+def _definitions(
+    platform: Platform, manifests: Sequence[Manifest], needed: pulumi.Resource
+) -> pulumi.Output[None] | None:
+    """Apply the CRDs once `needed` is registered; None in a preview.
+
+    CRDs are no resources: 17 of them were 12.0 of the 12.4 MB of a stack's state, which Pulumi writes after every step, and every
+    policy read them. The preflight compares them with the cluster's. They outlive the stack's other objects, because deleting a
+    CRD deletes all of its objects.
+    """
+    if pulumi.runtime.is_dry_run():
+        return None
+    cluster, region = platform.cluster, platform.settings.aws.region
+    minor = kubernetes_minor(platform.settings, platform.release)
+
+    def apply(known: Mapping[str, str]) -> None:
+        found = ClusterOutput(
+            name=known["name"], endpoint=known["endpoint"], certificate_authority=known["authority"], kubernetes=minor
+        )
+        try:
+            apply_crds(connect_to(found, region=region), manifests)
+        except PlatformError as error:
+            raise pulumi.RunError(str(error)) from error
+
+    return pulumi.Output.all(
+        name=cluster.name, endpoint=cluster.endpoint, authority=cluster.certificate_authority, needed=needed.urn
+    ).apply(apply)
 
 
 def make_provider(platform: Platform) -> kubernetes.Provider:

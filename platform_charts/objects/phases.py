@@ -56,8 +56,9 @@ def platform_objects(
 ) -> Mapping[str, tuple[Manifest, ...]]:
     """The platform's own objects by phase. Phases, and objects within a phase, may depend on earlier ones.
 
-    Phases: `namespaces`, `policies` (priorities, quotas, RBAC, network), `storage`, `queueing` (needs Kueue's CRDs),
-    `gpu` (the node gate), `mlflow`, `monitoring` (needs the Prometheus operator's CRDs).
+    Phases: `namespaces`, `policies` (priorities, network) and `storage` of the platform, `queueing` (needs Kueue's
+    CRDs), `teams` (their namespaces with everything in them), `gpu` (the node gate), `mlflow`, `monitoring` (needs the
+    Prometheus operator's CRDs).
 
     Raises:
         SettingsError: a node group combines capacity, placement and EFA in a way that AWS does not support.
@@ -70,7 +71,7 @@ def platform_objects(
         database_secret_arn=facts.database_secret_arn,
         artifact_bucket=facts.artifact_bucket,
     )
-    return {
+    phases = {
         "namespaces": namespaces(settings, release),
         "policies": (
             *priority_classes(release),
@@ -87,7 +88,19 @@ def platform_objects(
             volume_key_arn=facts.volume_key_arn,
         ),
         "queueing": queueing(settings, release, groups),
+        "teams": (),
         "gpu": gate_objects(groups.gpu, release, registry=facts.registry),
         "mlflow": mlflow(settings, release, stores, registry=facts.registry),
         "monitoring": monitors(settings, release),
     }
+    teams = {team.name for team in settings.teams}
+    shared = {name: tuple(one for one in phase if _namespace_of(one) not in teams) for name, phase in phases.items()}
+    owned = tuple(one for phase in phases.values() for one in phase if _namespace_of(one) in teams)
+    return {**shared, "teams": owned}
+
+
+def _namespace_of(manifest: Manifest) -> str | None:
+    """The namespace that an object is, or is in; None if it belongs to the whole cluster."""
+    metadata = manifest["metadata"]
+    found: str | None = metadata["name"] if manifest["kind"] == "Namespace" else metadata.get("namespace")
+    return found

@@ -1,4 +1,4 @@
-"""The StorageClass for block volumes, and two EFS volumes per team: the shared datasets and the team's runs.
+"""The StorageClasses, and two EFS volumes per team: the shared datasets and the team's runs.
 
 NFS needs no network policy, because the EFS driver mounts it on the node.
 """
@@ -29,7 +29,7 @@ def storage(
     team_access_points: Mapping[str, str],
     volume_key_arn: str | None,
 ) -> tuple[Manifest, ...]:
-    """The StorageClass for block volumes, and each team's volumes for datasets and runs with their claims.
+    """The StorageClasses, and each team's volumes for datasets and runs with their claims.
 
     Args:
         settings: the environment.
@@ -49,7 +49,8 @@ def storage(
         )
     ]
     # All volumes first: the installer applies a run of objects of one kind in parallel.
-    return (_block_class(release, volume_key_arn), *(volume for volume, _ in pairs), *(claim for _, claim in pairs))
+    classes = (_block_class(release, volume_key_arn), _shared_class(release))
+    return (*classes, *(volume for volume, _ in pairs), *(claim for _, claim in pairs))
 
 
 def _block_class(release: ReleaseManifest, key_arn: str | None) -> Manifest:
@@ -69,13 +70,26 @@ def _block_class(release: ReleaseManifest, key_arn: str | None) -> Manifest:
     )
 
 
+def _shared_class(release: ReleaseManifest) -> Manifest:
+    """The class whose name binds the claims to their EFS volumes; nothing is provisioned from it.
+
+    Kubernetes does not require that it exists, but Pulumi looks it up for every claim and warns.
+    """
+    return api_object(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        EFS_CLASS,
+        labels=labels("storage", version=release.platform),
+        provisioner="kubernetes.io/no-provisioner",
+        volumeBindingMode="Immediate",
+        reclaimPolicy="Retain",
+    )
+
+
 def _volume_and_claim(
     claim_name: str, team: Team, release: ReleaseManifest, *, handle: str, options: Sequence[str]
 ) -> tuple[Manifest, Manifest]:
-    """A volume and its claim; `claimRef` reserves the volume for this claim.
-
-    The StorageClass `efs` does not exist: its name only binds claim and volume, and nothing is provisioned from it.
-    """
+    """A volume and its claim; `claimRef` reserves the volume for this claim."""
     object_labels = labels("storage", version=release.platform, team=team.name)
     name = f"{claim_name}-{team.name}"
     volume = api_object(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
 from infra.lifecycle.sandbox.operators import start_kuberay, start_kueue
+from infra.lifecycle.sandbox.processes import Process
 from infra.lifecycle.sandbox.programs import find_operator
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
@@ -40,11 +42,13 @@ class Operated:
         plane: the control plane.
         environment: the environment.
         dashboards: fake dashboards, which report the drivers' states.
+        operators: the operators' processes, by the name of their chart.
     """
 
     plane: ControlPlane
     environment: Environment
     dashboards: Dashboards
+    operators: Mapping[str, Process]
 
     @property
     def cluster(self) -> Cluster:
@@ -114,7 +118,14 @@ class Operated:
 @pytest.fixture(scope="session")
 def operated() -> Iterator[Operated]:
     """The dev environment with the KubeRay operator, and with Kueue if built; skips without the operator."""
-    kuberay, kueue = _program(KUBERAY), find_operator(KUEUE, engine_environment())
+    with operating() as found:
+        yield found
+
+
+@contextmanager
+def operating() -> Iterator[Operated]:
+    """A control plane of its own with what `operated` has."""
+    kuberay, kueue = operator_program(KUBERAY), find_operator(KUEUE, engine_environment())
     programs = engine_programs()
     found = [crd for project in PROJECTS for crd in crds(project)]
     folder = Path(tempfile.mkdtemp(prefix="rtp-operators-"))
@@ -124,12 +135,12 @@ def operated() -> Iterator[Operated]:
             ControlPlane(folder / "plane", programs=programs, crds=found) as plane,
         ):
             ran(NAME)
-            start_kuberay(plane, kuberay, proxy=drivers.address)
+            operators = {"kuberay-operator": start_kuberay(plane, kuberay, proxy=drivers.address)}
             ran(KUBERAY.title)
             if kueue is not None:
-                start_kueue(plane, kueue)
+                operators["kueue"] = start_kueue(plane, kueue)
                 ran(KUEUE.title)
-            yield Operated(plane, Deployments(Cluster(plane)).up("dev"), drivers)
+            yield Operated(plane, Deployments(Cluster(plane)).up("dev"), drivers, operators)
     finally:
         folder.rmdir()
 
@@ -137,12 +148,12 @@ def operated() -> Iterator[Operated]:
 @pytest.fixture
 def queued(operated: Operated) -> Iterator[Operated]:
     """`operated` with Kueue; skips without it. Deletes all jobs afterwards."""
-    _program(KUEUE)
+    operator_program(KUEUE)
     yield operated
     operated.remove(*operated.cluster.items("ray.io/v1", "RayJob"))
 
 
-def _program(module: Module) -> Path:
+def operator_program(module: Module) -> Path:
     try:
         found = find_operator(module, engine_environment())
     except RefusedError as error:

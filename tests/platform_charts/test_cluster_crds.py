@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.kube.definitions import apply_crds
 from infra.kube.errors import ApiError
-from infra.lifecycle.sandbox.crds import apply_crds
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import check_crd_upgrade, check_crd_upgrades

@@ -6,14 +6,20 @@ from datetime import UTC, datetime
 
 import boto3
 
+from infra.kube.api import KubernetesApi
+from infra.kube.errors import ConnectionLostError
 from infra.lifecycle import preflight as checks
 from infra.lifecycle import pulumi_cli
 from infra.lifecycle.options import ChangeOptions, EnvironmentOptions
 from infra.lifecycle.registries import Registries
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.show import print_line
+from infra.lifecycle.stack_state import check_interrupted, check_unprotected, read_state
+from infra.lifecycle.workloads import delete_workloads, describe, find_workloads
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
+from infra.spec.errors import RefusedError
+from infra.spec.names import cluster_name, database_identifier, stack_tag
 from infra.spec.release import load_release
 from infra.spec.settings import check_account, load_environment
 from infra.spec.stack_outputs import find_pulumi
@@ -38,16 +44,49 @@ def up(options: ChangeOptions) -> int:
 
 
 def destroy(options: ChangeOptions) -> int:
-    """Run `pulumi destroy` in an allowed account; returns pulumi's exit status."""
+    """Delete the jobs, then run `pulumi destroy` in an allowed account; returns pulumi's exit status."""
     find_pulumi()
     case = _case(options.env)
-    check_account(case.settings, checks.account_of(case.session))
+    settings = case.settings
+    check_account(settings, checks.account_of(case.session))
+    state = read_state(options.env)
+    if state is not None:
+        check_interrupted(state, environment=options.env, stack_tag=stack_tag(settings))
+        name = cluster_name(settings)
+        check_unprotected(state, environment=options.env, cluster=name, database=database_identifier(settings))
+    try:
+        _delete_workloads(options, case.cluster.api())
+    except ConnectionLostError as error:
+        # A cluster that is gone must not keep the rest of its stack.
+        print_line(f"note: jobs are not deleted first: {error.args[0]}")
     return pulumi_cli.run("destroy", environment=options.env, is_confirmed=options.yes)
+
+
+def _delete_workloads(options: ChangeOptions, api: KubernetesApi | None) -> None:
+    found = [] if api is None else find_workloads(api)
+    if api is None or not found:
+        return
+    if not options.yes:
+        print_line(f"{options.env} has jobs and Ray clusters, which are deleted first: {describe(found)}")
+        if _answer(f"type {options.env} to delete them and destroy the stack: ") != options.env:
+            raise RefusedError("nothing was deleted", remedy="answer with the environment's name, or set YES=1")
+    delete_workloads(api, say=print_line)
+
+
+def _answer(question: str) -> str:
+    """What the user types; empty without a terminal."""
+    try:
+        return input(question).strip()
+    except EOFError:
+        return ""
 
 
 def _change(command: str, options: ChangeOptions) -> int:
     find_pulumi()
     _check(options.env)
+    state = read_state(options.env)
+    if state is not None:
+        check_interrupted(state, environment=options.env, stack_tag=stack_tag(load_environment(options.env)))
     return pulumi_cli.run(command, environment=options.env, is_confirmed=options.yes)
 
 

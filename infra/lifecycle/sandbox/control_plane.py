@@ -13,8 +13,8 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from infra.kube.api import KubernetesApi
+from infra.kube.definitions import apply_crds
 from infra.lifecycle.sandbox import credentials, layout
-from infra.lifecycle.sandbox.crds import apply_crds
 from infra.lifecycle.sandbox.layout import Layout
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import Programs

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.modules import CRD_MODULES
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
@@ -29,24 +27,8 @@ def copied_crds(environment: Mapping[str, str]) -> tuple[Manifest, ...]:
     return tuple(crd for folder in folders if folder.is_dir() for crd in CrdFolder(folder).crds())
 
 
-def apply_crds(api: KubernetesApi, crds: Iterable[Manifest]) -> None:
-    """Apply CRDs and wait until the API server serves their kinds.
-
-    Raises:
-        ApiError: the API server refuses one, or does not serve it in time.
-    """
-    applied = [api.apply(crd) for crd in crds]
-    for crd in applied:
-        api.await_(crd, _is_established, what="established")
-
-
 def _fetched() -> Iterator[Manifest]:
     release = load_release()
     for chart, group in CRD_GROUPS.items():
         if archive_path(chart, release.charts[chart]).is_file():
             yield from PinnedCharts(release).crds(group)
-
-
-def _is_established(crd: Mapping[str, Any]) -> bool:
-    conditions = crd.get("status", {}).get("conditions") or []  # null at first
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

@@ -10,7 +10,7 @@ from infra.policy.rule import Violation, resource_rule, stack_rule
 from infra.spec.protection import EnvironmentKind
 
 REQUIRED_TAGS = ("platform", "environment", "kind", "owner", "version")
-"""Tags that the reaper, the leak audit and cost reports select by."""
+"""Tags by which resources are found again, and costs reported."""
 
 _LAUNCH_TAGS = tuple(tag for tag in REQUIRED_TAGS if tag != "version")
 """Tags of launched resources. A version would change the launch template, and replace every node, on each release."""
@@ -31,7 +31,7 @@ def aws_resources_are_tagged(resource: Resource) -> Iterator[str]:
 
 @resource_rule(remedy="set environment.expires")
 def test_clusters_have_an_expiry_tag(resource: Resource) -> Iterator[str]:
-    """Every resource of a test cluster has an expiry tag, which the reaper reads."""
+    """Every resource of a test cluster has an expiry tag, which tells what may be deleted."""
     is_test = resource.type.startswith("aws:") and resource.kind is EnvironmentKind.TEST
     if is_test and not resource.tags.get(EXPIRY_TAG):
         yield f"lacks the tag {EXPIRY_TAG}"

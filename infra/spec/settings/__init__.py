@@ -1,4 +1,4 @@
-"""Settings of an environment: `load_environment("dev")`, or `from_mapping(...)` for configuration that Pulumi has read."""
+"""Settings of an environment: `load_environment("dev")`, or `from_mapping(...)` for plain data."""
 
 from infra.spec.settings.loading import (
     check_account,

@@ -1,7 +1,7 @@
-"""Load and validate an environment's settings, from its Pulumi stack file or from Pulumi's own configuration.
+"""Load and validate the settings of an environment: one YAML file with one key per section.
 
-The files are Pulumi stack files: `config` has one key per section, in the project's namespace. They are read without Pulumi, so graph,
-cost and job submission need neither Pulumi nor its credentials.
+Pulumi does not read these files, and its own stack files are elsewhere (`STACK_FILES`): `pulumi stack init` rewrites a stack file, to
+add the key of the stack's secrets. So graph, cost and job submission need neither Pulumi nor its credentials.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.release import load_release
-from infra.spec.section import Violation, nearest, read_document, refuse, validate
+from infra.spec.section import nearest, read_document, refuse, validate
 from infra.spec.settings.rules import Context, violations_of
 from infra.spec.settings.stack import StackSettings
 from infra.spec.yaml_text import KeyPath
 
-NAMESPACE = "ray-train-platform"
-"""Configuration namespace of the project: the name of the Pulumi project."""
+PROJECT = "ray-train-platform"
+"""Name of the Pulumi project."""
 
 ENVIRONMENTS = Path(__file__).parents[2] / "environments"
-TEST_TEMPLATE = "test.yaml.template"
+STACK_FILES = Path(__file__).parents[2] / "stacks"
+"""Pulumi's own files, one per stack: where its secrets provider keeps its key."""
 
-_PULUMI_KEYS = frozenset({"config", "encryptionsalt", "secretsprovider", "encryptedkey", "environment"})
+TEST_TEMPLATE = "test.yaml.template"
 
 
 def environment_names(directory: Path = ENVIRONMENTS) -> tuple[str, ...]:
-    """Names of the environments that have a stack file, sorted."""
-    files = sorted(directory.glob("Pulumi.*.yaml"))
-    return tuple(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files)
+    """Names of the environments, sorted."""
+    return tuple(file.stem for file in sorted(directory.glob("*.yaml")))
 
 
 def load_environment(environment: str, *, directory: Path = ENVIRONMENTS) -> StackSettings:
@@ -43,51 +43,26 @@ def load_environment(environment: str, *, directory: Path = ENVIRONMENTS) -> Sta
         SettingsError: unknown environment, or an invalid file; names file, key, value and rule of every violation.
     """
     known = environment_names(directory)
+    path = directory / f"{environment}.yaml"
     if environment not in known:
         raise SettingsError(
             f"unknown environment {environment!r} ({nearest(environment, known) if known else 'none exist'})",
-            remedy=f"create {directory / f'Pulumi.{environment}.yaml'}",
+            remedy=f"create {path}",
         )
-    path = directory / f"Pulumi.{environment}.yaml"
     document = read_document(path)
-    places = {
-        (keys[1].removeprefix(f"{NAMESPACE}:"), *keys[2:]): place
-        for keys, place in document.places().items()
-        if keys[1:]
-    }
-    return from_mapping(sections_of(document.value, file=path.name), file=path.name, places=places)
-
-
-def sections_of(document: Mapping[str, Any], *, file: str) -> dict[str, Any]:
-    """The sections of a stack file, without the namespace.
-
-    Raises:
-        SettingsError: `config` is missing, or the file has a key that neither Pulumi nor this project reads.
-    """
-    strays = sorted(set(document) - _PULUMI_KEYS)
-    if strays:
-        refuse(
-            file,
-            [Violation(key, None, "unknown key of a Pulumi stack file", nearest(key, _PULUMI_KEYS)) for key in strays],
+    settings = from_mapping(document.value, file=path.name, places=document.places())
+    if settings.environment.name != environment:
+        raise SettingsError(
+            f"{path.name}: environment.name = {settings.environment.name}: must equal the file's name, {environment}",
+            remedy=f"set environment.name: {environment}",
         )
-    config = document.get("config")
-    if not isinstance(config, dict):
-        raise SettingsError(f"{file}: config must be a mapping of {NAMESPACE}:<section>")
-    ours, others = {}, []
-    for key, value in config.items():
-        namespace, _, section = key.rpartition(":")
-        if namespace == NAMESPACE:
-            ours[section] = value
-        elif namespace != "pulumi":
-            others.append(Violation(f"config.{key}", None, f"unknown key; keys are {NAMESPACE}:<section>"))
-    refuse(file, others)
-    return ours
+    return settings
 
 
 def from_mapping(
     mapping: Mapping[str, Any], *, file: str, places: Mapping[KeyPath, str] | None = None
 ) -> StackSettings:
-    """Validate settings: one entry per section, without namespace.
+    """Validate settings: one entry per section.
 
     Args:
         mapping: sections by name, as plain data.
@@ -118,13 +93,13 @@ def check_account(settings: StackSettings, account: str) -> None:
 
 
 def render_test_environment(*, name: str, owner: str, account: str, expires: datetime, budget_usd: float) -> str:
-    """The stack file of a disposable test cluster.
+    """The settings file of a disposable test cluster.
 
     Args:
-        name: name of the environment and the stack, e.g. test-4711.
+        name: name of the environment, e.g. test-4711.
         owner: email address of the owner.
         account: the only allowed AWS account.
-        expires: when the reaper destroys it; with a time zone.
+        expires: the time from which `up` refuses it, which is also a tag of its resources; with a time zone.
         budget_usd: US dollars per month.
 
     Raises:

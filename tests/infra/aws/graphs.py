@@ -12,7 +12,6 @@ import yaml
 
 from infra.preview.recording import Recording, Resource, record
 from infra.spec.settings import StackSettings, from_mapping, load_environment, render_test_environment
-from infra.spec.settings.loading import sections_of
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections
 
 ENVIRONMENTS = (*SHIPPED, "test")
@@ -40,7 +39,7 @@ def settings_of(environment: str) -> StackSettings:
         expires=datetime(2030, 1, 31, tzinfo=UTC),
         budget_usd=50,
     )
-    return from_mapping(sections_of(yaml.safe_load(text), file="rendered"), file="rendered")
+    return from_mapping(yaml.safe_load(text), file="rendered")
 
 
 @cache

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pytest
@@ -16,18 +14,13 @@ from pulumi.runtime.config import set_all_config
 
 from infra.preview.recording import Recording, record, record_program
 from infra.spec.release import ReleaseManifest, load_release
-from infra.spec.settings.loading import ENVIRONMENTS, NAMESPACE
-from platform_charts.charts.crds import PinnedCharts
+from infra.spec.settings.loading import ENVIRONMENTS, PROJECT, STACK_FILES
+from infra.spec.settings.platform import Mirrors
+from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 from tests.infra.aws.graphs import settings_of
 from tests.platform_charts.charts.archives import write_archives
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def config_of(environment: str) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load((ENVIRONMENTS / f"Pulumi.{environment}.yaml").read_text(encoding="utf-8"))
-    config: dict[str, Any] = document["config"]
-    return config
 
 
 @pytest.fixture
@@ -40,71 +33,72 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ReleaseManifest:
     return release
 
 
-def run(config: dict[str, Any], *, stack: str = "dev") -> Recording:
-    """Run the program as the engine does, with its configuration as text."""
+@pytest.fixture
+def applied_crds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the CRDs that the program applies to a cluster that does not exist."""
+    applied: list[str] = []
+    here = "platform_charts.install.platform"
+    monkeypatch.setattr(f"{here}.connect_to", lambda _cluster, *, region: region)
+    monkeypatch.setattr(
+        f"{here}.apply_crds", lambda _api, crds: applied.extend(crd["metadata"]["name"] for crd in crds)
+    )
+    return applied
+
+
+def run(config: dict[str, str] | None = None, *, stack: str = "dev") -> Recording:
+    """Run the program as the engine does, with its configuration."""
 
     def program() -> None:
-        set_all_config({key: one if isinstance(one, str) else json.dumps(one) for key, one in config.items()})
+        set_all_config(config or {})
         runpy.run_path(str(ROOT / "infra"), run_name="__main__")
 
     return record_program(program, stack=stack, account="111122223333", region="us-east-1")
 
 
-def message_of(config: dict[str, Any], *, stack: str = "dev") -> str:
+def message_of(config: dict[str, str] | None = None, *, stack: str = "dev") -> str:
     with pytest.raises(pulumi.RunError) as caught:
         run(config, stack=stack)
     return str(caught.value)
 
 
-def test_the_engines_configuration_gives_the_same_graph_as_the_file(fetched: ReleaseManifest) -> None:
-    assert run(config_of("dev")) == record(settings_of("dev"), crds=PinnedCharts(fetched))
-
-
-def test_pulumis_own_keys_are_ignored(fetched: ReleaseManifest) -> None:
-    assert run({**config_of("dev"), "pulumi:tags": {"a": "b"}}) == record(
-        settings_of("dev"), crds=PinnedCharts(fetched)
-    )
+def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest, applied_crds: list[str]) -> None:
+    expected = {one.urn: one.properties for one in record(settings_of("dev")).resources}
+    assert {one.urn: one.properties for one in run().resources} == expected
+    assert {one.urn: one.properties for one in run({"pulumi:tags": "{}"}).resources} == expected
+    pinned = [crd["metadata"]["name"] for group in CRD_GROUPS.values() for crd in PinnedCharts(fetched).crds(group)]
+    assert applied_crds == 2 * pinned
 
 
 def test_a_chart_with_another_hash_fails_the_program_before_it_registers_resources(
-    fetched: ReleaseManifest, tmp_path: Path
+    fetched: ReleaseManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "charts" / f"kueue-{fetched.charts['kueue'].version}.tgz").write_bytes(b"changed")
-    away = {**config_of("dev"), f"{NAMESPACE}:mirrors": {"charts": "https://127.0.0.1:9/charts"}}
-    message = message_of(away)
+    away = settings_of("dev").model_copy(update={"mirrors": Mirrors(charts="https://127.0.0.1:9/charts")})
+    monkeypatch.setattr("infra.spec.settings.load_environment", lambda _stack: away)
+    message = message_of()
     assert "chart kueue" in message
     assert "mirrors.charts" in message
 
 
-def test_a_misspelt_section_is_rejected_by_name() -> None:
-    message = message_of({**config_of("dev"), f"{NAMESPACE}:budgte": {"monthly_usd": 1}})
-    assert "Pulumi.dev.yaml: 1 wrong setting" in message
-    assert "budgte: no such setting" in message
-    assert "did you mean budget?" in message
+@pytest.mark.parametrize("key", ["aws:region", f"{PROJECT}:network"])
+def test_a_setting_in_pulumis_configuration_is_rejected(key: str) -> None:
+    message = message_of({key: "us-east-1"})
+    assert f"Pulumi.dev.yaml: {key}: settings are not read from Pulumi's configuration" in message
+    assert "environments/dev.yaml" in message
 
 
-def test_an_unused_key_is_rejected() -> None:
-    assert "config.aws:region: unknown key" in message_of({**config_of("dev"), "aws:region": "us-east-1"})
-
-
-def test_text_instead_of_a_mapping_is_rejected_by_name() -> None:
-    assert "network = wide: must be a mapping" in message_of({**config_of("dev"), f"{NAMESPACE}:network": "wide"})
-
-
-def test_another_environments_file_is_rejected() -> None:
-    message = message_of(config_of("dev"), stack="prod")
-    assert "environment.name = dev: must equal the stack's name, prod" in message
-    assert "remedy: set environment.name: prod" in message
+def test_a_stack_without_settings_is_rejected() -> None:
+    assert "unknown environment 'dve' (did you mean dev?)" in message_of(stack="dve")
 
 
 def test_prod_rejects_an_unresolved_release() -> None:
-    message = message_of(config_of("prod"), stack="prod")
+    message = message_of(stack="prod")
     assert "unresolved entries, which prod refuses" in message
     assert "make release-lock" in message
 
 
 def test_the_program_imports_its_packages_from_any_working_directory(tmp_path: Path) -> None:
-    """Only the folder is on sys.path; without configuration the program fails with its own message."""
+    """Only the folder is on sys.path; for an unknown stack the program fails with its own message."""
     ended = subprocess.run(
         [sys.executable, "-I", "-c", f"import runpy; runpy.run_path({str(ROOT / 'infra')!r}, run_name='__main__')"],
         cwd=tmp_path,
@@ -112,13 +106,14 @@ def test_the_program_imports_its_packages_from_any_working_directory(tmp_path: P
         text=True,
         check=False,
     )
-    assert "pulumi.errors.RunError: Pulumi.stack.yaml: " in ended.stderr
-    assert "environment: is required" in ended.stderr
+    assert "pulumi.errors.RunError: unknown environment 'stack'" in ended.stderr
 
 
-def test_the_project_file_points_to_the_program_and_the_environments() -> None:
+def test_the_project_file_points_to_the_program_and_to_a_folder_of_pulumis_own_files() -> None:
+    """`pulumi stack init` rewrites a stack file that exists, so no environment is one."""
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
-    assert project["name"] == NAMESPACE
+    assert project["name"] == PROJECT
     assert (ROOT / project["main"] / "__main__.py").is_file()
-    assert ROOT / project["stackConfigDir"] == ENVIRONMENTS
+    assert ROOT / project["stackConfigDir"] == STACK_FILES
+    assert [file.name for file in ENVIRONMENTS.glob("Pulumi.*")] == []
     assert project["runtime"] == {"name": "python", "options": {"virtualenv": ".venv"}}

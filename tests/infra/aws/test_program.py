@@ -9,6 +9,7 @@ import pytest
 from infra.policy.rules.protection import STATEFUL_TYPES
 from infra.preview.recording import UNKNOWN, Recording, Resource
 from infra.spec.catalog import load_catalog
+from infra.spec.errors import SettingsError
 from infra.spec.outputs import StackOutputs, check_outputs, read_outputs
 from infra.spec.protection import protection_of
 from infra.spec.release import load_release
@@ -150,8 +151,21 @@ def test_no_output_is_secret(environment: str) -> None:
     assert graph(environment).secret_outputs == frozenset()
 
 
-def test_a_preview_has_every_output_as_unknown() -> None:
-    assert preview("prod").outputs == dict.fromkeys(StackOutputs.model_fields, UNKNOWN)
+def test_a_preview_knows_every_output_that_no_resource_computes() -> None:
+    outputs, known = preview("prod").outputs, graph("prod").outputs
+    computed = {"cluster", "registries", "storage", "roles"}
+    assert {name: outputs[name] for name in outputs.keys() - computed} == {
+        name: known[name] for name in known.keys() - computed
+    }
+    assert outputs["cluster"] == {**known["cluster"], "endpoint": UNKNOWN, "certificate_authority": UNKNOWN}
+    assert outputs["storage"]["checkpoint_bucket"] == known["storage"]["checkpoint_bucket"]
+    assert outputs["roles"] == dict.fromkeys(known["roles"], UNKNOWN)
+
+
+def test_outputs_that_break_the_contract_fail_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.aws.exports.SCHEMA_VERSION", 2)
+    with pytest.raises(SettingsError, match="stack outputs: 1 wrong setting\n  schema_version = 2: must be one of 1"):
+        varied({})
 
 
 def logical_names(recording: Recording) -> list[str]:

@@ -9,7 +9,7 @@ from pulumi import automation
 
 from infra.preview.recording import record
 from infra.spec.release_rules import ROOT
-from infra.spec.settings.loading import NAMESPACE
+from infra.spec.settings.loading import PROJECT
 from tests.engines.pulumi_engine import engine_environment, find_engine
 from tests.infra.aws.graphs import settings_of
 from tests.infra.spec.samples import SHIPPED
@@ -40,4 +40,4 @@ def test_prod_rejects_an_unresolved_release(tmp_path: Path) -> None:
         stack = automation.Stack.create_or_select("prod", workspace)
         with pytest.raises(automation.CommandError, match="unresolved"):
             stack.preview()
-    assert workspace.project_settings().name == NAMESPACE
+    assert workspace.project_settings().name == PROJECT

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,8 +18,11 @@ from infra.lifecycle import pulumi_cli
 from infra.lifecycle.cli import main
 from infra.lifecycle.commands import refresh
 from infra.spec.errors import NotFoundError
+from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, load_release
 from infra.spec.release_rules import ROOT
+from infra.spec.settings import load_environment
+from infra.spec.settings.loading import ENVIRONMENTS
 from tests.infra.aws.graphs import graph
 from tests.infra.spec.samples import changed
 
@@ -185,3 +190,33 @@ def test_the_module_runs_as_a_command() -> None:
         [sys.executable, "-m", "infra.lifecycle", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "release-lock" in run.stdout
+
+
+ENVIRONMENT = ["test-environment", "--owner", "ops@example.com", "--account", "111122223333"]
+
+
+@pytest.fixture
+def environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of environments to write to."""
+    shutil.copytree(ENVIRONMENTS, tmp_path / "environments")
+    monkeypatch.setattr("infra.lifecycle.commands.environment.ENVIRONMENTS", tmp_path / "environments")
+    monkeypatch.setattr(load_environment, "__kwdefaults__", {"directory": tmp_path / "environments"})
+    return tmp_path / "environments"
+
+
+def test_a_test_environment_is_written_once(environments: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*ENVIRONMENT, "--name", "test-4711", "--hours", "2"]
+    assert main(command) == 0
+    settings = load_environment("test-4711")
+    assert settings.environment.kind is EnvironmentKind.TEST
+    assert settings.environment.expires is not None
+    assert timedelta(hours=1) < settings.environment.expires - datetime.now(UTC) <= timedelta(hours=2)
+    assert main(command) == 2
+    assert "test-4711.yaml: exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["Test_1", "../test", "test-\nkind: prod"])
+def test_a_test_environment_with_an_invalid_name_is_not_written(name: str, environments: Path) -> None:
+    before = set(environments.parent.rglob("*"))
+    assert main([*ENVIRONMENT, "--name", name]) == 2
+    assert set(environments.parent.rglob("*")) == before

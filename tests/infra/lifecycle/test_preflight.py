@@ -64,6 +64,9 @@ class NoCluster:
     def crds(self) -> None:
         """None."""
 
+    def api(self) -> None:
+        """None."""
+
 
 def case(changes: Tree | None = None, *, sections: Tree | None = None, account: str = MOTO_ACCOUNT) -> Case:
     """The preflight of the dev sample with changes."""

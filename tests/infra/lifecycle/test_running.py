@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.kube.definitions import apply_crds
 from infra.lifecycle.preflight import Case, crds_can_be_upgraded, notes
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.sandbox.crds import apply_crds
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.charts.crds import CHART_VERSION

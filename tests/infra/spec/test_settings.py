@@ -24,9 +24,9 @@ from infra.spec.settings import (
     load_environment,
     render_test_environment,
 )
-from infra.spec.settings.loading import ENVIRONMENTS, NAMESPACE, sections_of
+from infra.spec.settings.loading import ENVIRONMENTS
 from infra.spec.settings.network import NetworkSettings, addresses_per_node, subnets_of
-from infra.spec.settings.schema import SCHEMA_FILE, render, stack_file_schema
+from infra.spec.settings.schema import SCHEMA_FILE, environment_schema, render
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
 
 BLOCK = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
@@ -36,9 +36,9 @@ RESERVED = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_z
 def message_of(sections: dict[str, Any]) -> str:
     """The refusal of these sections."""
     with pytest.raises(SettingsError) as caught:
-        from_mapping(sections, file="Pulumi.sample.yaml")
+        from_mapping(sections, file="sample.yaml")
     message = str(caught.value)
-    assert message.startswith("Pulumi.sample.yaml: ")
+    assert message.startswith("sample.yaml: ")
     return message
 
 
@@ -185,7 +185,7 @@ def test_prod_refuses_what_dev_allows(changes: dict[str, Any], expected: str) ->
 
 def test_all_errors_are_listed_at_once() -> None:
     message = message_of(changed(dev_sections(), {"network.nat": "two", "environment.kind": "qa"}))
-    assert message.startswith("Pulumi.sample.yaml: 2 wrong settings")
+    assert message.startswith("sample.yaml: 2 wrong settings")
 
 
 def test_an_unknown_environment_is_refused_with_the_nearest_one() -> None:
@@ -196,24 +196,24 @@ def test_an_unknown_environment_is_refused_with_the_nearest_one() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("config: {aws:region: us-east-1}", "config.aws:region: unknown key"),
-        ("conifg: {}", "conifg: unknown key of a Pulumi stack file"),
-        ("environment: [a]", "config must be a mapping"),
+        ("aws:region: us-east-1", "aws:region: no such setting"),
+        ("environment: [a]", "environment = [a]: must be a mapping"),
         ("- a", "the top level must be a mapping, got list"),
-        ("config: [", "1:10: not valid YAML"),
+        ("environment: [", "1:15: not valid YAML"),
     ],
 )
-def test_a_malformed_stack_file_is_refused_by_name(text: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.mine.yaml").write_text(text, encoding="utf-8")
+def test_a_malformed_file_is_refused_by_name(text: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError) as caught:
         load_environment("mine", directory=tmp_path)
-    assert "Pulumi.mine.yaml:" in str(caught.value)
+    assert "mine.yaml:" in str(caught.value)
     assert expected in str(caught.value)
 
 
-def test_pulumis_own_keys_are_ignored() -> None:
-    document = {"encryptionsalt": "v1:x", "config": {"pulumi:tags": {}, f"{NAMESPACE}:aws": {"region": "x"}}}
-    assert sections_of(document, file="sample") == {"aws": {"region": "x"}}
+def test_a_file_with_another_environments_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text((ENVIRONMENTS / "dev.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"mine.yaml: environment.name = dev: must equal the file's name, mine"):
+        load_environment("mine", directory=tmp_path)
 
 
 def test_a_disallowed_account_is_refused() -> None:
@@ -231,7 +231,7 @@ def test_the_template_of_test_clusters_is_a_valid_environment() -> None:
         expires=datetime(2030, 1, 31, 18, tzinfo=UTC),
         budget_usd=50,
     )
-    settings = from_mapping(sections_of(yaml.safe_load(text), file="test"), file="test")
+    settings = from_mapping(yaml.safe_load(text), file="test")
     assert settings.environment.expires == datetime(2030, 1, 31, 18, tzinfo=UTC)
     assert "$schema=schema.json" in text
 
@@ -261,15 +261,13 @@ def test_the_committed_schema_is_the_generated_one() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_editors_accept_a_shipped_environment(name: str) -> None:
-    document = yaml.safe_load((ENVIRONMENTS / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))
-    jsonschema.validate(document, stack_file_schema())
+    document = yaml.safe_load((ENVIRONMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
+    jsonschema.validate(document, environment_schema())
 
 
 def test_editors_refuse_an_unknown_setting() -> None:
-    config = {f"{NAMESPACE}:{name}": section for name, section in dev_sections().items()}
-    config[f"{NAMESPACE}:network"]["cird"] = 1
     with pytest.raises(jsonschema.ValidationError, match="cird"):
-        jsonschema.validate({"config": config}, stack_file_schema())
+        jsonschema.validate(changed(dev_sections(), {"network.cird": 1}), environment_schema())
 
 
 def test_every_setting_is_described() -> None:

@@ -219,7 +219,7 @@ def kueue_configuration() -> dict[str, Any]:
 def test_kueue_manages_team_namespaces_only(environment: str) -> None:
     (term,) = kueue_configuration()["managedJobsNamespaceSelector"]["matchExpressions"]
     assert term["operator"] == "Exists"
-    namespaces = objects_of(environment)["namespaces"]
+    namespaces = [one for one in objects_of(environment)["teams"] if one["kind"] == "Namespace"]
     managed = {one["metadata"]["name"] for one in namespaces if term["key"] in one["metadata"]["labels"]}
     assert managed == {team.name for team in settings_of(environment).teams}
 

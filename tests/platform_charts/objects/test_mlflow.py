@@ -19,6 +19,7 @@ from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
     FACTS,
     RELEASE,
+    all_of,
     named,
     objects_of,
     of_kind,
@@ -80,7 +81,7 @@ def test_only_the_bootstrap_job_mounts_an_api_token() -> None:
 
 
 def test_the_bootstrap_job_may_read_one_secret_per_namespace() -> None:
-    roles = of_kind(objects_of("prod")["mlflow"], "Role")
+    roles = [one for one in of_kind(all_of("prod"), "Role") if one["metadata"]["name"] == "mlflow-bootstrap"]
     readable = {
         (one["metadata"]["namespace"], name)
         for one in roles

@@ -19,7 +19,6 @@ from tests.platform_charts.objects.samples import (
     RELEASE,
     all_of,
     named,
-    objects_of,
     of_kind,
     settings_of,
     shared_environments,
@@ -32,7 +31,7 @@ _LEVEL = "pod-security.kubernetes.io/enforce"
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_only_gpu_system_allows_privileged_pods(environment: str) -> None:
     levels = {
-        one["metadata"]["name"]: one["metadata"]["labels"][_LEVEL] for one in objects_of(environment)["namespaces"]
+        one["metadata"]["name"]: one["metadata"]["labels"][_LEVEL] for one in of_kind(all_of(environment), "Namespace")
     }
     assert [name for name, level in levels.items() if level == "privileged"] == ["gpu-system"]
     assert [name for name, level in levels.items() if level == "baseline"] == ["monitoring"]
@@ -124,5 +123,5 @@ def test_roles_are_bound_to_the_teams_group() -> None:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_namespaces_have_valid_names(environment: str) -> None:
-    for one in objects_of(environment)["namespaces"]:
+    for one in of_kind(all_of(environment), "Namespace"):
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one["metadata"]["name"])

@@ -12,7 +12,6 @@ from tests.platform_charts.objects.samples import (
     FACTS,
     all_of,
     named,
-    objects_of,
     of_kind,
     settings_of,
 )
@@ -20,7 +19,7 @@ from tests.platform_charts.objects.traffic import End, Pod, PolicySet
 
 SECURITY = Path(__file__).parents[3] / "docs" / "SECURITY.md"
 
-DEV = PolicySet(of_kind(objects_of("dev")["policies"], "NetworkPolicy"))
+DEV = PolicySet(of_kind(all_of("dev"), "NetworkPolicy"))
 
 _RAY = {"ray.io/is-ray-node": "yes"}
 HEAD = Pod(namespace="research", labels={**_RAY, "ray.io/node-type": "head"})

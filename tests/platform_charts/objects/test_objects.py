@@ -32,7 +32,7 @@ _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_phases_are_in_order(environment: str) -> None:
-    phases = ["namespaces", "policies", "storage", "queueing", "gpu", "mlflow", "monitoring"]
+    phases = ["namespaces", "policies", "storage", "queueing", "teams", "gpu", "mlflow", "monitoring"]
     assert list(objects_of(environment)) == phases
 
 
@@ -88,7 +88,7 @@ def test_custom_resources_match_the_schemas_of_their_crds(environment: str, proj
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_claim_has_a_reserved_volume_that_is_retained(environment: str) -> None:
-    objects = objects_of(environment)["storage"]
+    objects = all_of(environment)
     claims = of_kind(objects, "PersistentVolumeClaim")
     assert len(claims) == len(of_kind(objects, "PersistentVolume")) == 2 * len(settings_of(environment).teams)
     for claim in claims:
@@ -100,7 +100,7 @@ def test_every_claim_has_a_reserved_volume_that_is_retained(environment: str) ->
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_team_mounts_the_datasets_read_only_and_its_own_runs(environment: str) -> None:
-    objects = objects_of(environment)["storage"]
+    objects = all_of(environment)
     for team in settings_of(environment).teams:
         seen = {}
         for claim in of_kind(objects, "PersistentVolumeClaim", namespace=team.name):
@@ -116,6 +116,18 @@ def test_a_team_mounts_the_datasets_read_only_and_its_own_runs(environment: str)
 def test_volumes_have_an_access_mode_that_the_efs_driver_supports() -> None:
     volumes = of_kind(objects_of("prod")["storage"], "PersistentVolume")
     assert {mode for volume in volumes for mode in volume["spec"]["accessModes"]} == {"ReadWriteMany"}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_storage_class_of_every_volume_and_claim_exists(environment: str) -> None:
+    objects = all_of(environment)
+    classes = {one["metadata"]["name"]: one for one in objects if one["kind"] == "StorageClass"}
+    used = {one["spec"]["storageClassName"] for one in objects if "storageClassName" in one.get("spec", {})}
+    assert used == {"efs"}
+    assert used <= set(classes)
+    # Nothing is provisioned: a claim without a volume stays pending, and a claim with one is bound at once.
+    assert classes["efs"]["provisioner"] == "kubernetes.io/no-provisioner"
+    assert classes["efs"]["volumeBindingMode"] == "Immediate"
 
 
 def test_block_volumes_are_encrypted_and_bound_when_their_pod_is_scheduled() -> None:
