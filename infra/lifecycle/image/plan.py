@@ -47,7 +47,7 @@ class Recipe:
 _COMMON = ("requirements-bootstrap.lock", ".dockerignore")
 _SHARED = (
     "infra/__init__.py",
-    *(f"infra/spec/{name}.py" for name in ("__init__", "command_line", "errors", "section", "yaml_text")),
+    *(f"infra/spec/{name}.py" for name in ("__init__", "command_line", "errors", "output", "section", "yaml_text")),
 )
 """Modules of the stack that the trainer imports."""
 

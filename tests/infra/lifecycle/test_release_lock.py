@@ -137,7 +137,7 @@ def test_an_entry_gets_the_date_and_keeps_its_first_source(manifest: Path, site:
     write(resolve(load_release(manifest), sources(site)), manifest, today=TODAY)
     chart = load_release(manifest).charts["kuberay-operator"]
     assert chart.as_of == TODAY
-    assert chart.source == f"ray-project/kuberay releases; http://{site.host}/charts/index.yaml"
+    assert chart.source == f"ray-project/kuberay, tag v1.6.2; http://{site.host}/charts/index.yaml"
 
 
 def test_both_amis_leave_their_source_on_the_node_image(manifest: Path, site: Site) -> None:
