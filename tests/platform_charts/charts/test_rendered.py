@@ -11,6 +11,7 @@ from infra.spec.node_labels import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT, START_UP
 from infra.spec.release import load_release
 from platform_charts.charts.image_names import images_of, without_digest
 from platform_charts.charts.installs import ChartInstall
+from platform_charts.charts.kueue import aggregated_roles
 from platform_charts.objects.namespaces import LEVELS
 from tests.engines.helm import find_archive, find_helm, template
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
@@ -41,6 +42,17 @@ def test_every_image_is_in_the_release_manifest(name: str) -> None:
 def test_every_image_names_its_registry(name: str) -> None:
     references = list(images_of(rendered(name, ENVIRONMENT)))
     assert [one for one in references if not FULL_REFERENCE.fullmatch(one)] == []
+
+
+@every_chart
+def test_the_stack_deletes_every_aggregated_role_before_its_chart(name: str) -> None:
+    aggregated = {
+        one["metadata"]["name"]: one["aggregationRule"]
+        for one in rendered(name, ENVIRONMENT)
+        if "aggregationRule" in one
+    }
+    ours = aggregated_roles() if name == "kueue" else ()
+    assert aggregated == {one["metadata"]["name"]: one["aggregationRule"] for one in ours}
 
 
 @every_chart

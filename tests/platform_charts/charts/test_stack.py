@@ -18,6 +18,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, CrdSource
 from platform_charts.charts.installs import ChartInstall
+from platform_charts.charts.kueue import AGGREGATED_ROLES
 from platform_charts.install.objects import logical_name, type_token
 from platform_charts.install.platform import install
 from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of
@@ -173,6 +174,15 @@ def test_the_teams_namespaces_are_deleted_while_queues_and_operators_live(enviro
     # Deleting them one by one would wait for a claim that a running pod uses.
     assert contents != []
     assert {one.deleted_with == namespaces[one.properties["metadata"]["namespace"]].urn for one in contents} == {True}
+
+
+@every_environment
+def test_kueues_aggregated_roles_are_deleted_before_its_chart(environment: str) -> None:
+    recording = graph(environment)
+    roles = [one for one in on_the_cluster(environment) if "aggregationRule" in one.properties]
+    assert {one.properties["metadata"]["name"] for one in roles} == set(AGGREGATED_ROLES)
+    for role in roles:
+        assert missing(recording, role, [recording.find(RELEASE, "kueue")]) == []
 
 
 def test_the_mlflow_server_depends_on_its_bootstrap_job(whole: Recording) -> None:
