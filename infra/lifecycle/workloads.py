@@ -51,6 +51,31 @@ def _items(api: KubernetesApi, version: str, kind: str, label: str) -> list[Mani
         raise
 
 
+def check_served(api: KubernetesApi) -> None:
+    """Refuse a cluster with an API that another program should serve and does not: no namespace can be deleted then.
+
+    Kubernetes deletes a namespace only once it has listed what is left in it in every API (namespaced_resources_deleter.go).
+
+    Raises:
+        RefusedError: names each API with the reason.
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    unserved = {
+        one["metadata"]["name"]: condition["message"]
+        for one in api.items("apiregistration.k8s.io/v1", "APIService")
+        for condition in one.get("status", {}).get("conditions", ())
+        if condition["type"] == "Available" and condition["status"] != "True"
+    }
+    if unserved:
+        lines = "".join(f"\n  {name}: {message}" for name, message in unserved.items())
+        raise RefusedError(
+            f"the cluster has APIs that nothing serves, and Kubernetes deletes no namespace until they answer:{lines}",
+            remedy="repair the pods behind them; or, if they are gone for good: kubectl delete apiservice "
+            + " ".join(unserved),
+        )
+
+
 def describe(workloads: list[Manifest], *, at_most: int = 5) -> str:
     """Kinds and names, e.g. `RayJob research/digits, 3 more`."""
     named = [name_of(one) for one in workloads[:at_most]]

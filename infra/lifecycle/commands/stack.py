@@ -15,7 +15,7 @@ from infra.lifecycle.registries import Registries
 from infra.lifecycle.running import StackCluster
 from infra.lifecycle.show import print_line
 from infra.lifecycle.stack_state import check_interrupted, check_unprotected, read_state
-from infra.lifecycle.workloads import delete_workloads, describe, find_workloads
+from infra.lifecycle.workloads import check_served, delete_workloads, describe, find_workloads
 from infra.spec import release_rules
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError
@@ -63,8 +63,11 @@ def destroy(options: ChangeOptions) -> int:
 
 
 def _delete_workloads(options: ChangeOptions, api: KubernetesApi | None) -> None:
-    found = [] if api is None else find_workloads(api)
-    if api is None or not found:
+    if api is None:
+        return
+    check_served(api)
+    found = find_workloads(api)
+    if not found:
         return
     if not options.yes:
         print_line(f"{options.env} has jobs and Ray clusters, which are deleted first: {describe(found)}")

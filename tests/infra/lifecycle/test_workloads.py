@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.lifecycle.workloads import delete_workloads, describe, find_workloads
+from infra.lifecycle.workloads import check_served, delete_workloads, describe, find_workloads
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
 from tests.engines.kubernetes import Cluster
@@ -49,6 +49,30 @@ def test_without_operators_the_objects_are_named_with_their_finalizers(custom_re
     assert "kubectl -n kuberay-system get pods" in caught.value.remedy
     assert "kubectl -n default patch rayjob.ray.io stuck --type merge" in caught.value.remedy
     assert custom_resources.read(stuck) is None
+
+
+def test_an_api_that_nothing_serves_is_refused_because_it_keeps_namespaces(kubernetes_api: Cluster) -> None:
+    check_served(kubernetes_api)
+    unserved = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.unserved.example.com"},
+        "spec": {
+            "group": "unserved.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "gone", "namespace": "default"},
+        },
+    }
+    with kubernetes_api.applied(unserved):
+        kubernetes_api.await_(unserved, lambda one: "conditions" in one.get("status", {}), what="checked")
+        with pytest.raises(RefusedError) as caught:
+            check_served(kubernetes_api)
+    assert '\n  v1.unserved.example.com: service/gone in "default" is not present' in str(caught.value)
+    assert caught.value.remedy.endswith("kubectl delete apiservice v1.unserved.example.com")
+    check_served(kubernetes_api)
 
 
 @pytest.mark.parametrize("code", [404, 403])
