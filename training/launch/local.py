@@ -28,7 +28,7 @@ class ProcessLauncher:
         """Run the attempt; the output of the command goes to `logs/launcher.log` in the run's folder.
 
         Raises:
-            WorkersFailedError: the command exited with a status other than 0, or without an outcome.
+            WorkersFailedError: the command exited without an outcome.
         """
         task_file = task.run_directory / TASK_FILE
         task_file.write_text(json.dumps(task.dump()), encoding="utf-8")
@@ -51,6 +51,10 @@ class ProcessLauncher:
             status = _wait(process)
             log.seek(start)  # the open file, because the run's folder may have been deleted
             output = log.read().decode(errors="replace")
+        if outcome_file.exists():
+            # A crash after that takes nothing from the result: torch's threads can abort a process that exits.
+            record = json.loads(outcome_file.read_text(encoding="utf-8"))
+            return Outcome(status=record["status"], step=record["step"], weights_sha256=record["weights_sha256"])
         if status != 0:
             raise WorkersFailedError(
                 f"workers exited with status {status}\n{_last_lines(output)}",
@@ -58,10 +62,8 @@ class ProcessLauncher:
             )
         if task.settings.scale.node_rank > 0:
             return Outcome(status="done", step=0)
-        if not outcome_file.exists():  # a rank called sys.exit or os._exit
-            raise WorkersFailedError("the workers exited before the training ended", exits={0: 0})
-        record = json.loads(outcome_file.read_text(encoding="utf-8"))
-        return Outcome(status=record["status"], step=record["step"], weights_sha256=record["weights_sha256"])
+        # A rank called sys.exit or os._exit.
+        raise WorkersFailedError("the workers exited before the training ended", exits={0: 0})
 
     def close(self) -> None:
         """Does nothing: no process outlives an attempt."""

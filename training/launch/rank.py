@@ -29,7 +29,9 @@ def main(arguments: list[str]) -> None:
         outcome = run_rank(task, place)
     if place.rank == 0:
         record = {"attempt": task.attempt, **outcome.dump()}
-        task_file.with_name(OUTCOME_FILE).write_text(json.dumps(record), encoding="utf-8")
+        partial = task_file.with_name(f"{OUTCOME_FILE}.partial")
+        partial.write_text(json.dumps(record), encoding="utf-8")
+        partial.replace(task_file.with_name(OUTCOME_FILE))
 
 
 if __name__ == "__main__":

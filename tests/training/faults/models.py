@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
@@ -110,3 +111,15 @@ def exiting(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | No
 def leaving(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` calls `sys.exit(0)` in its `step`-th forward pass."""
     return _Leaving(spec, step=step, rank=rank, trace=trace, run=run)
+
+
+def aborting_at_exit(spec: SampleSpec, *, trace: str) -> SimpleCnn:
+    """A model whose rank 0 aborts while its process exits, after it has created the file `trace`."""
+
+    def abort() -> None:
+        Path(trace).touch()
+        os.abort()
+
+    if os.environ.get("RANK", "0") == "0":
+        atexit.register(abort)
+    return SimpleCnn(channels=spec.shape[0], classes=spec.classes, width=16, dropout=0.25)

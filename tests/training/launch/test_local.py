@@ -70,6 +70,19 @@ def test_a_rank_that_exits_before_the_end_is_a_failure_with_its_exit_code(tmp_pa
     assert raised.value.exits == {0: code}
 
 
+@pytest.mark.parametrize(("launcher", "workers"), [("plain", 1), ("torchrun", 2)])
+def test_a_crash_of_a_rank_that_has_finished_changes_nothing(tmp_path: Path, launcher: str, workers: int) -> None:
+    trace = tmp_path / "trace"
+    settings = small_settings(
+        model={"name": f"{FAULTS}:aborting_at_exit", "options": {"trace": str(trace)}},
+        scale={"launcher": launcher, "workers": workers},
+    )
+    task = RankTask(settings=settings, run_directory=tmp_path, attempt=0)
+    outcome = ProcessLauncher().launch(task, on_phase=lambda _: None)
+    assert outcome.status == "done"
+    assert trace.exists()
+
+
 def test_the_output_of_a_rank_that_cannot_start_is_in_the_error(tmp_path: Path) -> None:
     """The rank cannot record its failure, because its log file is a folder."""
     (tmp_path / "logs").mkdir()
