@@ -64,7 +64,7 @@ class Delivery:
         self._directory = run_directory
         self._started = started
         self._settings = TrainingSettings.model_validate(started.settings)
-        self._uri = tracking_uri(self._settings.tracking)
+        self._uri = tracking_uri(self._settings.tracking, run_directory)
         state = TrackingState.load(run_directory)
         # A copy that continues gets an MLflow run of its own, with the whole log: the original may continue too.
         self.state = state if state is not None and state.belongs_to(run_directory) else self._new_state()

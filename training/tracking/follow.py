@@ -74,7 +74,7 @@ def _follow_run(run_directory: Path) -> DeliveryReport:
     settings = TrainingSettings.model_validate(started.settings)
     try:
         with system.sampling(run_directory, since=started.time):
-            follower = Follower(run_directory, delivery, uri=tracking_uri(settings.tracking))
+            follower = Follower(run_directory, delivery, uri=tracking_uri(settings.tracking, run_directory))
             follower.follow(_wait_for_eof)
         is_complete = follower.finish()
     except Exception as error:

@@ -6,14 +6,18 @@ import re
 from pathlib import Path
 
 from training.config.schema import TrackingSettings, TrainingSettings
+from training.tracking.state import TrackingState
 
 EMBEDDED_FOLDER = Path(".local/mlflow")
 """Folder of the embedded store, relative to the current folder."""
 
+_DATABASE = "mlflow.db"
+_SQLITE = "sqlite:///"
+
 
 def embedded_uri() -> str:
     """URI of the embedded SQLite database, which need not exist."""
-    return f"sqlite:///{EMBEDDED_FOLDER.resolve() / 'mlflow.db'}"
+    return f"{_SQLITE}{EMBEDDED_FOLDER.resolve() / _DATABASE}"
 
 
 def embedded_artifacts() -> Path:
@@ -21,9 +25,19 @@ def embedded_artifacts() -> Path:
     return EMBEDDED_FOLDER.resolve() / "artifacts"
 
 
-def tracking_uri(settings: TrackingSettings) -> str:
-    """URI of the tracking store of a run."""
-    return settings.uri or embedded_uri()
+def tracking_uri(settings: TrackingSettings, run_directory: Path) -> str:
+    """URI of the tracking store of a run.
+
+    Without a configured one, it is the embedded store that already has the run, whatever the current folder is now; else the embedded
+    store of the current folder.
+    """
+    if settings.uri:
+        return settings.uri
+    state = TrackingState.load(run_directory)
+    recorded = Path(state.uri.removeprefix(_SQLITE)) if state is not None else Path()
+    if recorded.is_file() and recorded.match(str(EMBEDDED_FOLDER / _DATABASE)):
+        return f"{_SQLITE}{recorded}"
+    return embedded_uri()
 
 
 def redact_uri(uri: str) -> str:

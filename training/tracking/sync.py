@@ -88,7 +88,7 @@ def _deliver(directory: Path, problems: dict[str, str]) -> Iterator[SyncResult]:
         return
     if not settings.tracking.enabled:
         return
-    uri = tracking_uri(settings.tracking)
+    uri = tracking_uri(settings.tracking, directory)
     if uri in problems:
         yield SyncResult(directory.name, problems[uri], is_failure=True)
         return

@@ -38,7 +38,9 @@ START = 1_790_000_000.0
 SPEC = SampleSpec(shape=(1, 8, 8), classes=10)
 
 
-def settings(folder: Path, uri: str, *, name: str = "run", model: dict[str, Any] | None = None) -> TrainingSettings:
+def settings(
+    folder: Path, uri: str | None, *, name: str = "run", model: dict[str, Any] | None = None
+) -> TrainingSettings:
     """Settings of a small run in a folder, tracked at a URI."""
     return TrainingSettings.model_validate(
         {

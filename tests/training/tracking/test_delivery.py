@@ -278,6 +278,27 @@ def test_a_moved_store_keeps_the_run(uri: str, tmp_path: Path) -> None:
     assert deliver(run).run_id == first.run_id
 
 
+@pytest.mark.parametrize("is_store_there", [True, False])
+def test_a_run_resumed_from_another_folder_stays_in_its_embedded_store(
+    empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_store_there: bool
+) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    for folder in (here, elsewhere):
+        (folder / EMBEDDED_FOLDER).mkdir(parents=True)
+        shutil.copy(empty_store, folder / EMBEDDED_FOLDER / "mlflow.db")
+    monkeypatch.chdir(here)
+    run = RecordedRun(settings(tmp_path, None))
+    run.start()
+    first = deliver(run)
+    if not is_store_there:
+        (here / EMBEDDED_FOLDER / "mlflow.db").unlink()
+    monkeypatch.chdir(elsewhere)
+    run.start()
+    second = deliver(run)
+    assert (second.run_id == first.run_id) is is_store_there
+    assert second.uri == f"sqlite:///{(here if is_store_there else elsewhere) / EMBEDDED_FOLDER / 'mlflow.db'}"
+
+
 def test_concurrent_first_runs_create_the_embedded_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = "import sys; from training.tracking.client import connect; connect(sys.argv[1]).search_experiments()"
