@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE, PLATFORM_PRIORITY
-from infra.spec.manifest import Manifest, api_object
+from infra.spec.manifest import Manifest
 from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
@@ -16,28 +16,6 @@ READY_TIMEOUT = "40m"
 
 EXCLUDED_RESOURCE_PREFIXES = ("vpc.amazonaws.com/", "hugepages-", "ephemeral-storage")
 """Prefixes of resources without a quota, because they come with a node's GPUs."""
-
-
-AGGREGATED_ROLES = {"kueue-batch-admin-role": "batch-admin", "kueue-batch-user-role": "batch-user"}
-"""ClusterRoles of the chart whose rules Kubernetes collects from others, by the label that it collects."""
-
-
-def aggregated_roles() -> tuple[Manifest, ...]:
-    """The chart's aggregated ClusterRoles as objects of the stack, which deletes them before the chart.
-
-    Helm deletes the collected roles first. For each, Kubernetes' aggregation controller applies the collecting role again, also
-    after Helm has deleted it, and Helm waits until its timeout for it to disappear. The objects have no labels of ours, because
-    Helm recognizes its own by their labels.
-    """
-    return tuple(
-        api_object(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRole",
-            name,
-            aggregationRule={"clusterRoleSelectors": [{"matchLabels": {f"rbac.kueue.x-k8s.io/{collected}": "true"}}]},
-        )
-        for name, collected in AGGREGATED_ROLES.items()
-    )
 
 
 def kueue_values(images: ImageNames) -> Manifest:

@@ -10,7 +10,6 @@ from infra.spec.manifest import Manifest
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
-from platform_charts.charts.kueue import aggregated_roles
 from platform_charts.objects.access import access
 from platform_charts.objects.mlflow import Stores, mlflow
 from platform_charts.objects.monitoring import monitors
@@ -88,7 +87,7 @@ def platform_objects(
             team_access_points=facts.team_access_points,
             volume_key_arn=facts.volume_key_arn,
         ),
-        "queueing": (*aggregated_roles(), *queueing(settings, release, groups)),
+        "queueing": queueing(settings, release, groups),
         "teams": (),
         "gpu": gate_objects(groups.gpu, release, registry=facts.registry),
         "mlflow": mlflow(settings, release, stores, registry=facts.registry),

@@ -15,6 +15,7 @@ from infra.spec.node_labels import LABEL_PREFIX, group_selector
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings
+from platform_charts.objects.access import RBAC
 from platform_charts.objects.priorities import TRAINING
 from platform_charts.objects.shares import RESOURCES, Amounts, GroupShares, divide, quantity
 
@@ -30,15 +31,38 @@ _PREEMPTION = {
 }
 
 
+AGGREGATED_ROLES = {"kueue-batch-admin-role": "batch-admin", "kueue-batch-user-role": "batch-user"}
+"""ClusterRoles of Kueue's chart whose rules Kubernetes collects from others, by the label that it collects."""
+
+
 def queueing(settings: StackSettings, release: ReleaseManifest, groups: NodeGroups) -> tuple[Manifest, ...]:
-    """Flavors, cohort, priorities and queues."""
+    """Aggregated roles, flavors, cohort, priorities and queues."""
     shares = _in_order_of_search(divide(settings, groups))
     return (
+        *aggregated_roles(),
         *(_flavor(one.group, release) for one in shares),
         _cohort(shares, release),
         *_priorities(release),
         *(_cluster_queue(team, shares, release) for team in settings.teams),
         *(_local_queue(team, release) for team in settings.teams),
+    )
+
+
+def aggregated_roles() -> tuple[Manifest, ...]:
+    """The chart's aggregated ClusterRoles as objects of the stack, which deletes them before the chart.
+
+    Helm deletes the collected roles first. For each, Kubernetes' aggregation controller applies the collecting role again, also
+    after Helm has deleted it, and Helm waits until its timeout for it to disappear. The objects have no labels of ours, because
+    Helm recognizes its own by their labels.
+    """
+    return tuple(
+        api_object(
+            f"{RBAC}/v1",
+            "ClusterRole",
+            name,
+            aggregationRule={"clusterRoleSelectors": [{"matchLabels": {f"rbac.kueue.x-k8s.io/{collected}": "true"}}]},
+        )
+        for name, collected in AGGREGATED_ROLES.items()
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from platform_charts.charts.kueue import aggregated_roles
+from platform_charts.objects.queueing import aggregated_roles
 from tests.distribution import OPERATORS
 from tests.engines.helm import find_archive, find_helm
 from tests.engines.kubernetes import Cluster, engine_programs

@@ -11,8 +11,8 @@ from infra.spec.node_labels import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT, START_UP
 from infra.spec.release import load_release
 from platform_charts.charts.image_names import images_of, without_digest
 from platform_charts.charts.installs import ChartInstall
-from platform_charts.charts.kueue import aggregated_roles
 from platform_charts.objects.namespaces import LEVELS
+from platform_charts.objects.queueing import aggregated_roles
 from tests.engines.helm import find_archive, find_helm, template
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.platform_charts.charts.releases import FULL_REFERENCE, REGISTRY, installs_of, with_digests

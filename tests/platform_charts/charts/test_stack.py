@@ -18,9 +18,9 @@ from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, CrdSource
 from platform_charts.charts.installs import ChartInstall
-from platform_charts.charts.kueue import AGGREGATED_ROLES
 from platform_charts.install.objects import logical_name, type_token
 from platform_charts.install.platform import install
+from platform_charts.objects.queueing import AGGREGATED_ROLES
 from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of
 from tests.platform_charts.charts.archives import crd
 from tests.platform_charts.charts.releases import installs_of

@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 
 from infra.spec.cluster_names import DATASETS_CLAIM, RAY_PORTS, RUNS_CLAIM
 from infra.spec.manifest import Manifest
-from platform_charts.charts.kueue import aggregated_roles
 from platform_charts.objects.phases import platform_objects
+from platform_charts.objects.queueing import aggregated_roles
 from platform_charts.objects.storage import storage
 from tests.engines.kubernetes import crds
 from tests.platform_charts.objects.samples import (
