@@ -137,6 +137,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Manifest]:
     found: list[Manifest] = [{"kind": "RayJob", "metadata": {"namespace": "research", "name": "digits"}}]
     here = "infra.lifecycle.commands.stack"
     monkeypatch.setattr(f"{here}.StackCluster", lambda _settings: SimpleNamespace(api=object))
+    monkeypatch.setattr(f"{here}.check_served", lambda _api: None)
     monkeypatch.setattr(f"{here}.find_workloads", lambda _api: list(found))
     monkeypatch.setattr(f"{here}.delete_workloads", lambda _api, **_options: found.clear())
     return found
