@@ -37,7 +37,7 @@ def main(name: str) -> None:
 
     state = TrackingState.load(run.path)
     assert state is not None, "the run was not uploaded to MLflow"
-    client = connect(tracking_uri(run.settings().tracking))
+    client = connect(tracking_uri(run.settings().tracking, run.path))
     recorded = client.get_run(state.run_id)
     assert recorded.info.status == "FINISHED", f"MLflow reports the run as {recorded.info.status}"
     losses = {metric.step for metric in client.get_metric_history(state.run_id, "train/loss")}
