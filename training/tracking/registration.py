@@ -55,6 +55,6 @@ class ModelRegistration:
         return str(answer["version"])
 
     def cancel(self) -> None:
-        """End the process: there is no model to register. Does nothing after `register`."""
+        """End the process without registering a model. Does nothing after `register`."""
         self._process.terminate()
         self._process.communicate()
