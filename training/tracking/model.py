@@ -31,7 +31,7 @@ EXAMPLES = 2
 
 
 def main() -> None:
-    """Answer one request; end of file instead of a request means that there is no model."""
+    """Answer one request. At end of file there is nothing to register."""
     with reserve_stdout() as output:
         warm_up_export()
         text = sys.stdin.read()
