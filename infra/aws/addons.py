@@ -26,6 +26,9 @@ CONFIGURATION: Mapping[str, Mapping[str, Any]] = {
         "env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"},
         "enableNetworkPolicy": "true",
     },
+    # By default its DCGM server tolerates no taint (values.yaml of eks-node-monitoring-agent 1.7.0, `dcgmAgent.tolerations`),
+    # so on our GPU nodes, which all have one, the agent would detect no GPU error.
+    "eks-node-monitoring-agent": {"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}},
 }
 """Configuration values that differ from EKS's defaults, by add-on."""
 
@@ -77,6 +80,11 @@ class AddOns(pulumi.ComponentResource):
         self.register_outputs({})
 
 
+LUSTRE_DRIVER = "aws-fsx-csi-driver"
+"""Add-on that mounts FSx for Lustre. It has no role: its mounts call no AWS API, and nothing is provisioned from it
+(aws-fsx-csi-driver, pkg/driver/node.go). It needs no package on the nodes: its image has the mount program, the kernel of Amazon
+Linux 2023 the client."""
+
 ADDON_WORKLOADS: Mapping[str, Workload] = {"aws-ebs-csi-driver": "ebs-csi", "aws-efs-csi-driver": "efs-csi"}
 """Add-ons that call AWS, and the workload whose role they assume."""
 
@@ -84,7 +92,7 @@ ADDON_WORKLOADS: Mapping[str, Workload] = {"aws-ebs-csi-driver": "ebs-csi", "aws
 def addon_args(
     context: BuildContext, cni_role: Role, identity: Identity
 ) -> tuple[Sequence[AddOnArgs], Sequence[AddOnArgs]]:
-    """The release's add-ons: those to install before the nodes, and those to install after."""
+    """The environment's add-ons: those to install before the nodes, and those to install after."""
     roles: dict[str, dict[str, pulumi.Output[str]]] = {"vpc-cni": {CNI_ACCOUNT.name: cni_role.arn}}
     for addon, workload in ADDON_WORKLOADS.items():
         accounts = names.PLATFORM_ACCOUNTS[workload]
@@ -92,6 +100,7 @@ def addon_args(
     addons = [
         AddOnArgs(name=name, version=addon.version, roles=roles.get(name, {}))
         for name, addon in context.release.addons.items()
+        if name != LUSTRE_DRIVER or context.settings.storage.lustre is not None
     ]
     before_nodes = [addon for addon in addons if addon.name in BEFORE_NODES]
     return before_nodes, [addon for addon in addons if addon.name not in BEFORE_NODES]

@@ -50,6 +50,8 @@ class ClusterArgs:
         account: AWS account.
         subnet_ids: subnets of at least two zones, for the control plane's network interfaces.
         public_cidrs: ranges that may reach the public endpoint; empty disables it.
+        client_cidrs: ranges outside the VPC that may reach the private endpoint.
+        client_security_groups: security groups of peered VPCs whose members may reach the private endpoint.
         service_cidr: range of the Kubernetes services.
         logs: enabled control plane log types.
         log_days: log retention in days.
@@ -65,6 +67,8 @@ class ClusterArgs:
     account: pulumi.Input[str]
     subnet_ids: Sequence[pulumi.Input[str]]
     public_cidrs: Sequence[str]
+    client_cidrs: Sequence[str]
+    client_security_groups: Sequence[str]
     service_cidr: str
     logs: Sequence[str]
     log_days: int
@@ -100,6 +104,7 @@ class Cluster(pulumi.ComponentResource):
         self.name, self.endpoint = cluster.name, cluster.endpoint
         self.certificate_authority = cluster.certificate_authority.data.apply(_present)
         self.security_group_id = cluster.vpc_config.cluster_security_group_id.apply(_present)
+        self._admit_clients()
         for entry in args.access:
             self._make_access_entry(entry)
         self.register_outputs({"name": self.name, "endpoint": self.endpoint})
@@ -155,6 +160,28 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[role, logs]),
         )
 
+    def _admit_clients(self) -> None:
+        """Rules of the cluster security group, which by itself admits its own members only, to the private endpoint."""
+        for cidr in self._args.client_cidrs:
+            self._admit(cidr, cidr_ipv4=cidr)
+        for group in self._args.client_security_groups:
+            self._admit(group, referenced_security_group_id=group)
+
+    def _admit(
+        self, client: str, *, cidr_ipv4: str | None = None, referenced_security_group_id: str | None = None
+    ) -> None:
+        aws.vpc.SecurityGroupIngressRule(
+            f"client-{client.replace('/', '-')}",
+            security_group_id=self.security_group_id,
+            description="Clients of the API server",
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            cidr_ipv4=cidr_ipv4,
+            referenced_security_group_id=referenced_security_group_id,
+            opts=self._child_opts,
+        )
+
     def _make_access_entry(self, entry: AccessEntry) -> None:
         resource = aws.eks.AccessEntry(
             entry.name,
@@ -176,8 +203,8 @@ class Cluster(pulumi.ComponentResource):
 
 
 def _present(value: str | None) -> str:
-    assert value is not None, "EKS sets this output on every cluster"
-    return value
+    """An output that EKS sets on every cluster; null only if a targeted update skips a cluster that does not exist yet."""
+    return value or ""
 
 
 def make_cluster(context: BuildContext, encryption: Encryption, network: Network) -> Cluster:
@@ -190,6 +217,8 @@ def make_cluster(context: BuildContext, encryption: Encryption, network: Network
         account=context.account,
         subnet_ids=list(network.private_subnet_ids.values()),
         public_cidrs=[str(cidr) for cidr in cluster.public_cidrs],
+        client_cidrs=[str(cidr) for cidr in cluster.client_cidrs],
+        client_security_groups=cluster.client_security_groups,
         service_cidr=str(context.settings.network.service_cidr),
         logs=cluster.logs,
         log_days=cluster.log_days,

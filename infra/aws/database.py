@@ -14,6 +14,7 @@ from infra.aws.encryption import Encryption
 from infra.aws.iam import Role, RoleArgs, trust_service
 from infra.aws.logs import make_log_group
 from infra.aws.network import Network
+from infra.aws.security_groups import make_service_group
 from infra.spec.names import database_identifier
 from infra.spec.protection import Protection
 
@@ -90,20 +91,15 @@ class Database(pulumi.ComponentResource):
         self.register_outputs({"address": self.address, "secretArn": self.secret_arn})
 
     def _make_security_group(self) -> aws.ec2.SecurityGroup:
-        security_group = aws.ec2.SecurityGroup(
-            "database", vpc_id=self._args.vpc_id, description="MLflow's database", opts=self._child_opts
-        )
-        aws.vpc.SecurityGroupIngressRule(
+        return make_service_group(
             "database",
-            security_group_id=security_group.id,
-            description="PostgreSQL from the nodes",
-            referenced_security_group_id=self._args.client_security_group_id,
-            ip_protocol="tcp",
-            from_port=PORT,
-            to_port=PORT,
+            description="MLflow's database",
+            vpc_id=self._args.vpc_id,
+            port=PORT,
+            clients="PostgreSQL from the nodes",
+            client_group_id=self._args.client_security_group_id,
             opts=self._child_opts,
         )
-        return security_group
 
     def _make_parameter_group(self, name: str) -> aws.rds.ParameterGroup:
         return aws.rds.ParameterGroup(

@@ -17,7 +17,7 @@ KeyPurpose = Literal["cluster", "logs", "volumes", "storage", "registry", "datab
 
 _DESCRIPTIONS: Mapping[KeyPurpose, str] = {
     "cluster": "Envelope encryption of Kubernetes secrets",
-    "logs": "CloudWatch logs of the control plane, the network and the database",
+    "logs": "CloudWatch logs of the control plane, the network, the database and the pods",
     "volumes": "Root volumes of the nodes and persistent volumes",
     "storage": "Checkpoints, artifacts and datasets",
     "registry": "Container images",
@@ -105,7 +105,12 @@ class Encryption(pulumi.ComponentResource):
         region, cluster = self._args.region, self._args.cluster_name
         groups = [
             pulumi.Output.concat(f"arn:aws:logs:{region}:", self._args.account, ":log-group:", pattern)
-            for pattern in (f"/aws/eks/{cluster}/*", f"/aws/vpc/{cluster}/*", f"/aws/rds/instance/{cluster}-*")
+            for pattern in (
+                f"/aws/eks/{cluster}/*",
+                f"/aws/vpc/{cluster}/*",
+                f"/aws/rds/instance/{cluster}-*",
+                f"/rtp/{cluster}/*",
+            )
         ]
         return Statement(
             sid="CloudWatchLogs",

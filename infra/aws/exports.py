@@ -46,9 +46,27 @@ def _outputs(platform: Platform) -> dict[str, Any]:
             "artifact_bucket": storage.artifacts.name,
             "efs_id": storage.file_system.id,
             "efs_access_point": storage.file_system.datasets.id,
+            "lustre_id": None if storage.lustre is None else storage.lustre.id,
+            "dataset_sources": list(settings.storage.dataset_sources),
         },
         "mlflow_uri": names.MLFLOW_URI,
         "roles": {workload: role.arn for workload, role in platform.identity.roles.items()},
-        "teams": [{"name": team.name, "namespace": team.name, "queue": team.name} for team in settings.teams],
-        "gpu_groups": [gpu_group_output(group).model_dump(mode="json") for group in platform.node_groups.gpu],
+        "teams": [
+            {
+                "name": team.name,
+                "namespace": team.name,
+                "queue": team.name,
+                "dataset_buckets": list(team.dataset_buckets),
+            }
+            for team in settings.teams
+        ],
+        "gpu_groups": [
+            gpu_group_output(group).model_dump(mode="json") for group in platform.node_groups.by_preference()
+        ],
+        "head_instance_type": settings.head_nodes.instance_type,
+        "logs": {
+            "destination": settings.logs.destination,
+            "log_group": names.container_log_group(settings),
+            "loki_url": settings.logs.loki_url,
+        },
     }

@@ -10,6 +10,7 @@ import pulumi_aws as aws
 
 from infra.aws.context import protected_opts
 from infra.aws.iam import Statement, deny_without_tls, policy_document
+from infra.aws.security_groups import make_service_group
 from infra.spec.protection import Protection
 
 _NFS = 2049
@@ -107,17 +108,13 @@ class FileSystem(pulumi.ComponentResource):
 
     def _make_mount_targets(self) -> None:
         args = self._args
-        group = aws.ec2.SecurityGroup(
-            "efs", vpc_id=args.vpc_id, description="Mount targets of the datasets", opts=self._child_opts
-        )
-        aws.vpc.SecurityGroupIngressRule(
+        group = make_service_group(
             "efs",
-            security_group_id=group.id,
-            description="NFS from the nodes",
-            referenced_security_group_id=args.client_security_group_id,
-            ip_protocol="tcp",
-            from_port=_NFS,
-            to_port=_NFS,
+            description="Mount targets of the datasets",
+            vpc_id=args.vpc_id,
+            port=_NFS,
+            clients="NFS from the nodes",
+            client_group_id=args.client_security_group_id,
             opts=self._child_opts,
         )
         for zone, subnet in args.subnet_ids.items():

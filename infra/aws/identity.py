@@ -11,8 +11,10 @@ import pulumi_aws as aws
 from infra.aws.cluster import Cluster
 from infra.aws.context import BuildContext
 from infra.aws.database import Database
+from infra.aws.dataset_access import read_datasets, read_sources
 from infra.aws.encryption import KEY_USE_ACTIONS, Encryption
 from infra.aws.iam import Role, RoleArgs, Scope, Statement, trust_nodes, trust_pods
+from infra.aws.logs import ContainerLogs
 from infra.aws.registry import pull_through_prefix
 from infra.aws.storage import Storage
 from infra.spec import names
@@ -88,6 +90,7 @@ class IdentityArgs:
         scope: cluster, account and region of the roles.
         cluster_name: name of the cluster, as an output of the cluster.
         teams: names of the teams.
+        dataset_buckets: BUCKET or BUCKET/FOLDER that a team's jobs may read, by team.
         checkpoints_arn: bucket for checkpoints.
         artifacts_arn: bucket for MLflow's artifacts.
         storage_key_arn: KMS key of both buckets.
@@ -98,11 +101,14 @@ class IdentityArgs:
         database_key_arn: KMS key of that secret.
         alert_topic: name of the SNS topic for alerts; None without one.
         webhook_secret: name of the secret with the alert webhook's URL; None without a webhook.
+        log_group_arn: log group of the pods' logs; None if they are not shipped to CloudWatch.
+        dataset_sources: names of the buckets that datasets are copied from.
     """
 
     scope: Scope
     cluster_name: pulumi.Input[str]
     teams: Sequence[str]
+    dataset_buckets: Mapping[str, Sequence[str]]
     checkpoints_arn: pulumi.Input[str]
     artifacts_arn: pulumi.Input[str]
     storage_key_arn: pulumi.Input[str]
@@ -113,6 +119,8 @@ class IdentityArgs:
     database_key_arn: pulumi.Input[str]
     alert_topic: str | None
     webhook_secret: str | None
+    log_group_arn: pulumi.Input[str] | None
+    dataset_sources: Sequence[str]
 
 
 class Identity(pulumi.ComponentResource):
@@ -136,6 +144,16 @@ class Identity(pulumi.ComponentResource):
             "efs-csi": self._make_role("efs-csi", "Mounts of the file system", self._efs_csi()),
             "monitoring": self._make_role("monitoring", "Alertmanager", self._monitoring()),
             **({"trainer": self._make_role("trainer", "Training jobs", self._trainer())} if args.teams else {}),
+            **(
+                {"logs": self._make_role("logs", "The log shipper", self._logs(args.log_group_arn))}
+                if args.log_group_arn is not None
+                else {}
+            ),
+            **(
+                {"data-sync": self._make_role("data-sync", "Copies of datasets", read_sources(args.dataset_sources))}
+                if args.dataset_sources
+                else {}
+            ),
         }
         self.register_outputs({"roles": {workload: role.arn for workload, role in self.roles.items()}})
 
@@ -175,7 +193,7 @@ class Identity(pulumi.ComponentResource):
         return {"StringEquals": {"kms:ViaService": f"{service}.{self._args.scope.region}.amazonaws.com"}}
 
     def _trainer(self) -> tuple[Statement, ...]:
-        """A team's jobs read and write their namespace's prefix in the checkpoint bucket."""
+        """A team's jobs read and write their namespace's prefix in the checkpoint bucket, and read the team's datasets."""
         bucket = self._args.checkpoints_arn
         return (
             Statement(
@@ -190,6 +208,7 @@ class Identity(pulumi.ComponentResource):
                 condition={"StringLike": {"s3:prefix": [f"{_TEAM_NAMESPACE}/*"]}},
             ),
             self._storage_key(),
+            *read_datasets(self._args.dataset_buckets),
         )
 
     def _mlflow(self) -> tuple[Statement, ...]:
@@ -287,9 +306,20 @@ class Identity(pulumi.ComponentResource):
             statements.append(Statement(sid="AlertWebhook", actions=read, resources=(arn,)))
         return tuple(statements)
 
+    def _logs(self, log_group_arn: pulumi.Input[str]) -> tuple[Statement, ...]:
+        """Create streams in the group and write to them (Fluent Bit manual, "Amazon CloudWatch", permissions)."""
+        actions, streams = ("logs:CreateLogStream", "logs:PutLogEvents"), pulumi.Output.concat(log_group_arn, ":*")
+        return (Statement(sid="ShipLogs", actions=actions, resources=(streams,)),)
+
 
 def make_identity(
-    context: BuildContext, encryption: Encryption, cluster: Cluster, storage: Storage, database: Database
+    context: BuildContext,
+    encryption: Encryption,
+    cluster: Cluster,
+    storage: Storage,
+    database: Database,
+    *,
+    container_logs: ContainerLogs | None,
 ) -> Identity:
     """Make the workloads' roles."""
     file_system, monitoring = storage.file_system, context.settings.monitoring
@@ -297,6 +327,7 @@ def make_identity(
         scope=context.scope,
         cluster_name=cluster.name,
         teams=[team.name for team in context.settings.teams],
+        dataset_buckets={team.name: team.dataset_buckets for team in context.settings.teams},
         checkpoints_arn=storage.checkpoints.arn,
         artifacts_arn=storage.artifacts.arn,
         storage_key_arn=encryption.keys["storage"],
@@ -307,5 +338,7 @@ def make_identity(
         database_key_arn=encryption.keys["database"],
         alert_topic=None if monitoring.alert_email is None else names.alert_topic_name(context.settings),
         webhook_secret=monitoring.webhook_secret,
+        log_group_arn=None if container_logs is None else container_logs.arn,
+        dataset_sources=context.settings.storage.dataset_sources,
     )
     return Identity("identity", args, context.opts)

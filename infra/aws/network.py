@@ -12,6 +12,7 @@ from infra.aws.context import BuildContext
 from infra.aws.encryption import Encryption
 from infra.aws.iam import Role, RoleArgs, Statement, trust_service
 from infra.aws.logs import make_log_group
+from infra.aws.security_groups import make_service_group
 from infra.spec.settings.network import subnets_of
 
 ALL_PROTOCOLS = "-1"
@@ -171,17 +172,13 @@ class Network(pulumi.ComponentResource):
         )
 
     def _make_interface_endpoints(self) -> None:
-        group = aws.ec2.SecurityGroup(
-            "endpoints", vpc_id=self.vpc_id, description="Interface endpoints of AWS services", opts=self._child_opts
-        )
-        aws.vpc.SecurityGroupIngressRule(
+        group = make_service_group(
             "endpoints",
-            security_group_id=group.id,
-            description="HTTPS from the VPC",
-            cidr_ipv4=self._args.cidr,
-            ip_protocol="tcp",
-            from_port=443,
-            to_port=443,
+            description="Interface endpoints of AWS services",
+            vpc_id=self.vpc_id,
+            port=443,
+            clients="HTTPS from the VPC",
+            client_cidr=self._args.cidr,
             opts=self._child_opts,
         )
         for service in self._args.interface_endpoints:

@@ -1,8 +1,8 @@
-"""EKS managed node groups, each with its own launch template, made from the launch plan."""
+"""EKS managed node groups, one per zone of a group, and the launch template that they share, made from the launch plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -13,10 +13,10 @@ from infra.aws.context import BuildContext
 from infra.aws.encryption import Encryption
 from infra.aws.iam import Role
 from infra.aws.network import Network
-from infra.aws.user_data import node_config, template_tags
+from infra.aws.user_data import template_tags, user_data
 from infra.spec import names
-from infra.spec.node_group import NodeGroup
-from infra.spec.sharing import mig_script
+from infra.spec.launch_plan import LaunchPlan
+from infra.spec.node_group import NodeGroup, ZoneGroup
 
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 """EKS's spelling of Kubernetes's taint effects."""
@@ -54,25 +54,17 @@ class NodeGroupArgs:
 
     Attributes:
         group: the group, resolved.
-        subnet_ids: subnets of its zones.
+        subnet_ids: subnet by zone.
         release_version: AMI release; None while the release has not resolved it, and EKS takes its newest.
     """
 
     group: NodeGroup
-    subnet_ids: Sequence[pulumi.Input[str]]
+    subnet_ids: Mapping[str, pulumi.Input[str]]
     release_version: str | None
 
 
 class ManagedNodeGroup(pulumi.ComponentResource):
-    """A launch template, a node group, and the autoscaler's tags; where asked for, a placement group of its own.
-
-    Attributes:
-        name: physical name of the node group.
-        autoscaling_group: name of the autoscaling group behind it.
-    """
-
-    name: pulumi.Output[str]
-    autoscaling_group: pulumi.Output[str]
+    """A launch template, a node group per zone, and the autoscaler's tags; where asked for, a placement group of its own."""
 
     def __init__(self, args: NodeGroupArgs, nodes: NodesArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:NodeGroup", args.group.name, None, opts)
@@ -80,11 +72,10 @@ class ManagedNodeGroup(pulumi.ComponentResource):
         self._group = args.group
         self._nodes = nodes
         self._below = pulumi.ResourceOptions(parent=self)
-        group = self._make_group(self._make_launch_template())
-        self.name = group.node_group_name
-        self.autoscaling_group = group.resources[0].autoscaling_groups[0].name
-        self._make_template_tags()
-        self.register_outputs({"name": self.name, "autoscalingGroup": self.autoscaling_group})
+        template = self._make_launch_template()
+        for part in self._group.zone_groups:
+            self._make_template_tags(part, self._make_group(part, template))
+        self.register_outputs({})
 
     def _make_launch_template(self) -> aws.ec2.LaunchTemplate:
         plan, name = self._group.plan, self._group.name
@@ -109,15 +100,9 @@ class ManagedNodeGroup(pulumi.ComponentResource):
             tag_specifications=[
                 aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags) for kind in _TAGGED
             ],
-            user_data=node_config(
-                max_pods=self._group.max_pods, has_raid0=plan.nvme_raid0, script=self._start_script()
-            ),
+            user_data=user_data(self._group),
             opts=self._below,
         )
-
-    def _start_script(self) -> str | None:
-        profile = self._group.sharing.mig_profile
-        return mig_script(profile, slices=self._group.devices_per_gpu) if profile else None
 
     def _root_volume(self) -> aws.ec2.LaunchTemplateBlockDeviceMappingArgs:
         return aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
@@ -125,6 +110,7 @@ class ManagedNodeGroup(pulumi.ComponentResource):
             ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
                 volume_type="gp3",
                 volume_size=self._group.disk_gib,
+                throughput=self._group.disk_throughput_mib,
                 encrypted="true",
                 kms_key_id=self._nodes.volume_key_arn,
                 delete_on_termination="true",
@@ -164,22 +150,26 @@ class ManagedNodeGroup(pulumi.ComponentResource):
             )
         )
 
-    def _make_group(self, template: aws.ec2.LaunchTemplate) -> aws.eks.NodeGroup:
+    def _make_group(self, part: ZoneGroup, template: aws.ec2.LaunchTemplate) -> aws.eks.NodeGroup:
         group, plan = self._group, self._group.plan
         return aws.eks.NodeGroup(
-            group.name,
+            part.name,
             cluster_name=self._nodes.cluster_name,
             node_role_arn=self._nodes.role_arn,
-            subnet_ids=list(self._args.subnet_ids),
+            subnet_ids=[self._args.subnet_ids[part.zone]],
             capacity_type=plan.capacity_type,
-            instance_types=None if plan.instance_type_in_template else [plan.instance.name],
+            instance_types=None
+            if plan.instance_type_in_template
+            else [one.name for one in (plan.instance, *plan.alternatives)],
             ami_type=group.ami_type,
             version=self._nodes.kubernetes,
             release_version=self._args.release_version,
             scaling_config=aws.eks.NodeGroupScalingConfigArgs(
-                min_size=group.min_size, desired_size=group.desired_size, max_size=group.max_size
+                min_size=part.min_size, desired_size=part.desired_size, max_size=part.max_size
             ),
-            update_config=aws.eks.NodeGroupUpdateConfigArgs(max_unavailable_percentage=group.update_percent),
+            update_config=aws.eks.NodeGroupUpdateConfigArgs(
+                max_unavailable_percentage=group.update_percent, update_strategy=plan.update_strategy
+            ),
             node_repair_config=aws.eks.NodeGroupNodeRepairConfigArgs(enabled=group.is_repaired),
             labels=group.node_labels,
             taints=[
@@ -191,21 +181,31 @@ class ManagedNodeGroup(pulumi.ComponentResource):
             ),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # The autoscaler moves it.
-                ignore_changes=["scalingConfig.desiredSize"],
+                ignore_changes=_kept(plan),
                 # A reservation holds each instance once: the new group cannot start beside the old one.
                 delete_before_replace=plan.reservation_id is not None,
             ),
         )
 
-    def _make_template_tags(self) -> None:
+    def _make_template_tags(self, part: ZoneGroup, made: aws.eks.NodeGroup) -> None:
         for key, value in template_tags(self._group).items():
             aws.autoscaling.Tag(
-                f"{self._group.name}-{key.partition('/node-template/')[2]}",
-                autoscaling_group_name=self.autoscaling_group,
+                f"{part.name}-{key.partition('/node-template/')[2]}",
+                autoscaling_group_name=made.resources[0].autoscaling_groups[0].name,
                 tag=aws.autoscaling.TagTagArgs(key=key, value=value, propagate_at_launch=False),
                 opts=self._below,
             )
+
+
+def _kept(plan: LaunchPlan) -> list[str]:
+    """Inputs that an update leaves as they are.
+
+    The autoscaler changes the size. What the nodes of a Capacity Block are made from stays, because EKS updates such a group
+    only while it is empty (EKS user guide, "Create a managed node group with Capacity Blocks for ML"). A new block is a new
+    group.
+    """
+    is_block = plan.market_type == "capacity-block"
+    return ["scalingConfig.desiredSize", *(("launchTemplate", "releaseVersion", "version") if is_block else ())]
 
 
 def nodes_args(
@@ -227,6 +227,6 @@ def node_group_args(context: BuildContext, network: Network, group: NodeGroup) -
     """One node group in the subnets of its zones, with the release's AMI."""
     return NodeGroupArgs(
         group=group,
-        subnet_ids=[network.private_subnet_ids[zone] for zone in group.plan.availability_zones],
+        subnet_ids=network.private_subnet_ids,
         release_version=context.ami_release(group.ami_type),
     )

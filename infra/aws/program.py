@@ -15,6 +15,7 @@ from infra.aws.context import BuildContext
 from infra.aws.database import Database, make_database
 from infra.aws.encryption import Encryption, make_encryption
 from infra.aws.identity import Identity, make_cni_role, make_identity, make_node_role
+from infra.aws.logs import make_container_logs
 from infra.aws.network import Network, make_network
 from infra.aws.node_groups import ManagedNodeGroup, node_group_args, nodes_args
 from infra.aws.provider import account_of, make_provider
@@ -85,7 +86,8 @@ def make_platform(settings: StackSettings) -> Platform:
     cluster = make_cluster(context, encryption, network)
     storage = make_storage(context, encryption, network, cluster)
     database = make_database(context, encryption, network, cluster)
-    identity = make_identity(context, encryption, cluster, storage, database)
+    container_logs = make_container_logs(context, encryption)
+    identity = make_identity(context, encryption, cluster, storage, database, container_logs=container_logs)
 
     node_role, cni_role = make_node_role(context), make_cni_role(context)
     before_nodes, after_nodes = addon_args(context, cni_role, identity)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.aws.context import BuildContext, protected_opts
 from infra.aws.encryption import Encryption
+from infra.packages.derived import TAG_PREFIX
 from infra.spec.protection import Protection
+from infra.spec.registry_names import repository_name
 
 _CACHE_NAMES = {"quay.io": "quay", "registry.k8s.io": "k8s", "public.ecr.aws": "ecr"}
 """Last part of a cache's repository prefix, by upstream registry. ECR allows 30 characters for the prefix."""
@@ -24,7 +27,7 @@ class RegistryArgs:
     Attributes:
         cluster_name: name of the EKS cluster, the prefix of every repository.
         repositories: repository name without the prefix, by image name in the release manifest.
-        keep_images: number of images to keep per repository.
+        keep_images: number of images to keep per repository, of releases and of derived ones each.
         untagged_days: days to keep an untagged image.
         pull_through: upstream registries to cache.
         key_arn: KMS key.
@@ -67,7 +70,7 @@ class Registry(pulumi.ComponentResource):
         opts = protected_opts(self, args.protection)
         repository = aws.ecr.Repository(
             image,
-            name=f"{args.cluster_name}/{path}",
+            name=repository_name(args.cluster_name, path),
             image_tag_mutability="IMMUTABLE",
             image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
             encryption_configurations=[
@@ -94,7 +97,7 @@ class Registry(pulumi.ComponentResource):
             description=f"Mirror of {registry}",
             applied_fors=["PULL_THROUGH_CACHE"],
             image_tag_mutability="MUTABLE",
-            lifecycle_policy=lifecycle_policy(keep_images=args.keep_images, untagged_days=args.untagged_days),
+            lifecycle_policy=cache_policy(keep_images=args.keep_images, untagged_days=args.untagged_days),
             opts=child_opts,
         )
         aws.ecr.PullThroughCacheRule(
@@ -106,27 +109,38 @@ class Registry(pulumi.ComponentResource):
 
 
 def lifecycle_policy(*, keep_images: int, untagged_days: int) -> str:
-    """ECR lifecycle policy that expires untagged images by age and all images by count, oldest first."""
-    rules = [
-        {
-            "rulePriority": 1,
-            "description": "Images without a tag",
-            "selection": {
-                "tagStatus": "untagged",
-                "countType": "sinceImagePushed",
-                "countUnit": "days",
-                "countNumber": untagged_days,
-            },
-            "action": {"type": "expire"},
-        },
-        {
-            "rulePriority": 2,
-            "description": "All but the newest",
-            "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": keep_images},
-            "action": {"type": "expire"},
-        },
-    ]
-    return json.dumps({"rules": rules})
+    """ECR lifecycle policy of a repository of ours: expires untagged images by age, the others by number, oldest first.
+
+    Images derived from a release's are counted apart from those of releases: a rule counts every image that it is about, also
+    one that an earlier rule is about, so a rule about `any` would expire a release after enough derived images (Amazon ECR
+    user guide, "Lifecycle policy evaluation rules").
+    """
+    derived, released = {"tagPatternList": [f"{TAG_PREFIX}*"]}, {"tagPatternList": ["*.*"]}
+    return _policy(
+        _untagged(untagged_days),
+        _all_but_the_newest(keep_images, "tagged", **derived),
+        _all_but_the_newest(keep_images, "tagged", **released),
+    )
+
+
+def cache_policy(*, keep_images: int, untagged_days: int) -> str:
+    """ECR lifecycle policy of a pull-through cache: expires untagged images by age and all images by number, oldest first."""
+    return _policy(_untagged(untagged_days), _all_but_the_newest(keep_images, "any"))
+
+
+def _policy(*rules: Mapping[str, Any]) -> str:
+    numbered = [{"rulePriority": number, **rule, "action": {"type": "expire"}} for number, rule in enumerate(rules, 1)]
+    return json.dumps({"rules": numbered})
+
+
+def _untagged(days: int) -> dict[str, Any]:
+    age = {"countType": "sinceImagePushed", "countUnit": "days", "countNumber": days}
+    return {"description": "Images without a tag", "selection": {"tagStatus": "untagged", **age}}
+
+
+def _all_but_the_newest(number: int, status: Literal["tagged", "any"], **tags: list[str]) -> dict[str, Any]:
+    selection = {"tagStatus": status, **tags, "countType": "imageCountMoreThan", "countNumber": number}
+    return {"description": " ".join(["All but the newest", *tags.get("tagPatternList", ())]), "selection": selection}
 
 
 def make_registry(context: BuildContext, encryption: Encryption) -> Registry:

@@ -1,4 +1,4 @@
-"""Storage that outlives a run: buckets for checkpoints and artifacts, a file system for datasets and runs."""
+"""Storage that outlives a run: buckets for checkpoints and artifacts, file systems for datasets and runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from infra.aws.cluster import Cluster
 from infra.aws.context import BuildContext
 from infra.aws.encryption import Encryption
 from infra.aws.file_system import FileSystem, FileSystemArgs
+from infra.aws.lustre import Lustre, LustreArgs
 from infra.aws.network import Network
 from infra.spec.names import BucketPurpose, bucket_name
 from infra.spec.protection import Protection
+from infra.spec.settings.stores import LustreSettings
 
 ACCESS_LOG_DAYS = 90
 """Retention of S3 access logs in days."""
@@ -31,6 +33,7 @@ class StorageArgs:
         retention: retention of the buckets.
         efs_throughput: throughput mode, elastic or bursting.
         efs_uid: user and group that own everything in the file system.
+        lustre: the Lustre file system, or None.
         teams: names of the teams.
         vpc_id: the VPC.
         subnet_ids: one subnet per zone, by zone.
@@ -44,6 +47,7 @@ class StorageArgs:
     retention: Retention
     efs_throughput: str
     efs_uid: int
+    lustre: LustreSettings | None
     teams: Sequence[str]
     vpc_id: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
@@ -52,17 +56,19 @@ class StorageArgs:
 
 
 class Storage(pulumi.ComponentResource):
-    """Three buckets and a file system.
+    """Three buckets, a file system, and a second one for reading by many nodes where the settings ask for it.
 
     Attributes:
         checkpoints: bucket for checkpoints, with one prefix per team namespace.
         artifacts: bucket for MLflow's artifacts.
         file_system: file system for the datasets and the teams' runs.
+        lustre: the Lustre file system, or None.
     """
 
     checkpoints: Bucket
     artifacts: Bucket
     file_system: FileSystem
+    lustre: Lustre | None
 
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Storage", name, None, opts)
@@ -85,6 +91,7 @@ class Storage(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self),
         )
+        self.lustre = None if args.lustre is None else self._make_lustre(args.lustre)
         self.register_outputs({"checkpoints": self.checkpoints.name, "artifacts": self.artifacts.name})
 
     def _physical_name(self, purpose: BucketPurpose) -> pulumi.Output[str]:
@@ -106,6 +113,21 @@ class Storage(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[logs]),
         )
 
+    def _make_lustre(self, settings: LustreSettings) -> Lustre:
+        args = self._args
+        return Lustre(
+            "lustre",
+            LustreArgs(
+                settings=settings,
+                key_arn=args.key_arn,
+                vpc_id=args.vpc_id,
+                subnet_id=args.subnet_ids[settings.availability_zone],
+                client_security_group_id=args.client_security_group_id,
+                protection=args.protection,
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
     def _make_log_bucket(self) -> Bucket:
         return Bucket(
             "logs",
@@ -121,7 +143,7 @@ class Storage(pulumi.ComponentResource):
 
 
 def make_storage(context: BuildContext, encryption: Encryption, network: Network, cluster: Cluster) -> Storage:
-    """Make the buckets and the file system."""
+    """Make the buckets and the file systems."""
     storage = context.settings.storage
     args = StorageArgs(
         cluster_name=context.cluster_name,
@@ -134,6 +156,7 @@ def make_storage(context: BuildContext, encryption: Encryption, network: Network
         ),
         efs_throughput=storage.efs_throughput,
         efs_uid=storage.efs_uid,
+        lustre=storage.lustre,
         teams=[team.name for team in context.settings.teams],
         vpc_id=network.vpc_id,
         subnet_ids=network.private_subnet_ids,

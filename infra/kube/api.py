@@ -24,6 +24,7 @@ from kubernetes.dynamic.resource import Resource
 from urllib3.exceptions import HTTPError
 
 from infra.kube.errors import ApiError, ConnectionLostError, unknown_kind
+from infra.spec.errors import reason_of
 from infra.spec.manifest import MANAGED_BY, Manifest
 
 _CONNECT_SECONDS = 5.0
@@ -82,6 +83,15 @@ class KubernetesApi:
             found: list[Manifest] = json.loads(answer.data)["items"]
         # The items of a list of built-in kinds do not name their kind.
         return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
+
+    def items_if_served(self, api_version: str, kind: str, *, labels: str = "") -> list[Manifest]:
+        """The objects of a kind in all namespaces; none if its CRD is not installed, which cached discovery may not know."""
+        try:
+            return self.items(api_version, kind, labels=labels)
+        except ApiError as error:
+            if error.code == 404:
+                return []
+            raise
 
     def apply(
         self,
@@ -163,6 +173,7 @@ class KubernetesApi:
         follow: bool = False,
         timestamps: bool = False,
         since: str | None = None,
+        tail: int | None = None,
     ) -> Iterator[str]:
         """The lines of a container's log; with `follow`, streamed until the container or the connection ends.
 
@@ -173,8 +184,9 @@ class KubernetesApi:
             follow: wait for further lines.
             timestamps: prefix each line with its time, RFC 3339.
             since: time of the first line, RFC 3339; None starts at the beginning.
+            tail: number of newest lines to begin with; None takes all.
         """
-        chosen = {"container": container, "sinceTime": since}
+        chosen = {"container": container, "sinceTime": since, "tailLines": tail}
         query = [(key, value) for key, value in chosen.items() if value is not None]
         query += [(key, "true") for key, is_set in {"follow": follow, "timestamps": timestamps}.items() if is_set]
         with self._translated(f"read the log of pod {namespace}/{pod}"):
@@ -271,10 +283,8 @@ class KubernetesApi:
         except DynamicApiError as error:
             raise ApiError.from_body(error.body or "", code=error.status, request=request) from error
         except (HTTPError, OSError, ApiException) as error:
-            # urllib3 hides the cause in the error of the last retry; the client wraps TLS errors in its own.
-            cause = " ".join(str(getattr(error, "reason", None) or error).split())
             raise ConnectionLostError(
-                f"cannot {request}: the API server {self.server} does not answer: {cause}",
+                f"cannot {request}: the API server {self.server} does not answer: {reason_of(error)}",
                 remedy="check the network, VPN or proxy, and that cluster.public_cidrs contains this machine's address",
             ) from error
 

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kubernetes import client, config
 
 from infra.kube.api import KubernetesApi
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.kubeconfig import PROGRAM, kubeconfig
 from infra.spec.outputs import ClusterOutput
+
+API_SERVER = "RTP_API_SERVER"
+"""Environment variable: URL to connect to instead of the endpoint of a stack's cluster, as `make tunnel` prints it."""
+
+
+def api_server(environment: Mapping[str, str] = os.environ) -> str:
+    """The value of RTP_API_SERVER; empty if it is not set.
+
+    Raises:
+        SettingsError: it is not a URL with https and a host.
+    """
+    url = environment.get(API_SERVER, "")
+    if url and not re.fullmatch(r"https://[^\s/@]+/?", url):
+        raise SettingsError(f"{API_SERVER}={url!r} must be https://HOST:PORT", remedy="e.g. https://localhost:8443")
+    return url.rstrip("/")
+
+
+_REMEDY = "pass a valid one with --kubeconfig FILE, or set KUBECONFIG"
 
 
 def connect_with(file: Path) -> KubernetesApi:
@@ -26,7 +46,10 @@ def connect_with(file: Path) -> KubernetesApi:
     try:
         return _connect(lambda settings: config.load_kube_config(str(file), client_configuration=settings))
     except (config.ConfigException, OSError) as error:
-        raise SettingsError(f"kubeconfig {file}: {error}", remedy="pass a valid one with --kubeconfig FILE") from error
+        raise SettingsError(f"kubeconfig {file}: {error}", remedy=_REMEDY) from error
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+        # The client reads what it expects of a kubeconfig without checking it.
+        raise SettingsError(f"kubeconfig {file}: not a kubeconfig", remedy=_REMEDY) from error
 
 
 def connect_to(cluster: ClusterOutput, *, region: str) -> KubernetesApi:
@@ -34,6 +57,7 @@ def connect_to(cluster: ClusterOutput, *, region: str) -> KubernetesApi:
 
     Raises:
         RefusedError: `aws`, which gets the token, is not on PATH.
+        SettingsError: RTP_API_SERVER is not a URL.
     """
     if shutil.which(PROGRAM) is None:
         raise RefusedError(
@@ -41,7 +65,11 @@ def connect_to(cluster: ClusterOutput, *, region: str) -> KubernetesApi:
             remedy="install the AWS CLI, version 2; job commands also accept --kubeconfig FILE",
         )
     document = kubeconfig(
-        name=cluster.name, endpoint=cluster.endpoint, authority=cluster.certificate_authority, region=region
+        name=cluster.name,
+        endpoint=cluster.endpoint,
+        authority=cluster.certificate_authority,
+        region=region,
+        via=api_server(),
     )
     return _connect(lambda settings: config.load_kube_config_from_dict(document, client_configuration=settings))
 

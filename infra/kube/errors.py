@@ -88,6 +88,7 @@ _BY_MESSAGE = (
         re.compile(r'^namespaces "[^"]+" not found'),
         "bring the stack up with this version, which creates the teams' namespaces",
     ),
+    (re.compile(r'^[\w.-]+ "[^"]+" not found'), "check the name"),
 )
 
 _BY_CODE = {

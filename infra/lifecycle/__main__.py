@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import sys
 
-from infra.lifecycle.cli import main
+try:
+    from infra.lifecycle.cli import main
+except KeyboardInterrupt:  # Ctrl-C during the imports, before `main` handles it
+    sys.exit(130)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,16 +9,22 @@ from collections.abc import Sequence
 
 from infra.lifecycle.options import (
     ChangeOptions,
+    DeployerPolicyOptions,
     EnvironmentOptions,
     GraphOptions,
+    HoldOptions,
     ImageOptions,
     OutputsOptions,
     PricesOptions,
+    PromoteOptions,
+    QueuesOptions,
     ReleaseCheckOptions,
     ReleaseLockOptions,
     SandboxOptions,
     StalenessOptions,
     TestEnvironmentOptions,
+    TunnelOptions,
+    UpOptions,
 )
 from infra.spec.command_line import CommandLine, NoOptions
 
@@ -32,6 +38,10 @@ COMMANDS = CommandLine(
         "KUEUE_CONTROLLER": "Kueue controller binary that `sandbox` starts; default: that of `engines`",
         "TORCH_VERSION": "torch version for `image --variant cpu`",
         "TORCH_INDEX": "package index that has TORCH_VERSION",
+        "RTP_STACK_OUTPUTS": "for `hold` and `release-queues`: file with the output of `pulumi stack output --json`",
+        "KUBECONFIG": "with RTP_STACK_OUTPUTS or --outputs: kubeconfig of that cluster; default: AWS credentials",
+        "RTP_API_SERVER": "URL of an API server's tunnel, as `tunnel` prints it; default: the cluster's endpoint",
+        "PIP_INDEX_URL": "package index that `release-lock` asks through pip; pip's other settings work too",
         "AWS_PROFILE": "AWS credentials; every other variable of the AWS SDK works too",
     },
 )
@@ -67,6 +77,22 @@ def outputs(options: OutputsOptions) -> int:
 
 
 @COMMANDS.command("deploy an environment")
+def deployer_policy(options: DeployerPolicyOptions) -> int:
+    """Write the IAM policies that a role needs to deploy an environment."""
+    from infra.lifecycle.commands import deployer as commands
+
+    return commands.deployer_policy(options)
+
+
+@COMMANDS.command("deploy an environment")
+def state_bucket(options: EnvironmentOptions) -> int:
+    """Create or check the S3 bucket for Pulumi's state."""
+    from infra.lifecycle.commands import deployer as commands
+
+    return commands.state_bucket(options)
+
+
+@COMMANDS.command("deploy an environment")
 def preflight(options: EnvironmentOptions) -> int:
     """Check account, quotas, instance offerings and reservations."""
     from infra.lifecycle.commands import stack as commands
@@ -83,11 +109,35 @@ def preview(options: ChangeOptions) -> int:
 
 
 @COMMANDS.command("deploy an environment")
-def up(options: ChangeOptions) -> int:
-    """Run the preflight, then `pulumi up`."""
+def up(options: UpOptions) -> int:
+    """Run the preflight, push missing images, then `pulumi up`."""
     from infra.lifecycle.commands import stack as commands
 
     return commands.up(options)
+
+
+@COMMANDS.command("deploy an environment")
+def tunnel(options: TunnelOptions) -> int:
+    """Forward a port of this machine to a private API server."""
+    from infra.lifecycle.commands import stack as commands
+
+    return commands.tunnel(options)
+
+
+@COMMANDS.command("deploy an environment")
+def hold(options: HoldOptions) -> int:
+    """Hold the queues, so that no job starts, and wait until none runs."""
+    from infra.lifecycle.commands import rollout as commands
+
+    return commands.hold(options)
+
+
+@COMMANDS.command("deploy an environment")
+def release_queues(options: QueuesOptions) -> int:
+    """Release the queues that `hold` or an interrupted `up` has left held."""
+    from infra.lifecycle.commands import rollout as commands
+
+    return commands.release(options)
 
 
 @COMMANDS.command("deploy an environment")
@@ -148,10 +198,22 @@ def prices(options: PricesOptions) -> int:
 
 @COMMANDS.command("maintain the release")
 def image(options: ImageOptions) -> int:
-    """Build the platform's own images, and push them."""
+    """Build the platform's own images, or one with your packages, and push them."""
+    if options.from_ is not None:
+        from infra.lifecycle.commands import derived_image
+
+        return derived_image.derived_image(options)
     from infra.lifecycle.commands import image as commands
 
     return commands.image(options)
+
+
+@COMMANDS.command("maintain the release")
+def promote(options: PromoteOptions) -> int:
+    """Copy the platform's own images by digest from one environment's registry to another's."""
+    from infra.lifecycle.commands import promote as commands
+
+    return commands.promote(options)
 
 
 @COMMANDS.command("Kubernetes on this machine")

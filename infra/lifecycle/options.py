@@ -32,6 +32,9 @@ class OutputsOptions(EnvironmentOptions):
     """Options of `outputs`."""
 
     file: Path | None = option("output of `pulumi stack output --json`; default: run pulumi")
+    recorded: bool = option(
+        "write to --file what the program would export, without a stack or an account", default=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class ReleaseCheckOptions:
 class StalenessOptions:
     """Options of `staleness`."""
 
-    days: int = option("days after which an entry is stale (default 90)", 90)
+    days: int = option("days after which an entry is stale (default 90)", 90, at_least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,7 @@ class PricesOptions:
 class ReleaseLockOptions(PricesOptions):
     """Options of `release-lock`."""
 
+    upgrade: bool = option("write the newer versions that the rules of the release allow", default=False)
     region: str = option("region in which AMIs and add-ons are looked up (default us-east-1)", "us-east-1")
 
 
@@ -71,7 +75,7 @@ class TestEnvironmentOptions:
     name: str = option("name of the environment, e.g. test-4711", ...)
     owner: str = option("email address of the owner", ...)
     account: str = option("AWS account, the only one that the environment allows", ...)
-    hours: float = option("hours until it expires (default 8)", 8.0)
+    hours: float = option("hours until it expires (default 8)", 8.0, at_least=1, at_most=720)
     budget: float = option("US dollars per month from which the owner gets mail (default 100)", 100.0)
 
 
@@ -80,6 +84,54 @@ class ChangeOptions(EnvironmentOptions):
     """Options of commands that change a stack."""
 
     yes: bool = option("do not ask for confirmation", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions(ChangeOptions):
+    """Options of `up`."""
+
+    promote_from: str | None = option(
+        "environment whose images to copy if this one's registry lacks them; default: build them", metavar="ENV"
+    )
+    jobs: Literal["wait", "drain", "go"] | None = option(
+        "if nodes with jobs roll: wait until the jobs end, drain them (they save and resume), or go on; default: ask"
+    )
+    hours: float = option("with wait or drain, hours until the command gives up (default 24)", 24.0, at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunnelOptions(EnvironmentOptions):
+    """Options of `tunnel`."""
+
+    port: int = option("port of this machine (default 8443)", 8443, at_least=1, at_most=65535)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuesOptions(EnvironmentOptions):
+    """Options of `release-queues`."""
+
+    outputs: Path | None = option(
+        "outputs of the stack, to connect through $KUBECONFIG (default: $RTP_STACK_OUTPUTS, else pulumi's)",
+        metavar="FILE",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldOptions(QueuesOptions):
+    """Options of `hold`."""
+
+    drain: bool = option("evict jobs that run: they save, and resume by themselves after the release", default=False)
+    hours: float = option(
+        "hours to wait until no job runs (default 24, the default deadline of a job)", 24.0, at_least=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployerPolicyOptions(EnvironmentOptions):
+    """Options of `deployer-policy`."""
+
+    account: str | None = option("AWS account, if aws.allowed_accounts has several")
+    file: Path | None = option("write FILE-1.json, FILE-2.json and so on; default: print them", metavar="FILE.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,5 +147,21 @@ class ImageOptions:
 
     image: Literal["trainer", "mlflow"] | None = argument("image to build (default all)")
     variant: Literal["cuda", "cpu"] = option("variant of the trainer (default cuda)", "cuda")
-    push: bool = option("push to the stack's registry, and write the digest into the release", default=False)
-    env: str | None = option(f"with --push, the stack whose registry to use: {', '.join(environment_names())}")
+    push: bool = option("push to the environment's registry, and write tag and digest into the release", default=False)
+    env: str | None = option(
+        f"with --push or --from, the environment whose registry to use: {', '.join(environment_names())}"
+    )
+    from_: Path | None = option(
+        "instead: derive an image with the packages of this folder's requirements.txt, and push it", metavar="FOLDER"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromoteOptions:
+    """Options of `promote`."""
+
+    image: Literal["trainer", "mlflow"] | None = argument("image to copy (default all)")
+    from_: str = option("environment whose registry has the images", ..., metavar="ENV")
+    to: str = option("environment whose registry gets them", ..., metavar="ENV")
+    from_profile: str | None = option("AWS profile for the registry of --from (default: the SDK's)")
+    to_profile: str | None = option("AWS profile for the registry of --to (default: the SDK's)")

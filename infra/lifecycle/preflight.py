@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.lifecycle.aws import Client, Session
+from infra.lifecycle.caller import Caller, caller_of
+from infra.lifecycle.reach import Probe, obstacles
 from infra.lifecycle.running import RunningCluster
+from infra.lifecycle.stage import AccountState, read_account
 from infra.spec import release_rules
 from infra.spec.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
 from infra.spec.catalog import Catalog
@@ -43,7 +47,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The input of every check.
+    """The input of every check; what AWS says about caller and account is read once, as no check changes it.
 
     Attributes:
         settings: the environment.
@@ -54,6 +58,7 @@ class Case:
         now: the time, with its zone.
         cluster: the running cluster, if any.
         crds: the CRDs of this release.
+        probe: what this machine reaches.
     """
 
     settings: StackSettings
@@ -64,6 +69,25 @@ class Case:
     now: datetime
     cluster: RunningCluster
     crds: CrdSource
+    probe: Probe
+
+    @cached_property
+    def caller(self) -> Caller:
+        """Who the session's credentials belong to.
+
+        Raises:
+            RefusedError: there are no valid credentials.
+        """
+        return caller_of(self.session)
+
+    @cached_property
+    def account(self) -> AccountState:
+        """What the account has of the environment.
+
+        Raises:
+            RefusedError: AWS does not answer, or refuses these credentials.
+        """
+        return read_account(self.settings, self.release, self.session)
 
 
 Answer = tuple[str, str]
@@ -89,11 +113,27 @@ def capacity_blocks_have_not_ended(case: Case) -> Iterator[Answer]:
 
 
 def the_release_may_be_deployed(case: Case) -> Iterator[Answer]:
-    """The versions of the release fit together, and in prod all of them are resolved."""
+    """The versions of the release fit together; in prod all are resolved, but for our images, which `up` pushes itself."""
+    kind = case.settings.environment.kind
     try:
-        release_rules.check_release(case.release, kind=case.settings.environment.kind, project=case.project)
+        release_rules.check_release(case.release, kind=kind, project=case.project, needs_our_images=False)
     except RefusedError as error:
         yield str(error.args[0]), error.remedy
+
+
+def the_caller_is_an_administrator(case: Case) -> Iterator[Answer]:
+    """The caller's role is one of cluster.admin_roles: it installs the platform on the cluster."""
+    if not case.caller.is_one_of(case.settings.cluster.admin_roles):
+        roles = ", ".join(case.settings.cluster.admin_roles)
+        yield (
+            f"the credentials are {case.caller.arn}; cluster.admin_roles is {roles}",
+            "assume one of these roles (set AWS_PROFILE), or add the caller's role to cluster.admin_roles",
+        )
+
+
+def the_api_server_can_be_reached(case: Case) -> Iterator[Answer]:
+    """This machine reaches the API server, now or once it exists: directly or through a tunnel."""
+    yield from obstacles(case.settings, case.account.endpoint, case.probe)
 
 
 def quotas_suffice(case: Case) -> Iterator[Answer]:
@@ -108,15 +148,15 @@ def quotas_suffice(case: Case) -> Iterator[Answer]:
 
 def instances_are_offered_in_their_zones(case: Case) -> Iterator[Answer]:
     """Every zone of a group offers its instance type: a region may offer a type in some zones only."""
-    requests = case.settings.launch_requests()
-    offered = _offers(case.session.client("ec2"), {request.instance_type for request in requests})
-    for request in requests:
+    requests = [(request, name) for request in case.settings.launch_requests() for name in request.instance_types]
+    offered = _offers(case.session.client("ec2"), {name for _, name in requests})
+    for request, name in requests:
         wanted = zones_of(request, case.settings.network.availability_zones)
-        missing = sorted(set(wanted) - offered.get(request.instance_type, frozenset()))
+        missing = sorted(set(wanted) - offered.get(name, frozenset()))
         if missing:
-            where = ", ".join(sorted(offered.get(request.instance_type, ()))) or "no zone of the region"
+            where = ", ".join(sorted(offered.get(name, ()))) or "no zone of the region"
             yield (
-                f"group {request.name}: {request.instance_type} is not offered in {', '.join(missing)}",
+                f"group {request.name}: {name} is not offered in {', '.join(missing)}",
                 f"set availability_zones of the group; the type is offered to this account in {where}",
             )
 
@@ -143,6 +183,22 @@ def reservations_match_the_settings(case: Case) -> Iterator[Answer]:
             yield f"group {group.name}: {holds}", "lower max_size: a targeted launch beyond the reservation fails"
 
 
+def the_linked_bucket_is_in_the_region(case: Case) -> Iterator[Answer]:
+    """FSx for Lustre follows the changes of a bucket of its own region only (FSx for Lustre user guide, "Linking your file system")."""
+    lustre, region = case.settings.storage.lustre, case.settings.aws.region
+    if lustre is None:
+        return
+    what = f"bucket {lustre.bucket} of storage.lustre.source"
+    try:
+        found = case.session.client("s3").head_bucket(Bucket=lustre.bucket)["BucketRegion"]
+    except ClientError as error:
+        remedy = "create the bucket, or let these credentials list it"
+        yield f"S3 answers {error.response['Error']['Code']} to a request for {what}", remedy
+        return
+    if found != region:
+        yield f"{what} is in {found}, the stack in {region}", f"copy the data to a bucket of {region}"
+
+
 def crds_can_be_upgraded(case: Case) -> Iterator[Answer]:
     """No CRD of the running cluster loses versions, objects or fields in the upgrade."""
     live = case.cluster.crds()
@@ -159,11 +215,14 @@ def crds_can_be_upgraded(case: Case) -> Iterator[Answer]:
 
 CHECKS: tuple[Check, ...] = (
     the_environment_has_not_expired,
+    the_caller_is_an_administrator,
     capacity_blocks_have_not_ended,
     the_release_may_be_deployed,
+    the_api_server_can_be_reached,
     quotas_suffice,
     instances_are_offered_in_their_zones,
     reservations_match_the_settings,
+    the_linked_bucket_is_in_the_region,
     crds_can_be_upgraded,
 )
 
@@ -176,7 +235,7 @@ def problems(case: Case) -> tuple[Problem, ...]:
     Raises:
         RefusedError: aws.allowed_accounts does not list the credentials' account; no check has run.
     """
-    check_account(case.settings, account_of(case.session))
+    check_account(case.settings, case.caller.account)
     found: list[Problem] = []
     for check in CHECKS:
         name = check.__name__.replace("_", " ")
@@ -194,20 +253,17 @@ def notes(case: Case) -> Iterator[str]:
     monitoring = case.settings.monitoring
     if monitoring.alert_email is None and monitoring.webhook_secret is None:
         yield "alerts have no recipient: monitoring.alert_email and monitoring.webhook_secret are null"
+    lustre, zones = case.settings.storage.lustre, case.settings.network.availability_zones
+    if lustre is not None:
+        here = {lustre.availability_zone}
+        far = [group.name for group in case.settings.gpu_groups if set(zones_of(group, zones)) - here]
+        if far:
+            yield (
+                f"storage.lustre is in {lustre.availability_zone}: jobs of {', '.join(far)} may run in other zones, where its "
+                "reads are slower and billed as traffic"
+            )
     if case.cluster.crds() is None:
         yield "no cluster yet: its CRDs will be created, not upgraded"
-
-
-def account_of(session: Session) -> str:
-    """The AWS account of the session's credentials.
-
-    Raises:
-        RefusedError: there are no valid credentials.
-    """
-    try:
-        return str(session.client("sts").get_caller_identity()["Account"])
-    except (BotoCoreError, ClientError) as error:
-        raise RefusedError(f"no AWS account: {error}", remedy="sign in, e.g. `aws sso login`") from error
 
 
 def check(case: Case) -> None:

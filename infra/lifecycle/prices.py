@@ -46,6 +46,10 @@ SERVICES: Mapping[str, Query] = {
     "interface_endpoint_az_hour": Query("AmazonVPC", {"productFamily": "VpcEndpoint"}, "VpcEndpoint-Hours"),
     "public_ipv4_hour": Query("AmazonVPC", {}, "PublicIPv4:InUseAddress"),
     "gp3_gib_month": Query("AmazonEC2", {"volumeApiName": "gp3", "productFamily": "Storage"}, "EBS:VolumeUsage.gp3"),
+    "gp3_throughput_gibps_month": Query(
+        "AmazonEC2", {"productFamily": "Provisioned Throughput"}, "EBS:VolumeP-Throughput.gp3"
+    ),
+    "log_ingestion_gb": Query("AmazonCloudWatch", {"productFamily": "Data Payload"}, "DataProcessing-Bytes"),
     "rds_gp3_gib_month": Query(
         "AmazonRDS", {"databaseEngine": "PostgreSQL", "deploymentOption": "Single-AZ"}, "RDS:GP3-Storage"
     ),
@@ -101,7 +105,7 @@ def database_query(instance_class: str) -> Query:
 
 
 def look_up(catalog: Catalog, client: Client) -> PriceList:
-    """Query every price of the price table, in its region.
+    """Query every price of the price table, in its region; instance types that the region does not sell have none.
 
     Args:
         catalog: the catalogue.
@@ -117,7 +121,9 @@ def look_up(catalog: Catalog, client: Client) -> PriceList:
         return Quote(name, prices[0])
 
     return PriceList(
-        tuple(ask(name, instance_query(name)) for name in catalog.instances),
+        tuple(
+            ask(name, instance_query(name)) for name in catalog.instances if region in catalog.family_of(name).regions
+        ),
         tuple(ask(name, query) for name, query in SERVICES.items()),
         tuple(ask(name, database_query(name)) for name in catalog.prices.databases),
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from infra.spec.errors import RefusedError
+from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.release_rules import ROOT
-from infra.spec.stack_outputs import find_pulumi
+from infra.spec.signals import ENDINGS, handling
+from infra.spec.stack_outputs import ask_pulumi, find_pulumi
 
 POLICY_PACK = "infra/policy"
 
@@ -15,32 +20,57 @@ _LOCKED = ("the stack is currently locked", "Another update is currently in prog
 """Pulumi's messages for a locked stack: of file, S3 and similar backends, and of Pulumi Cloud."""
 
 
-def run(command: str, *, environment: str, is_confirmed: bool) -> int:
-    """Run `preview`, `up` or `destroy` on a stack in the foreground; preview and up with the policy pack.
+def preview_document(environment: str) -> Mapping[str, Any]:
+    """What an update would do, step by step, also to resources that stay the same (pulumi, pkg/backend/display/json.go).
+
+    Raises:
+        PlatformError: the preview failed; carries its message.
+    """
+    try:
+        found: Mapping[str, Any] = json.loads(ask_pulumi(environment, "preview", "--json", "--show-sames"))
+    except json.JSONDecodeError as error:
+        raise PlatformError(f"pulumi preview --json printed no JSON: {error}") from error
+    return found
+
+
+def run(command: str, *, environment: str, is_confirmed: bool, targets: Sequence[str] = ()) -> int:
+    """Run `preview`, `up` or `destroy` on a stack in the foreground; a whole preview or up with the policy pack.
+
+    Policies see resources that `targets` leaves out without their properties, and would report most of them.
+
+    Ctrl-C reaches pulumi as well, which ends what it has begun. Nobody may close the tunnel or release the queues before.
 
     Args:
         command: Pulumi's command.
         environment: name of the stack.
         is_confirmed: do not ask for confirmation.
+        targets: patterns of URNs to limit the command to; empty: all.
 
     Returns:
         pulumi's exit status.
 
     Raises:
         RefusedError: the stack is locked.
+        KeyboardInterrupt: a signal came meanwhile; pulumi has ended.
     """
     arguments = [find_pulumi(), command, "--cwd", str(ROOT), "--stack", environment]
-    if command != "destroy":
+    arguments += [part for target in targets for part in ("--target", target)]
+    if command != "destroy" and not targets:
         arguments += ["--policy-pack", POLICY_PACK]
     if is_confirmed and command != "preview":
         arguments.append("--yes")
-    is_locked = False
+    is_locked, signals = False, list[signal.Signals]()
     # Pulumi asks and shows progress on stdin and stdout, which stay the terminal's.
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as pulumi:
+    with (
+        handling(ENDINGS, signals.append),
+        subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as pulumi,
+    ):
         assert pulumi.stderr is not None, "it is a pipe"
         for line in pulumi.stderr:
             sys.stderr.write(line)
             is_locked |= any(message in line for message in _LOCKED)
+    if signals:
+        raise KeyboardInterrupt
     if is_locked:
         raise RefusedError(
             f"stack {environment} is locked by another pulumi, which runs or was killed",

@@ -1,4 +1,4 @@
-"""Look up versions and digests in chart repositories, image registries and AWS.
+"""Look up versions and digests in chart repositories and image registries.
 
 A source raises `NotFoundError` with the reason if it has no answer; nothing is guessed. `helm` and `oras` download charts
 too, but each is another binary to install.
@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
 from botocore.exceptions import BotoCoreError, ClientError
-from packaging.version import InvalidVersion, Version
 
 from infra.lifecycle.aws import Client
-from infra.spec.errors import NotFoundError
+from infra.lifecycle.numbering import newest_release
+from infra.spec.errors import NoAnswerError, NotFoundError, reason_of
 from infra.spec.manifest_yaml import read_manifests
-from infra.spec.release import AmiType
 from platform_charts.charts.archives import Download
 
 HELM_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
@@ -31,17 +30,17 @@ _API_HOSTS = {"docker.io": "registry-1.docker.io"}
 _ECR = re.compile(r"^\d{12}\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com$")
 """A private ECR registry: it requires a login even for AWS's own images, which every account may pull."""
 
+_NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
+
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-_AMI_PARAMETERS: Mapping[AmiType, str] = {
-    "AL2023_x86_64_STANDARD": "amazon-linux-2023/x86_64/standard",
-    "AL2023_x86_64_NVIDIA": "amazon-linux-2023/x86_64/nvidia",
-}
-"""Part of the SSM public parameter's name (EKS user guide, "Retrieve recommended Amazon Linux AMI IDs")."""
+_PAGE_SIZE = 1000
+_MAX_PAGES = 200
+"""Limits a registry that never ends its list of tags."""
 
 
 class Answer(NamedTuple):
@@ -59,11 +58,26 @@ class ChartAnswer(NamedTuple):
     source: str
 
 
+class ChartDetails(NamedTuple):
+    """Fields of a chart's Chart.yaml; empty if it has none."""
+
+    app_version: str
+    kubernetes: str
+
+
 class ChartSource(Protocol):
     """Looks up Helm charts."""
 
     def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
         """The chart at `version`; None means the newest release."""
+        ...
+
+    def versions(self, repository: str, name: str) -> tuple[str, ...]:
+        """Every version of the chart, in no order."""
+        ...
+
+    def details(self, repository: str, name: str, version: str) -> ChartDetails:
+        """The chart's appVersion and kubeVersion."""
         ...
 
 
@@ -74,20 +88,8 @@ class ImageSource(Protocol):
         """The digest the tag points to, e.g. sha256:…."""
         ...
 
-
-class NodeImageSource(Protocol):
-    """Looks up EKS-optimised AMIs."""
-
-    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
-        """The recommended release version for a Kubernetes minor."""
-        ...
-
-
-class AddonSource(Protocol):
-    """Looks up EKS add-ons."""
-
-    def version(self, name: str, kubernetes: str) -> Answer:
-        """The default version for a Kubernetes minor."""
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """Every tag, in no order."""
         ...
 
 
@@ -109,6 +111,7 @@ class Registries:
     ) -> None:
         self._plain_hosts = frozenset(plain_hosts)
         self._login = login
+        self._indexes: dict[str, dict[str, Any]] = {}
         self._pool = urllib3.PoolManager(timeout=timeout_s, retries=urllib3.Retry(2, backoff_factor=0.5))
 
     def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
@@ -117,11 +120,48 @@ class Registries:
             found, layer, url = self._oci_chart(repository.removeprefix("oci://"), name, version)
             return ChartAnswer(found, layer.removeprefix("sha256:"), url)
         url, releases = self._index(repository, name)
-        chosen = version or _newest(releases, f"{url} has no release of chart {name}")
+        chosen = version or newest_release(releases)
+        if chosen is None:
+            raise NotFoundError(f"{url} has no release of chart {name}")
         digest = releases.get(chosen, releases.get(f"v{chosen}", {})).get("digest")
         if not digest:
             raise NotFoundError(f"{url} has no digest of chart {name} {chosen}")
         return ChartAnswer(chosen, str(digest).removeprefix("sha256:"), url)
+
+    def versions(self, repository: str, name: str) -> tuple[str, ...]:
+        """See `ChartSource.versions`."""
+        if repository.startswith("oci://"):
+            tags = self.tags(f"{repository.removeprefix('oci://').rstrip('/')}/{name}")
+            return tuple(tag.replace("_", "+") for tag in tags)
+        return tuple(self._index(repository, name)[1])
+
+    def details(self, repository: str, name: str, version: str) -> ChartDetails:
+        """See `ChartSource.details`: from the index, or from the chart's configuration in the registry."""
+        if repository.startswith("oci://"):
+            base = f"{repository.removeprefix('oci://').rstrip('/')}/{name}"
+            _, response = self._manifest(base, version.replace("+", "_"))
+            digest = response.json()["config"]["digest"]
+            chart = self._get(f"{self._base(base)}/blobs/{digest}").json()
+        else:
+            url, releases = self._index(repository, name)
+            if version not in releases:
+                raise NotFoundError(f"{url} has no chart {name} {version}")
+            chart = releases[version]
+        return ChartDetails(str(chart.get("appVersion") or ""), str(chart.get("kubeVersion") or ""))
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """See `ImageSource.tags`; follows the registry's pages (OCI distribution, "Listing Tags")."""
+        first = f"{self._base(repository)}/tags/list?n={_PAGE_SIZE}"
+        url = first
+        found: list[str] = []
+        for _ in range(_MAX_PAGES):
+            response = self._get(url)
+            found += response.json().get("tags") or ()
+            link = _NEXT_PAGE.search(response.headers.get("Link", ""))
+            if link is None:
+                return tuple(found)
+            url = urljoin(url, link[1])
+        raise NoAnswerError(f"{first}: the list of tags does not end after {_MAX_PAGES} pages")
 
     def archive(self, repository: str, name: str, version: str) -> Download:
         """Download the chart's archive from the URL in the index, or from the registry."""
@@ -149,15 +189,18 @@ class Registries:
     def _index(self, repository: str, name: str) -> tuple[str, dict[str, dict[str, Any]]]:
         """URL of a repository's index, and the chart's entries by version."""
         url = f"{repository.rstrip('/')}/index.yaml"
-        [index] = read_manifests(self._get(url).data)
+        if url not in self._indexes:  # the index of kube-prometheus-stack's repository has megabytes
+            [self._indexes[url]] = read_manifests(self._get(url).data)
+        index = self._indexes[url]
         return url, {str(one["version"]): one for one in index.get("entries", {}).get(name, ())}
 
     def _oci_chart(self, repository: str, name: str, version: str | None) -> tuple[str, str, str]:
         """Version, archive digest as `sha256:…`, and URL of the manifest."""
         repository = f"{repository.rstrip('/')}/{name}"
         if version is None:
-            url = f"{self._base(repository)}/tags/list"
-            version = _newest(self._get(url).json().get("tags") or (), f"{url} has no release")
+            version = newest_release(self.tags(repository))
+            if version is None:
+                raise NotFoundError(f"{self._base(repository)}/tags/list has no release")
         url, response = self._manifest(repository, version.replace("+", "_"))
         digests = [layer["digest"] for layer in response.json().get("layers", ()) if layer["mediaType"] == HELM_LAYER]
         if len(digests) != 1:
@@ -181,9 +224,9 @@ class Registries:
                 headers["Authorization"] = self._authorization(url, response.headers.get("WWW-Authenticate", ""))
                 response = self._pool.request("GET", url, headers=headers)
         except urllib3.exceptions.HTTPError as error:
-            raise NotFoundError(f"{url}: {error}") from error
+            raise NoAnswerError(f"{url}: {reason_of(error)}") from error
         if response.status != 200:
-            raise NotFoundError(f"{url}: HTTP status {response.status}")
+            raise not_answered(url, response.status)
         return response
 
     def _authorization(self, url: str, challenge: str) -> str:
@@ -195,47 +238,19 @@ class Registries:
         """An anonymous token for a Bearer challenge (OCI distribution, token authentication)."""
         fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
         if not challenge.startswith("Bearer ") or "realm" not in fields:
-            raise NotFoundError(f"the registry requires {challenge.partition(' ')[0] or 'unknown'} authentication")
+            raise NoAnswerError(f"the registry requires {challenge.partition(' ')[0] or 'unknown'} authentication")
         realm = fields.pop("realm")
         response = self._pool.request("GET", f"{realm}?{urlencode(fields)}")
         if response.status != 200:
-            raise NotFoundError(f"{realm}: HTTP status {response.status} without credentials")
+            raise NoAnswerError(f"{realm}: HTTP status {response.status} without credentials")
         answer = cast("dict[str, str]", response.json())
         return answer.get("token") or answer["access_token"]
 
 
-class AwsSource:
-    """AMI releases from SSM public parameters, and add-on versions from EKS.
-
-    Args:
-        ssm: boto3's Systems Manager client.
-        eks: boto3's EKS client.
-    """
-
-    def __init__(self, *, ssm: Client, eks: Client) -> None:
-        self._ssm = ssm
-        self._eks = eks
-
-    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
-        """See `NodeImageSource.release`."""
-        name = f"/aws/service/eks/optimized-ami/{kubernetes}/{_AMI_PARAMETERS[ami_type]}/recommended/release_version"
-        try:
-            answer = self._ssm.get_parameter(Name=name)
-        except (BotoCoreError, ClientError) as error:
-            raise NotFoundError(f"SSM parameter {name}: {error}") from error
-        return Answer(answer["Parameter"]["Value"], f"SSM {name}")
-
-    def version(self, name: str, kubernetes: str) -> Answer:
-        """See `AddonSource.version`."""
-        try:
-            pages = self._eks.get_paginator("describe_addon_versions")
-            answers = [*pages.paginate(addonName=name, kubernetesVersion=kubernetes)]
-        except (BotoCoreError, ClientError) as error:
-            raise NotFoundError(f"EKS add-on {name}: {error}") from error
-        for version in (one for page in answers for addon in page["addons"] for one in addon["addonVersions"]):
-            if any(one["clusterVersion"] == kubernetes and one["defaultVersion"] for one in version["compatibilities"]):
-                return Answer(version["addonVersion"], "EKS DescribeAddonVersions")
-        raise NotFoundError(f"EKS has no default version of add-on {name} for Kubernetes {kubernetes}")
+def not_answered(url: str, status: int) -> NotFoundError:
+    """The error of an HTTP status: only 404 and 410 say that the source does not have it."""
+    kind = NotFoundError if status in {404, 410} else NoAnswerError
+    return kind(f"{url}: HTTP status {status}")
 
 
 def ecr_login(client: Callable[[str], Client]) -> Callable[[str], str | None]:
@@ -252,21 +267,7 @@ def ecr_login(client: Callable[[str], Client]) -> Callable[[str], str | None]:
         try:
             answer = client(found["region"]).get_authorization_token()
         except (BotoCoreError, ClientError) as error:
-            raise NotFoundError(f"{host}: {error}") from error
+            raise NoAnswerError(f"{host}: {error}") from error
         return str(answer["authorizationData"][0]["authorizationToken"])
 
     return login
-
-
-def _newest(versions: Iterable[str], otherwise: str) -> str:
-    """The newest version that is not a pre-release."""
-    parsed: dict[str, Version] = {}
-    for version in versions:
-        try:
-            parsed[version] = Version(version.replace("_", "+"))
-        except InvalidVersion:
-            continue
-    releases = [version for version, order in parsed.items() if not order.is_prerelease]
-    if not releases:
-        raise NotFoundError(otherwise)
-    return max(releases, key=parsed.__getitem__)

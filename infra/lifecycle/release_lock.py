@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple, ParamSpec
 
-from infra.lifecycle.registries import AddonSource, ChartSource, ImageSource, NodeImageSource
+from packaging.version import Version
+
+from infra.lifecycle.aws_versions import AddonSource, ClusterSource, NodeImageSource
+from infra.lifecycle.registries import Answer, ChartSource, ImageSource
+from infra.lifecycle.web_sources import FileSource, PackageSource
 from infra.spec.errors import NotFoundError
-from infra.spec.release import Entry, ReleaseManifest, load_release
+from infra.spec.release import AddOn, Entry, ReleaseManifest, load_release
 from infra.spec.section import validate
 from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
 
@@ -25,6 +29,9 @@ class Sources:
     images: ImageSource
     node_images: NodeImageSource
     addons: AddonSource
+    clusters: ClusterSource
+    packages: PackageSource
+    files: FileSource
 
 
 class Resolved(NamedTuple):
@@ -43,7 +50,7 @@ class Resolved(NamedTuple):
     @property
     def entry(self) -> KeyPath:
         """Key path of the manifest entry that has the value's date and source."""
-        return self.path[:1] if self.path[0] == "node_image" else self.path[:2]
+        return self.path[:1] if self.path[0] in {"kubernetes", "node_image", "stack"} else self.path[:2]
 
 
 class Open(NamedTuple):
@@ -108,7 +115,18 @@ class _LookUp:
         for name, addon in self._release.addons.items():
             if addon.version is None:
                 path = ("addons", name, "version")
-                self._ask((path,), self._sources.addons.version, name, self._release.kubernetes.version)
+                self._ask((path,), self._addon, name, addon)
+
+    def _addon(self, name: str, addon: AddOn) -> Answer:
+        """EKS's default version, or the newest if the default is below the minimum."""
+        source, minor = self._sources.addons, self._release.kubernetes.version
+        answer = source.version(name, minor)
+        if addon.minimum is None or _number(answer.value) >= Version(addon.minimum):
+            return answer
+        newest = max(source.versions(name, minor), key=_number)
+        if _number(newest) < Version(addon.minimum):
+            raise NotFoundError(f"EKS's newest version of add-on {name} is {newest}, must be {addon.minimum} or newer")
+        return answer._replace(value=newest)
 
     def charts(self) -> None:
         """Hashes of charts; charts without a version get the newest."""
@@ -140,16 +158,30 @@ class _LookUp:
                 self.open.append(Open(("downloads", name, "sha256"), reason))
 
 
-def write(resolution: Resolution, file: Path, *, today: date) -> None:
+def _number(addon_version: str) -> Version:
+    """The upstream version and EKS's build of an add-on: 1.7.0 and 2 for v1.7.0-eksbuild.2."""
+    return Version(addon_version.removeprefix("v").replace("-eksbuild.", "+"))
+
+
+def write(resolution: Resolution, file: Path, *, today: date, confirmed: Iterable[KeyPath] = ()) -> None:
     """Write the values into the manifest, with source and date, and validate it.
+
+    Args:
+        resolution: the values.
+        file: the manifest.
+        today: the date.
+        confirmed: entries that were found at their source as they are; they get the date.
 
     Raises:
         SettingsError: a value is invalid in the manifest; the file stays unchanged.
     """
     release, text = load_release(file), file.read_text(encoding="utf-8")
-    changes: dict[KeyPath, Scalar] = {}
+    changes: dict[KeyPath, Scalar] = {(*entry, "as_of"): today for entry in confirmed if _is_dated(release, entry)}
     for one in resolution.resolved:
-        known = changes.get((*one.entry, "source"), _entry(release, one.entry).source)
+        entry = _entry(release, one.entry)
+        is_upgrade = one.path[-1] in {"version", "tag"} and getattr(entry, one.path[-1]) is not None
+        # The source of an older version says nothing about the new one.
+        known = changes.get((*one.entry, "source"), None if is_upgrade else entry.source)
         changes[one.path] = one.value
         changes[*one.entry, "as_of"] = today
         changes[*one.entry, "source"] = _joined(str(known) if known else "", one.source)
@@ -157,6 +189,12 @@ def write(resolution: Resolution, file: Path, *, today: date) -> None:
     validate(ReleaseManifest, parse(changed, source=title).value, file=title)
     file.write_text(changed, encoding="utf-8")
     load_release.cache_clear()
+
+
+def _is_dated(release: ReleaseManifest, path: KeyPath) -> bool:
+    """Whether one date holds for the whole entry: that of the AMIs, or of the stack, holds for several versions."""
+    group = getattr(release, path[0])
+    return path == ("kubernetes",) or (len(path) == 2 and isinstance(group, dict) and isinstance(group[path[1]], Entry))
 
 
 def _entry(release: ReleaseManifest, path: KeyPath) -> Entry:

@@ -11,8 +11,15 @@ _PIPED_WIDTH = 160
 """Width of a table in columns when standard output is not a terminal."""
 
 
+class _Output(Console):
+    """Standard output; rich would exit with status 1 if the reader of a pipe, e.g. `head`, has left."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704 - rich calls this while it handles the BrokenPipeError, which the command line handles
+
+
 def _console() -> Console:
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
+    return _Output(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
 
 
 def print_table(table: Table) -> None:

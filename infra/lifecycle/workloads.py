@@ -10,21 +10,21 @@ import time
 from collections.abc import Callable
 
 from infra.kube.api import KubernetesApi
-from infra.kube.errors import ApiError
 from infra.spec.cluster_names import KUBERAY_NAMESPACE, KUEUE_API, KUEUE_NAMESPACE
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
-
-_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+from platform_charts.jobs.rayjob import QUEUE_LABEL
+from platform_charts.jobs.schedule import SCHEDULE_LABEL
 
 _KINDS = (
+    ("batch/v1", "CronJob", SCHEDULE_LABEL),
     ("ray.io/v1", "RayJob", ""),
     ("ray.io/v1", "RayService", ""),
     ("ray.io/v1", "RayCluster", ""),
-    ("batch/v1", "Job", _QUEUE_LABEL),
+    ("batch/v1", "Job", QUEUE_LABEL),
     (KUEUE_API, "Workload", ""),
 )
-"""Group, kind and label of what is deleted, owners before what they own."""
+"""Group, kind and label of what is deleted: schedules first, which would submit more, and owners before what they own."""
 
 _SECONDS = 300.0
 _POLL_SECONDS = 1.0
@@ -32,23 +32,13 @@ _REPORT_SECONDS = 15.0
 
 
 def find_workloads(api: KubernetesApi) -> list[Manifest]:
-    """Every job and Ray cluster of all namespaces, queued or running, with Kueue's objects for them.
+    """Every schedule, job and Ray cluster of all namespaces, queued or running, with Kueue's objects for them.
 
     Raises:
         ApiError: the API server rejects a request.
         ConnectionLostError: it does not answer.
     """
-    return [one for version, kind, label in _KINDS for one in _items(api, version, kind, label)]
-
-
-def _items(api: KubernetesApi, version: str, kind: str, label: str) -> list[Manifest]:
-    """The objects of a kind; none if the kind went with its chart, which cached discovery may not know."""
-    try:
-        return api.items(version, kind, labels=label)
-    except ApiError as error:
-        if error.code == 404:
-            return []
-        raise
+    return [one for version, kind, label in _KINDS for one in api.items_if_served(version, kind, labels=label)]
 
 
 def check_served(api: KubernetesApi) -> None:
@@ -111,7 +101,7 @@ def delete_workloads(api: KubernetesApi, *, say: Callable[[str], None], seconds:
         if now - began > seconds:
             raise _refusal(left, seconds)
         if len(left) != before or now - reported > _REPORT_SECONDS:
-            say(f"deleting {len(left)} jobs, Ray clusters and workloads: {describe(left)}")
+            say(f"deleting {len(left)} schedules, jobs, Ray clusters and workloads: {describe(left)}")
             before, reported = len(left), now
         time.sleep(_POLL_SECONDS)
 

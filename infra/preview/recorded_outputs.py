@@ -41,6 +41,8 @@ _ID_PREFIXES = {
     "aws:efs/fileSystem:FileSystem": "fs",
     "aws:efs/accessPoint:AccessPoint": "fsap",
     "aws:efs/mountTarget:MountTarget": "fsmt",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
+    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": "dra",
 }
 """Prefix of generated IDs, which have 17 hexadecimal digits."""
 
@@ -94,6 +96,14 @@ def _database(new: _Created) -> dict[str, Any]:
     }
 
 
+def _lustre(new: _Created) -> dict[str, Any]:
+    return {
+        "arn": new.arn("fsx", f"file-system/{new.id}"),
+        "dnsName": f"{new.id}.fsx.{new.region}.amazonaws.com",
+        "mountName": sha256(new.id.encode()).hexdigest()[:8],
+    }
+
+
 def _bucket(new: _Created) -> dict[str, Any]:
     return {
         "arn": f"arn:aws:s3:::{new.id}",
@@ -125,6 +135,7 @@ _COMPUTED: dict[str, Callable[[_Created], dict[str, Any]]] = {
     "aws:ec2/vpc:Vpc": lambda new: {"arn": new.arn("ec2", f"vpc/{new.id}"), "defaultSecurityGroupId": "sg-0defa017"},
     "aws:efs/fileSystem:FileSystem": lambda new: {"arn": new.arn("elasticfilesystem", f"file-system/{new.id}")},
     "aws:efs/accessPoint:AccessPoint": lambda new: {"arn": new.arn("elasticfilesystem", f"access-point/{new.id}")},
+    "aws:fsx/lustreFileSystem:LustreFileSystem": _lustre,
     "aws:rds/subnetGroup:SubnetGroup": lambda new: {"name": new.id},
     "aws:sns/topic:Topic": lambda new: {"arn": new.arn("sns", new.id)},
     "aws:rds/parameterGroup:ParameterGroup": lambda new: {"name": new.id},

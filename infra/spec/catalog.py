@@ -52,6 +52,10 @@ class ServicePrices(Section):
     interface_endpoint_az_hour: Price = Field(description="Interface endpoint per availability zone, without traffic.")
     public_ipv4_hour: Price = Field(description="Public IPv4 address in use.")
     gp3_gib_month: Price = Field(description="EBS gp3, per GiB and month, baseline throughput.")
+    gp3_throughput_gibps_month: Price = Field(
+        description="EBS gp3, per GiB/s of throughput beyond the baseline, and month."
+    )
+    log_ingestion_gb: Price = Field(description="CloudWatch Logs, standard class, per GB of logs, first tier.")
     rds_gp3_gib_month: Price = Field(description="RDS gp3, per GiB and month, one availability zone.")
 
 
@@ -62,6 +66,9 @@ class Prices(Section):
     instances: Source = Field(description="Date and source of the instances' usd_per_hour.")
     services: ServicePrices = Field(description="Prices of services.")
     databases: dict[str, Price] = Field(description="RDS for PostgreSQL per hour by class, one availability zone.")
+    lustre: dict[str, Price] = Field(
+        description="FSx for Lustre per GiB and month, by tier of `storage.lustre`. `make prices` does not look them up."
+    )
 
 
 class QuotaCodes(Section):
@@ -80,6 +87,11 @@ class Family(Section):
         False,
         description="GPUDirect RDMA: GPUs send and receive over EFA, bypassing host memory (EC2 user guide, "
         '"Elastic Fabric Adapter", table of RDMA read and write).',
+    )
+    network_layers: Literal[0, 3, 4] = Field(
+        0,
+        description="Layers of the network that EC2 reports for an instance; 0: it reports none (EC2 user guide, "
+        '"Prerequisites for Amazon EC2 topology").',
     )
     regions: tuple[str, ...] = Field(min_length=1, description="Regions that offer every listed size.")
 
@@ -110,6 +122,16 @@ class InstanceType(Section):
     numa_nodes: PositiveInt | None = Field(description="NUMA nodes; null: unresolved.")
     network_cards: PositiveInt = Field(1, description="Network cards.")
     efa_interfaces: NonNegativeInt = Field(0, description="Maximum number of EFA interfaces.")
+    efa_on_first_card: bool = Field(
+        True,
+        description="Network card 0 supports EFA; false: it carries IP only (EC2 user guide, "
+        '"Maximize network bandwidth on Amazon EC2 instances with multiple network cards", P6-B300).',
+    )
+    efa_huge_pages_mib: PositiveInt = Field(
+        2 * 5128,
+        description="Memory that the accelerated AMI reserves as 2 MiB huge pages on a node with EFA; by default the 5128 "
+        'pages of the EKS user guide ("Run machine learning training with Elastic Fabric Adapter").',
+    )
     gpu: Gpu | None = Field(None, description="GPUs; null: none.")
     nvme: Nvme | None = Field(None, description="Instance store; null: none.")
     usd_per_hour: NonNegativeFloat | None = Field(description="Linux on-demand price; null: unresolved.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
+
+from infra.spec.node_labels import LABEL_PREFIX
 
 KUEUE_API = "kueue.x-k8s.io/v1beta2"
 """Kueue's storage version."""
@@ -14,17 +17,30 @@ KUEUE_NAMESPACE = "kueue-system"
 GPU_NAMESPACE = "gpu-system"
 """Namespace of device plugins and DCGM exporter: the only platform namespace that admits privileged pods."""
 
+DATA_NAMESPACE = "data-sync"
+"""Namespace of the Jobs that write the shared datasets; only administrators create them."""
+
 PLATFORM_NAMESPACES = (
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
     KUBERAY_NAMESPACE,
     KUEUE_NAMESPACE,
     GPU_NAMESPACE,
+    DATA_NAMESPACE,
 )
 """All platform namespaces; teams may not use these names."""
 
 TRAINER_ACCOUNT = "trainer"
 """Service account of a team's jobs, in the team's namespace; see `infra.spec.names.trainer_account`."""
+
+SCHEDULER_ACCOUNT = "scheduler"
+"""Service account, in each team's namespace, of the pods that submit the occurrences of a schedule; may do what a member may."""
+
+DATA_ACCOUNT = "data-sync"
+"""Service account of the Jobs that write the datasets, in their namespace; its IAM role reads `storage.dataset_sources`."""
+
+READY_TIMEOUT_MINUTES = 40
+"""Time for all pods of an admitted job to become ready, which includes a new GPU node and an image pull of some GB."""
 
 Priority = Literal["low", "normal", "high"]
 
@@ -41,7 +57,10 @@ PLATFORM_PRIORITY = "platform-critical"
 """Priority class of components that every job depends on; team namespaces do not admit pods that use it."""
 
 DATASETS_CLAIM = "datasets"
-"""PersistentVolumeClaim of the datasets in each team's namespace, read-only."""
+"""PersistentVolumeClaim of the datasets: read-only in each team's namespace, writable in `DATA_NAMESPACE`."""
+
+LUSTRE_CLAIM = "lustre"
+"""PersistentVolumeClaim of the FSx for Lustre file system, read-only in each team's namespace, where a stack has one."""
 
 RUNS_CLAIM = "runs"
 """PersistentVolumeClaim of a team's runs, in that team's namespace only."""
@@ -49,8 +68,32 @@ RUNS_CLAIM = "runs"
 DATASETS_PATH = "/mnt/datasets"
 """Mount path of the datasets in a job's pods: `/datasets` of the file system."""
 
+LUSTRE_PATH = "/mnt/lustre"
+"""Mount path of the FSx for Lustre file system in a job's pods: the folder of `storage.lustre.source`."""
+
 RUNS_PATH = "/mnt/runs"
 """Mount path of a team's runs and data in a job's pods: `/teams/<team>` of the file system."""
+
+SEARCHES_PATH = f"{RUNS_PATH}/searches"
+"""Folder of a team's hyperparameter searches, each in a folder of its job's name."""
+
+CACHE_PATH = "/mnt/cache"
+"""Mount path of a job's part of the node's NVMe disks, in workers on nodes that have them; its contents go with the pod."""
+
+TMP_GIB = 20
+"""Largest size of /tmp in a job's pods, in GiB."""
+
+CODE_PATH = "/mnt/code"
+"""Mount path of users' own code in the pods of a job, on the import path of every Python process.
+
+In a session it is a folder in the team's runs, in any other job the unpacked archive, read-only.
+"""
+
+CODE_ARCHIVE_PATH = "/mnt/code-archive"
+"""Mount path of the archive of that code, which a run keeps."""
+
+TRAINER_PATH = "/opt/ray-train-platform"
+"""Folder of our packages in the trainer image, on its import path."""
 
 MLFLOW_CREDENTIALS = "mlflow-credentials"
 """Secret in each team's namespace with MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."""
@@ -60,6 +103,19 @@ MLFLOW_SERVER_SECRET = "mlflow-server"  # noqa: S105 - a name
 
 GP3_CLASS = "gp3"
 EFS_CLASS = "efs"
+LUSTRE_CLASS = "lustre"
+
+SESSION_PREFIX = "session-"
+"""Prefix of the names of interactive sessions, and so of their pods, to which their team may connect."""
+
+LONGEST_JOB_NAME = 47
+"""KubeRay names the job's cluster NAME-abcde, and that cluster's services NAME-abcde-serve-svc: 63 less 10 less 6."""
+
+LONGEST_GRACE_SECONDS = 300
+"""Longest termination grace period of a job's pods, which keep their GPUs for that time."""
+
+LAST_SCRAPES_SECONDS = 60
+"""Time for which the pods of a finished job stay: Prometheus scrapes their last values twice."""
 
 RAY_PORTS = {
     "gcs": 6379,
@@ -70,3 +126,14 @@ RAY_PORTS = {
     "dash-metrics": 44227,
 }
 """Ports of a Ray head by port name, which the PodMonitors select; workers have `metrics` only."""
+
+NO_EVICTION = {f"{LABEL_PREFIX}/eviction": "refused"}
+"""Label of pods that a drain must not evict, because their work would be lost; see `platform_charts.objects.disruption`."""
+
+JOB_COLUMNS: Mapping[str, str] = {
+    "progress": f"{LABEL_PREFIX}/progress",
+    "time left": f"{LABEL_PREFIX}/time-left",
+    "reason": f"{LABEL_PREFIX}/reason",
+}
+"""Columns that `kubectl get rayjobs` has of ours, and the annotation of a RayJob that each shows. `platform_charts.images.job_progress`
+writes them; see `platform_charts.charts.crds`."""

@@ -8,10 +8,11 @@ help. Shell completion uses argcomplete, which is imported only while the shell 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from inspect import get_annotations
 from pathlib import Path
 from types import NoneType, UnionType
@@ -31,6 +32,8 @@ class _Spec(NamedTuple):
     summary: str
     metavar: str | None
     is_positional: bool
+    at_least: float | None = None
+    at_most: float | None = None
 
 
 def option(
@@ -39,8 +42,10 @@ def option(
     *,
     default_factory: Callable[[], object] | None = None,
     metavar: str | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
 ) -> Any:  # noqa: ANN401 - a field of any type, like dataclasses.field
-    """Declare a field as the option `--field-name`.
+    """Declare a field as the option `--field-name`; an underscore at the end of the name, as in `from_`, is left out.
 
     A bool is a switch, `bool | None` adds a `--no-…` form, a tuple is a repeatable option, a Literal limits the choices.
 
@@ -49,8 +54,10 @@ def option(
         default: default value; `...` makes the option required.
         default_factory: creates the default when the command line is parsed.
         metavar: name of the value in `--help`.
+        at_least: smallest number that the option takes; a number with a bound is finite.
+        at_most: largest number.
     """
-    metadata = {_SPEC: _Spec(summary, metavar, is_positional=False)}
+    metadata = {_SPEC: _Spec(summary, metavar, is_positional=False, at_least=at_least, at_most=at_most)}
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)
     return field(default=MISSING if default is ... else default, metadata=metadata)
@@ -197,19 +204,21 @@ def _add_option(parser: argparse._ActionsContainer, one: Field[Any], hint: objec
     kind = _kind(hint)
     keywords: dict[str, Any] = {"help": spec.summary.replace("%", "%%"), "metavar": spec.metavar}
     if spec.is_positional:
-        parser.add_argument(one.name, nargs="?", **_keywords_of(kind), **keywords)
+        parser.add_argument(one.name, nargs="?", **_keywords_of(kind, spec), **keywords)
         return
-    flag = f"--{one.name.replace('_', '-')}"
+    flag = _flag(one.name)
+    keywords["dest"] = one.name
     if hint is bool:
-        parser.add_argument(flag, action="store_true", help=keywords["help"])
+        parser.add_argument(flag, action="store_true", dest=one.name, help=keywords["help"])
     elif kind is bool:
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=default, help=keywords["help"])
+        action = argparse.BooleanOptionalAction
+        parser.add_argument(flag, action=action, default=default, dest=one.name, help=keywords["help"])
     elif get_origin(hint) is tuple:
         parser.add_argument(flag, action="append", default=[], **keywords)
     elif default is MISSING:
-        parser.add_argument(flag, required=True, **_keywords_of(kind), **keywords)
+        parser.add_argument(flag, required=True, **_keywords_of(kind, spec), **keywords)
     else:
-        parser.add_argument(flag, default=default, **_keywords_of(kind), **keywords)
+        parser.add_argument(flag, default=default, **_keywords_of(kind, spec), **keywords)
 
 
 def _kind(hint: object) -> object:
@@ -220,7 +229,42 @@ def _kind(hint: object) -> object:
     return hint
 
 
-def _keywords_of(kind: object) -> dict[str, Any]:
+def _keywords_of(kind: object, spec: _Spec) -> dict[str, Any]:
     if get_origin(kind) is Literal:
         return {"choices": get_args(kind)}
-    return {"type": kind} if kind in {int, float, Path} else {}
+    if kind is int or kind is float:
+        return {"type": _number(kind, spec)}
+    return {"type": kind} if kind is Path else {}
+
+
+def _number(kind: type[int | float], spec: _Spec) -> Callable[[str], int | float]:
+    """Parses a number, and refuses one outside the option's bounds."""
+    bounds = {"at least": spec.at_least, "at most": spec.at_most}
+    rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
+
+    def number(text: str) -> int | float:
+        value = kind(text)
+        low = -math.inf if spec.at_least is None else spec.at_least
+        high = math.inf if spec.at_most is None else spec.at_most
+        if rule and not (math.isfinite(value) and low <= value <= high):
+            raise argparse.ArgumentTypeError(f"must be {rule}, not {text}")
+        return value
+
+    number.__name__ = kind.__name__  # argparse's message: invalid int value
+    return number
+
+
+def _flag(name: str) -> str:
+    return f"--{name.rstrip('_').replace('_', '-')}"
+
+
+def given_flags(options: object, title: str) -> list[str]:
+    """The flags of a group of options that differ from their defaults.
+
+    Args:
+        options: a command's options.
+        title: the `TITLE` of the classes that declare the group.
+    """
+    assert is_dataclass(options)
+    declared = (one for one in fields(options) if _title(type(options), one.name) == title)
+    return [_flag(one.name) for one in declared if getattr(options, one.name) != one.default]

@@ -11,7 +11,8 @@ from datetime import date
 
 from infra.spec.capacity import CapacityBlock, LaunchRequest, Reservation, Spot
 from infra.spec.catalog import Catalog, Price
-from infra.spec.settings.nodes import GpuGroup, SystemNodes
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.settings.nodes import BASELINE_THROUGHPUT_MIB
 from infra.spec.settings.stack import StackSettings
 
 HOURS_PER_MONTH = 730
@@ -20,11 +21,18 @@ HOURS_PER_MONTH = 730
 NOT_COUNTED = (
     "S3, EFS and ECR storage",
     "traffic through NAT gateways, endpoints and between zones",
-    "CloudWatch log ingestion",
+    "storage of logs, and logs other than the control plane's and the network's",
     "KMS keys and requests",
     "Capacity Blocks, which are prepaid",
 )
 """Costs outside the estimate: prepaid, or billed by use."""
+
+
+_CONTROL_PLANE_LOG_GB = 0.05
+_CONTROL_PLANE_LOG_GB_PER_NODE = 0.005
+_FLOW_LOG_GB_PER_NODE = 0.01
+"""GB of logs an hour: assumptions, because traffic and API requests decide. Flow logs: 14,000 records of 120 bytes in each ten
+minutes. Control plane: the audit log of a quiet cluster, and of the kubelet and the daemons of each node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +86,7 @@ class _Estimator:
         self._settings = settings
         self._catalog = catalog
         self._services = catalog.prices.services
+        self._groups = resolve_node_groups(settings, catalog=catalog)
         self._is_priced = settings.aws.region == catalog.prices.region
 
     def lines(self) -> Iterator[CostItem]:
@@ -85,8 +94,10 @@ class _Estimator:
         yield from self._control_plane()
         yield from self._node_groups()
         yield from self._volumes()
+        yield from self._lustre()
         yield from self._database()
         yield from self._network()
+        yield from self._logs()
 
     def _line(
         self, name: str, units: float, price: Price, *, full: float | None = None, share: float = 1, note: str = ""
@@ -110,16 +121,19 @@ class _Estimator:
             yield self._line("EKS control plane", 1, self._services.eks_extended_support_hour, note=note)
 
     def _node_groups(self) -> Iterator[CostItem]:
-        system = self._settings.system_nodes
-        yield self._group(self._settings.launch_requests()[0], smallest=system.min_size)
+        system, heads, *_ = self._settings.launch_requests()
+        yield self._group(system, smallest=self._settings.system_nodes.min_size)
+        yield self._group(heads, smallest=self._settings.head_nodes.min_size)
         for group in self._settings.gpu_groups:
             if not isinstance(group.capacity, CapacityBlock):
                 yield self._group(group, smallest=group.min_size)
 
     def _group(self, request: LaunchRequest, *, smallest: int) -> CostItem:
-        instance, source = self._catalog.find_instance(request.instance_type), self._catalog.prices.instances
-        price = Price(usd=instance.usd_per_hour, as_of=source.as_of, source=source.source)
-        name = f"nodes {request.name}, {instance.name}"
+        instances, source = [*map(self._catalog.find_instance, request.instance_types)], self._catalog.prices.instances
+        known = [one.usd_per_hour for one in instances if one.usd_per_hour is not None]
+        highest = max(known) if len(known) == len(instances) else None
+        price = Price(usd=highest, as_of=source.as_of, source=source.source)
+        name = f"nodes {request.name}, {' to '.join(dict.fromkeys((instances[0].name, instances[-1].name)))}"
         match request.capacity:
             case Spot():
                 note = "upper bound: spot is billed at or below the on-demand price"
@@ -130,13 +144,22 @@ class _Estimator:
                 return self._line(name, smallest, price, full=request.max_size)
 
     def _volumes(self) -> Iterator[CostItem]:
-        groups: tuple[SystemNodes | GpuGroup, ...] = (self._settings.system_nodes, *self._settings.gpu_groups)
+        groups, month = self._groups.all(), 1 / HOURS_PER_MONTH
         idle = sum(group.min_size * group.disk_gib for group in groups)
         full = sum(group.max_size * group.disk_gib for group in groups)
-        month = 1 / HOURS_PER_MONTH
         yield self._line("node volumes, GiB", idle, self._services.gp3_gib_month, full=full, share=month)
+        extra = [(one, (one.disk_throughput_mib - BASELINE_THROUGHPUT_MIB) / 1024) for one in groups]
+        idle_gib, full_gib = (sum(getattr(one, size) * gib for one, gib in extra) for size in ("min_size", "max_size"))
+        price = self._services.gp3_throughput_gibps_month
+        yield self._line("throughput of node volumes, GiB/s", idle_gib, price, full=full_gib, share=month)
         prometheus = self._settings.monitoring.storage_gib
         yield self._line("Prometheus volume, GiB", prometheus, self._services.gp3_gib_month, share=month)
+
+    def _lustre(self) -> Iterator[CostItem]:
+        lustre = self._settings.storage.lustre
+        if lustre is not None:
+            price, name = self._catalog.prices.lustre[lustre.tier], f"FSx for Lustre, {lustre.tier}, GiB"
+            yield self._line(name, lustre.size_gib, price, share=1 / HOURS_PER_MONTH)
 
     def _database(self) -> Iterator[CostItem]:
         database = self._settings.database
@@ -155,6 +178,17 @@ class _Estimator:
         yield self._line("public IPv4 addresses", gateways, self._services.public_ipv4_hour)
         endpoints = zones * len(network.interface_endpoints)
         yield self._line("interface endpoints, per zone", endpoints, self._services.interface_endpoint_az_hour)
+
+    def _logs(self) -> Iterator[CostItem]:
+        nodes = [sum(getattr(one, size) for one in self._groups.all()) for size in ("min_size", "max_size")]
+        base, each = _CONTROL_PLANE_LOG_GB, _CONTROL_PLANE_LOG_GB_PER_NODE
+        idle, full = (base + each * count for count in nodes)
+        note = f"assumes {base:g} GB an hour and {each:g} GB for each node"
+        price = self._services.log_ingestion_gb
+        yield self._line("control-plane logs, GB", idle, price, full=full, note=note)
+        idle, full = (_FLOW_LOG_GB_PER_NODE * count for count in nodes)
+        note = f"assumes {_FLOW_LOG_GB_PER_NODE:g} GB an hour for each node"
+        yield self._line("VPC flow logs, GB", idle, price, full=full, note=note)
 
 
 def estimate_cost(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:

@@ -6,6 +6,7 @@ traceback; a traceback means a bug.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 
@@ -17,6 +18,18 @@ class ExitStatus(IntEnum):
     WRONG_INPUT = 2
     REFUSED = 3
     INTERRUPTED = 130
+
+
+_CONNECTION = re.compile(r"^HTTPS?Connection(?:Pool)?\(host=[^)]*\): ")
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong in a request of urllib3, in one line.
+
+    urllib3 hides the cause in the error of the last retry, behind the name of its connection object.
+    """
+    said = " ".join(str(getattr(error, "reason", None) or error).split())
+    return _CONNECTION.sub("", said)
 
 
 class PlatformError(Exception):
@@ -52,3 +65,7 @@ class RefusedError(PlatformError):
 
 class NotFoundError(Exception):
     """A source does not have the value; the message says why."""
+
+
+class NoAnswerError(NotFoundError):
+    """A source gave no answer, so it is not known whether it has the value: it is unreachable, or denies access."""

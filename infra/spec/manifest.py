@@ -29,6 +29,10 @@ RESTRICTED_CONTAINER: Mapping[str, Any] = {
 }
 """Container security context that the Pod Security Standard `restricted` admits."""
 
+SKIP_AWAIT: Mapping[str, str] = {"pulumi.com/skipAwait": "true"}
+"""Annotation of an object whose pods `up` does not wait for; the provider gives a DaemonSet ten minutes to be ready on every
+node, and fails the update then (pulumi-kubernetes, provider/pkg/await/daemonset.go)."""
+
 
 def labels(component: str, *, version: str, team: str | None = None) -> dict[str, str]:
     """The recommended labels of an object (Kubernetes, "Recommended Labels"), and the team it belongs to."""

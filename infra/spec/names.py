@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from infra.spec.cluster_names import MLFLOW_NAMESPACE, MONITORING_NAMESPACE, TRAINER_ACCOUNT
+from infra.spec.cluster_names import (
+    DATA_ACCOUNT,
+    DATA_NAMESPACE,
+    GPU_NAMESPACE,
+    MLFLOW_NAMESPACE,
+    MONITORING_NAMESPACE,
+    TRAINER_ACCOUNT,
+)
 from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.outputs import Workload
 from infra.spec.release import ReleaseManifest
@@ -40,6 +47,8 @@ PLATFORM_ACCOUNTS: Mapping[Workload, tuple[ServiceAccount, ...]] = {
         ServiceAccount("kube-system", "efs-csi-node-sa"),
     ),
     "monitoring": (ServiceAccount(MONITORING_NAMESPACE, "alertmanager"),),
+    "logs": (ServiceAccount(GPU_NAMESPACE, "fluent-bit"),),
+    "data-sync": (ServiceAccount(DATA_NAMESPACE, DATA_ACCOUNT),),
 }
 """Service accounts that assume each platform workload's role; the trainer's service accounts follow from the teams."""
 
@@ -49,14 +58,22 @@ def alert_topic_name(settings: StackSettings) -> str:
     return f"{cluster_name(settings)}-alerts"
 
 
+def container_log_group(settings: StackSettings) -> str | None:
+    """Name of the CloudWatch log group of the pods' logs; None if they are shipped elsewhere."""
+    return f"/rtp/{cluster_name(settings)}/containers" if settings.logs.destination == "cloudwatch" else None
+
+
 def trainer_account(team: str) -> ServiceAccount:
     """The service account that a team's jobs run as."""
     return ServiceAccount(team, TRAINER_ACCOUNT)
 
 
+TEAM_GROUP_PREFIX = f"{LABEL_PREFIX}:team:"
+
+
 def team_group(team: str) -> str:
     """The Kubernetes group whose members may submit jobs to a team's namespace."""
-    return f"{LABEL_PREFIX}:team:{team}"
+    return f"{TEAM_GROUP_PREFIX}{team}"
 
 
 def cluster_name(settings: StackSettings) -> str:

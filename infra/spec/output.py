@@ -1,4 +1,4 @@
-"""Standard output whose encoding lacks our characters, or whose reader has left."""
+"""Standard output whose encoding lacks our characters, or whose reader has left; files that a command writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
 from typing import Final, TextIO
+
+from infra.spec.errors import SettingsError
 
 _ERRORS: Final = "rtp-plain"
 _PLAIN: Final = {
@@ -37,6 +40,21 @@ def discard(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """A block that writes a file which the user has named.
+
+    Raises:
+        SettingsError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(
+            f"{file}: cannot be written: {error.strerror}", remedy="name a file in a folder that exists and is writable"
+        ) from error
 
 
 @contextmanager

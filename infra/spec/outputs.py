@@ -16,10 +16,11 @@ from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Section, validate
 from infra.spec.settings.environment import AccountId, KubernetesName, RoleArn
+from infra.spec.settings.logs import LogDestination
 
 SCHEMA_VERSION = 1
 
-Workload = Literal["trainer", "mlflow", "autoscaler", "ebs-csi", "efs-csi", "monitoring"]
+Workload = Literal["trainer", "mlflow", "autoscaler", "ebs-csi", "efs-csi", "monitoring", "logs", "data-sync"]
 
 
 class ClusterOutput(Section):
@@ -38,6 +39,10 @@ class StorageOutput(Section):
     artifact_bucket: str = Field(description="S3 bucket of MLflow's artifacts.")
     efs_id: str = Field(pattern=r"^fs-[0-9a-f]+$", description="EFS file system of datasets and runs.")
     efs_access_point: str = Field(pattern=r"^fsap-[0-9a-f]+$", description="EFS access point of the datasets.")
+    lustre_id: Annotated[str, Field(pattern=r"^fs-[0-9a-f]+$")] | None = Field(
+        None, description="FSx for Lustre file system that jobs mount; null: none."
+    )
+    dataset_sources: tuple[str, ...] = Field((), description="S3 buckets that datasets may be copied from.")
 
 
 class TeamOutput(Section):
@@ -46,6 +51,7 @@ class TeamOutput(Section):
     name: KubernetesName = Field(description="Name of the team.")
     namespace: KubernetesName = Field(description="Namespace of the team.")
     queue: KubernetesName = Field(description="Kueue LocalQueue in the namespace.")
+    dataset_buckets: tuple[str, ...] = Field((), description="BUCKET or BUCKET/FOLDER that the team's jobs may read.")
 
 
 class GpuGroupOutput(Section):
@@ -59,9 +65,15 @@ class GpuGroupOutput(Section):
     )
     efa_per_node: NonNegativeInt = Field(description="vpc.amazonaws.com/efa of a node; 0 without EFA.")
     max_nodes: PositiveInt = Field(description="Maximum number of nodes.")
+    cache_gib: NonNegativeInt = Field(
+        0, description="Room on a node's NVMe disks for the jobs' copies of datasets, in GiB; 0 without such disks."
+    )
     capacity_type: CapacityType = Field(description="EKS's name of the kind of capacity.")
     drain_before: AwareDatetime | None = Field(
         None, description="Time by which the nodes must be drained; null: never."
+    )
+    network_layers: NonNegativeInt = Field(
+        0, description="Layers of EC2's network by which Kueue places workers; 0: it does not."
     )
     labels: dict[str, str] = Field(description="Labels that select the group's nodes.")
     taints: tuple[Taint, ...] = Field(description="Taints that the group's pods must tolerate.")
@@ -70,6 +82,14 @@ class GpuGroupOutput(Section):
     def selector(self) -> dict[str, str]:
         """Node selector of a job's pods: the label that the group's Kueue ResourceFlavor has too."""
         return {GROUP_LABEL: self.labels[GROUP_LABEL]}
+
+
+class LogsOutput(Section):
+    """Where the logs of pods that are gone can be read."""
+
+    destination: LogDestination = Field(description="Kind of the store; none: the logs end with the pods.")
+    log_group: str | None = Field(None, description="CloudWatch log group; null for another destination.")
+    loki_url: str | None = Field(None, description="URL of Loki; null for another destination.")
 
 
 class StackOutputs(Section):
@@ -87,7 +107,18 @@ class StackOutputs(Section):
     mlflow_uri: Annotated[str, Field(pattern=r"^https?://")] = Field(description="Tracking URI inside the cluster.")
     roles: dict[Workload, RoleArn] = Field(description="IAM role by workload.")
     teams: tuple[TeamOutput, ...] = Field(description="Namespaces and queues.")
-    gpu_groups: tuple[GpuGroupOutput, ...] = Field(description="GPU node groups.")
+    gpu_groups: tuple[GpuGroupOutput, ...] = Field(
+        description="GPU node groups, in the order in which Kueue tries them."
+    )
+    head_instance_type: str | None = Field(
+        None, description="Instance type of the head nodes; stacks of an earlier release do not say."
+    )
+    is_recorded: bool = Field(
+        False, description="Of a recorded program, e.g. in a sandbox, whose pods pull no images; never of a stack."
+    )
+    logs: LogsOutput = Field(
+        LogsOutput(destination="none"), description="The pods' logs; stacks of an earlier release ship none."
+    )
 
 
 def gpu_group_output(group: NodeGroup) -> GpuGroupOutput:
@@ -99,8 +130,10 @@ def gpu_group_output(group: NodeGroup) -> GpuGroupOutput:
         devices_per_gpu=group.devices_per_gpu,
         efa_per_node=group.plan.efa_count,
         max_nodes=group.max_size,
+        cache_gib=group.cache_gib,
         capacity_type=group.plan.capacity_type,
         drain_before=group.plan.drain_before,
+        network_layers=group.network_layers,
         labels=dict(group.labels),
         taints=group.taints,
     )

@@ -93,6 +93,10 @@ class Chart(Entry):
     is_kubernetes_version: bool = Field(False, description="Minor of app_version must equal the control plane's.")
 
 
+NOT_PUSHED = "not-pushed"
+"""Tag in a reference to an image of ours without a digest. No image has it: such a pod must not look like one of a release."""
+
+
 class Image(Entry):
     """A container image."""
 
@@ -105,10 +109,11 @@ class Image(Entry):
         description="Digest of the image or its index; null: unresolved."
     )
     chart: str | None = Field(None, description="Chart whose app_version the tag must equal.")
+    values_of: str | None = Field(None, description="Chart whose values or subcharts name the tag.")
     contains: dict[str, Version] = Field(default_factory=dict, description="Package versions, recorded by the build.")
 
     def reference(self, registry: str = "") -> str:
-        """The image reference for pods: by digest, or by tag if the digest is unresolved.
+        """The image reference for pods; see `reference_in`.
 
         Args:
             registry: host of the stack's ECR, with the prefix of our repositories; needed for an image of ours.
@@ -121,8 +126,14 @@ class Image(Entry):
         return self.reference_in(f"{registry}/{self.repository}" if self.is_ours else self.repository)
 
     def reference_in(self, repository: str) -> str:
-        """The image reference in another repository, given as registry and path, e.g. from the stack outputs."""
-        return f"{repository}@{self.digest}" if self.digest else f"{repository}:{self.tag}"
+        """The image reference in another repository, given as registry and path, e.g. from the stack outputs.
+
+        It names the digest. Without one, it names the tag of a third-party image; an image of ours was then never pushed,
+        and the reference says so.
+        """
+        if self.digest:
+            return f"{repository}@{self.digest}"
+        return f"{repository}:{NOT_PUSHED if self.is_ours else self.tag}"
 
 
 class Download(Entry):
@@ -133,6 +144,7 @@ class Download(Entry):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
         description="Hash of the file; null: unresolved."
     )
+    latest: str | None = Field(None, pattern=r"^https://", description="URL of the newest version; null: none.")
 
     def address(self) -> str:
         """The URL of this version."""

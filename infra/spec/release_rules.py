@@ -74,11 +74,15 @@ def _minor(version: str) -> str:
 
 
 def the_platform_version_matches_the_project(case: _Case) -> Iterator[str]:
-    """`platform` equals the version in pyproject.toml, and tags our own images."""
+    """`platform` equals the version in pyproject.toml, and the tags of our own images begin with it."""
     if case.release.platform != case.project.version:
         yield f"platform is {case.release.platform}, pyproject.toml has {case.project.version}"
     for name, image in case.release.images.items():
-        if image.is_ours and image.tag != case.release.platform:
+        if (
+            image.is_ours
+            and image.tag != case.release.platform
+            and not image.tag.startswith(f"{case.release.platform}-")
+        ):
             yield f"images.{name}.tag is {image.tag}, platform is {case.release.platform}"
 
 
@@ -106,6 +110,13 @@ def the_project_supports_the_images_python(case: _Case) -> Iterator[str]:
     """The project supports the image's Python."""
     if f"{case.release.stack.python}.0" not in SpecifierSet(case.project.requires_python):
         yield f"stack.python is {case.release.stack.python}, the project supports {case.project.requires_python}"
+
+
+def the_base_image_has_the_stacks_python(case: _Case) -> Iterator[str]:
+    """Our images are built on the stack's Python."""
+    base = case.release.images.get("python-base")
+    if base is not None and not base.tag.startswith(f"{case.release.stack.python}-"):
+        yield f"images.python-base.tag is {base.tag}, stack.python is {case.release.stack.python}"
 
 
 def the_driver_supports_cuda(case: _Case) -> Iterator[str]:
@@ -188,6 +199,7 @@ RULES: tuple[Rule, ...] = (
     the_lock_matches_the_stack,
     images_match_the_stack,
     the_project_supports_the_images_python,
+    the_base_image_has_the_stacks_python,
     the_driver_supports_cuda,
     kuberay_crds_match_the_operator,
     kuberay_supports_ray,
@@ -205,8 +217,16 @@ def findings(release: ReleaseManifest, *, project: Project) -> tuple[Finding, ..
     return tuple(Finding(rule.__name__, message) for rule in RULES for message in rule(case))
 
 
-def check_release(release: ReleaseManifest, *, kind: EnvironmentKind, project: Project) -> None:
+def check_release(
+    release: ReleaseManifest, *, kind: EnvironmentKind, project: Project, needs_our_images: bool = True
+) -> None:
     """Refuse a release whose versions do not fit together, and in prod also one with unresolved entries.
+
+    Args:
+        release: the release manifest.
+        kind: kind of the environment.
+        project: versions in the project's files.
+        needs_our_images: whether the digests of our own images, which are pushed after the repositories exist, count.
 
     Raises:
         RefusedError: lists every broken rule, or every unresolved entry.
@@ -218,10 +238,12 @@ def check_release(release: ReleaseManifest, *, kind: EnvironmentKind, project: P
             f"the versions of release {release.platform} do not fit together:{lines}",
             remedy="correct infra/spec/release.yaml",
         )
-    unresolved = release.unresolved()
+    ours = {f"images.{name}.digest" for name, image in release.images.items() if image.is_ours}
+    pushed_later = frozenset[str]() if needs_our_images else ours
+    unresolved = [name for name in release.unresolved() if name not in pushed_later]
     if unresolved and kind is EnvironmentKind.PROD:
         lines = "".join(f"\n  {name}" for name in unresolved)
         raise RefusedError(
             f"release {release.platform} has {len(unresolved)} unresolved entries, which prod refuses:{lines}",
-            remedy="run `make release-lock` with access to the registries and AWS",
+            remedy="run `make release-lock` with access to the registries and AWS; for images of ours, `make image PUSH=1 ENV=…`",
         )

@@ -31,15 +31,30 @@ class Section(BaseModel):
         """Refuse `true` where pydantic would accept it as 1. A field validator cannot do it: a union's tag may have none."""
         fields = cls.model_fields
         wrong = [
-            InitErrorDetails(type=_SWITCH, loc=(name,), input=value)
+            InitErrorDetails(type=_SWITCH, loc=loc, input=switch)
             for name, value in (data.items() if isinstance(data, Mapping) else ())
-            if isinstance(value, bool)
-            and name in fields
-            and bool not in {fields[name].annotation, *get_args(fields[name].annotation)}
+            if name in fields
+            for loc, switch in _switches(name, value)
+            if bool not in set(_types_in(fields[name].annotation))
         ]
         if wrong:
             raise ValidationError.from_exception_data(cls.__name__, wrong)
         return data
+
+
+def _switches(name: str, value: object) -> Iterator[tuple[tuple[str | int, ...], bool]]:
+    """The truth values of a setting, which may be a list, each with its place."""
+    if isinstance(value, bool):
+        yield (name,), value
+    if isinstance(value, (list, tuple)):
+        yield from (((name, number), item) for number, item in enumerate(value) if isinstance(item, bool))
+
+
+def _types_in(annotation: object) -> Iterator[object]:
+    """An annotation and all that it is made of."""
+    yield annotation
+    for argument in get_args(annotation):
+        yield from _types_in(argument)
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -124,7 +139,7 @@ def validate(
         return model.model_validate(data)
     except ValidationError as error:
         found: dict[str, Violation] = {}
-        for detail in error.errors(include_url=False):
+        for detail in _causes(error):
             violation = _violation(model, data, detail, places=places, aliases=aliases)
             key = ".".join(filter(None, (above, violation.key)))
             violation = violation._replace(key=key or "(top level)")
@@ -135,12 +150,22 @@ def validate(
         raise _refusal(list(found.values()), file=file, places=places, remedy=remedy) from error
 
 
+def _causes(error: ValidationError) -> list[ErrorDetails]:
+    """The errors of a validation, without lists that are too short only because their invalid items do not count."""
+    found = error.errors(include_url=False)
+    invalid = {detail["loc"][:-1] for detail in found}
+    return [detail for detail in found if not (detail["type"] == "too_short" and detail["loc"] in invalid)]
+
+
 def _refusal(
     violations: Sequence[Violation], *, file: str, places: Mapping[KeyPath, str], remedy: str = ""
 ) -> SettingsError:
+    if not file and len(violations) == 1:
+        [only] = violations
+        end = " " if only.remedy.endswith("?") else "; "
+        both = end.join(filter(None, (only.remedy, remedy)))
+        return SettingsError(f"{_place(only.key, places)}{only._replace(remedy='')}", remedy=both)
     lines = [f"{_place(violation.key, places)}{violation}" for violation in violations]
-    if not file and len(lines) == 1:
-        return SettingsError(lines[0], remedy=remedy)
     title = f"{file}: " * bool(file) + f"{len(lines)} wrong setting{'s' * (len(lines) > 1)}"
     return SettingsError("\n  ".join([title, *lines]), remedy=remedy)
 
@@ -169,7 +194,7 @@ def _violation(
         case "extra_forbidden":
             value, rule, remedy = None, "no such setting", _nearest_key(model, path, aliases)
         case "missing":
-            value, rule = None, f"is required: {_fields_at(model, path[:-1])[str(path[-1])].description}"
+            key, value, rule = _missing(model, path, detail)
         case "literal_error" | "enum":
             rule, remedy = _one_of(detail["input"], context["expected"])
         case "union_tag_invalid":
@@ -177,6 +202,8 @@ def _violation(
             rule, remedy = _one_of(value, context["expected_tags"])
         case "model_type" | "model_attributes_type":
             rule = f"must be a mapping with keys among: {', '.join(sorted(_fields_at(model, path)))}"
+        case "tuple_type" | "list_type":
+            rule = "must be a list"
         case "dict_type":
             rule = "must be a mapping"
         case "string_type" if isinstance(detail["input"], (int, float)):
@@ -187,6 +214,14 @@ def _violation(
         case _:
             rule = re.sub(r"^\w+ should", "must", detail["msg"]).removeprefix("Input ").split(", unable to parse")[0]
     return Violation(key, value, rule, remedy)
+
+
+def _missing(model: type[BaseModel], path: Sequence[int | str], detail: ErrorDetails) -> tuple[str, str | None, str]:
+    """Key, value and rule of a missing key, or of a list with too few items."""
+    *above, last = path
+    if isinstance(last, int):
+        return ".".join(map(str, above)), _shown(detail["input"]), "has too few values"
+    return ".".join(map(str, path)), None, f"is required: {_fields_at(model, above)[last].description}"
 
 
 _QUOTE: Final = "'"
@@ -202,9 +237,9 @@ def _shown(value: object) -> str:
 
 
 def _one_of(value: object, expected: str) -> tuple[str, str]:
-    """Rule and remedy for a value outside a closed set, which pydantic lists as 'a', 'b' or 'c'."""
+    """Rule, which lists the closed set, and the closest value of it; pydantic lists the set as 'a', 'b' or 'c'."""
     valid = re.findall(rf"{_QUOTE}([^{_QUOTE}]*){_QUOTE}", expected) or [expected]
-    return f"must be one of {', '.join(valid)}", nearest(str(value), valid)
+    return f"must be one of {', '.join(valid)}", did_you_mean(str(value), valid, cutoff=0.5)
 
 
 def _given_keys(message: str, section: Sequence[int | str], places: Mapping[KeyPath, str]) -> str:
@@ -223,6 +258,8 @@ def _nearest_key(model: type[BaseModel], path: Sequence[int | str], aliases: Map
     *above, last = path
     leaf = str(last)
     siblings = _fields_at(model, above)
+    if leaf in siblings:  # the section is a union, and its name chose another member
+        return f"it belongs to another {above[-1]}"
     anywhere = {key[-1]: ".".join(key) for key in _keys(model)}
     for candidates, cutoff in ((siblings, 0.5), (anywhere, 0.8)):
         if leaf in aliases:

@@ -41,9 +41,9 @@ def devices_per_gpu(sharing: Sharing, gpu: Gpu) -> int:
 
 
 def mig_script(profile: str, *, slices: int) -> str:
-    """Shell script that partitions every GPU of a node into MIG slices, before kubelet and device plugin start.
+    """Shell script that partitions every GPU of a node into MIG slices.
 
-    MIG mode persists across reboots, slices do not: the script runs at every boot and replaces existing slices.
+    MIG mode persists across reboots, slices do not: it has to run at every boot, and replaces existing slices.
 
     Args:
         profile: MIG profile, e.g. 1g.10gb.

@@ -1,4 +1,4 @@
-"""Read a stack's outputs from the `pulumi` CLI, or from a file with its output. `infra.spec.outputs` validates them."""
+"""Read a stack's outputs from the `pulumi` CLI, or from a file with its output. `infra.spec.outputs` is their contract."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
+from infra.spec.outputs import StackOutputs, read_outputs
 from infra.spec.release_rules import ROOT
 
 _NO_STACK = "no stack named"
 """Pulumi's message for a stack that does not exist (pulumi, cmd/stack, `requireStack`)."""
+
+_WRITE = "write the stack's outputs there: pulumi stack output --json -s ENV > {file}"
+
+
+OUTPUTS_VARIABLE = "RTP_STACK_OUTPUTS"
+"""Environment variable: file with the output of `pulumi stack output --json`, for machines that cannot read Pulumi's state."""
 
 
 class NoStackError(PlatformError):
@@ -30,7 +37,8 @@ def find_pulumi() -> str:
     if found is None:
         raise RefusedError(
             "no `pulumi` on PATH",
-            remedy="install the Pulumi CLI (https://www.pulumi.com/docs/install); graph, cost and release-check work without it",
+            remedy="install the Pulumi CLI (https://www.pulumi.com/docs/install); graph, cost and release-check work without "
+            "it, and so does job with OUTPUTS=outputs.json: make outputs ENV=… RECORDED=1 FILE=outputs.json",
         )
     return found
 
@@ -66,22 +74,68 @@ def outputs_of_stack(environment: str) -> Mapping[str, Any]:
     return _parsed(ask_pulumi(environment, "stack", "output", "--json"), file=f"outputs of {environment}")
 
 
+def given_outputs(env: str, *, file: Path | None, environment: Mapping[str, str]) -> StackOutputs | None:
+    """The outputs of a stack in `file`, else in the file $RTP_STACK_OUTPUTS; None if neither is given.
+
+    Raises:
+        SettingsError: the file has no outputs, or those of another environment than `env`.
+    """
+    named = environment.get(OUTPUTS_VARIABLE)
+    if file is None and not named:
+        return None
+    source = file or Path(str(named))
+    try:
+        mapping = outputs_in_file(source)
+    except SettingsError as error:
+        if file is not None:
+            raise
+        raise SettingsError(
+            f"{OUTPUTS_VARIABLE}={error.args[0]}", remedy=f"unset {OUTPUTS_VARIABLE}, or {error.remedy}"
+        ) from error
+    return _outputs_of(env, mapping, source=str(source))
+
+
+def read_stack(env: str, *, file: Path | None, environment: Mapping[str, str]) -> StackOutputs:
+    """The outputs of a stack: given ones, see `given_outputs`, else those that `pulumi` reads.
+
+    Raises:
+        PlatformError: there are no outputs.
+        SettingsError: they are invalid, or of another environment than `env`.
+    """
+    given = given_outputs(env, file=file, environment=environment)
+    return given or _outputs_of(env, outputs_of_stack(env), source=f"outputs of {env}")
+
+
+def _outputs_of(env: str, mapping: Mapping[str, Any], *, source: str) -> StackOutputs:
+    outputs = read_outputs(mapping, file=source)
+    if outputs.environment != env:
+        raise SettingsError(
+            f"{source}: outputs of environment {outputs.environment}, not of {env}",
+            remedy=f"use --env {outputs.environment}, or export those of {env}: pulumi stack output --json -s {env}",
+        )
+    return outputs
+
+
 def outputs_in_file(file: Path) -> Mapping[str, Any]:
     """The outputs in a file that `pulumi stack output --json` wrote.
 
     Raises:
         SettingsError: the file does not exist, or does not contain a JSON object.
     """
-    if not file.is_file():
-        raise SettingsError(f"{file}: no such file")
-    return _parsed(file.read_text(encoding="utf-8"), file=str(file))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file}: not JSON: {error}", remedy=_WRITE.format(file=file)) from error
+    except OSError as error:
+        raise SettingsError(f"{file}: {str(error.strerror).lower()}", remedy=_WRITE.format(file=file)) from error
+    return _parsed(text, file=str(file))
 
 
 def _parsed(text: str, *, file: str) -> Mapping[str, Any]:
     try:
         mapping = json.loads(text)
     except json.JSONDecodeError as error:
-        raise SettingsError(f"{file}: not JSON: {error}") from error
+        raise SettingsError(f"{file}: not JSON: {error}", remedy=_WRITE.format(file="FILE")) from error
     if not isinstance(mapping, dict):
         raise SettingsError(f"{file}: must be a JSON object of outputs by name, got {type(mapping).__name__}")
     return mapping

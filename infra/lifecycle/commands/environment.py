@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from infra.lifecycle.options import TestEnvironmentOptions
 from infra.lifecycle.show import print_line
 from infra.spec.errors import SettingsError
+from infra.spec.output import writing
 from infra.spec.settings import load_environment, render_test_environment
 from infra.spec.settings.loading import ENVIRONMENTS
 
@@ -33,7 +34,8 @@ def test_environment(options: TestEnvironmentOptions) -> int:
         )
     except ValueError as error:
         raise SettingsError(str(error)) from error
-    file.write_text(text, encoding="utf-8")
+    with writing(file):
+        file.write_text(text, encoding="utf-8")
     try:
         load_environment(options.name)
     except SettingsError:

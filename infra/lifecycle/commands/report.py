@@ -25,7 +25,9 @@ def cost(options: EnvironmentOptions) -> int:
 
 
 def outputs(options: OutputsOptions) -> int:
-    """Check a stack's outputs against their contract and this release."""
+    """Check a stack's outputs against their contract and this release, or record them from the program."""
+    if options.recorded:
+        return _record_outputs(options)
     environment, file = load_environment(options.env).environment.name, options.file
     found = outputs_in_file(file) if file else outputs_of_stack(environment)
     stack = contract.read_outputs(found, file=str(file or f"outputs of {environment}"))
@@ -72,13 +74,38 @@ def _print_cost(cost: CostEstimate) -> None:
         day = item.as_of.isoformat() if item.as_of else ""
         table.add_row(item.name, f"{item.idle:g}", f"{item.full:g}", *amounts, day, item.note)
     table.add_section()
-    table.add_row("sum", "", "", "", f"{cost.idle_usd_per_hour:.2f}", f"{cost.full_usd_per_hour:.2f}", "", "")
+    table.add_row(
+        "sum of the known" if cost.unresolved else "sum",
+        "",
+        "",
+        "",
+        f"{cost.idle_usd_per_hour:.2f}",
+        f"{cost.full_usd_per_hour:.2f}",
+        "",
+        "",
+    )
     print_table(table)
     monthly = cost.idle_usd_per_hour * HOURS_PER_MONTH
-    print_line(f"idle: {monthly:,.0f} US dollars per month")
+    at_least = "at least " if cost.unresolved else ""
+    print_line(f"idle: {at_least}{monthly:,.0f} US dollars per month")
     print_line(f"not counted: {'; '.join(NOT_COUNTED)}")
     if cost.unresolved:
         print_line(f"unresolved prices: {', '.join(cost.unresolved)} (`make prices` looks them up)")
+
+
+def _record_outputs(options: OutputsOptions) -> int:
+    """Write or print what the program would export."""
+    # Imported here because the other commands of this module need no Pulumi.
+    from infra.lifecycle.outputs_file import recorded_outputs, write_recorded_outputs
+
+    outputs = recorded_outputs(load_environment(options.env))
+    if options.file is None:
+        print_line(outputs.model_dump_json(indent=2))
+        return 0
+    write_recorded_outputs(outputs, options.file)
+    print_line(f"{options.file}: outputs that {options.env} would export, with made-up ids")
+    print_line(f"  make job ENV={options.env} TEAM={outputs.teams[0].name} OUTPUTS={options.file}")
+    return 0
 
 
 def _print_outputs(outputs: contract.StackOutputs) -> None:

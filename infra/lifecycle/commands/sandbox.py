@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 
 from infra.kube.api import KubernetesApi
@@ -12,11 +13,14 @@ from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.contents import fill
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import KUBERNETES, OPERATORS, Module
+from infra.lifecycle.sandbox.programs import find_programs
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.lifecycle.show import print_line
 from infra.spec.command_line import NoOptions
+from infra.spec.errors import SettingsError
 from infra.spec.outputs import StackOutputs
-from infra.spec.settings import load_environment
+from infra.spec.settings import StackSettings, load_environment
+from infra.spec.signals import ENDINGS, interrupting
 
 FOLDER = Path(".local/sandbox")
 
@@ -24,19 +28,29 @@ FOLDER = Path(".local/sandbox")
 def up(options: SandboxOptions) -> int:
     """Start a sandbox and create the environment's objects in it."""
     settings = load_environment(options.env)
-    folder = FOLDER.resolve()
-    running = detached.start(folder, crds=options.crds)
-    kubeconfig = kubeconfig_in(folder)
-    api = connect_with(kubeconfig)
-    stack = recorded(settings)
-    fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"))
-    outputs = _write_outputs(stack.outputs, api, folder)
+    if options.crds is not None and not options.crds.is_dir():
+        raise SettingsError(
+            f"--crds {options.crds}: no such folder", remedy="omit it to use the CRDs of `make engines`"
+        )
+    find_programs(os.environ)  # refused here, with a status and a remedy, before a process starts
+    folder, is_started = FOLDER.resolve(), False
+    try:
+        with interrupting(ENDINGS):
+            running = detached.start(folder, crds=options.crds)
+            is_started = True
+            outputs = _fill(settings, folder)
+    except BaseException as error:
+        if is_started:
+            detached.stop(folder)
+        if isinstance(error, KeyboardInterrupt):
+            print_line("sandbox: interrupted, and stopped")
+        raise
     for operator in OPERATORS:
         print_line(
             f"sandbox: {operator.title} {operator.version} {_state(operator, is_running=operator.name in running)}"
         )
     print_line(f"sandbox: {options.env} runs on Kubernetes {KUBERNETES.version}; next:")
-    print_line(f"  export KUBECONFIG={kubeconfig} RTP_STACK_OUTPUTS={outputs}")
+    print_line(f"  export KUBECONFIG={kubeconfig_in(folder)} RTP_STACK_OUTPUTS={outputs}")
     print_line("  kubectl get nodes")
     print_line(f"  make train ENV={options.env} TEAM={settings.teams[0].name} DETACH=1")
     print_line("  make sandbox-down")
@@ -47,6 +61,14 @@ def down(_options: NoOptions) -> int:
     """Stop the sandbox and delete its files."""
     print_line("sandbox: stopped" if detached.stop(FOLDER.resolve()) else "sandbox: not running")
     return 0
+
+
+def _fill(settings: StackSettings, folder: Path) -> Path:
+    """Create the environment's objects and write its outputs."""
+    api = connect_with(kubeconfig_in(folder))
+    stack = recorded(settings)
+    fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"))
+    return _write_outputs(stack.outputs, api, folder)
 
 
 def _state(operator: Module, *, is_running: bool) -> str:

@@ -1,14 +1,21 @@
-"""The stack's ECR registry: login, and digests of tags."""
+"""An environment's ECR registry: found by settings and credentials alone, so that it needs no stack outputs."""
 
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from botocore.exceptions import ClientError
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.lifecycle.aws import Client
+from infra.lifecycle.caller import caller_of
+from infra.lifecycle.image.distribution import RemoteRepository, basic
 from infra.spec.errors import RefusedError
+from infra.spec.registry_names import Registry
+from infra.spec.release import Image
+from infra.spec.settings import check_account, load_environment
 
 
 class Login(NamedTuple):
@@ -19,69 +26,85 @@ class Login(NamedTuple):
     password: str
 
 
-class Repository(NamedTuple):
-    """An ECR repository.
+@dataclass(frozen=True)
+class EnvironmentRegistry:
+    """The registry of an environment, with a client of its account.
 
     Attributes:
-        registry: host, e.g. 111122223333.dkr.ecr.us-east-1.amazonaws.com.
-        name: name of the repository.
+        environment: name of the environment.
+        registry: its names.
+        client: boto3's ECR client.
     """
 
-    registry: str
-    name: str
+    environment: str
+    registry: Registry
+    client: Client
 
     @classmethod
-    def of(cls, url: str) -> Repository:
-        """The repository at a URL of the stack's outputs: host and name, without a scheme."""
-        registry, _, name = url.partition("/")
-        return cls(registry, name)
+    def open(cls, environment: str, *, profile: str | None = None) -> EnvironmentRegistry:
+        """The registry in the account of the credentials, which the environment must allow.
 
-    def reference(self, tag: str) -> str:
-        """The full image reference of a tag."""
-        return f"{self.registry}/{self.name}:{tag}"
+        Args:
+            environment: name of the environment.
+            profile: AWS profile; None: what the SDK finds.
 
+        Raises:
+            RefusedError: no credentials, or those of another account.
+            SettingsError: no such environment, or its settings are invalid.
+        """
+        settings = load_environment(environment)
+        try:
+            session = boto3.Session(profile_name=profile, region_name=settings.aws.region)
+        except BotoCoreError as error:
+            raise RefusedError(f"{environment}: {error}", remedy="name a profile of ~/.aws/config") from error
+        account = caller_of(session).account
+        check_account(settings, account)
+        return cls(environment, Registry.of(settings, account=account), session.client("ecr"))
 
-def log_in(client: Client, repository: Repository) -> Login:
-    """Credentials for the account's registry.
+    def reference(self, image: Image, tag: str) -> str:
+        """The full reference of a tag."""
+        return f"{self.registry.host}/{self.registry.name(image)}:{tag}"
 
-    Args:
-        client: boto3's ECR client.
-        repository: the repository to push to.
+    def digest(self, image: Image, tag: str) -> str | None:
+        """The digest of a tag; None if the repository has no such tag.
 
-    Raises:
-        RefusedError: the credentials are for another account or region than the repository's.
-    """
-    found = client.get_authorization_token()["authorizationData"][0]
-    user, _, password = base64.b64decode(found["authorizationToken"]).decode().partition(":")
-    registry = found["proxyEndpoint"].removeprefix("https://")
-    if registry != repository.registry:
-        raise RefusedError(
-            f"the AWS credentials are for registry {registry}, the stack's is {repository.registry}",
-            remedy="use credentials of the stack's account and region",
-        )
-    return Login(registry, user, password)
+        Raises:
+            RefusedError: the repository does not exist.
+        """
+        name = self.registry.name(image)
+        try:
+            found = self.client.describe_images(repositoryName=name, imageIds=[{"imageTag": tag}])
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code == "ImageNotFoundException":
+                return None
+            if code == "RepositoryNotFoundException":
+                raise RefusedError(
+                    f"registry {self.registry.host} has no repository {name}",
+                    remedy=f"create it: make up ENV={self.environment}",
+                ) from error
+            raise
+        return str(found["imageDetails"][0]["imageDigest"])
 
+    def log_in(self) -> Login:
+        """Credentials for the registry.
 
-def digest(client: Client, repository: Repository, tag: str) -> str | None:
-    """The digest of a tag; None if the repository has no such tag.
-
-    Args:
-        client: boto3's ECR client.
-        repository: the repository.
-        tag: the tag.
-
-    Raises:
-        RefusedError: the repository does not exist.
-    """
-    try:
-        found = client.describe_images(repositoryName=repository.name, imageIds=[{"imageTag": tag}])
-    except ClientError as error:
-        code = error.response["Error"]["Code"]
-        if code == "ImageNotFoundException":
-            return None
-        if code == "RepositoryNotFoundException":
+        Raises:
+            RefusedError: AWS gives credentials for the registry of another account or region.
+        """
+        found = self.client.get_authorization_token()["authorizationData"][0]
+        user, _, password = base64.b64decode(found["authorizationToken"]).decode().partition(":")
+        host = found["proxyEndpoint"].removeprefix("https://")
+        if host != self.registry.host:
             raise RefusedError(
-                f"registry {repository.registry} has no repository {repository.name}", remedy="bring the stack up first"
-            ) from error
-        raise
-    return str(found["imageDetails"][0]["imageDigest"])
+                f"the AWS credentials are for registry {host}, that of {self.environment} is {self.registry.host}",
+                remedy="use credentials of the environment's account",
+            )
+        return Login(host, user, password)
+
+    def remote(self, image: Image) -> RemoteRepository:
+        """The repository of an image, through the registry API; raises like `log_in`."""
+        login = self.log_in()
+        return RemoteRepository(
+            f"https://{login.registry}", self.registry.name(image), basic(login.user, login.password)
+        )

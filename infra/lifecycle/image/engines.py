@@ -1,13 +1,18 @@
-"""Engines that build images: docker with buildx, buildah, podman; detection and command lines."""
+"""Engines that build images: docker with buildx, buildah, podman; detection and command lines.
+
+Every engine sets the timestamps of image and files, so that it gives the same digest when it builds the same content again.
+Digests of different engines differ, because they write layers differently.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from infra.lifecycle.image.plan import Build
+from infra.lifecycle.image.plan import EPOCH, EngineBuild
 from infra.spec.errors import PlatformError, RefusedError
 
 PLATFORM = "linux/amd64"
@@ -28,29 +33,34 @@ class ImageEngine(Protocol):
         """Command that succeeds if the engine can build."""
         ...
 
-    def build(self, build: Build, reference: str) -> list[str]:
-        """Command that builds an image tagged `reference`."""
+    def shortcoming(self, answer: str) -> str | None:
+        """Why the engine cannot build reproducibly, from what its probe printed; None if it can."""
+        ...
+
+    def build(self, build: EngineBuild, reference: str) -> list[str]:
+        """Command that builds an image tagged `reference`, for this machine."""
+        ...
+
+    def release(self, build: EngineBuild, reference: str) -> list[list[str]]:
+        """Commands that build the image `reference` and push it."""
         ...
 
     def log_in(self, registry: str, user: str) -> list[str]:
         """Command that logs in to a registry; reads the password from standard input."""
         ...
 
-    def push(self, reference: str) -> list[str]:
-        """Command that pushes the image `reference`."""
-        ...
 
-
-def _instructions(build: Build, reference: str) -> list[str]:
+def _instructions(build: EngineBuild) -> list[str]:
     """The arguments that all engines share."""
     arguments = [part for key, value in build.arguments.items() for part in ("--build-arg", f"{key}={value}")]
-    where = ["--platform", PLATFORM, "--file", str(build.dockerfile), "--target", build.target]
-    return [*where, *arguments, "--tag", reference]
+    annotations = [part for key, value in build.annotations.items() for part in ("--annotation", f"{key}={value}")]
+    files = ["--file", str(build.dockerfile), "--target", build.target]
+    return ["--platform", PLATFORM, *files, *arguments, *annotations]
 
 
 @dataclass(frozen=True)
 class Docker:
-    """docker with BuildKit."""
+    """docker with BuildKit, in a builder of its own: the builder inside the daemon cannot rewrite timestamps (moby/buildkit#4230)."""
 
     name: str = "docker"
 
@@ -58,19 +68,38 @@ class Docker:
         """Inspect the builder, which needs the buildx plugin and a daemon."""
         return ["docker", "buildx", "inspect"]
 
-    def build(self, build: Build, reference: str) -> list[str]:
-        """Without attestations: they would make the image an index whose digest is not reproducible."""
-        epoch = ["--build-arg", f"SOURCE_DATE_EPOCH={build.committed}"]
-        options = ["--load", "--provenance=false", *epoch]
-        return ["docker", "buildx", "build", *options, *_instructions(build, reference), str(build.context)]
+    def shortcoming(self, answer: str) -> str | None:
+        """See `ImageEngine.shortcoming`."""
+        driver = re.search(r"^Driver:\s*(\S+)", answer, re.MULTILINE)
+        if driver is None or driver[1] != "docker":
+            return None
+        return "its builder cannot set the timestamps of files; make one: `docker buildx create --use`"
+
+    def build(self, build: EngineBuild, reference: str) -> list[str]:
+        """See `ImageEngine.build`."""
+        return [
+            *self._build(build),
+            "--output",
+            "type=docker,rewrite-timestamp=true",
+            "--tag",
+            reference,
+            str(build.context),
+        ]
+
+    def release(self, build: EngineBuild, reference: str) -> list[list[str]]:
+        """BuildKit pushes what it built; the daemon would compress the layers again."""
+        output = f"type=image,name={reference},push=true,rewrite-timestamp=true"
+        if build.annotations:  # Docker's own manifests have none
+            output += ",oci-mediatypes=true"
+        return [[*self._build(build), "--output", output, str(build.context)]]
+
+    def _build(self, build: EngineBuild) -> list[str]:
+        """Without attestations: they contain times, and make the image an index."""
+        return ["docker", "buildx", "build", "--provenance=false", "--sbom=false", *_instructions(build)]
 
     def log_in(self, registry: str, user: str) -> list[str]:
         """See `ImageEngine.log_in`."""
         return ["docker", "login", "--username", user, "--password-stdin", registry]
-
-    def push(self, reference: str) -> list[str]:
-        """See `ImageEngine.push`."""
-        return ["docker", "push", reference]
 
 
 @dataclass(frozen=True)
@@ -83,49 +112,62 @@ class Buildah:
         """Check storage and runtime."""
         return [self.name, "info"]
 
-    def build(self, build: Build, reference: str) -> list[str]:
+    def shortcoming(self, answer: str) -> str | None:
+        """See `ImageEngine.shortcoming`."""
+        del answer
+        return None
+
+    def build(self, build: EngineBuild, reference: str) -> list[str]:
         """With `--layers`, to cache layers as docker does."""
-        options = ["--layers", "--timestamp", str(build.committed)]
-        return [self.name, "build", *options, *_instructions(build, reference), str(build.context)]
+        options = ["--layers", "--timestamp", str(EPOCH)]
+        return [self.name, "build", *options, *_instructions(build), "--tag", reference, str(build.context)]
+
+    def release(self, build: EngineBuild, reference: str) -> list[list[str]]:
+        """See `ImageEngine.release`."""
+        return [self.build(build, reference), [self.name, "push", reference]]
 
     def log_in(self, registry: str, user: str) -> list[str]:
         """See `ImageEngine.log_in`."""
         return [self.name, "login", "--username", user, "--password-stdin", registry]
 
-    def push(self, reference: str) -> list[str]:
-        """See `ImageEngine.push`."""
-        return [self.name, "push", reference]
+
+class Answer(NamedTuple):
+    """What a probe printed, and why it failed; None if it succeeded."""
+
+    text: str
+    reason: str | None
 
 
 ENGINES: tuple[ImageEngine, ...] = (Docker(), Buildah(), Buildah("podman"))
 
 
-def _why_not(command: Sequence[str]) -> str | None:
-    """Why an engine cannot build here; None if it can."""
+def _ask(command: Sequence[str]) -> Answer:
+    """Run an engine's probe."""
     try:
         answer = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PROBE_SECONDS)
     except FileNotFoundError:
-        return "not on PATH"
+        return Answer("", "not on PATH")
     except subprocess.TimeoutExpired:
-        return f"`{' '.join(command)}` timed out after {_PROBE_SECONDS} s"
+        return Answer("", f"`{' '.join(command)}` timed out after {_PROBE_SECONDS} s")
     if answer.returncode == 0:
-        return None
+        return Answer(answer.stdout, None)
     said = answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"]
-    return f"`{' '.join(command)}` failed: {said[0]}"
+    return Answer("", f"`{' '.join(command)}` failed: {said[0]}")
 
 
-def find(why_not: Callable[[Sequence[str]], str | None] = _why_not) -> ImageEngine:
+def find(ask: Callable[[Sequence[str]], Answer] = _ask) -> ImageEngine:
     """The first engine that can build here.
 
     Args:
-        why_not: the reason an engine's probe fails; None if it succeeds.
+        ask: runs an engine's probe.
 
     Raises:
         RefusedError: none can; gives the reason for each.
     """
     reasons = {}
     for engine in ENGINES:
-        reason = why_not(engine.probe())
+        answer = ask(engine.probe())
+        reason = answer.reason or engine.shortcoming(answer.text)
         if reason is None:
             return engine
         reasons[engine.name] = reason

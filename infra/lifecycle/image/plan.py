@@ -1,89 +1,29 @@
-"""Build plan of our own images: sources, build arguments and tag; and the digest in the release manifest."""
+"""Build plan of our own images: build arguments and tag.
+
+Equal content gives an equal plan, at any commit, so that a second build gives the image that was tested.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
-from infra.spec.errors import PlatformError, RefusedError, SettingsError
-from infra.spec.release import Download, Image, ReleaseManifest, load_release
-from infra.spec.section import validate
-from infra.spec.yaml_text import KeyPath, Scalar, edited, parse
+from infra.lifecycle.image.recipes import RECIPES, RELEASED, ImageName, Variant
+from infra.lifecycle.image.source import Source
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.release import Download, ReleaseManifest
 
-ImageName = Literal["trainer", "mlflow"]
-Variant = Literal["cuda", "cpu"]
-
-IMAGES: tuple[ImageName, ...] = get_args(ImageName)
-VARIANTS: tuple[Variant, ...] = get_args(Variant)
-RELEASED: Variant = "cuda"
-"""The variant of the trainer that the release pins; it runs on nodes without GPUs too."""
-
+EPOCH = 315_532_800
+"""Timestamp of every image and file in it: 1980-01-01, in seconds since 1970. It must be earlier than any build, because engines
+only lower timestamps to it, and no earlier than what a ZIP file holds (APPNOTE.TXT, 4.4.6)."""
 BASE = "python-base"
 EFA = "efa-installer"
 RDS_CERTIFICATES = "rds-certificates"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How an image is built.
-
-    Attributes:
-        dockerfile: path relative to the repository.
-        lock: lock file of its Python packages.
-        context: other paths of the repository in the build context; .dockerignore excludes everything else.
-    """
-
-    dockerfile: str
-    lock: str
-    context: tuple[str, ...]
-
-
-_COMMON = ("requirements-bootstrap.lock", ".dockerignore")
-_SHARED = (
-    "infra/__init__.py",
-    *(f"infra/spec/{name}.py" for name in ("__init__", "command_line", "errors", "output", "section", "yaml_text")),
-)
-"""Modules of the stack that the trainer imports."""
-
-RECIPES: Mapping[ImageName, Recipe] = {
-    "trainer": Recipe(
-        dockerfile="training/image/Dockerfile",
-        lock="requirements.lock",
-        context=(*_COMMON, *_SHARED, ".make/environment", "pyproject.toml", "training", "tune", "observability"),
-    ),
-    "mlflow": Recipe(
-        dockerfile="platform_charts/images/mlflow_server/Dockerfile",
-        lock="platform_charts/images/mlflow_server/requirements.lock",
-        context=(
-            *_COMMON,
-            "platform_charts/images/mlflow_server",
-            "platform_charts/images/node_gate",
-            "platform_charts/images/alert_webhook",
-        ),
-    ),
-}
-
-
-class Source(NamedTuple):
-    """The checkout to build from.
-
-    Attributes:
-        root: folder of the repository.
-        revision: commit.
-        committed: commit time, in seconds since 1970.
-        changed: files of the build context that differ from the commit.
-    """
-
-    root: Path
-    revision: str
-    committed: int
-    changed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -100,30 +40,41 @@ class Torch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
-    """The input of one build.
+class EngineBuild:
+    """What an engine builds, for one of the environment's repositories.
 
     Attributes:
-        image: name in the release manifest.
-        variant: variant of the trainer; None for images without variants.
+        image: name in the release manifest of the image whose repository it is for.
         dockerfile: path of the Dockerfile.
-        context: folder of the repository.
+        context: folder with the files that it copies.
         target: stage of the Dockerfile.
         arguments: build arguments.
         tag: tag of the image.
-        committed: timestamp of the image, in seconds since 1970, so that builds are reproducible.
-        lock: lock file of its packages.
-        torch: build of torch that replaces the locked one.
+        annotations: of its manifest.
     """
 
     image: ImageName
-    variant: Variant | None
     dockerfile: Path
     context: Path
     target: str
     arguments: Mapping[str, str]
     tag: str
-    committed: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(EngineBuild):
+    """The input of one build of an image of ours.
+
+    Attributes:
+        variant: variant of the trainer; None for images without variants.
+        revision: commit, for the SBOM; `-dirty` is appended if files differ from it. The image does not contain it.
+        lock: lock file of its packages.
+        torch: build of torch that replaces the locked one.
+    """
+
+    variant: Variant | None
+    revision: str
     lock: Path
     torch: Torch | None
 
@@ -131,42 +82,6 @@ class Build:
     def is_released(self) -> bool:
         """Whether the release manifest pins this build's digest."""
         return self.variant in {None, RELEASED}
-
-
-def read_source(root: Path, image: ImageName) -> Source:
-    """Read commit and changed files of an image's build context from git.
-
-    Raises:
-        PlatformError: the folder is not a git checkout with a commit.
-    """
-    recipe = RECIPES[image]
-    head = _git(root, "show", "--no-patch", "--format=%H %ct", "HEAD").split()
-    status = _git(root, "status", "--porcelain", "--", recipe.dockerfile, recipe.lock, *recipe.context)
-    changed = tuple(line[3:] for line in status.splitlines())
-    return Source(root=root, revision=head[0], committed=int(head[1]), changed=changed)
-
-
-def _git(root: Path, *arguments: str) -> str:
-    answer = subprocess.run(["git", "-C", str(root), *arguments], check=False, capture_output=True, text=True)
-    if answer.returncode != 0:
-        raise PlatformError(
-            f"git {arguments[0]}: {answer.stderr.strip()}",
-            remedy="build in a git checkout: the image tag contains the commit",
-        )
-    return answer.stdout
-
-
-def require_committed(source: Source, image: ImageName) -> None:
-    """Refuse to push a build with uncommitted changes.
-
-    Raises:
-        RefusedError: names the changed files.
-    """
-    if source.changed:
-        raise RefusedError(
-            f"{image}: not pushed, because files differ from the commit in its tag: {', '.join(source.changed)}",
-            remedy="commit these files",
-        )
 
 
 def torch_choice(variant: Variant, environment: Mapping[str, str] = os.environ) -> Torch | None:
@@ -212,11 +127,9 @@ def plan(
     recipe = RECIPES[image]
     has_variants = image == "trainer"
     lock = source.root / recipe.lock
-    revision = source.revision + ("-dirty" if source.changed else "")
     recorded: dict[str, str] = {
         "image": image,
         "version": release.platform,
-        "revision": revision,
         "base": release.images[BASE].reference(),
         "lock": recipe.lock,
         "lock-sha256": hashlib.sha256(lock.read_bytes()).hexdigest(),
@@ -226,24 +139,45 @@ def plan(
     arguments = {
         "PYTHON_IMAGE": recorded["base"],
         **parts.arguments,
+        "SOURCE_DATE_EPOCH": str(EPOCH),
         "VERSION": release.platform,
-        "REVISION": revision,
         "LOCK_SHA256": recorded["lock-sha256"],
         "BUILD": json.dumps(recorded),
     }
-    tag = [release.platform, *([variant] if has_variants else []), source.revision[:12]]
+    target = variant if has_variants else image
+    tag = [release.platform, *([variant] if has_variants else []), _identity(source, target, arguments)]
     return Build(
         image=image,
         variant=variant if has_variants else None,
         dockerfile=source.root / recipe.dockerfile,
         context=source.root,
-        target=variant if has_variants else image,
+        target=target,
         arguments=arguments,
-        tag="-".join([*tag, *(["dirty"] if source.changed else [])]),
-        committed=source.committed,
+        tag="-".join(tag),
+        revision=source.recorded_revision,
         lock=lock,
         torch=torch,
     )
+
+
+def require_pinned_base(release: ReleaseManifest) -> None:
+    """Refuse to push an image whose base is named by a tag: the same build would have another base tomorrow.
+
+    Raises:
+        RefusedError: the digest of the base image is unresolved.
+    """
+    if release.images[BASE].digest is None:
+        raise RefusedError(
+            f"images.{BASE}.digest of infra/spec/release.yaml is unresolved; a pushed image has a pinned base",
+            remedy="run `make release-lock` with access to the registries",
+        )
+
+
+def _identity(source: Source, target: str, arguments: Mapping[str, str]) -> str:
+    """Identity of a build: files, target and arguments; not the address of a package index, of which there are mirrors."""
+    counted = {name: value for name, value in arguments.items() if name != "TORCH_INDEX"}
+    inputs = json.dumps([source.content, target, counted], sort_keys=True)
+    return hashlib.sha256(inputs.encode()).hexdigest()[:12]
 
 
 class _Parts(NamedTuple):
@@ -292,25 +226,3 @@ def _sha256(name: str, download: Download) -> str:
             remedy=f"download {download.address()}, {_PROOFS[name]}, and write its sha256 there",
         )
     return download.sha256
-
-
-def contents(image: Image, release: ReleaseManifest) -> dict[str, str]:
-    """The stack's versions of the packages that the release manifest records for an image."""
-    return {package: str(getattr(release.stack, package)) for package in image.contains}
-
-
-def write_digest(file: Path, image: ImageName, digest: str) -> None:
-    """Write a pushed image's digest and package versions into the release manifest.
-
-    Raises:
-        SettingsError: the manifest would become invalid; the file stays unchanged.
-    """
-    release, text = load_release(file), file.read_text(encoding="utf-8")
-    changes: dict[KeyPath, Scalar] = {("images", image, "digest"): digest}
-    for package, version in contents(release.images[image], release).items():
-        if release.images[image].contains[package] != version:
-            changes["images", image, "contains", package] = version
-    changed, title = edited(text, changes), f"{file.name} with the digest of {image}"
-    validate(ReleaseManifest, parse(changed, source=title).value, file=title)
-    file.write_text(changed, encoding="utf-8")
-    load_release.cache_clear()

@@ -32,7 +32,7 @@ def is_running(folder: Path) -> bool:
 
 
 def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
-    """Start a control plane in `folder` and wait until it is ready.
+    """Start a control plane in `folder` and wait until it is ready; an exception, as of Ctrl-C, stops it.
 
     Args:
         folder: see `ControlPlane`.
@@ -58,10 +58,16 @@ def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
     )
     assert keeper.stdout is not None
     with keeper.stdout as output:
-        first = output.readline()
-        if first.split()[:1] == [READY]:
-            return frozenset(first.split()[1:])
-        reason = f"{first}{output.read()}".rstrip()
+        try:
+            first = output.readline()
+            if first.split()[:1] == [READY]:
+                return frozenset(first.split()[1:])
+            reason = f"{first}{output.read()}".rstrip()
+        except BaseException:  # a signal of the terminal does not reach the keeper
+            keeper.terminate()
+            keeper.wait()
+            _remove(folder)
+            raise
     keeper.wait()
     _remove(folder)
     raise PlatformError(f"the sandbox did not start: {reason}")

@@ -58,6 +58,7 @@ class _Kind:
 _KINDS = (
     _Kind("batch/v1", "job", ("jobs",)),
     _Kind("ray.io/v1", "rayjob", ("rayjobs",)),
+    _Kind("ray.io/v1", "raycluster", ("rayclusters",)),
     _Kind(KUEUE_API, "clusterqueue", ("clusterqueues",)),
     _Kind(KUEUE_API, "resourceflavor", ("resourceflavors",)),
     _Kind(KUEUE_API, "workload", ("workloads", "workloads/status")),

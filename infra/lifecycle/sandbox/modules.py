@@ -109,7 +109,15 @@ PROMETHEUS_OPERATOR = Module(
     crds=tuple(f"example/prometheus-operator-crd/*{kind}.yaml" for kind in ("monitors", "probes", "rules")),
 )
 
-MODULES = (KUBERNETES, KWOK, KUBERAY, KUEUE, PROMETHEUS_OPERATOR)
+REGISTRY = Module(
+    name="registry",
+    title="OCI registry",
+    project="github.com/distribution/distribution/v3",
+    packages={"registry": "github.com/distribution/distribution/v3/cmd/registry"},
+)
+"""For the tests of `promote`; a sandbox has no registry."""
+
+MODULES = (KUBERNETES, KWOK, KUBERAY, KUEUE, PROMETHEUS_OPERATOR, REGISTRY)
 """All modules, in build order."""
 
 CRD_MODULES = tuple(module for module in MODULES if module.crds)

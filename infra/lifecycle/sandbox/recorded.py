@@ -11,6 +11,7 @@ from infra.spec.outputs import StackOutputs, read_outputs
 from infra.spec.settings.network import subnets_of
 from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.phases import ClusterFacts
+from platform_charts.objects.storage import LustreVolume
 
 
 class Recorded(NamedTuple):
@@ -23,7 +24,7 @@ class Recorded(NamedTuple):
 def recorded(settings: StackSettings) -> Recorded:
     """Evaluate the stack's program without a Pulumi engine or an AWS account."""
     graph = record(settings)
-    outputs = read_outputs(graph.outputs, file="recorded stack")
+    outputs = read_outputs({**graph.outputs, "is_recorded": True}, file="recorded stack")
     database = graph.find("aws:rds/instance:Instance", "mlflow")
     answers = computed(
         database.type,
@@ -42,8 +43,18 @@ def recorded(settings: StackSettings) -> Recorded:
         artifact_bucket=outputs.storage.artifact_bucket,
         registry=next(iter(outputs.registries.values())).partition("/")[0],
         api_server_cidrs=tuple(str(network) for network in subnets_of(settings.network).private),
+        lustre=_lustre(graph, outputs),
     )
     return Recorded(outputs, facts)
+
+
+def _lustre(graph: Recording, outputs: StackOutputs) -> LustreVolume | None:
+    id_ = outputs.storage.lustre_id
+    if id_ is None:
+        return None
+    found = graph.find("aws:fsx/lustreFileSystem:LustreFileSystem", "lustre")
+    answers = computed(found.type, id_, found.properties, account=outputs.account, region=outputs.region)
+    return LustreVolume(id_, answers["dnsName"], answers["mountName"])
 
 
 def _access_points(graph: Recording, teams: Sequence[str]) -> Mapping[str, str]:

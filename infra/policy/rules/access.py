@@ -40,6 +40,14 @@ def databases_are_private(database: Resource) -> Iterator[str]:
         yield "publiclyAccessible is true"
 
 
+@resource_rule(tokens.LUSTRE, remedy="set root_squash_configuration to a user and a group other than root")
+def lustre_squashes_root(file_system: Resource) -> Iterator[str]:
+    """Root on a node has no rights in a Lustre file system, which authenticates no client."""
+    squash = file_system.get("rootSquashConfiguration.rootSquash")
+    if squash is not UNKNOWN and (not squash or "0" in str(squash).split(":")):
+        yield f"rootSquash is {squash}"
+
+
 @resource_rule(
     tokens.CLUSTER,
     remedy="enable the private endpoint; disable the public one in prod, set cluster.public_cidrs elsewhere",

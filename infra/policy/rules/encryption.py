@@ -49,6 +49,17 @@ def file_systems_are_encrypted(file_system: Resource) -> Iterator[str]:
         yield "kmsKeyId is not set"
 
 
+@resource_rule(tokens.LUSTRE, remedy="set deployment_type to PERSISTENT_2, and kms_key_id")
+def lustre_is_encrypted_with_a_key(file_system: Resource) -> Iterator[str]:
+    """Lustre file systems are encrypted with a customer managed key; the scratch types support none, so dev and test only use them."""
+    type_ = file_system.get("deploymentType") or "SCRATCH_1"
+    if str(type_).startswith("SCRATCH"):
+        if file_system.needs_protection:
+            yield f"is of type {type_}, in {file_system.kind}"
+    elif not file_system.is_set("kmsKeyId"):
+        yield "kmsKeyId is not set"
+
+
 @resource_rule(tokens.LAUNCH_TEMPLATE, remedy="map the root device to an encrypted gp3 volume")
 def node_volumes_are_encrypted(template: Resource) -> Iterator[str]:
     """Node volumes are encrypted gp3 volumes; they hold images, logs and cached datasets."""

@@ -40,6 +40,13 @@ def security_groups_have_descriptions_and_no_inline_rules(group: Resource) -> It
     yield from (f"has inline {side} rules" for side in ("ingress", "egress") if group.elements(side))
 
 
+@resource_rule(tokens.LUSTRE, remedy="set security_group_ids to a group that only the nodes reach")
+def lustre_has_a_security_group(file_system: Resource) -> Iterator[str]:
+    """A security group limits who reaches a Lustre file system: whoever does can mount it."""
+    if not file_system.is_set("securityGroupIds"):
+        yield "uses the VPC's default security group"
+
+
 @stack_rule(remedy="add the stack's EFA security group to the interfaces")
 def efa_nodes_reach_each_other(graph: Graph) -> Iterator[Violation]:
     """EFA interfaces are in a security group that allows all traffic from itself; otherwise NCCL falls back to TCP."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra.policy import tokens
 from infra.policy.graph import UNKNOWN, Graph, Resource
 from infra.policy.rule import Violation, resource_rule, stack_rule
-from infra.spec.node_labels import GPU_TAINT
+from infra.spec.node_labels import GPU_TAINT, GROUP_LABEL, SYSTEM_GROUP
 
 _NODE_TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template/"
 _GPU_AMI = "NVIDIA"
@@ -55,9 +55,9 @@ def node_updates_are_limited(group: Resource) -> Iterator[str]:
 
 @resource_rule(tokens.NODE_GROUP, remedy="set system_nodes.min_size to 1 or more")
 def system_nodes_never_scale_to_zero(group: Resource) -> Iterator[str]:
-    """Node groups without GPUs keep at least one node, because the autoscaler runs there."""
+    """The node groups of the platform keep at least one node each, because the autoscaler and zonal volumes need them."""
     smallest = group.get("scalingConfig.minSize")
-    if not _has_gpus(group) and smallest is not UNKNOWN and not smallest:
+    if group.is_one_of(f"labels.{GROUP_LABEL}", SYSTEM_GROUP) and smallest is not UNKNOWN and not smallest:
         yield f"minSize is {smallest}"
 
 

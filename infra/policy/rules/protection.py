@@ -9,7 +9,14 @@ from infra.policy.graph import UNKNOWN, Graph, Resource
 from infra.policy.rule import Violation, resource_rule, stack_rule
 from infra.spec.protection import EnvironmentKind, protection_of
 
-STATEFUL_TYPES = (tokens.BUCKET, tokens.DATABASE, tokens.FILE_SYSTEM, tokens.KEY, tokens.REPOSITORY)
+STATEFUL_TYPES = (
+    tokens.BUCKET,
+    tokens.DATABASE,
+    tokens.FILE_SYSTEM,
+    tokens.KEY,
+    tokens.LUSTRE,
+    tokens.REPOSITORY,
+)
 """Types of resources that hold state."""
 
 

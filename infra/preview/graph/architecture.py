@@ -18,6 +18,8 @@ _NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 _BUCKET = "aws:s3/bucket:Bucket"
 _FILE_SYSTEM = "aws:efs/fileSystem:FileSystem"
+_LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+_LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 _MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 _DATABASE = "aws:rds/instance:Instance"
 _REPOSITORY = "aws:ecr/repository:Repository"
@@ -130,13 +132,23 @@ def _zones(recording: Recording, subnets: dict[str, Resource]) -> Iterator[Zone]
 def _groups(
     recording: Recording, catalog: Catalog, subnets: dict[str, Resource], order: dict[str, int]
 ) -> Iterator[Group]:
-    templates = {one.urn: one for one in recording.of_type(_TEMPLATE)}
-    found = []
+    """The managed node groups of one launch template are one group, a part in each zone."""
+    parts: dict[str, list[Resource]] = {}
     for one in recording.of_type(_NODE_GROUP):
-        (template,) = [templates[urn] for urn in one.property_dependencies["launchTemplate"] if urn in templates]
+        for urn in one.property_dependencies["launchTemplate"]:
+            parts.setdefault(urn, []).append(one)
+    found = []
+    for template in (one for one in recording.of_type(_TEMPLATE) if one.urn in parts):
+        members = parts[template.urn]
+        one, sizes = members[0], [member.properties["scalingConfig"] for member in members]
         name = (one.properties.get("instanceTypes") or [template.properties.get("instanceType")])[0]
-        instance, sizes = catalog.find_instance(name), one.properties["scalingConfig"]
-        zones = {order[subnets[urn].properties["availabilityZone"]] for urn in _subnets_of(one, subnets)}
+        instance = catalog.find_instance(name)
+        smallest, largest = (sum(size[key] for size in sizes) for key in ("minSize", "maxSize"))
+        if instance.gpus:  # each zone may have the whole group
+            largest = max(size["maxSize"] for size in sizes)
+        zones = {
+            order[subnets[urn].properties["availabilityZone"]] for one in members for urn in _subnets_of(one, subnets)
+        }
         interfaces = template.properties.get("networkInterfaces") or ()
         efa = sum(interface["interfaceType"] != "interface" for interface in interfaces)
         capacity = one.properties["capacityType"].lower().replace("_", " ")
@@ -144,10 +156,10 @@ def _groups(
         gpus = f", {instance.gpus} x {instance.gpu.model}" if instance.gpu else ""
         found.append(
             Group(
-                name=one.name,
+                name=template.name,
                 zones=tuple(sorted(zones)),
                 instance=f"{name}{gpus}",
-                machines=f"{sizes['minSize']} to {sizes['maxSize']} nodes, {capacity}",
+                machines=f"{smallest} to {largest} nodes, {capacity}",
                 fabric=", ".join(filter(None, [f"EFA x {efa}" if efa else "", placement])),
                 has_gpus=bool(instance.gpus),
             )
@@ -169,6 +181,14 @@ def _stores(recording: Recording) -> Iterator[Store]:
     for one in recording.of_type(_FILE_SYSTEM):
         backup = ", in AWS Backup" if one.urn in backed_up else ""
         yield Store("EFS", one.name, f"{one.properties['throughputMode']} throughput{backup}", one.protect)
+    links = {
+        urn: link.properties["dataRepositoryPath"]
+        for link in recording.of_type(_LINK)
+        for urn in link.property_dependencies["fileSystemId"]
+    }
+    for one in recording.of_type(_LUSTRE):
+        facts = f"{one.properties['storageCapacity']} GiB, {one.properties['deploymentType']}, one zone"
+        yield Store("FSx", one.name, f"{facts},\nshows {links[one.urn]}", one.protect)
     for one in recording.of_type(_DATABASE):
         copies = "standby in another zone" if one.properties.get("multiAz") else "one zone"
         days = one.properties.get("backupRetentionPeriod")

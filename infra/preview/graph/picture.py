@@ -140,10 +140,10 @@ def _groups(sheet: _Sheet, groups: Sequence[Group], *, zone_width: float, top: f
             width = (group.zones[-1] - group.zones[0] + 1) * zone_width - 4
             sheet.box(left, y, width, pitch - 1.5, fill=_GPU if group.has_gpus else _SYSTEM)
             middle = y + (pitch - 1.5) / 2
-            sheet.text(left + 1.5, middle + 5.0, group.name, size=9.5, bold=True)
-            sheet.text(left + 1.5, middle + 2.0, group.instance, size=8)
-            sheet.text(left + 1.5, middle - 0.7, group.machines, size=7.5, color=_FAINT)
-            sheet.text(left + 1.5, middle - 3.1, group.fabric, size=7.5, color=_FAINT)
+            sheet.text(left + 1.5, middle + 3.4, group.name, size=9.5, bold=True)
+            sheet.text(left + width - 1.5, middle + 3.2, group.instance, size=8, align="right")
+            sheet.text(left + 1.5, middle + 0.5, group.machines, size=7.5, color=_FAINT)
+            sheet.text(left + 1.5, middle - 1.9, group.fabric, size=7.5, color=_FAINT)
 
 
 def _stores(sheet: _Sheet, stores: Sequence[Store]) -> None:

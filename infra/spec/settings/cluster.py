@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from infra.spec.matching import Matching
 from infra.spec.section import Section
 from infra.spec.settings.environment import RoleArn
 from infra.spec.settings.retention import LogDays
@@ -14,12 +15,20 @@ from infra.spec.settings.retention import LogDays
 ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 
+SecurityGroupId = Annotated[
+    str,
+    Matching(
+        r"^(\d{12}/)?sg-[0-9a-f]{8,17}$", "must be the ID of a security group: sg-…, or ACCOUNT/sg-… of another account"
+    ),
+]
+"""A security group; one of another account begins with the account, as EC2 writes it."""
+
+
 class ClusterSettings(Section):
     """The control plane."""
 
-    kubernetes: str | None = Field(
+    kubernetes: Annotated[str, Matching(r"^1\.\d{2}$", "must be a Kubernetes minor, e.g. 1.35")] | None = Field(
         None,
-        pattern=r"^1\.\d{2}$",
         description="Kubernetes minor that the release supports; null: the release's default.",
     )
     support: Literal["standard", "extended"] = Field(
@@ -28,6 +37,12 @@ class ClusterSettings(Section):
     )
     public_cidrs: tuple[IPv4Network, ...] = Field(
         (), description="Ranges that may reach the API server from the internet; empty: private endpoint only."
+    )
+    client_cidrs: tuple[IPv4Network, ...] = Field(
+        (), description="Ranges, within network.peered_cidrs, that may reach the API server's private endpoint."
+    )
+    client_security_groups: tuple[SecurityGroupId, ...] = Field(
+        (), description="Security groups, in a peered VPC, whose members may reach the API server's private endpoint."
     )
     admin_roles: tuple[RoleArn, ...] = Field(
         min_length=1, description="IAM roles with cluster-admin, through access entries."

@@ -6,20 +6,38 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field, PositiveFloat
 
+from infra.spec.matching import Matching
 from infra.spec.protection import EnvironmentKind
 from infra.spec.section import Section
 
-Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
-AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
-RoleArn = Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:role/[\w+=,.@/-]+$")]
-KubernetesName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Email = Annotated[str, Matching(r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "must be an email address")]
+AccountId = Annotated[str, Matching(r"^\d{12}$", "must be an AWS account, 12 digits")]
+RoleArn = Annotated[
+    str,
+    Matching(
+        r"^arn:aws:iam::\d{12}:role/[\w+=,.@/-]+$",
+        "must be the ARN of an IAM role, arn:aws:iam::ACCOUNT:role/NAME",
+    ),
+]
+KubernetesName = Annotated[
+    str,
+    Matching(
+        r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "must be at most 63 lower-case letters, digits and inner hyphens, and begin with a letter",
+    ),
+]
 
 
 class EnvironmentSettings(Section):
     """Identity of the environment."""
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9-]{1,18}[a-z0-9]$",
+    name: Annotated[
+        str,
+        Matching(
+            r"^[a-z][a-z0-9-]{1,18}[a-z0-9]$",
+            "must be 3 to 20 lower-case letters, digits and inner hyphens, and begin with a letter",
+        ),
+    ] = Field(
         description="Name of the environment, 3 to 20 characters; part of cluster and bucket names.",
     )
     kind: EnvironmentKind = Field(description="dev | staging | prod | test; decides the protection of its data.")

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from infra.spec.matching import Matching
 from infra.spec.section import Section
 from infra.spec.settings.environment import Email, KubernetesName, RoleArn
+from infra.spec.settings.stores import BucketFolder
 
 
 class Team(Section):
@@ -17,6 +19,9 @@ class Team(Section):
     roles: tuple[RoleArn, ...] = Field((), description="IAM roles that may submit jobs to the namespace.")
     gpus: dict[str, NonNegativeInt] = Field(
         default_factory=dict, description="GPU quota by GPU group; other teams may borrow idle quota."
+    )
+    dataset_buckets: tuple[BucketFolder, ...] = Field(
+        (), description="S3 buckets, or BUCKET/FOLDER, of any account, that the team's jobs read without a copy on EFS."
     )
     borrow: bool = Field(True, description="The team may borrow idle quota of other teams until they reclaim it.")
 
@@ -34,9 +39,11 @@ class MonitoringSettings(Section):
     retention_days: PositiveInt = Field(15, description="Retention of metrics in days.")
     storage_gib: Annotated[int, Field(ge=10)] = Field(50, description="Prometheus volume in GiB.")
     alert_email: Email | None = Field(None, description="Email address for alerts; null: no email.")
-    webhook_secret: str | None = Field(
+    webhook_secret: (
+        Annotated[str, Matching(r"^[A-Za-z0-9/_+=.@-]+$", "must have only letters, digits and the characters /_+=.@-")]
+        | None
+    ) = Field(
         None,
-        pattern=r"^[A-Za-z0-9/_+=.@-]+$",
         max_length=512,
         description="Secrets Manager secret with the URL of the alert webhook; null: no webhook.",
     )
@@ -45,13 +52,29 @@ class MonitoringSettings(Section):
 class Mirrors(Section):
     """Mirrors of charts and images, for a network without access to the upstream registries."""
 
-    charts: str | None = Field(
+    charts: (
+        Annotated[
+            str,
+            Matching(
+                r"^(https|oci)://[^\s]+[^\s/]$",
+                "must be a URL that begins with https:// or oci:// and does not end with a slash",
+            ),
+        ]
+        | None
+    ) = Field(
         None,
-        pattern=r"^(https|oci)://[^\s]+[^\s/]$",
         description="Chart repository with every chart, with the same hashes; null: each chart's own repository.",
     )
-    images: str | None = Field(
+    images: (
+        Annotated[
+            str,
+            Matching(
+                r"^[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)*$",
+                "must be HOST, HOST:PORT or HOST/PATH in lower case, without https:// and a slash at the end",
+            ),
+        ]
+        | None
+    ) = Field(
         None,
-        pattern=r"^[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)*$",
         description="Registry and path with every image under its full name; null: each image's own registry.",
     )

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from infra.spec.capacity import CapacityBlock, Reservation, launch_violations, zones_of
+from infra.spec.capacity import CapacityBlock, Reservation, zones_of
 from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import PLATFORM_NAMESPACES
-from infra.spec.node_labels import SYSTEM_GROUP
-from infra.spec.protection import EnvironmentKind
+from infra.spec.launch_rules import launch_violations
+from infra.spec.node_labels import HEAD_GROUP, SYSTEM_GROUP
+from infra.spec.protection import EnvironmentKind, protection_of
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Violation, nearest
 from infra.spec.settings.network import RESERVED_ADDRESSES, addresses_per_node, subnets_of
@@ -25,7 +26,7 @@ SHARED_ADDRESSES = 32
 """Addresses of a private subnet reserved for other uses than nodes: endpoints, EKS, EFS, the database, spare."""
 
 _SERVICE_BLOCKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
-_RESERVED_NAMES = frozenset({"default", SYSTEM_GROUP})
+_RESERVED_NAMES = ("default", HEAD_GROUP, SYSTEM_GROUP)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,10 @@ def _subnets_hold_every_node(context: Context) -> Iterator[Violation]:
     for request in context.settings.launch_requests():
         zones = zones_of(request, network.availability_zones)
         for zone in set(zones) & set(needed):
-            needed[zone] += -(-request.max_size // len(zones)) * per_node
+            needed[zone] += request.largest_in_a_zone(len(zones)) * per_node
+    lustre = context.settings.storage.lustre
+    if lustre is not None and lustre.availability_zone in needed:
+        needed[lustre.availability_zone] += lustre.largest_servers
     for zone, subnet in zip(network.availability_zones, subnets_of(network).private, strict=True):
         if needed[zone] > subnet.num_addresses:
             yield Violation(
@@ -115,16 +119,53 @@ def _the_endpoint_is_not_open_to_the_world(context: Context) -> Iterator[Violati
             )
 
 
+def _clients_are_in_peered_networks(context: Context) -> Iterator[Violation]:
+    peered = context.settings.network.peered_cidrs
+    for index, cidr in enumerate(context.settings.cluster.client_cidrs):
+        if not any(cidr.subnet_of(network) for network in peered):
+            known = ", ".join(map(str, peered)) or "empty"
+            yield Violation(
+                f"cluster.client_cidrs.{index}",
+                cidr,
+                f"must lie in network.peered_cidrs, which is {known}",
+                "add the connected network to network.peered_cidrs",
+            )
+
+
 def _group_names_are_unique(context: Context) -> Iterator[Violation]:
     names = Counter(group.name for group in context.settings.gpu_groups)
     for index, group in enumerate(context.settings.gpu_groups):
         if names[group.name] > 1 or group.name in _RESERVED_NAMES:
-            yield Violation(f"gpu_groups.{index}.name", group.name, "must be unique, and neither system nor default")
+            reserved = ", ".join(_RESERVED_NAMES)
+            yield Violation(f"gpu_groups.{index}.name", group.name, f"must be unique, and none of {reserved}")
+
+
+def _the_capacity_order_lists_groups_once(context: Context) -> Iterator[Violation]:
+    order, known = context.settings.capacity_order, [group.name for group in context.settings.gpu_groups]
+    for index, name in enumerate(order):
+        if name not in known:
+            remedy = nearest(name, known) if known else "omit it"
+            yield Violation(f"capacity_order.{index}", name, "no such GPU group", remedy)
+        elif name in order[:index]:
+            yield Violation(f"capacity_order.{index}", name, "is listed twice", "omit it here")
+
+
+def _every_zone_has_a_system_node(context: Context) -> Iterator[Violation]:
+    smallest, zones = context.settings.system_nodes.min_size, len(context.settings.network.availability_zones)
+    if smallest < zones:
+        yield Violation(
+            "system_nodes.min_size",
+            smallest,
+            f"each of the {zones} zones of the network needs a node: a volume of Prometheus or Alertmanager can be used "
+            "in its own zone only",
+            f"set min_size: {zones}, or more",
+        )
 
 
 def _instances_are_offered(context: Context) -> Iterator[Violation]:
     settings, catalog = context.settings, context.catalog
     groups = [("system_nodes", settings.system_nodes.instance_type, False)]
+    groups += [("head_nodes", settings.head_nodes.instance_type, False)]
     groups += [(f"gpu_groups.{i}", group.instance_type, True) for i, group in enumerate(settings.gpu_groups)]
     for prefix, name, wants_gpus in groups:
         fitting = [one.name for one in catalog.instances.values() if bool(one.gpus) == wants_gpus]
@@ -146,6 +187,20 @@ def _capacity_is_possible(context: Context) -> Iterator[Violation]:
                 yield broken._replace(key=f"{prefix}.{broken.key}")
 
 
+def _a_block_starts_without_nodes(context: Context) -> Iterator[Violation]:
+    for index, group in enumerate(context.settings.gpu_groups):
+        if isinstance(group.capacity, CapacityBlock):
+            for key, size in (("min_size", group.min_size), ("desired_size", group.desired_size)):
+                if size:
+                    yield Violation(
+                        f"gpu_groups.{index}.{key}",
+                        size,
+                        "a Capacity Block starts without nodes: the autoscaler adds them for jobs while the block lasts, and "
+                        "EKS ends them before the block does",
+                        f"set {key}: 0",
+                    )
+
+
 def _a_reservation_serves_one_group(context: Context) -> Iterator[Violation]:
     seen: dict[str, str] = {}
     for index, group in enumerate(context.settings.gpu_groups):
@@ -164,6 +219,46 @@ def _sharing_fits_the_gpu(context: Context) -> Iterator[Violation]:
             yield Violation(f"{key}.mig_profile", sharing.mig_profile, f"{instance.gpu.model} does not support MIG")
         if group.efa and (sharing.mig_profile or sharing.time_slices > 1):
             yield Violation(key, None, "GPU sharing is for development; it cannot be combined with efa: true")
+
+
+def _topology_is_that_of_nodes_that_exist(context: Context) -> Iterator[Violation]:
+    for index, group in enumerate(context.settings.gpu_groups):
+        if group.topology == "none" or group.instance_type not in context.catalog.instances:
+            continue
+        key, zones = f"gpu_groups.{index}.topology", zones_of(group, context.settings.network.availability_zones)
+        if not context.catalog.family_of(group.instance_type).network_layers:
+            rule = f"EC2 reports no network layers for {group.instance_type}"
+            yield Violation(key, group.topology, rule, "set topology: none")
+        if group.min_size != group.max_size:
+            yield Violation(
+                key,
+                group.topology,
+                f"needs a group of fixed size, min_size = max_size, but they are {group.min_size} and {group.max_size}: Kueue "
+                "counts only nodes that exist, and would admit no job that needs a new one",
+                "set topology: none, or one size",
+            )
+        if len(zones) > 1:
+            rule = f"needs one zone, as the workers of a job do; the group has {', '.join(zones)}"
+            yield Violation(key, group.topology, rule, "set availability_zones to one of them")
+
+
+def _lustre_is_in_a_zone_with_gpu_nodes(context: Context) -> Iterator[Violation]:
+    lustre, zones = context.settings.storage.lustre, context.settings.network.availability_zones
+    if lustre is None:
+        return
+    key, zone = "storage.lustre.availability_zone", lustre.availability_zone
+    used = {one for group in context.settings.gpu_groups for one in zones_of(group, zones)}
+    if zone not in zones:
+        yield Violation(key, zone, f"must be a zone of the network: {', '.join(zones)}")
+    elif used and zone not in used:
+        yield Violation(key, zone, "no GPU group has nodes in this zone", f"use one of {', '.join(sorted(used))}")
+
+
+def _lustre_of_a_protected_environment_is_persistent(context: Context) -> Iterator[Violation]:
+    lustre, kind = context.settings.storage.lustre, context.settings.environment.kind
+    if lustre is not None and lustre.tier == "scratch" and protection_of(kind).protect:
+        rule = f"{kind} needs a persistent tier: scratch loses files with a file server, and has no key of the stack"
+        yield Violation("storage.lustre.tier", lustre.tier, rule, "use persistent-125 or more")
 
 
 def _team_quotas_fit_the_groups(context: Context) -> Iterator[Violation]:
@@ -194,9 +289,8 @@ def _prod_is_highly_available(context: Context) -> Iterator[Violation]:
         return
     if settings.cluster.public_cidrs:
         shown = ", ".join(map(str, settings.cluster.public_cidrs))
-        yield Violation(
-            "cluster.public_cidrs", shown, "prod must not have a public endpoint", "omit it; use a VPN or SSM"
-        )
+        remedy = "omit it; `make tunnel` and cluster.client_cidrs lead to the private one"
+        yield Violation("cluster.public_cidrs", shown, "prod must not have a public endpoint", remedy)
     if settings.network.nat != "per_az":
         yield Violation("network.nat", settings.network.nat, "prod needs one NAT gateway per zone", "set nat: per_az")
     if len(settings.network.availability_zones) != 3:
@@ -220,6 +314,17 @@ def _a_test_cluster_expires(context: Context) -> Iterator[Violation]:
         yield Violation("budget", None, "is required for kind test: monthly_usd and email")
 
 
+def _loki_has_a_url_and_nothing_else_has(context: Context) -> Iterator[Violation]:
+    logs = context.settings.logs
+    if logs.destination == "loki" and logs.loki_url is None:
+        yield Violation(
+            "logs.loki_url", None, "is required for logs.destination = loki", "e.g. http://loki.example:3100"
+        )
+    if logs.destination != "loki" and logs.loki_url is not None:
+        rule = f"logs.destination = {logs.destination} sends nothing to Loki"
+        yield Violation("logs.loki_url", logs.loki_url, rule, "set destination: loki, or omit loki_url")
+
+
 RULES: tuple[Rule, ...] = (
     _the_region_is_known,
     _zones_belong_to_the_region,
@@ -228,14 +333,22 @@ RULES: tuple[Rule, ...] = (
     _subnets_hold_every_node,
     _the_release_supports_the_minor,
     _the_endpoint_is_not_open_to_the_world,
+    _clients_are_in_peered_networks,
     _group_names_are_unique,
+    _the_capacity_order_lists_groups_once,
+    _every_zone_has_a_system_node,
     _instances_are_offered,
     _capacity_is_possible,
+    _a_block_starts_without_nodes,
     _a_reservation_serves_one_group,
     _sharing_fits_the_gpu,
+    _topology_is_that_of_nodes_that_exist,
+    _lustre_is_in_a_zone_with_gpu_nodes,
+    _lustre_of_a_protected_environment_is_persistent,
     _team_quotas_fit_the_groups,
     _prod_is_highly_available,
     _a_test_cluster_expires,
+    _loki_has_a_url_and_nothing_else_has,
 )
 
 

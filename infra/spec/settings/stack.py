@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from infra.spec.capacity import LaunchRequest, OnDemand
-from infra.spec.node_labels import SYSTEM_GROUP
+from infra.spec.capacity import LaunchRequest
+from infra.spec.node_labels import HEAD_GROUP, SYSTEM_GROUP
 from infra.spec.section import Section
 from infra.spec.settings.cluster import ClusterSettings
 from infra.spec.settings.environment import AwsSettings, BudgetSettings, EnvironmentSettings
+from infra.spec.settings.health import GpuHealthSettings
+from infra.spec.settings.logs import LogSettings
 from infra.spec.settings.network import NetworkSettings
-from infra.spec.settings.nodes import GpuGroup, SystemNodes
+from infra.spec.settings.nodes import GpuGroup, HeadNodes, SystemNodes
 from infra.spec.settings.platform import Mirrors, MlflowSettings, MonitoringSettings, Team
 from infra.spec.settings.stores import DatabaseSettings, RegistrySettings, StorageSettings
 
@@ -25,22 +27,29 @@ class StackSettings(Section):
     network: NetworkSettings = Field(description="The VPC.")
     cluster: ClusterSettings = Field(description="The EKS control plane.")
     system_nodes: SystemNodes = Field(SystemNodes(), description="Node group of the platform itself.")
+    head_nodes: HeadNodes = Field(HeadNodes(), description="Node group of Ray heads and of jobs without GPUs.")
     gpu_groups: tuple[GpuGroup, ...] = Field((), description="GPU node groups for training; may be empty.")
+    capacity_order: tuple[str, ...] = Field(
+        (),
+        description="GPU groups in the order in which a job that names a GPU model tries them. Those not listed follow: "
+        "Capacity Blocks, reservations, on demand, spot.",
+    )
     storage: StorageSettings = Field(StorageSettings(), description="Datasets and checkpoints.")
     database: DatabaseSettings = Field(DatabaseSettings(), description="MLflow's database.")
     registry: RegistrySettings = Field(RegistrySettings(), description="ECR repositories.")
     teams: tuple[Team, ...] = Field((), description="Teams and their GPU quotas.")
     mlflow: MlflowSettings = Field(MlflowSettings(), description="The tracking server.")
     monitoring: MonitoringSettings = Field(MonitoringSettings(), description="Metrics, alerts and dashboards.")
+    logs: LogSettings = Field(LogSettings(), description="Logs of the pods, which outlive them.")
+    gpu_health: GpuHealthSettings = Field(GpuHealthSettings(), description="Checks of GPU nodes.")
     mirrors: Mirrors = Field(Mirrors(), description="Mirrors of charts and images, for a closed network.")
     budget: BudgetSettings | None = Field(None, description="AWS budget; null: none.")
 
     def launch_requests(self) -> Sequence[LaunchRequest]:
-        """The EC2 settings of every node group, the system group first."""
-        system = LaunchRequest(
-            name=SYSTEM_GROUP,
-            instance_type=self.system_nodes.instance_type,
-            capacity=OnDemand(kind="on_demand"),
-            max_size=self.system_nodes.max_size,
+        """The EC2 settings of every node group: the system group, the head group, and the GPU groups."""
+        system, heads = self.system_nodes, self.head_nodes
+        return (
+            LaunchRequest(name=SYSTEM_GROUP, instance_type=system.instance_type, max_size=system.max_size),
+            LaunchRequest(name=HEAD_GROUP, instance_type=heads.instance_type, max_size=heads.max_size),
+            *self.gpu_groups,
         )
-        return (system, *self.gpu_groups)

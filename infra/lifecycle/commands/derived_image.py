@@ -1,0 +1,81 @@
+"""Derive an image with the packages of a code folder from the release's trainer image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.lifecycle.image import engines, sbom
+from infra.lifecycle.image.availability import missing_images
+from infra.lifecycle.image.derive import derive
+from infra.lifecycle.image.ecr import EnvironmentRegistry
+from infra.lifecycle.image.push import push
+from infra.lifecycle.image.recipes import RECIPES
+from infra.lifecycle.options import ImageOptions
+from infra.lifecycle.show import print_line
+from infra.packages.derived import image_markers, image_platform, image_target
+from infra.packages.overlay import overlay
+from infra.packages.requirements import REQUIREMENTS_FILE, missing_packages, read_requirements
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.release import ReleaseManifest, load_release
+from infra.spec.release_rules import ROOT
+
+OVERLAYS = Path(".local/packages")
+"""Folder of installed packages, relative to the repository."""
+
+
+def derived_image(options: ImageOptions) -> int:
+    """Install the packages, build the image, push it, and print how a job names it.
+
+    Nothing is built if the release's image has all that the folder requires.
+    """
+    folder, env = _checked(options)
+    release = load_release()
+    platform = image_platform(ROOT / RECIPES["trainer"].lock)
+    requirements = read_requirements(folder, environment=image_markers(release))
+    missing = missing_packages(folder, requirements, platform)
+    if not missing:
+        return _not_needed(folder)
+    registry = EnvironmentRegistry.open(env)
+    _require_base(registry, release)
+    builder = engines.find()
+    found = overlay(missing, platform, image_target(release), root=ROOT / OVERLAYS, say=print_line)
+    if not found.contents:
+        return _not_needed(folder)
+    build = derive(found, release, registry.registry)
+    sbom.write(ROOT, build, sbom.derived_document(build, found.contents))
+    digest = push(build, registry, builder)
+    repository = f"{registry.registry.host}/{registry.registry.name(release.images['trainer'])}"
+    print_line(f"{build.tag} has {build.arguments['PACKAGES']}; train in it: make train ENV={env} CODE={folder} …")
+    print_line(f"IMAGE={repository}@{digest}")
+    return 0
+
+
+def _checked(options: ImageOptions) -> tuple[Path, str]:
+    """The code folder and the environment."""
+    folder = options.from_
+    assert folder is not None, "the other command builds our own images"
+    if options.image not in {None, "trainer"} or options.variant != "cuda":
+        raise SettingsError("--from derives from the released trainer image only", remedy="leave IMAGE and VARIANT out")
+    if options.env is None:
+        raise SettingsError(
+            "--from needs the environment whose registry has the trainer image and gets the derived one",
+            remedy="name it with ENV=… (--env)",
+        )
+    if not folder.is_dir():
+        raise SettingsError(f"--from {folder}: no such folder", remedy="FROM=… is the folder with your code")
+    return folder, options.env
+
+
+def _not_needed(folder: Path) -> int:
+    print_line(f"{folder / REQUIREMENTS_FILE} needs nothing that the trainer image lacks: submit without IMAGE=…")
+    return 0
+
+
+def _require_base(registry: EnvironmentRegistry, release: ReleaseManifest) -> None:
+    """Refuse a registry without the trainer image of this release."""
+    for missing in missing_images(registry.client, registry.registry, release):
+        if missing.name == "trainer":
+            raise RefusedError(
+                f"{registry.environment} has no trainer image to derive from: {missing.reason}",
+                remedy=f"push it: make image PUSH=1 IMAGE=trainer ENV={registry.environment}",
+            )

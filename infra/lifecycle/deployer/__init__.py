@@ -1,0 +1,1 @@
+"""The least-privilege IAM policy of whoever deploys an environment."""

@@ -1,0 +1,87 @@
+"""Our own images, and the files of the repository that each is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+ImageName = Literal["trainer", "mlflow"]
+Variant = Literal["cuda", "cpu"]
+
+IMAGES: tuple[ImageName, ...] = get_args(ImageName)
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+RELEASED: Variant = "cuda"
+"""The variant of the trainer that the release pins; it runs on nodes without GPUs too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How an image is built.
+
+    Attributes:
+        dockerfile: path relative to the repository.
+        lock: lock file of its Python packages.
+        context: other paths of the repository in the build context; .dockerignore excludes everything else.
+        unused: list of what the build removes from the installed packages; empty if it removes nothing.
+    """
+
+    dockerfile: str
+    lock: str
+    context: tuple[str, ...]
+    unused: str = ""
+
+
+_COMMON = ("requirements-bootstrap.lock", ".dockerignore")
+_SHARED = (
+    "infra/__init__.py",
+    *(
+        f"infra/spec/{name}.py"
+        for name in (
+            "__init__",
+            "cluster_names",
+            "command_line",
+            "errors",
+            "matching",
+            "node_labels",
+            "output",
+            "section",
+            "signals",
+            "yaml_text",
+        )
+    ),
+    *(f"infra/packages/{name}.py" for name in ("__init__", "lock", "overlay", "requirements")),
+)
+"""Modules of the stack that the trainer imports."""
+
+_DATA_SYNC = (
+    "platform_charts/__init__.py",
+    "platform_charts/images/__init__.py",
+    "platform_charts/images/data_sync",
+)
+"""The program that copies datasets, as the trainer runs it."""
+
+RECIPES: Mapping[ImageName, Recipe] = {
+    "trainer": Recipe(
+        dockerfile="training/image/Dockerfile",
+        lock="requirements.lock",
+        context=(
+            *(*_COMMON, *_SHARED, *_DATA_SYNC),
+            *(".make/environment", "pyproject.toml", "training", "tune", "observability"),
+        ),
+        unused="training/image/unused.txt",
+    ),
+    "mlflow": Recipe(
+        dockerfile="platform_charts/images/mlflow_server/Dockerfile",
+        lock="platform_charts/images/mlflow_server/requirements.lock",
+        context=(
+            *_COMMON,
+            "platform_charts/images/mlflow_server",
+            "platform_charts/images/node_gate",
+            "platform_charts/images/job_progress",
+            "platform_charts/images/alert_webhook",
+            "platform_charts/images/job_schedule",
+            "platform_charts/images/data_sync",
+        ),
+    ),
+}

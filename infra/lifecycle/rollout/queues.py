@@ -1,0 +1,108 @@
+"""Holds the teams' queues: Kueue then admits no job, and on request evicts those that run, until the queues are released.
+
+A hold is one server-side apply by a field manager of its own, of `spec.stopPolicy` and an annotation with the policy before. The
+stack's ClusterQueues do not set the field, so an `up` meanwhile leaves it alone, and the annotation tells a later command that
+the hold is ours, if the command that made it was killed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from infra.kube.api import KubernetesApi
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.manifest import MANAGED_BY, Manifest, api_object
+from infra.spec.node_labels import LABEL_PREFIX
+
+HoldMode = Literal["Hold", "HoldAndDrain"]
+"""Kueue's stop policies: jobs that run go on (`Hold`), or are evicted and queued again (`HoldAndDrain`)."""
+
+HELD = f"{LABEL_PREFIX}/held"
+"""Annotation of a ClusterQueue that a command holds; its value is the stop policy before."""
+
+_MANAGER = f"{LABEL_PREFIX}-hold"
+_OURS = f"app.kubernetes.io/managed-by={MANAGED_BY}"
+_OPEN = "None"
+"""Kueue's default policy."""
+
+
+def hold_queues(api: KubernetesApi, mode: HoldMode) -> tuple[str, ...]:
+    """Hold every queue of the stack; repeating it with another mode changes the mode.
+
+    A queue that an administrator has drained stays as it is.
+
+    Args:
+        api: the API server, as an administrator.
+        mode: whether jobs that run go on.
+
+    Returns:
+        names of the queues that are held by this command or an earlier one.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    held = []
+    for queue in _queues(api):
+        before = _held_before(queue)
+        policy = _policy(queue)
+        if before is None and policy in {mode, "HoldAndDrain"}:
+            continue
+        _apply(api, queue, policy=mode, before=policy if before is None else before)
+        held.append(_name(queue))
+    return tuple(held)
+
+
+def held_queues(api: KubernetesApi) -> tuple[str, ...]:
+    """Names of the queues that a command holds; one that was killed may have left them so.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    return tuple(_name(queue) for queue in _queues(api) if _held_before(queue) is not None)
+
+
+def release_queues(api: KubernetesApi) -> tuple[str, ...]:
+    """Give every queue that a command holds the policy that it had before; the others stay as they are.
+
+    Returns:
+        names of the queues that it released.
+
+    Raises:
+        ApiError: the API server rejects a request.
+        ConnectionLostError: it does not answer.
+    """
+    released = []
+    for queue in _queues(api):
+        before = _held_before(queue)
+        if before is not None:
+            _apply(api, queue, policy=None if before == _OPEN else before, before=None)
+            released.append(_name(queue))
+    return tuple(released)
+
+
+def _queues(api: KubernetesApi) -> list[Manifest]:
+    """The stack's queues; none before the first `up` has installed Kueue."""
+    return api.items_if_served(KUEUE_API, "ClusterQueue", labels=_OURS)
+
+
+def _apply(api: KubernetesApi, queue: Manifest, *, policy: str | None, before: str | None) -> None:
+    """Apply exactly these fields; those that an earlier apply had and this one lacks are removed, and defaulted."""
+    wanted = api_object(KUEUE_API, "ClusterQueue", _name(queue), annotations=None if before is None else {HELD: before})
+    if policy is not None:
+        wanted["spec"] = {"stopPolicy": policy}
+    api.apply(wanted, manager=_MANAGER)
+
+
+def _held_before(queue: Manifest) -> str | None:
+    found: str | None = queue["metadata"].get("annotations", {}).get(HELD)
+    return found
+
+
+def _policy(queue: Manifest) -> str:
+    return str(queue["spec"].get("stopPolicy", _OPEN))
+
+
+def _name(queue: Manifest) -> str:
+    return str(queue["metadata"]["name"])

@@ -1,0 +1,61 @@
+"""An update that keeps jobs off the nodes it replaces: read what rolls, let the user choose, hold the queues meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.kube.api import KubernetesApi
+from infra.lifecycle.rollout.hold import Say, await_empty, holding
+from infra.lifecycle.rollout.jobs import running_jobs
+from infra.lifecycle.rollout.plan import Choice, RollPlan, explain, mode_of, plan_of_update
+from infra.lifecycle.rollout.queues import HoldMode, held_queues
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardedUpdate:
+    """One update of a stack whose cluster may run jobs.
+
+    Attributes:
+        environment: name of the environment.
+        api: the API server, as an administrator.
+        preview: the document of `pulumi preview --json`.
+        pulumi: runs `pulumi up`; returns its exit status.
+        choose: what to do about jobs on nodes that roll; raises RefusedError if no one can be asked.
+        seconds: how long to wait for those jobs.
+        say: prints a line.
+    """
+
+    environment: str
+    api: KubernetesApi
+    preview: Callable[[], Mapping[str, Any]]
+    pulumi: Callable[[], int]
+    choose: Callable[[], Choice]
+    seconds: float
+    say: Say
+
+    def run(self) -> int:
+        """Update; returns pulumi's exit status.
+
+        Raises:
+            RefusedError: no one chose what happens to the jobs, or they did not end in time; nothing was changed.
+            PlatformError: the preview failed, or the cluster does not answer.
+        """
+        plan = plan_of_update(self.preview())
+        jobs = running_jobs(self.api, groups=plan.groups, has_progress=True) if plan.rolling else ()
+        for line in explain(plan, jobs):
+            self.say(line)
+        if not plan.rolling:
+            return self.pulumi()
+        mode = mode_of(self.choose()) if jobs else "Hold"
+        return self.pulumi() if mode is None else self._behind_held_queues(plan, mode)
+
+    def _behind_held_queues(self, plan: RollPlan, mode: HoldMode) -> int:
+        """Queues that the user holds stay held; others are released at the end."""
+        if held := held_queues(self.api):
+            self.say(f"queues are held already: {', '.join(held)}; they stay so until `make release-queues`")
+            await_empty(self.api, mode, say=self.say, seconds=self.seconds, groups=plan.groups)
+            return self.pulumi()
+        with holding(self.api, mode, env=self.environment, say=self.say, seconds=self.seconds, groups=plan.groups):
+            return self.pulumi()

@@ -1,0 +1,1 @@
+"""Python packages that a code folder needs in addition to the platform's."""

@@ -1,0 +1,55 @@
+"""Names of an environment's ECR registry and repositories.
+
+They follow from account, region and cluster name alone, so that images can be pushed before the stack has outputs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infra.spec.names import cluster_name
+from infra.spec.release import Image
+from infra.spec.settings.stack import StackSettings
+
+
+def registry_host(account: str, region: str) -> str:
+    """Host of an account's registry (Amazon ECR user guide, "Amazon ECR private registry")."""
+    return f"{account}.dkr.ecr.{region}.amazonaws.com"
+
+
+def repository_name(cluster: str, path: str) -> str:
+    """Name of the repository for an image of ours; `path` is the image's `repository` in the release manifest."""
+    return f"{cluster}/{path}"
+
+
+class Registry(NamedTuple):
+    """The registry of an environment.
+
+    Attributes:
+        account: AWS account.
+        region: AWS region.
+        cluster: name of the EKS cluster, the prefix of every repository.
+    """
+
+    account: str
+    region: str
+    cluster: str
+
+    @classmethod
+    def of(cls, settings: StackSettings, *, account: str) -> Registry:
+        """The registry of an environment in an account."""
+        return cls(account, settings.aws.region, cluster_name(settings))
+
+    @property
+    def host(self) -> str:
+        """The host, without a scheme."""
+        return registry_host(self.account, self.region)
+
+    @property
+    def prefix(self) -> str:
+        """Host and first part of the path of every repository for images of ours."""
+        return f"{self.host}/{self.cluster}"
+
+    def name(self, image: Image) -> str:
+        """Name of the repository of an image of ours."""
+        return repository_name(self.cluster, image.repository)
