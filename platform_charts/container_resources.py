@@ -54,6 +54,8 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "prometheus-operator": ContainerResources(cpu="100m", memory="256Mi"),
     "prometheus-config-reloader": ContainerResources(cpu="10m", memory="64Mi"),
     "kube-webhook-certgen": ContainerResources(cpu="10m", memory="64Mi"),
+    # A page of RayJobs, and the parts of all of them that matter.
+    "job-progress": ContainerResources(cpu="20m", memory="192Mi"),
     "grafana": ContainerResources(cpu="100m", memory="512Mi", cpu_limit="2"),
     "grafana-sidecar": ContainerResources(cpu="10m", memory="128Mi"),
     "kube-state-metrics": ContainerResources(cpu="50m", memory="256Mi"),
@@ -64,6 +66,10 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "nvidia-device-plugin": ContainerResources(cpu="30m", memory="256Mi"),
     "feature-discovery-worker": ContainerResources(cpu="10m", memory="128Mi"),
     "aws-efa-k8s-device-plugin": ContainerResources(cpu="10m", memory="64Mi"),
+    # It only sleeps.
+    "image-pull": ContainerResources(cpu="5m", memory="16Mi"),
+    # Up to 32 chunks of 2 MB in memory, and those of a backlog after a start.
+    "fluent-bit": ContainerResources(cpu="50m", memory="256Mi"),
 }
 """Resources by container of a chart. Those of dcgm-exporter and MLflow depend on the settings and stand in their modules."""
 

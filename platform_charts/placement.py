@@ -6,9 +6,11 @@ from infra.spec.manifest import Manifest
 from infra.spec.node_labels import (
     GPU_MODEL_LABEL,
     GPU_TAINT,
+    HEAD_TAINT,
     SPOT_TAINT,
     START_UP_TAINT,
     SYSTEM_GROUP,
+    UNHEALTHY_TAINT,
     Taint,
     group_selector,
 )
@@ -17,12 +19,19 @@ SYSTEM_NODES: dict[str, str] = group_selector(SYSTEM_GROUP)
 """Node selector of everything but daemons, so that no operator keeps a GPU node running."""
 
 
-def tolerations() -> list[Manifest]:
-    """Tolerations of the platform's own node taints, for daemons.
+def gpu_tolerations() -> list[Manifest]:
+    """Tolerations of the taints of GPU nodes, for daemons that serve GPUs.
 
-    They include the start-up taint, which stays until the device plugins, themselves daemons, have registered all devices.
+    They include the start-up taint, which stays until the device plugins, themselves daemons, have registered all devices, and
+    the taint of a sick node, which the device plugins have to register devices on to make it healthy.
     """
-    return [toleration(taint) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)]
+    sick = {"key": UNHEALTHY_TAINT.key, "operator": "Exists", "effect": UNHEALTHY_TAINT.effect}
+    return [*(toleration(taint) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)), sick]
+
+
+def tolerations() -> list[Manifest]:
+    """Tolerations of all of the platform's own node taints, for daemons that run on every node."""
+    return [*gpu_tolerations(), toleration(HEAD_TAINT)]
 
 
 def gpu_nodes() -> Manifest:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from infra.spec.cluster_names import MONITORING_NAMESPACE
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS, cluster_name
+from infra.spec.node_group import NodeGroups
+from infra.spec.node_labels import ACCELERATOR_LABEL, BALANCED_LABEL, UNHEALTHY_TAINT
 from infra.spec.settings.stack import StackSettings
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
@@ -14,7 +18,7 @@ ACCOUNT = PLATFORM_ACCOUNTS["autoscaler"][0]
 """Service account with the autoscaler's IAM role."""
 
 
-def autoscaler_values(settings: StackSettings, images: ImageNames) -> Manifest:
+def autoscaler_values(settings: StackSettings, groups: NodeGroups, images: ImageNames) -> Manifest:
     """Values of the chart; the autoscaler discovers node groups by the tags of their Auto Scaling groups."""
     return {
         "cloudProvider": "aws",
@@ -35,8 +39,11 @@ def autoscaler_values(settings: StackSettings, images: ImageNames) -> Manifest:
             "v": 2,
             # Pods go to the best fit; Kueue's flavors decide between groups.
             "expander": "least-waste",
-            # GPU groups differ in zone, price and network, and Kueue admits a job to one of them.
-            "balance-similar-node-groups": False,
+            # The zones of a group without GPUs have equal numbers of nodes. GPU nodes lack the label: a job needs all its
+            # nodes in one zone.
+            "balance-similar-node-groups": True,
+            "balancing-label": BALANCED_LABEL,
+            **_gpu_limits(groups),
             "skip-nodes-with-local-storage": False,
             "ignore-daemonsets-utilization": True,
             "scale-down-delay-after-add": "10m",
@@ -45,5 +52,20 @@ def autoscaler_values(settings: StackSettings, images: ImageNames) -> Manifest:
             "scale-down-gpu-utilization-threshold": 0.01,
             # p5 nodes can take longer than the default of 15 minutes to join.
             "max-node-provision-time": "30m",
+            # A sick node serves no pending pod, and is not a template of the group's new nodes.
+            "status-taint": UNHEALTHY_TAINT.key,
         },
     }
+
+
+def _gpu_limits(groups: NodeGroups) -> dict[str, str]:
+    """The largest number of GPUs by model: any zone may have all nodes of a group, all zones together may not have more.
+
+    The autoscaler counts a model by the accelerator label, and a GPU as often as it is shared. Its help says that the flag
+    works on GKE only; its resource limiter is the same for all providers (cluster-autoscaler, core/scaleup/resource).
+    The chart cuts a key at its first underscore, so that a flag can be repeated.
+    """
+    totals: Counter[str] = Counter()
+    for group in groups.gpu:
+        totals[group.labels[ACCELERATOR_LABEL]] += group.max_size * group.gpu_devices
+    return {f"gpu-total_{model}": f"{model}:0:{total}" for model, total in totals.items()}

@@ -25,6 +25,7 @@ from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest
 from platform_charts.charts.archives import ArchiveSource, archive_path, fetch_archive
+from platform_charts.charts.job_columns import with_job_columns
 
 CRD_GROUPS: Mapping[str, str] = {
     "kube-prometheus-stack": "monitoring.coreos.com",
@@ -218,7 +219,7 @@ def _of_group(documents: Iterable[Manifest], group: str | None, *, where: str) -
     found = [one for one in documents if one.get("kind") == _KIND and group in {None, one["spec"]["group"]}]
     if not found:
         raise SettingsError(f"{where}: no CRD{f' of group {group}' if group else ''}")
-    return tuple(sorted(found, key=lambda one: cast("str", one["metadata"]["name"])))
+    return tuple(with_job_columns(one) for one in sorted(found, key=lambda one: cast("str", one["metadata"]["name"])))
 
 
 def _documents_in_archive(path: Path) -> Iterator[Manifest]:

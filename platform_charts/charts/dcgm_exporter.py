@@ -10,7 +10,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.settings.nodes import GpuGroup
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import ContainerResources
-from platform_charts.placement import gpu_nodes, tolerations
+from platform_charts.placement import gpu_nodes, gpu_tolerations
 
 COUNTERS = Path(__file__).with_name("dcgm-counters.csv")
 """What the exporter exports, in its own format: field, type, help."""
@@ -30,7 +30,7 @@ def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageN
         "customMetrics": COUNTERS.read_text(encoding="utf-8"),
         "extraEnv": [{"name": "GOMAXPROCS", "value": str(_PROCESSORS)}],
         "affinity": gpu_nodes(),
-        "tolerations": tolerations(),
+        "tolerations": gpu_tolerations(),
         "resources": ContainerResources(cpu="100m", memory=f"{memory}Mi", cpu_limit=str(_PROCESSORS)).manifest(),
         # The labels pod and namespace are those of the pod that uses the GPU, not the exporter's.
         # The chart's time-out of 25 s is longer than the interval, for which the Prometheus Operator rejects the monitor.

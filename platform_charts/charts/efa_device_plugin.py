@@ -8,7 +8,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.settings.nodes import GpuGroup
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
-from platform_charts.placement import tolerations
+from platform_charts.placement import gpu_tolerations
 
 
 def efa_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifest:
@@ -18,6 +18,6 @@ def efa_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifes
         "image": images["aws-efa-k8s-device-plugin"].repository_and_tag(),
         "supportedInstanceLabels": {"keys": ["node.kubernetes.io/instance-type"], "values": types},
         "nodeSelector": {},
-        "tolerations": tolerations(),
+        "tolerations": gpu_tolerations(),
         "resources": CONTAINERS["aws-efa-k8s-device-plugin"].manifest(),
     }

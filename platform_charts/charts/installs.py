@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import GPU_NAMESPACE, KUBERAY_NAMESPACE, KUEUE_NAMESPACE, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
+from infra.spec.node_group import resolve_node_groups
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
 from platform_charts.charts.alertmanager import alerting_of
@@ -15,6 +16,7 @@ from platform_charts.charts.cluster_autoscaler import ACCOUNT, autoscaler_values
 from platform_charts.charts.crds import CRD_GROUPS
 from platform_charts.charts.dcgm_exporter import exporter_values
 from platform_charts.charts.efa_device_plugin import efa_plugin_values
+from platform_charts.charts.fluent_bit import fluent_bit_values
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kube_prometheus_stack import prometheus_stack_values
 from platform_charts.charts.kuberay_operator import operator_values
@@ -50,7 +52,8 @@ def installed_charts(settings: StackSettings) -> tuple[str, ...]:
     """Names of the charts of an environment."""
     gpu = ("nvidia-device-plugin", "dcgm-exporter") if settings.gpu_groups else ()
     efa = ("aws-efa-k8s-device-plugin",) if any(group.efa for group in settings.gpu_groups) else ()
-    return ("cluster-autoscaler", "kube-prometheus-stack", "kuberay-operator", "kueue", *gpu, *efa)
+    logs = ("fluent-bit",) if settings.logs.destination != "none" else ()
+    return ("cluster-autoscaler", "kube-prometheus-stack", "kuberay-operator", "kueue", *logs, *gpu, *efa)
 
 
 def chart_installs(
@@ -76,7 +79,9 @@ def chart_installs(
     groups = settings.gpu_groups
     installs = [
         ChartInstall(
-            name="cluster-autoscaler", namespace=ACCOUNT.namespace, values=autoscaler_values(settings, images)
+            name="cluster-autoscaler",
+            namespace=ACCOUNT.namespace,
+            values=autoscaler_values(settings, resolve_node_groups(settings, catalog=catalog), images),
         ),
         ChartInstall(
             name="kube-prometheus-stack",
@@ -91,6 +96,9 @@ def chart_installs(
         ChartInstall(name="kuberay-operator", namespace=KUBERAY_NAMESPACE, values=operator_values(images)),
         ChartInstall(name="kueue", namespace=KUEUE_NAMESPACE, values=kueue_values(images)),
     ]
+    if settings.logs.destination != "none":
+        shipper = fluent_bit_values(settings, images)
+        installs.append(ChartInstall(name="fluent-bit", namespace=GPU_NAMESPACE, values=shipper))
     if groups:
         plugin, exporter = device_plugin_values(groups, images), exporter_values(groups, catalog, images)
         installs += [

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import yaml
 
-from infra.spec.cluster_names import MONITORING_NAMESPACE, PLATFORM_PRIORITY
+from infra.spec.cluster_names import MONITORING_NAMESPACE, PLATFORM_PRIORITY, READY_TIMEOUT_MINUTES
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import LABEL_PREFIX
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
 from platform_charts.placement import SYSTEM_NODES
-
-READY_TIMEOUT = "40m"
-"""Time for all pods of an admitted job to become ready, which includes a new GPU node and an image pull of some GB."""
 
 EXCLUDED_RESOURCE_PREFIXES = ("vpc.amazonaws.com/", "hugepages-", "ephemeral-storage")
 """Prefixes of resources without a quota, because they come with a node's GPUs."""
@@ -50,13 +47,12 @@ def kueue_configuration() -> Manifest:
         # Every job in a team's namespace is queued, even without a queue name, so that none bypasses the quota.
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": {"matchExpressions": [{"key": f"{LABEL_PREFIX}/team", "operator": "Exists"}]},
-        # No RayClusters: Kueue cannot admit an autoscaling one, which has no fixed size. A job's RayCluster is admitted
-        # with its RayJob; any other counts against the team's ResourceQuota.
-        "integrations": {"frameworks": ["batch/job", "ray.io/rayjob"]},
+        # A job's RayCluster is admitted with its RayJob. Teams create no others; an administrator's is queued like a job.
+        "integrations": {"frameworks": ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]},
         # All-or-nothing scheduling: a job whose pods are not all ready is evicted and requeued with a backoff.
         "waitForPodsReady": {
-            "timeout": READY_TIMEOUT,
-            "recoveryTimeout": READY_TIMEOUT,
+            "timeout": f"{READY_TIMEOUT_MINUTES}m",
+            "recoveryTimeout": f"{READY_TIMEOUT_MINUTES}m",
             "blockAdmission": False,
             "requeuingStrategy": {
                 "timestamp": "Eviction",

@@ -12,7 +12,7 @@ from infra.spec.settings.nodes import GpuGroup, Sharing
 from infra.spec.sharing import WHOLE_GPU, device_plugin_config
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
-from platform_charts.placement import SYSTEM_NODES, gpu_nodes, tolerations
+from platform_charts.placement import SYSTEM_NODES, gpu_nodes, gpu_tolerations
 
 
 def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Manifest:
@@ -20,12 +20,21 @@ def device_plugin_values(groups: Iterable[GpuGroup], images: ImageNames) -> Mani
 
     The chart selects GPU nodes by labels of feature discovery, which first has to run there. Our nodes have a label from
     the start, so the plugin starts on a new node at once.
+
+    GPUs reach pods through CDI: containerd adds them, which nodeadm allows from Kubernetes 1.32 on. The plugin's default,
+    an environment variable for NVIDIA's runtime, has no effect in a container without privileges since AL2023 AMIs of
+    April 2026 (awslabs/amazon-eks-ami #2706). The plugin itself gets its GPUs that way, so it needs CAP_SYS_ADMIN, by
+    which the runtime tells a privileged container.
     """
     sharings = {device_plugin_config(one): one for one in (Sharing(), *(group.sharing for group in groups))}
     return {
         "image": images["nvidia-device-plugin"].repository_and_tag(),
+        "deviceListStrategy": "cdi-cri",
+        # The host's, where the plugin looks for the driver's libraries that CDI mounts.
+        "nvidiaDriverRoot": "/",
+        "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}},
         "affinity": gpu_nodes(),
-        "tolerations": tolerations(),
+        "tolerations": gpu_tolerations(),
         "resources": CONTAINERS["nvidia-device-plugin"].manifest(),
         "config": {
             "default": WHOLE_GPU,
@@ -65,7 +74,7 @@ def _feature_discovery_values(images: ImageNames) -> Manifest:
         },
         "worker": {
             "affinity": gpu_nodes(),
-            "tolerations": tolerations(),
+            "tolerations": gpu_tolerations(),
             "resources": CONTAINERS["feature-discovery-worker"].manifest(),
         },
         "gc": {"nodeSelector": SYSTEM_NODES, "resources": CONTAINERS["feature-discovery-gc"].manifest()},

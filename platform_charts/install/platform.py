@@ -15,7 +15,7 @@ from pulumi_kubernetes.helm import v3 as helm
 from infra.aws import database
 from infra.aws.program import Platform
 from infra.aws.registry import pull_through_prefix
-from infra.kube.connection import connect_to
+from infra.kube.connection import api_server, connect_to
 from infra.kube.definitions import apply_crds
 from infra.spec.errors import PlatformError
 from infra.spec.kubeconfig import kubeconfig
@@ -23,6 +23,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.names import cluster_name
 from infra.spec.outputs import ClusterOutput
 from infra.spec.protection import EnvironmentKind
+from infra.spec.registry_names import Registry
 from infra.spec.settings.network import subnets_of
 from platform_charts.charts.archives import archive_path
 from platform_charts.charts.crds import CRD_GROUPS, CrdSource
@@ -30,6 +31,7 @@ from platform_charts.charts.installs import ChartInstall, chart_installs
 from platform_charts.install.objects import DeferredOutputs, ObjectGroup
 from platform_charts.objects.namespaces import kubernetes_minor
 from platform_charts.objects.phases import ClusterFacts, platform_objects
+from platform_charts.objects.storage import LustreVolume
 
 PROGRAM = Path(__file__).parents[2] / "infra"
 """Working directory of the program. Archive paths are relative to it, so that they are equal on every machine."""
@@ -165,10 +167,10 @@ def make_provider(platform: Platform) -> kubernetes.Provider:
     An interrupted update leaves objects that the state lacks; `upsert_existing_objects` lets the next update adopt
     them. Only test clusters drop unreachable objects from the state.
     """
-    name, region = platform.cluster.name, platform.settings.aws.region
+    name, region, via = platform.cluster.name, platform.settings.aws.region, api_server()
     kubeconfig_json = pulumi.Output.all(
         name=name, endpoint=platform.cluster.endpoint, authority=platform.cluster.certificate_authority
-    ).apply(lambda known: json.dumps(kubeconfig(**known, region=region)))
+    ).apply(lambda known: json.dumps(kubeconfig(**known, region=region, via=via)))
     return kubernetes.Provider(
         "kubernetes",
         kubeconfig=kubeconfig_json,
@@ -183,21 +185,24 @@ def make_provider(platform: Platform) -> kubernetes.Provider:
 
 def _outputs(platform: Platform) -> dict[str, pulumi.Output[str]]:
     """Outputs that objects and charts refer to, mostly by their field in `ClusterFacts`."""
-    region, file_system = platform.settings.aws.region, platform.storage.file_system
+    settings, file_system, lustre = platform.settings, platform.storage.file_system, platform.storage.lustre
+    registry = platform.account.apply(lambda account: Registry.of(settings, account=account))
     return {
         "file_system_id": file_system.id,
         "datasets_access_point": file_system.datasets.id,
         **{_access_point_of(team): point.id for team, point in file_system.teams.items()},
+        **(
+            {"lustre_id": lustre.id, "lustre_dns_name": lustre.dns_name, "lustre_mount_name": lustre.mount_name}
+            if lustre is not None
+            else {}
+        ),
         "database_host": platform.database.address,
         "database_secret_arn": platform.database.secret_arn,
         "volume_key_arn": platform.encryption.keys["volumes"],
         "artifact_bucket": platform.storage.artifacts.name,
-        "registry": pulumi.Output.concat(platform.account, f".dkr.ecr.{region}.amazonaws.com"),
+        "registry": registry.apply(lambda found: found.host),
         **({"alert_topic": platform.alert_topic.arn} if platform.alert_topic else {}),
-        # The project's own images: every repository's name begins with the cluster's.
-        "our_images": pulumi.Output.concat(
-            platform.account, f".dkr.ecr.{region}.amazonaws.com/{cluster_name(platform.settings)}"
-        ),
+        "our_images": registry.apply(lambda found: found.prefix),
     }
 
 
@@ -219,6 +224,9 @@ def _cluster_facts(platform: Platform, outputs: DeferredOutputs) -> ClusterFacts
         artifact_bucket=outputs.placeholder("artifact_bucket"),
         registry=outputs.placeholder("our_images"),
         volume_key_arn=outputs.placeholder("volume_key_arn"),
+        lustre=None
+        if platform.storage.lustre is None
+        else LustreVolume(*(outputs.placeholder(f"lustre_{part}") for part in LustreVolume._fields)),
         api_server_cidrs=tuple(str(cidr) for cidr in subnets.private),
     )
 

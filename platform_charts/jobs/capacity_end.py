@@ -1,21 +1,23 @@
-"""Whether a job ends before its nodes do: a Capacity Block is bought for fixed days, and is not extended for a job."""
+"""Which Capacity Blocks a job may run on: a block is bought for fixed days, and is not extended for a job."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from infra.spec.errors import RefusedError
 from infra.spec.outputs import GpuGroupOutput
+from platform_charts.jobs.placement import gpu_model
 from platform_charts.jobs.request import JobRequest, Target
 
 
-def refuse_beyond_capacity(request: JobRequest, target: Target, *, now: datetime) -> None:
-    """Refuse a job whose deadline is after the end of the Capacity Block that it names.
+def lasting_capacity(request: JobRequest, target: Target, *, now: datetime) -> Target:
+    """The stack without the Capacity Blocks that end before the job's deadline.
 
-    Only jobs that name a Capacity Block run on one: see `placement`. The deadline is counted as if the queue admitted the
-    job at once, and for its first attempt. A job that waits longer, or is restarted, may reach the end of its nodes; it
-    has saved a checkpoint by then, because EC2's notice ends pods like any other.
+    Only jobs that name a Capacity Block or its GPU model run on one: see `placement`. The deadline is counted as if the
+    queue admitted the job at once, and for its first attempt. A job that waits longer, or is restarted, may reach the end
+    of its nodes; it has saved a checkpoint by then, because EKS drains the nodes 40 minutes before the block ends.
 
     Args:
         request: the job.
@@ -23,14 +25,30 @@ def refuse_beyond_capacity(request: JobRequest, target: Target, *, now: datetime
         now: the time, with its zone.
 
     Raises:
-        RefusedError: names the deadline, the block's end, and the longest deadline that fits.
+        RefusedError: the job names such a block, or a GPU model that only such blocks have; with the deadline, the block's
+            end, and the longest deadline that fits.
     """
-    group = next((one for one in target.outputs.gpu_groups if one.name == request.group), None)
-    if group is None or group.drain_before is None:
-        return
-    left = group.drain_before - now
-    if timedelta(hours=request.deadline_hours) > left:
-        raise RefusedError(_refusal(request, group, group.drain_before, now), remedy=_remedy(left))
+    ending = [group for group in target.outputs.gpu_groups if _ends_first(group, request, now)]
+    lasting = tuple(group for group in target.outputs.gpu_groups if group not in ending)
+    for group in ending:
+        model = gpu_model(group, target.catalog)
+        is_named = group.name == request.group
+        is_only = model == request.gpu_model and all(gpu_model(one, target.catalog) != model for one in lasting)
+        if (is_named or is_only) and group.drain_before is not None:
+            raise RefusedError(
+                _refusal(request, group, group.drain_before, now), remedy=_remedy(group.drain_before - now)
+            )
+    return replace(target, outputs=target.outputs.model_copy(update={"gpu_groups": lasting}))
+
+
+def without_blocks(target: Target) -> Target:
+    """The stack without Capacity Blocks, for jobs that are submitted again and again."""
+    lasting = tuple(group for group in target.outputs.gpu_groups if group.drain_before is None)
+    return replace(target, outputs=target.outputs.model_copy(update={"gpu_groups": lasting}))
+
+
+def _ends_first(group: GpuGroupOutput, request: JobRequest, now: datetime) -> bool:
+    return group.drain_before is not None and timedelta(hours=request.deadline_hours) > group.drain_before - now
 
 
 def _refusal(request: JobRequest, group: GpuGroupOutput, ends: datetime, now: datetime) -> str:

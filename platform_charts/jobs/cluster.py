@@ -1,19 +1,17 @@
-"""The spec of a Ray cluster, for RayJob and RayCluster alike."""
+"""The spec of a job's Ray cluster, whose size is fixed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
+from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs import pods
 from platform_charts.jobs.placement import Placement
-from platform_charts.jobs.resources import Share
+from platform_charts.jobs.resources import Share, node_memory_gib
 
 _HEAD = Share(2, 6)
 """GCS, the dashboard's processes and the run's driver; a head that runs out of memory ends the job."""
-
-
-_AUTOSCALER_RESOURCES = pods.resources_of(Share(1, 1), requests={"cpu": "200m"})
 
 _OBJECT_STORE_PART = 10
 _LARGEST_OBJECT_STORE_BYTES = 8 * 2**30
@@ -22,35 +20,28 @@ _LARGEST_OBJECT_STORE_BYTES = 8 * 2**30
 WORKER_GROUP = "workers"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scaling:
-    """How many workers there are, and whether Ray's autoscaler changes that.
-
-    Attributes:
-        smallest: smallest number.
-        largest: largest number.
-        idle_seconds: time after which Ray's autoscaler removes an idle worker; None: the number does not change.
-    """
-
-    smallest: int
-    largest: int
-    idle_seconds: int | None
-
-
-def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, scaling: Scaling) -> Manifest:
+def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, *, driver_memory_mib: int) -> Manifest:
     """A RayClusterSpec of ray.io/v1.
 
     Clients of the cluster need its token (since Ray 2.52; KubeRay makes a Secret and mounts it in every container).
+
+    Args:
+        workspace: what all pods have in common.
+        placement: where the workers are.
+        driver_memory_mib: memory of the head beyond what the driver of a run needs.
+
+    Raises:
+        RefusedError: no head node has so much memory.
     """
-    is_scaling = scaling.idle_seconds is not None
-    template = pods.head(workspace, placement, share=_HEAD, is_scaling=is_scaling)
+    head = _head(workspace, driver_memory_mib)
     workers = {
         "groupName": WORKER_GROUP,
-        "replicas": scaling.smallest,
-        "minReplicas": scaling.smallest,
-        "maxReplicas": scaling.largest,
+        # Equal, because Kueue counts the first, and KubeRay keeps the number between the others.
+        "replicas": placement.pods,
+        "minReplicas": placement.pods,
+        "maxReplicas": placement.pods,
         "rayStartParams": {
-            "num-cpus": str(placement.share.cpus),
+            "num-cpus": str(placement.share.cpus - placement.loader_cpus),
             "object-store-memory": _object_store_bytes(placement.share),
         },
         "template": pods.worker(workspace, placement),
@@ -58,33 +49,31 @@ def ray_cluster_spec(workspace: pods.Workspace, placement: Placement, scaling: S
     return {
         "rayVersion": workspace.target.release.stack.ray,
         "authOptions": {"mode": "token"},
-        **(_autoscaler(scaling.idle_seconds) if scaling.idle_seconds is not None else {}),
         "headGroupSpec": {
             "rayStartParams": {
                 # Tasks and actors that ask for a CPU must not run on the head, beside the driver.
                 "num-cpus": "0",
-                "object-store-memory": _object_store_bytes(_HEAD),
+                "object-store-memory": _object_store_bytes(head),
             },
-            "template": template,
+            "template": pods.head(workspace, placement, share=head),
         },
         "workerGroupSpecs": [workers],
     }
 
 
-def _autoscaler(idle_seconds: int) -> Manifest:
-    """Autoscaler v2. KubeRay gives its container no security context, and no writable folder but the log's."""
-    return {
-        "enableInTreeAutoscaling": True,
-        "autoscalerOptions": {
-            "version": "v2",
-            "idleTimeoutSeconds": idle_seconds,
-            "upscalingMode": "Default",
-            "resources": _AUTOSCALER_RESOURCES,
-            "securityContext": pods.CONTAINER,
-            "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108
-            "volumeMounts": [pods.TMP_MOUNT],
-        },
-    }
+def _head(workspace: pods.Workspace, driver_memory_mib: int) -> Share:
+    head = _HEAD._replace(memory_gib=_HEAD.memory_gib + math.ceil(driver_memory_mib / 1024))
+    instance = workspace.target.outputs.head_instance_type
+    if not driver_memory_mib or instance is None:
+        return head
+    room = node_memory_gib(instance, catalog=workspace.target.catalog)
+    if head.memory_gib > room:
+        raise RefusedError(
+            f"the head of {workspace.name} needs {head.memory_gib} GiB of memory for its {driver_memory_mib} MiB of trials, and a "
+            f"head node ({instance}) has room for {room} GiB",
+            remedy="lower search.concurrency, or set a larger head_nodes.instance_type in the environment's file",
+        )
+    return head
 
 
 def _object_store_bytes(share: Share) -> str:

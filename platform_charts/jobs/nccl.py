@@ -16,9 +16,9 @@ def network_environment(placement: Placement, *, catalog: Catalog) -> dict[str, 
     """
     if placement.pods == 1:
         return {}
-    if placement.group is None:
+    if not placement.groups:
         return {"GLOO_SOCKET_IFNAME": _INTERFACE}
-    has_rdma = catalog.family_of(placement.group.instance_type).gpudirect_rdma
+    has_rdma = all(catalog.family_of(group.instance_type).gpudirect_rdma for group in placement.groups)
     return {
         "GLOO_SOCKET_IFNAME": _INTERFACE,
         "NCCL_SOCKET_IFNAME": _INTERFACE,

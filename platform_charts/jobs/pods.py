@@ -9,21 +9,20 @@ from infra.spec import cluster_names
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, labels
 from infra.spec.node_labels import EFA_RESOURCE, GPU_RESOURCE, HUGE_PAGES_RESOURCE
 from infra.spec.outputs import TeamOutput
+from platform_charts.jobs.code import PodCode
 from platform_charts.jobs.drain import drain_head, drain_worker
+from platform_charts.jobs.head_loss import submitter_probe
 from platform_charts.jobs.nccl import network_environment
 from platform_charts.jobs.placement import Placement
 from platform_charts.jobs.request import Target
 from platform_charts.jobs.resources import EFA_HUGE_PAGES_MIB, Share
-from platform_charts.jobs.scheduling import JOB_LABEL, system_nodes, worker_nodes
+from platform_charts.jobs.scheduling import JOB_LABEL, head_nodes, topology, worker_nodes
 
 SETTINGS_FOLDER = "/etc/training"
 SETTINGS_FILE = "settings.yaml"
 
 _SPOT_GRACE_SECONDS = 100
-_GRACE_SECONDS = 300
-"""Termination grace period. AWS gives a spot node 120 s, of which draining its pods takes some."""
-
-_TMP_LIMIT = "20Gi"
+"""Termination grace period on spot nodes, instead of the longest. AWS gives a spot node 120 s, of which draining its pods takes some."""
 
 _TRAINER = {"serviceAccountName": cluster_names.TRAINER_ACCOUNT, "automountServiceAccountToken": False}
 """The team's account has an AWS role, by Pod Identity, and no use for the Kubernetes API."""
@@ -33,6 +32,9 @@ CONTAINER = {**RESTRICTED_CONTAINER, "readOnlyRootFilesystem": True}
 
 _CONTAINERS_OUTPUT = "/proc/1/fd/1"
 """Standard output of the container's first process, which the kubelet keeps: Ray gives its workers files of its own."""
+
+CACHE_LIMIT_VARIABLE = "RTP_CACHE_GIB"
+"""Environment variable with the size limit of the cache: the file system shows the free space of the whole node."""
 
 TMP_MOUNT = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108  # a folder of our own container
 
@@ -47,7 +49,9 @@ class Workspace:
         priority: class of the pods.
         target: the stack.
         settings: ConfigMap to mount at SETTINGS_FOLDER, or None.
-        run: run whose state is saved before a pod ends; None: there is none to wait for.
+        run_folder: folder of the run or search whose state is saved before a pod ends; None: there is none to wait for.
+        image: reference of the image of every pod.
+        code: code of a user's own; None without.
     """
 
     name: str
@@ -55,12 +59,14 @@ class Workspace:
     priority: cluster_names.Priority
     target: Target
     settings: str | None
-    run: str | None
+    run_folder: str | None
+    image: str
+    code: PodCode | None = None
 
     @property
-    def image(self) -> str:
-        """Reference of the trainer image: in the stack's registry, by digest where it is known."""
-        return self.target.release.images["trainer"].reference_in(self.target.outputs.registries["trainer"])
+    def has_lustre(self) -> bool:
+        """Whether the stack has an FSx for Lustre file system."""
+        return self.target.outputs.storage.lustre_id is not None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -74,30 +80,29 @@ class Workspace:
         return {key: value for key, value in self.labels.items() if key != "app.kubernetes.io/name"}
 
 
-def head(workspace: Workspace, placement: Placement, *, share: Share, is_scaling: bool) -> Manifest:
-    """Template of the head, which drives the run but holds no rank of it, on the system nodes.
+def head(workspace: Workspace, placement: Placement, *, share: Share) -> Manifest:
+    """Template of the head, which drives the run but holds no rank of it, on the head nodes.
 
     Args:
         workspace: what all pods have in common.
         placement: where the workers are.
         share: limits of Ray's container. It needs them rarely, so it requests one core.
-        is_scaling: Ray's autoscaler runs in this pod and changes the cluster. The pod then has the service account that
-            KubeRay makes for it, so that `trainer`, the account of all other pods, does not need that right.
     """
     grace = _grace_seconds(placement)
     container = {
         "name": "ray-head",
         **_ray_container(workspace, _environment(workspace), resources_of(share, requests={"cpu": "1"})),
         "ports": [{"name": name, "containerPort": port} for name, port in cluster_names.RAY_PORTS.items()],
-        **_lifecycle(drain_head(_run_folder(workspace), grace_seconds=grace)),
+        **_lifecycle(drain_head(workspace.run_folder, grace_seconds=grace)),
     }
     return _ray_template(
         workspace,
         container,
         share=share,
         grace_seconds=grace,
-        scheduling=system_nodes(),
-        account={} if is_scaling else _TRAINER,
+        scheduling=head_nodes(),
+        annotations={},
+        eviction=cluster_names.NO_EVICTION,
     )
 
 
@@ -110,16 +115,19 @@ def worker(workspace: Workspace, placement: Placement) -> Manifest:
         "name": "ray-worker",
         **_ray_container(workspace, environment, worker_resources(placement)),
         "ports": [{"name": "metrics", "containerPort": cluster_names.RAY_PORTS["metrics"]}],
-        **_lifecycle(drain_worker(_run_folder(workspace), grace_seconds=grace)),
+        **_lifecycle(drain_worker(workspace.run_folder, grace_seconds=grace)),
     }
-    return _ray_template(
+    template = _ray_template(
         workspace,
         container,
         share=placement.share,
         grace_seconds=grace,
         scheduling=worker_nodes(workspace.name, placement),
-        account=_TRAINER,
+        # EC2 ends such a node in any case: an eviction gives the pod time to save, refusing it would not keep the node.
+        annotations=topology(placement),
+        eviction={} if placement.is_fleeting else cluster_names.NO_EVICTION,
     )
+    return _with_cache(template, placement.cache_gib) if placement.cache_gib else template
 
 
 def submitter(workspace: Workspace) -> Manifest:
@@ -132,14 +140,15 @@ def submitter(workspace: Workspace) -> Manifest:
         "image": workspace.image,
         "env": _env({"HOME": "/tmp"}),  # noqa: S108
         "resources": resources_of(Share(1, 1), requests={"cpu": "100m", "memory": "512Mi"}),
+        "livenessProbe": submitter_probe(),
         "securityContext": CONTAINER,
         "volumeMounts": [TMP_MOUNT],
     }
     return {
-        "metadata": {"labels": workspace.labels},
+        "metadata": {"labels": {**workspace.labels, **cluster_names.NO_EVICTION}},
         "spec": {
             **_pod(workspace),
-            **system_nodes(),
+            **head_nodes(),
             "automountServiceAccountToken": False,
             "restartPolicy": "Never",
             "containers": [container],
@@ -180,23 +189,31 @@ def _ray_template(
     share: Share,
     grace_seconds: int,
     scheduling: Manifest,
-    account: Manifest,
+    eviction: Mapping[str, str],
+    annotations: Mapping[str, str],
 ) -> Manifest:
     return {
         "metadata": {
-            "labels": workspace.ray_labels,
+            "labels": {**workspace.ray_labels, **eviction},
             # Otherwise the cluster-autoscaler evicts pods to remove a node, and ends the run.
-            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", **annotations},
         },
         "spec": {
             **_pod(workspace),
             **scheduling,
-            **account,
+            **_TRAINER,
             "terminationGracePeriodSeconds": grace_seconds,
+            **_init_containers(workspace),
             "containers": [container],
             "volumes": _volumes(workspace, share),
         },
     }
+
+
+def _init_containers(workspace: Workspace) -> Manifest:
+    found = workspace.code.init_containers() if workspace.code else []
+    common = {"image": workspace.image, "securityContext": CONTAINER}
+    return {"initContainers": [{**common, **one} for one in found]} if found else {}
 
 
 def _ray_container(workspace: Workspace, environment: Mapping[str, str], resources: Manifest) -> Manifest:
@@ -213,6 +230,7 @@ def _ray_container(workspace: Workspace, environment: Mapping[str, str], resourc
 def _environment(workspace: Workspace) -> dict[str, str]:
     outputs = workspace.target.outputs
     return {
+        **(workspace.code.environment() if workspace.code else {}),
         "HOME": "/tmp",  # noqa: S108  # the only writable folder of the container
         "PYTHONUNBUFFERED": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -231,40 +249,58 @@ def _env(variables: Mapping[str, str]) -> list[Manifest]:
 
 
 def _mounts(workspace: Workspace) -> list[Manifest]:
-    shared: list[Manifest] = [
+    mounts: list[Manifest] = [
         TMP_MOUNT,
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
         {"name": "datasets", "mountPath": cluster_names.DATASETS_PATH, "readOnly": True},
         {"name": "runs", "mountPath": cluster_names.RUNS_PATH},
     ]
-    if workspace.settings is None:
-        return shared
-    return [*shared, {"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True}]
+    if workspace.has_lustre:
+        mounts.append({"name": "lustre", "mountPath": cluster_names.LUSTRE_PATH, "readOnly": True})
+    if workspace.code is not None:
+        mounts.extend(workspace.code.mounts())
+    if workspace.settings is not None:
+        mounts.append({"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True})
+    return mounts
 
 
 def _volumes(workspace: Workspace, share: Share) -> list[Manifest]:
     # Half the memory: Ray's objects, the loaders' batches and NCCL's buffers are there, and count against the pod.
-    shared: list[Manifest] = [
+    volumes: list[Manifest] = [
         _tmp_volume(),
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{share.memory_gib * 512}Mi"}},
         {"name": "datasets", "persistentVolumeClaim": {"claimName": cluster_names.DATASETS_CLAIM, "readOnly": True}},
         {"name": "runs", "persistentVolumeClaim": {"claimName": cluster_names.RUNS_CLAIM}},
     ]
-    if workspace.settings is None:
-        return shared
-    return [*shared, {"name": "settings", "configMap": {"name": workspace.settings}}]
+    if workspace.has_lustre:
+        claim = {"claimName": cluster_names.LUSTRE_CLAIM, "readOnly": True}
+        volumes.append({"name": "lustre", "persistentVolumeClaim": claim})
+    if workspace.settings is not None:
+        volumes.append({"name": "settings", "configMap": {"name": workspace.settings}})
+    if workspace.code is not None:
+        volumes.extend(workspace.code.volumes())
+    return volumes
 
 
 def _tmp_volume() -> Manifest:
-    return {"name": "tmp", "emptyDir": {"sizeLimit": _TMP_LIMIT}}
+    return {"name": "tmp", "emptyDir": {"sizeLimit": f"{cluster_names.TMP_GIB}Gi"}}
 
 
-def _run_folder(workspace: Workspace) -> str | None:
-    return None if workspace.run is None else f"{cluster_names.RUNS_PATH}/{workspace.run}"
+def _with_cache(template: Manifest, gib: int) -> Manifest:
+    """A template with the job's part of the node's NVMe disks, which hold the kubelet's folder (nodeadm, local storage RAID0)."""
+    spec = template["spec"]
+    (container,) = spec["containers"]
+    cached = {
+        **container,
+        "env": [*container["env"], *_env({CACHE_LIMIT_VARIABLE: str(gib)})],
+        "volumeMounts": [*container["volumeMounts"], {"name": "cache", "mountPath": cluster_names.CACHE_PATH}],
+    }
+    volume = {"name": "cache", "emptyDir": {"sizeLimit": f"{gib}Gi"}}
+    return {**template, "spec": {**spec, "containers": [cached], "volumes": [*spec["volumes"], volume]}}
 
 
 def _grace_seconds(placement: Placement) -> int:
-    return _SPOT_GRACE_SECONDS if placement.is_interruptible else _GRACE_SECONDS
+    return _SPOT_GRACE_SECONDS if placement.is_interruptible else cluster_names.LONGEST_GRACE_SECONDS
 
 
 def _lifecycle(script: str | None) -> Manifest:

@@ -1,9 +1,11 @@
-"""RBAC and service accounts of the teams: for jobs, and for the people and pipelines that submit them."""
+"""RBAC and service accounts of the teams, for jobs and for the people and pipelines that submit them; the account that writes datasets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from infra.spec.cluster_names import DATA_ACCOUNT, DATA_NAMESPACE, SCHEDULER_ACCOUNT
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.names import team_group, trainer_account
 from infra.spec.node_labels import LABEL_PREFIX
@@ -29,13 +31,18 @@ def rule(group: str, resources: Sequence[str], verbs: Sequence[str], *, only: Se
 
 
 SUBMITTER_RULES: tuple[Rule, ...] = (
-    rule("ray.io", ("rayjobs", "rayclusters"), (*_READ, *_WRITE)),
+    rule("ray.io", ("rayjobs",), (*_READ, *_WRITE)),
+    rule("ray.io", ("rayclusters",), _READ),
     rule("", ("configmaps",), (*_READ, *_WRITE)),
     rule("", ("pods", "services", "events", "persistentvolumeclaims", "resourcequotas", "limitranges"), _READ),
     rule("", ("pods/log",), ("get",)),
+    # `get` is what a WebSocket asks for, and `create` what the API server checks as well since Kubernetes 1.35.
+    rule("", ("pods/exec", "pods/portforward"), ("get", "create")),
     rule("", ("namespaces",), ("get",)),
     rule("events.k8s.io", ("events",), _READ),
     rule("batch", ("jobs",), _READ),
+    # A schedule. Kueue queues the Jobs that a CronJob makes, so their pods do not bypass the queue.
+    rule("batch", ("cronjobs",), (*_READ, *_WRITE)),
     rule("kueue.x-k8s.io", ("localqueues", "workloads"), _READ),
     # Stopping a job deactivates its Workload, because Kueue would resume a suspended RayJob. `patch` also allows changes
     # of the Workload's priority, which only matters among the team's own jobs.
@@ -44,8 +51,9 @@ SUBMITTER_RULES: tuple[Rule, ...] = (
 )
 """Permissions of a team's members in its namespace: submit, follow and stop jobs, and see why a job is pending.
 
-No creation of pods, which would bypass the queue; no `exec` and no port forwarding, so that a job does only what its
-settings say; no reading of Secrets, although a job can mount those of its team.
+No creation of pods, which would bypass the queue; no reading of Secrets, although a job can mount those of its team.
+An admission policy limits `exec` and port forwarding to the pods of sessions (`platform_charts.objects.admission`), so that
+any other job does only what its settings say.
 """
 
 QUEUE_READER_RULES: tuple[Rule, ...] = (
@@ -55,9 +63,9 @@ QUEUE_READER_RULES: tuple[Rule, ...] = (
 
 
 def access(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """Service accounts, roles and bindings of every team."""
+    """Service accounts, roles and bindings of every team, and the service account of the Jobs that write datasets."""
     per_team = (one for team in settings.teams for one in _team(team, release))
-    return (*per_team, *_queue_readers(settings, release))
+    return (*per_team, *_queue_readers(settings, release), _data_account(release))
 
 
 def role(
@@ -89,8 +97,7 @@ def cluster_role(
 def _team(team: Team, release: ReleaseManifest) -> tuple[Manifest, ...]:
     """The trainer's service account and the submitters' role.
 
-    A job's pods mount no API token, and Pod Identity has its own. Only the head of an autoscaling RayCluster calls the
-    API server, with a service account that KubeRay creates for it.
+    A job's pods mount no API token, and Pod Identity has its own.
     """
     account, object_labels = trainer_account(team.name), labels("access", version=release.platform, team=team.name)
     trainer = api_object(
@@ -101,7 +108,40 @@ def _team(team: Team, release: ReleaseManifest) -> tuple[Manifest, ...]:
         labels=object_labels,
         automountServiceAccountToken=False,
     )
-    return (trainer, *role(_SUBMITTER, team.name, SUBMITTER_RULES, _group(team), labels=object_labels))
+    return (
+        trainer,
+        *role(_SUBMITTER, team.name, SUBMITTER_RULES, _group(team), labels=object_labels),
+        *_scheduler(team, object_labels),
+    )
+
+
+def _scheduler(team: Team, object_labels: Mapping[str, str]) -> tuple[Manifest, Manifest]:
+    """The account of the pods that submit a schedule's occurrences: a member that works at night."""
+    subject = {"kind": "ServiceAccount", "name": SCHEDULER_ACCOUNT, "namespace": team.name}
+    common: dict[str, Any] = {"namespace": team.name, "labels": object_labels}
+    return (
+        api_object("v1", "ServiceAccount", SCHEDULER_ACCOUNT, **common, automountServiceAccountToken=False),
+        api_object(
+            f"{RBAC}/v1",
+            "RoleBinding",
+            SCHEDULER_ACCOUNT,
+            **common,
+            roleRef={"apiGroup": RBAC, "kind": "Role", "name": _SUBMITTER},
+            subjects=[subject],
+        ),
+    )
+
+
+def _data_account(release: ReleaseManifest) -> Manifest:
+    """Nobody is granted anything in its namespace, so only administrators of the cluster create pods with it."""
+    return api_object(
+        "v1",
+        "ServiceAccount",
+        DATA_ACCOUNT,
+        namespace=DATA_NAMESPACE,
+        labels=labels("access", version=release.platform),
+        automountServiceAccountToken=False,
+    )
 
 
 def _queue_readers(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from infra.spec.cluster_names import (
+    DATA_NAMESPACE,
     GPU_NAMESPACE,
     KUBERAY_NAMESPACE,
     KUEUE_NAMESPACE,
@@ -26,6 +27,7 @@ LEVELS: dict[str, Level] = {
     KUEUE_NAMESPACE: "restricted",
     # Device plugins, the DCGM exporter and the node exporter mount host paths, which no other level allows.
     GPU_NAMESPACE: "privileged",
+    DATA_NAMESPACE: "restricted",
 }
 """Pod Security level by platform namespace; a team's is always `restricted`."""
 

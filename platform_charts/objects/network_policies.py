@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from infra.spec.cluster_names import (
+    DATA_NAMESPACE,
     GPU_NAMESPACE,
     KUBERAY_NAMESPACE,
     KUEUE_NAMESPACE,
@@ -21,6 +22,7 @@ from infra.spec.cluster_names import (
 )
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.release import ReleaseManifest
+from infra.spec.settings.logs import url_port
 from infra.spec.settings.network import subnets_of
 from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.mlflow import PORT as MLFLOW_PORT
@@ -90,6 +92,7 @@ INTERNET = IpBlocks(name="any address", ranges=("0.0.0.0/0",), exceptions=("169.
 """Endpoints of AWS services have no fixed addresses."""
 
 PROMETHEUS = Pods(namespace=MONITORING_NAMESPACE, labels={"app.kubernetes.io/name": "prometheus"})
+LOG_SHIPPER = Pods(namespace=GPU_NAMESPACE, labels={"app.kubernetes.io/name": "fluent-bit"})
 MLFLOW = Pods(namespace=MLFLOW_NAMESPACE, labels={"app.kubernetes.io/name": MLFLOW_SERVER})
 
 _RAY_NODE = {"ray.io/is-ray-node": "yes"}
@@ -207,13 +210,14 @@ def _between_namespaces(settings: StackSettings, database_port: int) -> Iterator
         reason="MLflow's PostgreSQL",
     )
     alertmanager = Pods(namespace=MONITORING_NAMESPACE, labels={"app.kubernetes.io/name": "alertmanager"})
-    with_iam_role = (*teams, mlflow_pods, alertmanager)
+    shipper = (LOG_SHIPPER,) if settings.logs.destination == "cloudwatch" else ()
+    with_iam_role = (*teams, mlflow_pods, alertmanager, *shipper, Pods(namespace=DATA_NAMESPACE))
     yield AllowRule(
         name="https",
         sources=with_iam_role,
         targets=(INTERNET,),
         ports=(443,),
-        reason="AWS: S3, Secrets Manager, SNS; API server for a head's autoscaler and MLflow's Job",
+        reason="AWS: S3, Secrets Manager, SNS, CloudWatch; API server for MLflow's Job",
     )
     yield AllowRule(
         name="pod-identity",
@@ -222,6 +226,14 @@ def _between_namespaces(settings: StackSettings, database_port: int) -> Iterator
         ports=(80,),
         reason="credentials of the pod's IAM role",
     )
+    if settings.logs.loki_url is not None:
+        yield AllowRule(
+            name="loki",
+            sources=(LOG_SHIPPER,),
+            targets=(INTERNET,),
+            ports=(url_port(settings.logs.loki_url),),
+            reason="logs, to the server in the settings",
+        )
 
 
 def _control_plane(api_server: IpBlocks) -> Iterator[AllowRule]:
@@ -232,7 +244,7 @@ def _control_plane(api_server: IpBlocks) -> Iterator[AllowRule]:
         sources=tuple(Pods(namespace=name) for name in clients),
         targets=(api_server,),
         ports=(443,),
-        reason="operators, kube-state-metrics and feature discovery watch objects",
+        reason="operators, kube-state-metrics and feature discovery watch objects; job-progress writes columns",
     )
     yield AllowRule(
         name="kueue-webhook",
@@ -257,7 +269,7 @@ def _metrics(settings: StackSettings) -> Iterator[AllowRule]:
         sources=(monitoring,),
         targets=(monitoring,),
         ports=(),
-        reason="traffic among Prometheus, Alertmanager, Grafana and their operator",
+        reason="traffic among Prometheus, Alertmanager, Grafana, their operator and job-progress",
     )
     yield AllowRule(
         name="node-metrics",
@@ -277,6 +289,7 @@ def _metrics(settings: StackSettings) -> Iterator[AllowRule]:
         ("kuberay-metrics", KUBERAY_NAMESPACE, 8080, "the operator"),
         ("kueue-metrics", KUEUE_NAMESPACE, 8443, "the queues"),
         ("gpu-metrics", GPU_NAMESPACE, 9400, "the DCGM exporter"),
+        ("log-shipper-metrics", GPU_NAMESPACE, 2020, "Fluent Bit"),
     ):
         targets = (Pods(namespace=namespace),)
         yield AllowRule(name=name, sources=(PROMETHEUS,), targets=targets, ports=(port,), reason=reason)

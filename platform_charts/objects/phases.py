@@ -11,6 +11,12 @@ from infra.spec.node_group import resolve_node_groups
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.access import access
+from platform_charts.objects.admission import admission
+from platform_charts.objects.alert_rules import alert_rules
+from platform_charts.objects.disruption import disruption_budgets
+from platform_charts.objects.gpu_diagnostics import diagnostics_objects
+from platform_charts.objects.image_pull import image_pull_objects
+from platform_charts.objects.job_progress import progress_objects
 from platform_charts.objects.mlflow import Stores, mlflow
 from platform_charts.objects.monitoring import monitors
 from platform_charts.objects.namespaces import namespaces
@@ -19,7 +25,7 @@ from platform_charts.objects.node_gate import gate_objects
 from platform_charts.objects.priorities import priority_classes
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.quotas import quotas
-from platform_charts.objects.storage import storage
+from platform_charts.objects.storage import LustreVolume, storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +43,7 @@ class ClusterFacts:
         registry: host of the stack's ECR and the prefix of its repositories.
         api_server_cidrs: ranges of the API server's network interfaces, which are the cluster's subnets.
         volume_key_arn: KMS key of block volumes; None for the account's default EBS key.
+        lustre: the FSx for Lustre file system; None without one.
     """
 
     file_system_id: str
@@ -49,6 +56,7 @@ class ClusterFacts:
     registry: str
     api_server_cidrs: tuple[str, ...]
     volume_key_arn: str | None = None
+    lustre: LustreVolume | None = None
 
 
 def platform_objects(
@@ -57,7 +65,7 @@ def platform_objects(
     """The platform's own objects by phase. Phases, and objects within a phase, may depend on earlier ones.
 
     Phases: `namespaces`, `policies` (priorities, network) and `storage` of the platform, `queueing` (needs Kueue's
-    CRDs), `teams` (their namespaces with everything in them), `gpu` (the node gate), `mlflow`, `monitoring` (needs the
+    CRDs), `teams` (their namespaces with everything in them), `gpu` (node gate, diagnostics, image), `mlflow`, `monitoring` (needs the
     Prometheus operator's CRDs).
 
     Raises:
@@ -76,7 +84,9 @@ def platform_objects(
         "policies": (
             *priority_classes(release),
             *quotas(settings, release, groups),
+            *disruption_budgets(settings, release),
             *access(settings, release),
+            *admission(release),
             *network_policies(settings, release, table),
         ),
         "storage": storage(
@@ -86,12 +96,21 @@ def platform_objects(
             datasets_access_point=facts.datasets_access_point,
             team_access_points=facts.team_access_points,
             volume_key_arn=facts.volume_key_arn,
+            lustre=facts.lustre,
         ),
         "queueing": queueing(settings, release, groups),
         "teams": (),
-        "gpu": gate_objects(groups.gpu, release, registry=facts.registry),
+        "gpu": (
+            *gate_objects(groups.gpu, release, registry=facts.registry, diagnostics=settings.gpu_health.diagnostics),
+            *diagnostics_objects(groups.gpu, settings, release),
+            *image_pull_objects(groups.gpu, release, registry=facts.registry),
+        ),
         "mlflow": mlflow(settings, release, stores, registry=facts.registry),
-        "monitoring": monitors(settings, release),
+        "monitoring": (
+            *monitors(settings, release),
+            *alert_rules(settings, release),
+            *progress_objects(release, registry=facts.registry),
+        ),
     }
     teams = {team.name for team in settings.teams}
     shared = {name: tuple(one for one in phase if _namespace_of(one) not in teams) for name, phase in phases.items()}

@@ -11,7 +11,7 @@ from typing import Any
 from infra.spec.cluster_names import KUEUE_API, priority_class
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.node_group import NodeGroup, NodeGroups
-from infra.spec.node_labels import LABEL_PREFIX, group_selector
+from infra.spec.node_labels import HOST_LABEL, LABEL_PREFIX, group_selector, network_layer_label
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings
@@ -31,6 +31,17 @@ _PREEMPTION = {
 }
 
 
+_FUNGIBILITY = {
+    # Another team's idle GPUs in a preferred group are paid for; the next group would start nodes.
+    "whenCanBorrow": "MayStopSearch",
+    # No job is preempted while another group has room.
+    "whenCanPreempt": "TryNextFlavor",
+}
+
+_FORCE = {"pulumi.com/patchForce": "true"}
+"""Lets an update overwrite the taints that the node gate has changed, instead of failing with a conflict (Pulumi's Kubernetes
+provider, `enablePatchForce`). The gate sets its own again."""
+
 AGGREGATED_ROLES = {"kueue-batch-admin-role": "batch-admin", "kueue-batch-user-role": "batch-user"}
 """ClusterRoles of Kueue's chart whose rules Kubernetes collects from others, by the label that it collects."""
 
@@ -40,6 +51,7 @@ def queueing(settings: StackSettings, release: ReleaseManifest, groups: NodeGrou
     shares = _in_order_of_search(divide(settings, groups))
     return (
         *aggregated_roles(),
+        *(_topology(layers, release) for layers in sorted({group.network_layers for group in groups.gpu} - {0})),
         *(_flavor(one.group, release) for one in shares),
         _cohort(shares, release),
         *_priorities(release),
@@ -67,26 +79,40 @@ def aggregated_roles() -> tuple[Manifest, ...]:
 
 
 def _in_order_of_search(shares: Sequence[GroupShares]) -> tuple[GroupShares, ...]:
-    """The groups without GPUs last, as Kueue goes through a queue's flavors.
+    """The GPU groups in order of preference, and those without GPUs last, as Kueue goes through a queue's flavors.
 
     When a job is tried again, Kueue resumes a pod set's search after the flavor that its last search ended at, and fails if
-    there is none. With the system's flavor first, a head would fit it at once; the next attempt would try only the GPU
+    there is none. With the head group's flavor first, a head would fit it at once; the next attempt would try only the GPU
     flavors, and report their untolerated taints instead of what the job waits for (Kueue 0.19, flavorassigner.go,
     TriedFlavorIdx).
     """
-    return tuple(sorted(shares, key=lambda one: not one.has_gpus))
+    return tuple(sorted(shares, key=lambda one: (not one.has_gpus, one.group.preference)))
 
 
 def _flavor(group: NodeGroup, release: ReleaseManifest) -> Manifest:
     """A node group. The flavor lists its taints and tolerates none of them: jobs bring their own tolerations.
 
-    So a head, which asks for no GPU and tolerates no taint, never takes up a GPU node, and a job runs on spot capacity
-    only if it says so.
+    So a head, which tolerates the taint of the head nodes only, never takes up a GPU node, and a job runs on spot
+    capacity only if it says so.
     """
     spec: dict[str, object] = {"nodeLabels": group_selector(group.name)}
     if group.taints:
         spec["nodeTaints"] = [taint.model_dump() for taint in group.taints]
-    return _object("ResourceFlavor", group.name, release, spec=spec)
+    if group.network_layers:
+        spec["topologyName"] = topology_name(group.network_layers)
+    return _object("ResourceFlavor", group.name, release, annotations=_FORCE, spec=spec)
+
+
+def topology_name(layers: int) -> str:
+    """Name of Kueue's Topology of nodes with so many network layers."""
+    return f"network-{layers}-layers"
+
+
+def _topology(layers: int, release: ReleaseManifest) -> Manifest:
+    """EC2's network, from its top layer down to a node."""
+    keys = [*map(network_layer_label, range(1, layers + 1)), HOST_LABEL]
+    spec = {"levels": [{"nodeLabel": key} for key in keys]}
+    return _object("Topology", topology_name(layers), release, spec=spec)
 
 
 def _cohort(shares: Sequence[GroupShares], release: ReleaseManifest) -> Manifest:
@@ -105,6 +131,7 @@ def _cluster_queue(team: Team, shares: Sequence[GroupShares], release: ReleaseMa
         "cohortName": COHORT,
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.name}},
         "queueingStrategy": "BestEffortFIFO",
+        "flavorFungibility": _FUNGIBILITY,
         "preemption": _PREEMPTION,
         "resourceGroups": [_resource_group(flavors)],
     }

@@ -19,8 +19,7 @@ _COUNTS = {
     "count/rayjobs.ray.io": "500",
     "count/rayclusters.ray.io": "500",
     "count/jobs.batch": "500",
-    # The claims of the datasets and the runs: a pod's own claim would make a volume that nothing ever deletes.
-    "persistentvolumeclaims": "2",
+    "count/cronjobs.batch": "50",
     # A RayCluster may give its head any kind of service; these two would put Ray's dashboard outside the cluster.
     "services.loadbalancers": "0",
     "services.nodeports": "0",
@@ -35,7 +34,7 @@ def quotas(settings: StackSettings, release: ReleaseManifest, groups: NodeGroups
         quota
         for team in settings.teams
         for quota in (
-            _resources(team, release, groups),
+            _resources(team, release, groups, claims=_claims(settings)),
             _no_critical_pods(team, release),
             _container_limits(team, release, groups),
         )
@@ -49,9 +48,15 @@ def _daemon_defaults(release: ReleaseManifest) -> Manifest:
     return api_object("v1", "LimitRange", "containers", namespace=GPU_NAMESPACE, labels=common, spec=spec)
 
 
-def _resources(team: Team, release: ReleaseManifest, groups: NodeGroups) -> Manifest:
+def _claims(settings: StackSettings) -> int:
+    """The claims of datasets, runs and Lustre: a pod's own claim would make a volume that nothing ever deletes."""
+    return 2 if settings.storage.lustre is None else 3
+
+
+def _resources(team: Team, release: ReleaseManifest, groups: NodeGroups, *, claims: int) -> Manifest:
     gpus = str(reachable_gpus(team, groups))
-    return _limit("ResourceQuota", "team", team, release, {"hard": {f"requests.{GPU_RESOURCE}": gpus, **_COUNTS}})
+    hard = {f"requests.{GPU_RESOURCE}": gpus, "persistentvolumeclaims": str(claims), **_COUNTS}
+    return _limit("ResourceQuota", "team", team, release, {"hard": hard})
 
 
 def _no_critical_pods(team: Team, release: ReleaseManifest) -> Manifest:

@@ -1,8 +1,8 @@
 """How the node groups at their largest are divided: each team's own share, and the rest, which no team owns.
 
 The division goes by GPUs, the scarce resource: a team that owns a quarter of a group's GPUs owns a quarter of its cores
-and memory. The figures are those of the machines, not what the kubelet leaves of them, so that a job never waits for
-cores while its GPUs are idle.
+and memory. The figures of GPU nodes are those of the machines, not what the kubelet leaves of them, so that a job never
+waits for cores while its GPUs are idle.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ RESOURCES = (CPU, MEMORY, GPU_RESOURCE)
 """What is divided. EFA and huge pages come with a node's GPUs, and Kueue is told not to count them; it would never admit
 a job that asks for something else."""
 
-_PLATFORM_PART = 2
-"""One part in two of the system nodes is kept for the platform itself: operators, monitoring and MLflow."""
+_DECIMAL = ("", "k", "M", "G")
+_BINARY = ("Mi", "Gi", "Ti", "Pi")
+"""Suffixes of Kubernetes' quantities; an amount of memory is in MiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +56,21 @@ class GroupShares:
 
 
 def quantity(resource: str, amount: int) -> str:
-    """An amount as Kubernetes writes it, in the form the API server stores."""
-    return f"{amount}Mi" if resource == MEMORY and amount else str(amount)
+    """An amount in Kubernetes' canonical form: with the largest suffix that leaves it whole (apimachinery, resource.Quantity).
+
+    Kueue's webhook writes the quantities of a new ClusterQueue in this form and leaves those of an updated one as they are, so any
+    other form would be a change in the first preview after `up`.
+    """
+    base, suffixes = (1024, _BINARY) if resource == MEMORY else (1000, _DECIMAL)
+    power = 0
+    while amount and amount % base == 0 and power < len(suffixes) - 1:
+        amount, power = amount // base, power + 1
+    return f"{amount}{suffixes[power]}" if amount else "0"
 
 
 def divide(settings: StackSettings, groups: NodeGroups) -> tuple[GroupShares, ...]:
-    """Divide every node group among the teams; the system's first."""
-    return (_divide_system(settings, groups.system), *(_divide_gpus(settings, group) for group in groups.gpu))
+    """Divide every node group that jobs run on among the teams; the head group first."""
+    return (_divide_heads(settings, groups.heads), *(_divide_gpus(settings, group) for group in groups.gpu))
 
 
 def reachable_gpus(team: Team, groups: NodeGroups) -> int:
@@ -71,8 +80,13 @@ def reachable_gpus(team: Team, groups: NodeGroups) -> int:
     return sum(group.max_size * group.gpu_devices for group in groups.gpu)
 
 
-def _divide_system(settings: StackSettings, group: NodeGroup) -> GroupShares:
-    total = {name: amount // _PLATFORM_PART for name, amount in _amounts(group).items()}
+def _divide_heads(settings: StackSettings, group: NodeGroup) -> GroupShares:
+    """Equal parts of what the kubelet leaves to pods: a head without room keeps the GPUs of its job idle."""
+    total = {
+        CPU: group.max_size * group.allocatable_millicores // 1000,
+        MEMORY: group.max_size * group.allocatable_memory_bytes // 2**20,
+        GPU_RESOURCE: 0,
+    }
     owned = {team.name: _part(total, 1, len(settings.teams)) for team in settings.teams}
     return GroupShares(group=group, total=total, owned=owned)
 

@@ -1,23 +1,49 @@
-"""The StorageClasses, and two EFS volumes per team: the shared datasets and the team's runs.
+"""The StorageClasses, two EFS volumes per team, for the shared datasets and the team's runs, and the volume by which datasets are written.
 
-NFS needs no network policy, because the EFS driver mounts it on the node.
+Each team has a third volume if the stack has an FSx for Lustre file system. Neither NFS nor Lustre needs a network policy, because
+the drivers mount them on the node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from infra.spec.cluster_names import DATASETS_CLAIM, EFS_CLASS, GP3_CLASS, RUNS_CLAIM
+from infra.spec.cluster_names import (
+    DATA_NAMESPACE,
+    DATASETS_CLAIM,
+    EFS_CLASS,
+    GP3_CLASS,
+    LUSTRE_CLAIM,
+    LUSTRE_CLASS,
+    RUNS_CLAIM,
+)
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.release import ReleaseManifest
-from infra.spec.settings.platform import Team
 from infra.spec.settings.stack import StackSettings
 
 _NOMINAL_SIZE = "1Ti"
-"""Kubernetes requires a capacity; EFS is elastic and does not enforce it."""
+"""Kubernetes requires a capacity; EFS is elastic, and nothing enforces it for a shared file system."""
 
 _ACCESS_MODES = ("ReadWriteMany",)
-"""For the datasets too: the EFS driver rejects ReadOnlyMany (aws-efs-csi-driver issue 972, as of 3.4.1)."""
+"""For the datasets too: the EFS driver rejects ReadOnlyMany (aws-efs-csi-driver issue 972, as of 3.4.1), and so does the driver of
+FSx for Lustre (aws-fsx-csi-driver 1.9.0, `volumeCaps`)."""
+
+
+class LustreVolume(NamedTuple):
+    """What a client needs to mount an FSx for Lustre file system: its ID, fs-…, its host name and its mount name."""
+
+    id: str
+    dns_name: str
+    mount_name: str
+
+
+class _Source(NamedTuple):
+    """What a volume mounts: StorageClass, mount options, and the driver with its handle and attributes."""
+
+    storage_class: str
+    options: Sequence[str]
+    csi: Mapping[str, Any]
 
 
 def storage(
@@ -28,8 +54,9 @@ def storage(
     datasets_access_point: str,
     team_access_points: Mapping[str, str],
     volume_key_arn: str | None,
+    lustre: LustreVolume | None = None,
 ) -> tuple[Manifest, ...]:
-    """The StorageClasses, and each team's volumes for datasets and runs with their claims.
+    """The StorageClasses, each team's volumes for datasets and runs, and the one to write datasets, with their claims.
 
     Args:
         settings: the environment.
@@ -38,18 +65,23 @@ def storage(
         datasets_access_point: access point for the datasets.
         team_access_points: access point for each team's runs, by team.
         volume_key_arn: KMS key of block volumes; None for the account's default EBS key.
+        lustre: the FSx for Lustre file system; None without one.
     """
-    pairs = [
-        _volume_and_claim(claim, team, release, handle=f"{file_system_id}::{access_point}", options=options)
+    datasets = f"{file_system_id}::{datasets_access_point}"
+    of_teams = [
+        _volume_and_claim(claim, team.name, release, source=source, team=team.name)
         for team in settings.teams
-        for claim, access_point, options in (
+        for claim, source in (
             # A mount option of the volume applies regardless of the pod's volumeMounts.
-            (DATASETS_CLAIM, datasets_access_point, ("ro",)),
-            (RUNS_CLAIM, team_access_points[team.name], ()),
+            (DATASETS_CLAIM, _efs(datasets, "ro")),
+            (RUNS_CLAIM, _efs(f"{file_system_id}::{team_access_points[team.name]}")),
+            *([] if lustre is None else [(LUSTRE_CLAIM, _lustre(lustre))]),
         )
     ]
+    pairs = [*of_teams, _volume_and_claim(DATASETS_CLAIM, DATA_NAMESPACE, release, source=_efs(datasets))]
     # All volumes first: the installer applies a run of objects of one kind in parallel.
-    classes = (_block_class(release, volume_key_arn), _shared_class(release))
+    shared = (EFS_CLASS,) if lustre is None else (EFS_CLASS, LUSTRE_CLASS)
+    classes = (_block_class(release, volume_key_arn), *(_shared_class(name, release) for name in shared))
     return (*classes, *(volume for volume, _ in pairs), *(claim for _, claim in pairs))
 
 
@@ -70,15 +102,29 @@ def _block_class(release: ReleaseManifest, key_arn: str | None) -> Manifest:
     )
 
 
-def _shared_class(release: ReleaseManifest) -> Manifest:
-    """The class whose name binds the claims to their EFS volumes; nothing is provisioned from it.
+def _efs(handle: str, *options: str) -> _Source:
+    return _Source(EFS_CLASS, ("tls", "iam", *options), {"driver": "efs.csi.aws.com", "volumeHandle": handle})
+
+
+def _lustre(volume: LustreVolume) -> _Source:
+    """The root of the file system, read-only.
+
+    `flock` lets programs lock the files that they read, as HDF5 does.
+    """
+    attributes = {"dnsname": volume.dns_name, "mountname": volume.mount_name}
+    driver = {"driver": "fsx.csi.aws.com", "volumeHandle": volume.id, "volumeAttributes": attributes}
+    return _Source(LUSTRE_CLASS, ("ro", "flock"), driver)
+
+
+def _shared_class(name: str, release: ReleaseManifest) -> Manifest:
+    """A class whose name binds the claims to their volumes; nothing is provisioned from it.
 
     Kubernetes does not require that it exists, but Pulumi looks it up for every claim and warns.
     """
     return api_object(
         "storage.k8s.io/v1",
         "StorageClass",
-        EFS_CLASS,
+        name,
         labels=labels("storage", version=release.platform),
         provisioner="kubernetes.io/no-provisioner",
         volumeBindingMode="Immediate",
@@ -87,11 +133,16 @@ def _shared_class(release: ReleaseManifest) -> Manifest:
 
 
 def _volume_and_claim(
-    claim_name: str, team: Team, release: ReleaseManifest, *, handle: str, options: Sequence[str]
+    claim_name: str,
+    namespace: str,
+    release: ReleaseManifest,
+    *,
+    source: _Source,
+    team: str | None = None,
 ) -> tuple[Manifest, Manifest]:
     """A volume and its claim; `claimRef` reserves the volume for this claim."""
-    object_labels = labels("storage", version=release.platform, team=team.name)
-    name = f"{claim_name}-{team.name}"
+    object_labels = labels("storage", version=release.platform, team=team)
+    name = f"{claim_name}-{namespace}"
     volume = api_object(
         "v1",
         "PersistentVolume",
@@ -100,23 +151,23 @@ def _volume_and_claim(
         spec={
             "capacity": {"storage": _NOMINAL_SIZE},
             "accessModes": list(_ACCESS_MODES),
-            "storageClassName": EFS_CLASS,
+            "storageClassName": source.storage_class,
             # The data outlives the team's namespace.
             "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": team.name, "name": claim_name},
-            "mountOptions": ["tls", "iam", *options],
-            "csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle},
+            "claimRef": {"namespace": namespace, "name": claim_name},
+            "mountOptions": list(source.options),
+            "csi": dict(source.csi),
         },
     )
     claim = api_object(
         "v1",
         "PersistentVolumeClaim",
         claim_name,
-        namespace=team.name,
+        namespace=namespace,
         labels=object_labels,
         spec={
             "accessModes": list(_ACCESS_MODES),
-            "storageClassName": EFS_CLASS,
+            "storageClassName": source.storage_class,
             "volumeName": name,
             "resources": {"requests": {"storage": _NOMINAL_SIZE}},
         },
