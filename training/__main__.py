@@ -2,8 +2,15 @@
 
 # PYTHON_ARGCOMPLETE_OK
 
+import faulthandler
 import sys
 
-from training.cli import main
+if sys.stderr is not None:
+    faulthandler.enable()  # a crash in a compiled library, such as Ray's, shows where it happened
+
+try:
+    from training.cli import main
+except KeyboardInterrupt:  # Ctrl-C during the imports, before `main` handles it
+    sys.exit(130)
 
 sys.exit(main())

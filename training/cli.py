@@ -7,22 +7,40 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from infra.spec.command_line import CommandLine, NoOptions
+from training.code.given import configurations, given_code, importable
+from training.code.kept import current
 from training.config.load import load_settings, render
-from training.errors import ExitStatus
+from training.errors import ExitStatus, SettingsError
 from training.options import (
+    ClusterCommandOptions,
+    CommandOptions,
+    DataSyncOptions,
+    ForwardOptions,
     JobsOptions,
     JobYamlOptions,
     LogsOptions,
     MonitorOptions,
+    NewOptions,
+    NotebookOptions,
     ResumeOptions,
+    RunOnNodesOptions,
     RunOptions,
+    SchedulesOptions,
+    SessionOptions,
+    ShellOptions,
     StopOptions,
     TrainOptions,
     UiOptions,
+    UnscheduleOptions,
+    check_local,
 )
 from training.rundir import RUN_DIRECTORY, RunDirectory, runs
+
+if TYPE_CHECKING:
+    from training.code.archive import CodeArchive
 
 COMMANDS = CommandLine(
     "python -m training",
@@ -43,31 +61,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @COMMANDS.command("train")
-def train(options: TrainOptions) -> ExitStatus:
+def train(options: TrainOptions) -> int:
     """Train a new run, or resume the one of the given name; with --env submit and follow a job."""
+    if options.schedule is not None:
+        from training.cluster import schedule_commands
+
+        return schedule_commands.schedule(options)
     if options.env is not None:
         from training.cluster import commands
 
         return commands.train(options)
-    settings = load_settings(options.config or ["digits"], overrides=options.set, flags=options.flags())
+    check_local(options)
+    archive = given_code(options.code) or _code_of_named_run(options)
+    with importable(archive) as code:
+        config = configurations(options.config, code)
+        settings = load_settings(config, overrides=options.set, flags=options.flags())
     if options.print_config:
         print(render(settings), end="")
         return ExitStatus.DONE
     from training.drive import drive
 
-    return drive(settings)
+    return drive(settings, archive)
 
 
 @COMMANDS.command("train")
-def resume(options: ResumeOptions) -> ExitStatus:
+def resume(options: ResumeOptions) -> int:
     """Resume a run from its newest good checkpoint, with its settings and the changes of the command line."""
     if options.env is not None:
         from training.cluster import commands
 
         return commands.resume(options)
+    check_local(options)
+    run = _chosen(options)
+    archive = given_code(options.code) or current(run.path)
+    with importable(archive):
+        settings = run.settings(options.set)
     from training.drive import drive
 
-    return drive(_chosen(options).settings(options.set))
+    return drive(settings, archive)
 
 
 @COMMANDS.command("train")
@@ -77,9 +108,19 @@ def stop(options: StopOptions) -> ExitStatus:
         from training.cluster import commands
 
         return commands.stop(options)
+    check_local(options)
     run = _chosen(options)
     run.request_stop()
     print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.argument}")
+    return ExitStatus.DONE
+
+
+@COMMANDS.command("train")
+def new(options: NewOptions) -> ExitStatus:
+    """Write a project with a model, a dataset and an objective of your own, which trains as it is."""
+    from training import new_project
+
+    print(new_project.describe(new_project.create(options.project)))
     return ExitStatus.DONE
 
 
@@ -91,6 +132,91 @@ def job(options: JobYamlOptions) -> ExitStatus:
     return commands.job(options)
 
 
+@COMMANDS.command("train")
+def run(options: CommandOptions) -> int:
+    """Run any command, on this machine or with --env as a job on a cluster, with the variables of torchrun."""
+    if options.env is not None:
+        from training.cluster import commands
+
+        return commands.run(options)
+    check_local(options)
+    from training.script import local
+
+    return local.run(options)
+
+
+@COMMANDS.command("train")
+def run_on_nodes(options: RunOnNodesOptions) -> int:
+    """Run a command on every node of a Ray cluster: the program of the job that `run --env` submits."""
+    from training.script import on_nodes
+
+    return on_nodes.run(options)
+
+
+@COMMANDS.command("train")
+def unschedule(options: UnscheduleOptions) -> ExitStatus:
+    """End or pause a schedule; its jobs that run go on."""
+    from training.cluster import schedule_commands
+
+    return schedule_commands.unschedule(options)
+
+
+@COMMANDS.command("look at runs")
+def schedules(options: SchedulesOptions) -> ExitStatus:
+    """List the schedules of a cluster with their next and last job."""
+    from training.cluster import schedule_commands
+
+    return schedule_commands.schedules(options)
+
+
+@COMMANDS.command("interactive work")
+def cluster(options: ClusterCommandOptions) -> int:
+    """Start a Ray cluster through the queue; it ends by itself when nobody uses it."""
+    from training.cluster import sessions
+
+    return sessions.cluster(options)
+
+
+@COMMANDS.command("interactive work")
+def notebook(options: NotebookOptions) -> int:
+    """Open JupyterLab in a session, which is started if it does not run, until Ctrl-C."""
+    from training.cluster import notebook as command
+
+    return command.notebook(options)
+
+
+@COMMANDS.command("interactive work")
+def shell(options: ShellOptions) -> ExitStatus:
+    """Open a shell in a pod of a session."""
+    from training.cluster import sessions
+
+    return sessions.shell(options)
+
+
+@COMMANDS.command("interactive work")
+def forward(options: ForwardOptions) -> ExitStatus:
+    """Forward a local port to the dashboard and job server of a session."""
+    from training.cluster import sessions
+
+    return sessions.forward(options)
+
+
+@COMMANDS.command("interactive work")
+def session(options: SessionOptions) -> ExitStatus:
+    """Keep a Ray cluster until nobody uses it: the program of a session's job."""
+    from training.interactive import session as program
+
+    return program.run(options)
+
+
+@COMMANDS.command("data")
+def data_sync(options: DataSyncOptions) -> ExitStatus:
+    """Copy a folder of an S3 bucket to the shared datasets of a cluster, verified; for its administrators."""
+    from training.cluster import data_sync as command
+
+    return command.data_sync(options)
+
+
 @COMMANDS.command("look at runs")
 def jobs(options: JobsOptions) -> ExitStatus:
     """List the runs of this machine, or the jobs of a cluster, newest first."""
@@ -98,6 +224,7 @@ def jobs(options: JobsOptions) -> ExitStatus:
         from training.cluster import commands
 
         return commands.jobs(options)
+    check_local(options)
     from training.joblist import job_table
 
     print(job_table(runs(options.root)))
@@ -105,14 +232,21 @@ def jobs(options: JobsOptions) -> ExitStatus:
 
 
 @COMMANDS.command("look at runs")
-def logs(options: LogsOptions) -> ExitStatus:
+def logs(options: LogsOptions) -> int:
     """Print the events of a run, or the log of one of its ranks."""
     if options.env is not None:
         from training.cluster import commands
 
         return commands.logs(options)
+    check_local(options, *(["--pod"] if options.pod else []))
     run = _chosen(options)
     path = run.logs / f"rank-{options.rank}.jsonl" if options.rank is not None else run.events
+    if options.rank is not None and not path.exists():
+        ranks = sorted(int(one.stem.removeprefix("rank-")) for one in run.logs.glob("rank-*.jsonl"))
+        raise SettingsError(
+            f"run {run.name} has no log of rank {options.rank}",
+            remedy=f"ranks that have written: {', '.join(map(str, ranks)) or 'none yet'}",
+        )
     if path.exists():
         sys.stdout.write(path.read_text(encoding="utf-8"))
     return ExitStatus.DONE
@@ -176,6 +310,14 @@ def schema(_options: NoOptions) -> ExitStatus:
 
     print(json_schema.text(), end="")
     return ExitStatus.DONE
+
+
+def _code_of_named_run(options: TrainOptions) -> CodeArchive | None:
+    """The code that an existing run has kept, if the settings name one: its own models and datasets are in there."""
+    if not (options.name or options.set or options.config):
+        return None
+    run = load_settings(options.config, overrides=options.set, flags=options.flags(), checks_names=False).run
+    return current(run.directory / run.name) if run.name else None
 
 
 def _chosen(options: RunOptions) -> RunDirectory:

@@ -5,17 +5,19 @@ All checks run before a folder is created or a process is started.
 
 from __future__ import annotations
 
-import errno
 import sys
 from contextlib import nullcontext
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from infra.spec.output import outliving_the_reader
 from observability.line_file import LostFileError
 from observability.progress import ProgressView
 from observability.runlog import TrainingStarted, read_all, select
-from training import preflight
+from training import preflight, unwritable
 from training.checkpoint.store import committed_steps, folder_name
+from training.code import kept
+from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, Interrupted, PreflightError, SettingsError, TrainingFailedError
 from training.launch.task import Outcome
@@ -23,29 +25,28 @@ from training.rundir import RunDirectory
 from training.supervisor import Supervisor
 from training.tracking.process import DeliveryReport
 
+if TYPE_CHECKING:
+    from training.code.archive import CodeArchive
+
 _TRACKING_SECONDS = 120.0
 """Seconds the driver waits for the upload to MLflow; a first run also creates the database."""
 
-_UNWRITABLE = {
-    errno.ENOSPC: "free disk space",
-    errno.EDQUOT: "free disk space, or raise the quota",
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make the folder writable"),
-    **dict.fromkeys((errno.ESTALE, errno.EIO), "check the file system"),
-}
-"""What to do about each error of a write to the run's folder."""
 
-
-def drive(settings: TrainingSettings) -> ExitStatus:
+def drive(settings: TrainingSettings, code: CodeArchive | None = None) -> ExitStatus:
     """Check, train, report. Names in the settings have been validated. A run continues without a reader of its output.
+
+    Args:
+        settings: of the run.
+        code: code of the user's own, which the run keeps; None uses what the run has kept already, if anything.
 
     Raises:
         PlatformError: the run was refused or failed.
     """
     with outliving_the_reader():
-        return _drive(settings)
+        return _drive(settings, code)
 
 
-def _drive(settings: TrainingSettings) -> ExitStatus:
+def _drive(settings: TrainingSettings, code: CodeArchive | None) -> ExitStatus:
     _refuse_unnamed(settings)
     machine = preflight.this_machine()
     settings, notice = preflight.fit_workers(settings, machine)
@@ -60,7 +61,8 @@ def _drive(settings: TrainingSettings) -> ExitStatus:
             run.refuse_lost_checkpoints()
         if notice:
             view.say(notice)
-        supervisor = Supervisor(settings, run, view=view)
+        own = _kept(run, code, view)
+        supervisor = Supervisor(settings, run, code=own, view=view)
         has_time = is_first_node
         try:
             outcome = supervisor.run()
@@ -79,8 +81,26 @@ def _drive(settings: TrainingSettings) -> ExitStatus:
         return ExitStatus.DONE
     if not run.events.exists():
         raise _lost_folder(run)
-    _summarise(outcome, run, delivery)
+    _summarise(outcome, run, own, delivery)
     return ExitStatus.DONE if outcome.status == "done" else ExitStatus.INTERRUPTED
+
+
+def _kept(run: RunDirectory, code: CodeArchive | None, view: ProgressView) -> RunCode | None:
+    """The code that the ranks import, kept in the run's folder; a run that had other code says so, and later its log does."""
+    earlier = kept.current_identity(run.path)
+    if code is None:
+        code = kept.current(run.path)
+    if code is None:
+        return None
+    if earlier is not None and earlier.sha256 != code.identity.sha256:
+        view.say(f"the run's code changes from {earlier.describe()} to {code.identity.describe()}")
+    try:
+        return kept.keep(run.path, code)
+    except OSError as error:
+        raise PreflightError(
+            f"{error.filename or run.path}: {error.strerror}: the code cannot be kept in the run's folder",
+            remedy=unwritable.REMEDIES.get(error.errno or 0, "check the folder"),
+        ) from error
 
 
 def _refuse_unnamed(settings: TrainingSettings) -> None:
@@ -106,11 +126,9 @@ def _explain_unwritable(error: OSError, run: RunDirectory) -> None:
     """Raise an error with a remedy if the run's folder cannot be written; other errors pass."""
     if isinstance(error, LostFileError):
         raise _lost_folder(run) from error
-    if error.errno in _UNWRITABLE:
-        raise TrainingFailedError(
-            f"{error.filename or run.events}: {error.strerror}: the run's folder cannot be written",
-            remedy=f"{_UNWRITABLE[error.errno]}; make resume NAME={run.argument} resumes from the newest checkpoint, which is intact",
-        ) from error
+    then = f"make resume NAME={run.argument} resumes from the newest checkpoint, which is intact"
+    if explained := unwritable.explain(error, run.events, owner="run", then=then):
+        raise explained from error
 
 
 def _lost_folder(run: RunDirectory) -> TrainingFailedError:
@@ -140,9 +158,12 @@ def _finish_tracking(supervisor: Supervisor, view: ProgressView) -> DeliveryRepo
     return supervisor.follower.finish(timeout=_TRACKING_SECONDS)
 
 
-def _summarise(outcome: Outcome, run: RunDirectory, delivery: DeliveryReport | None) -> None:
+def _summarise(outcome: Outcome, run: RunDirectory, code: RunCode | None, delivery: DeliveryReport | None) -> None:
     """Print where everything is and how to continue."""
-    lines = [("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}")]
+    lines = (
+        [] if code is None else [("code", f"{run.path / kept.archive_name(code.identity)}  {code.identity.describe()}")]
+    )
+    lines.append(("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}"))
     if outcome.weights_sha256:
         lines.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
     lines.append(("report", str(run.report)))

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -25,8 +26,12 @@ _ROOT = Path(__file__).resolve().parents[1]
 _PROBE_SECONDS = 5.0
 
 
-def describe() -> dict[str, Any]:
-    """The environment as plain JSON types; what is unknown (no git, no GPU) is null or empty."""
+def describe(code: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The environment as plain JSON types; what is unknown (no git, no GPU) is null or empty.
+
+    Args:
+        code: what is recorded of the run's own code, if it has some.
+    """
     return {
         "platform_version": platform_version(),
         "python": platform.python_version(),
@@ -39,6 +44,7 @@ def describe() -> dict[str, Any]:
         "gpus": _gpus(),
         "packages": _packages(),
         "git": revision(_ROOT),
+        "code": None if code is None else dict(code),
     }
 
 

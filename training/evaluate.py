@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from training.data.loader import EvalLoader
-from training.objectives.objective import Objective
+from training.objectives.objective import Objective, check_sums
 from training.precision import Precision
 from training.strategies.strategy import Strategy
 
@@ -45,20 +45,23 @@ def evaluate(
     started = time.perf_counter()
     strategy.synchronize_buffers()
     model = strategy.module
-    sums = torch.zeros(loader.batches, len(objective.sums) + 1, dtype=torch.float64, device=device)
+    objective = objective.for_evaluation()
+    sums = torch.zeros(loader.batches, len(objective.sums) + 2, dtype=torch.float64, device=device)
     model.eval()
     for row, batch in zip(sums[loader.rank :: world], loader, strict=True):
         inputs = batch.inputs.to(device, non_blocking=True)
-        labels = batch.labels[: batch.count].to(device, non_blocking=True)
+        targets = batch.targets[: batch.count].to(device, non_blocking=True)
         with precision.autocast():
             outputs = model(inputs)[: batch.count]
-        for index, value in enumerate(objective.measure(outputs, labels)):
+        measured = objective.measure(outputs, targets)
+        check_sums(objective, measured, needs_gradient=False)
+        weight = objective.weight(targets)
+        for index, value in enumerate((*measured, batch.count if weight is None else weight, batch.count)):
             row[index] = value
-        row[-1] = batch.count
     model.train()
     if world > 1:
         dist.all_reduce(sums)  # a row is zero on all ranks but one
-    *totals, samples = (sum(column) for column in zip(*sums.tolist(), strict=True))
+    *totals, weight, samples = (sum(column) for column in zip(*sums.tolist(), strict=True))
     return EvaluationResult(
-        metrics=objective.metrics(totals, int(samples)), samples=int(samples), seconds=time.perf_counter() - started
+        metrics=objective.summarize(totals, weight), samples=int(samples), seconds=time.perf_counter() - started
     )

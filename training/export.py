@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import safetensors.torch
@@ -15,6 +16,10 @@ from torch import nn
 from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.errors import CheckpointError
+from training.models.registry import build_model
+
+_WEIGHTS = "model.safetensors"
+_DESCRIPTION = "model.json"
 
 
 def weights_sha256(module: nn.Module) -> str:
@@ -61,12 +66,50 @@ def export_model(module: nn.Module, folder: Path, settings: ModelSettings, spec:
     """
     folder.mkdir(exist_ok=True)
     digest = weights_sha256(module)
-    save_safetensors(module, folder / "model.safetensors", {"sha256": digest})
+    save_safetensors(module, folder / _WEIGHTS, {"sha256": digest})
     description = {
         "model": settings.model_dump(mode="json"),
-        "shape": list(spec.shape),
-        "classes": spec.classes,
+        "samples": asdict(spec),
         "weights_sha256": digest,
     }
-    (folder / "model.json").write_text(json.dumps(description, indent=2), encoding="utf-8")
+    (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
     return digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedModel:
+    """What `export_model` has written beside the weights.
+
+    Attributes:
+        settings: the model.
+        spec: the samples that it was built for.
+        weights_sha256: hash of the weights.
+    """
+
+    settings: ModelSettings
+    spec: SampleSpec
+    weights_sha256: str
+
+    @classmethod
+    def read(cls, folder: Path) -> ExportedModel:
+        """From the folder of `export_model`."""
+        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+        samples = description["samples"]
+        return cls(
+            settings=ModelSettings.model_validate(description["model"]),
+            spec=SampleSpec(**{**samples, "shape": tuple(samples["shape"])}),
+            weights_sha256=description["weights_sha256"],
+        )
+
+
+def load_exported(folder: Path) -> nn.Module:
+    """The model that `export_model` has written, on the CPU, in evaluation mode; code of the user's own must be importable."""
+    exported = ExportedModel.read(folder)
+    return load_trained_model(folder / _WEIGHTS, exported.settings, exported.spec)
+
+
+def load_trained_model(weights: Path, settings: ModelSettings, spec: SampleSpec) -> nn.Module:
+    """A model with the weights of a safetensors file, on the CPU, in evaluation mode."""
+    module = build_model(settings, spec)
+    safetensors.torch.load_model(module, weights)
+    return module.eval()

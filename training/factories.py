@@ -9,12 +9,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from infra.spec.section import Section, did_you_mean, validate
 from training.config.schema import OptionValue
 from training.errors import SettingsError
+from training.own_factory import check_options, check_source, locate
+from training.user_code import is_user_code, user_traceback
 
 Options = TypeVar("Options", bound=Section)
 
@@ -79,11 +81,12 @@ class Registry(Generic[Spec]):
         """Validates name and options without importing the factory's module.
 
         Raises:
-            SettingsError: the name or an option is unknown, an option has an invalid value, or the module of a factory
-                of your own does not exist.
+            SettingsError: the name or an option is unknown, an option has an invalid value, or a factory of your own does
+                not exist or not take its options, as far as its source tells.
         """
         if is_import_path(name):
             check_importable(name, setting=self.setting)
+            check_source(name, options, setting=self.setting, options_setting=self.options_setting)
         else:
             self._parse_options(self.find(name), options)
 
@@ -105,14 +108,7 @@ class Registry(Generic[Spec]):
 
     def _build_own(self, path: str, argument: object, options: Mapping[str, OptionValue]) -> object:
         factory = import_factory(path, setting=self.setting)
-        signature = inspect.signature(factory)
-        try:
-            signature.bind(argument, **options)
-        except TypeError as error:
-            raise SettingsError(
-                f"{self.options_setting}={dict(options)}: the factory does not accept them: {error}",
-                remedy=f"its signature is {signature}; the first argument is given, the others are options",
-            ) from None
+        check_options(inspect.signature(factory), options, options_setting=self.options_setting)
         built = factory(argument, **options)
         if not isinstance(built, _import_object(self.returns)):
             raise SettingsError(
@@ -157,10 +153,10 @@ def is_import_path(name: str) -> bool:
 def check_importable(path: str, *, setting: str) -> None:
     """Checks that "package.module:factory" is well-formed and that the module exists.
 
-    Imports the parent packages, but not the module itself.
+    Imports nothing; of a user's own modules it checks the syntax.
 
     Raises:
-        SettingsError: the path is malformed or the module does not exist.
+        SettingsError: the path is malformed, the module does not exist, or the syntax is wrong.
     """
     module, _, function = path.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), function)):
@@ -168,17 +164,28 @@ def check_importable(path: str, *, setting: str) -> None:
             f"{setting}={path} is not an import path",
             remedy="write package.module:factory, a module and a function in it",
         )
-    reason = f"no module named '{module}'"
-    try:
-        exists = find_spec(module) is not None
-    except ModuleNotFoundError as error:
-        exists = False
-        reason = str(error)
-    if not exists:
+    found = locate(module)
+    parts = module.split(".")
+    if len(found) < len(parts):
+        missing = ".".join(parts[: len(found) + 1])
         raise SettingsError(
-            f"{setting}={path} cannot be imported: {reason}",
-            remedy="correct the path, run in the folder that contains the package, or install the package",
+            f"{setting}={path} cannot be imported: no module named '{missing}'",
+            remedy="correct the path, name the folder that contains the package with CODE=… (--code), or install the package",
         )
+    for origin in (spec.origin for spec in found):
+        if origin is not None and origin.endswith(".py") and is_user_code(origin):
+            try:
+                compile(Path(origin).read_bytes(), origin, "exec")
+            except (SyntaxError, ValueError) as error:
+                raise _failed_import(path, error, setting=setting) from error
+
+
+def _failed_import(path: str, error: BaseException, *, setting: str) -> SettingsError:
+    """The error of a user's module that Python cannot compile, with its own traceback first."""
+    return SettingsError(
+        f"{user_traceback(error)}{setting}={path} cannot be imported: {type(error).__name__}: {error}",
+        remedy="correct the module, or install what it imports",
+    )
 
 
 def import_factory(path: str, *, setting: str) -> Callable[..., object]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from observability.objective_metrics import LOSS, ObjectiveInfo
 from observability.runlog import Evaluated, Event, RunEnded, RunStarted, Step, TrainingStarted, read_all, select
 from training.rundir import RunDirectory
 
-_HEADINGS = ("run", "state", "step", "validation accuracy", "last change")
+_HEADINGS = ("run", "state", "step", "validation", "last change")
 
 
 def job_table(found: list[RunDirectory]) -> str:
-    """One line per run: name, state, steps done of all, newest validation accuracy, time of the last event."""
+    """One line per run: name, state, steps done of all, newest validation, time of the last event."""
     if not found:
         return "no runs yet; start one: make train"
     rows = [_HEADINGS, *map(_row, found)]
@@ -25,11 +26,12 @@ def _row(run: RunDirectory) -> tuple[str, str, str, str, str]:
     events = read_all(run.path)
     steps, plans = select(events, Step), select(events, TrainingStarted)
     evaluations = [event for event in select(events, Evaluated) if event.split == "validation"]
+    metric = ObjectiveInfo.of(plans[-1].objective).headline if plans else LOSS
     return (
         run.name,
         _state(run, events),
         f"{steps[-1].step if steps else 0}/{plans[-1].total_steps if plans else '?'}",
-        f"{evaluations[-1].accuracy:.2%}" if evaluations else "",
+        f"{metric.title} {metric.text(evaluations[-1].value(metric.name))}" if evaluations else "",
         f"{datetime.fromtimestamp(events[-1].time).astimezone():%Y-%m-%d %H:%M:%S}" if events else "",
     )
 

@@ -51,7 +51,7 @@ def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO 
     people = logging.StreamHandler(console or sys.stderr)
     people.setFormatter(ConsoleFormatter(rank=rank))
     people.setLevel(logging.WARNING)
-    _installed[:] = [file, people, *_pod_log(file.formatter)]
+    _installed[:] = [file, people, *pod_log(JsonFormatter(run=run, rank=rank))]
     for handler in _installed:
         root.addHandler(handler)
     for package in OWN_PACKAGES:
@@ -59,7 +59,7 @@ def configure(path: Path, *, run: str, rank: int | None = None, console: TextIO 
     logging.captureWarnings(capture=True)
 
 
-def _pod_log(formatter: logging.Formatter | None) -> list[logging.Handler]:
+def pod_log(formatter: logging.Formatter) -> list[logging.Handler]:
     """The pod's log, if any. A missing one does not fail the run."""
     path = os.environ.get(POD_LOG_VARIABLE)
     if not path:

@@ -102,6 +102,7 @@ class Loop:
                 epoch_end(self)
             if not self.is_done:
                 self.progress = replace(self.progress, epoch=self.progress.epoch + 1, step_in_epoch=0)
+                self._stop_agreed |= any(stops(self) for stops in self.hooks.stops_before_epoch)
         for train_end in self.hooks.train_end:
             train_end(self)
         for run_end in self.hooks.run_end:
@@ -165,6 +166,7 @@ class Loop:
         )
         self._reducer.add(
             sums=result.sums,
+            weight=result.weight,
             samples=result.samples,
             own_seconds=data_seconds + result.forward_seconds,
             seconds=seconds,

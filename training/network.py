@@ -1,4 +1,4 @@
-"""Selects the network interface to another host."""
+"""Selects the network interface to another host, and free ports."""
 
 from __future__ import annotations
 
@@ -26,3 +26,10 @@ def interface_towards(address: str) -> str | None:
         if any(candidate.address == source for candidate in addresses):
             return name
     return None
+
+
+def free_port(host: str) -> int:
+    """A port of this machine's address `host` that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

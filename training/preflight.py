@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,8 +65,13 @@ def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingS
     return smaller, f"{fitting} worker instead of the default {scale.workers}: this machine has {count} {kind}"
 
 
-def check(settings: TrainingSettings, machine: Machine) -> None:
+def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run.directory") -> None:
     """Refuse a run that does not fit this machine.
+
+    Args:
+        settings: of the run.
+        machine: this one.
+        directory: the setting that the user knows the run's directory by.
 
     Raises:
         PreflightError: too few CPUs or GPUs, a folder that cannot be written, too little space, a port in use, a Ray
@@ -80,7 +85,6 @@ def check(settings: TrainingSettings, machine: Machine) -> None:
             _check_gpus(scale, machine)
     else:
         _check_cluster(scale.address)
-    _check_folder(settings.run.directory)
     metrics = settings.metrics
     if metrics.exporter == "ray" and scale.address is None:
         raise PreflightError(
@@ -89,7 +93,13 @@ def check(settings: TrainingSettings, machine: Machine) -> None:
         )
     if metrics.exporter == "prometheus" and scale.address is None and scale.node_rank == 0:
         _check_port(metrics.host, metrics.port)
+    if settings.data.is_in_bucket and settings.data.cache is None:
+        raise PreflightError(
+            f"data.path={settings.data.path} is in a bucket, and data.cache is not set",
+            remedy="set data.cache to a folder on a local disk, which the dataset is copied to",
+        )
     datasets.check_files(settings.data)
+    _check_folder(settings.run.directory, setting=directory)  # last, because it makes it
 
 
 def available_cpus(root: Path = Path("/")) -> int:
@@ -101,6 +111,20 @@ def available_cpus(root: Path = Path("/")) -> int:
     allowed = len(os.sched_getaffinity(0))
     quotas = [quota for quota in (_quota_v2(root), _quota_v1(root)) if quota is not None]
     return max(1, int(min([allowed, *quotas])))
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Memory in bytes that this process and its children can still use: what the machine has available, or its cgroup leaves if less.
+
+    What a cgroup uses for cached files counts as free, because the kernel takes it back (kernel documentation, cgroup-v2, memory
+    interface, and cgroup-v1/memory; `MemAvailable` of proc(5) does the same for the machine).
+
+    Args:
+        root: folder that contains proc and sys.
+    """
+    meminfo = dict(line.split(":", 1) for line in (root / "proc/meminfo").read_text(encoding="ascii").splitlines())
+    available = int(meminfo["MemAvailable"].split()[0]) * 1024
+    return max(0, min([available, *_memory_left(root)]))
 
 
 def visible_gpus(environment: Mapping[str, str]) -> int:
@@ -186,8 +210,8 @@ def _check_cluster(address: str) -> None:
         ) from error
 
 
-def _check_folder(folder: Path) -> None:
-    remedy = "choose another with --set run.directory=FOLDER"
+def _check_folder(folder: Path, *, setting: str) -> None:
+    remedy = f"choose another with --set {setting}=FOLDER"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # File modes are not enough: root ignores them, and they do not show a read-only mount.
@@ -195,10 +219,10 @@ def _check_folder(folder: Path) -> None:
             pass
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        raise PreflightError(f"run.directory={folder} cannot be written: {error.strerror}", remedy=remedy) from error
+        raise PreflightError(f"{setting}={folder} cannot be written: {error.strerror}", remedy=remedy) from error
     if free < SMALLEST_FREE_BYTES:
         raise PreflightError(
-            f"run.directory={folder} has {free >> 20} MiB free, a run needs {SMALLEST_FREE_BYTES >> 20} MiB to start",
+            f"{setting}={folder} has {free >> 20} MiB free, a run needs {SMALLEST_FREE_BYTES >> 20} MiB to start",
             remedy=f"free disk space, or {remedy}",
         )
 
@@ -241,6 +265,28 @@ def _quota_v1(root: Path) -> float | None:
             if quota > 0:
                 limits.append(quota / int((group / "cpu.cfs_period_us").read_text(encoding="ascii")))
     return min(limits, default=None)
+
+
+def _memory_left(root: Path) -> Iterator[int]:
+    """Bytes that each of this process's groups leaves, of those that have a limit."""
+    mount = root / "sys/fs/cgroup"
+    for controller, folder, limit, usage, cached in (
+        ("", mount, "memory.max", "memory.current", ("inactive_file", "active_file")),
+        (
+            "memory",
+            mount / "memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            ("total_inactive_file", "total_active_file"),
+        ),
+    ):
+        for group in _groups(root, controller=controller, mount=folder):
+            if not (group / limit).exists() or (text := (group / limit).read_text(encoding="ascii").strip()) == "max":
+                continue
+            used = int((group / usage).read_text(encoding="ascii"))
+            stat = group / "memory.stat"
+            lines = stat.read_text(encoding="ascii").splitlines() if stat.exists() else []
+            yield int(text) - used + sum(int(line.split()[1]) for line in lines if line.split()[0] in cached)
 
 
 def _groups(root: Path, *, controller: str, mount: Path) -> list[Path]:

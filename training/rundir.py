@@ -2,6 +2,7 @@
 
     .local/runs/simple_cnn-digits-20261121-104233/
         settings.yaml   the settings the run was started with; `resume` reads them
+        code.json       with code of one's own: which of the archives in code/ the run uses (training.code.kept)
         events.jsonl    what happened, in order (observability.runlog)
         checkpoints/    committed states, one folder a step
         logs/           JSON lines, one file a rank
@@ -18,12 +19,11 @@ Nothing heavy is imported here.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,14 +33,18 @@ from infra.spec.section import did_you_mean, validate
 from observability import runlog
 from training.checkpoint.manifest import MANIFEST_FILE, MODEL_FILE
 from training.checkpoint.store import committed_steps
+from training.code import kept
 from training.config.load import load_settings, render
 from training.config.schema import RunSettings, TrainingSettings
+from training.driver_lock import DriverLock
 from training.errors import PreflightError, SettingsError
 
 RUN_DIRECTORY: Final = "RTP_RUN_DIRECTORY"
 """Environment variable of the default folder of the runs."""
 
 _LONGEST_NAME = 63
+_TAKE_OVER_SECONDS = 300.0
+"""Seconds that a driver may take to save and stop: a large checkpoint on slow storage."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +170,6 @@ class RunDirectory:
         """Present while a stop is requested."""
         return self.path / "stop"
 
-    @property
-    def driver_file(self) -> Path:
-        """Process id of the driver; the lock is on this file."""
-        return self.path / "driver.pid"
-
     def settings(self, changes: Sequence[str] = ()) -> TrainingSettings:
         """The settings the run was started with, for the run in this folder: it may have been moved or copied since.
 
@@ -223,53 +222,63 @@ class RunDirectory:
         raise PreflightError(
             f"{self.checkpoints}: the run has committed step {max(steps)}, but no checkpoint has an intact "
             f"{MANIFEST_FILE}{found}",
-            remedy=f"restore the folder from a backup, or start a new run with these settings: "
-            f"train --config {self.settings_file} --name NAME{unverified}",
+            remedy=f"restore the folder from a backup, or start a new run with these settings: {self._repeat()}{unverified}",
         )
+
+    def _repeat(self) -> str:
+        """The command of a new run with the settings and the code of this one, among the other runs."""
+        command = f"train --config {self.settings_file} --name NAME"
+        if self.argument != self.name:
+            command += f" --set run.directory={default_root()}"
+        identity = kept.current_identity(self.path)
+        return command if identity is None else f"{command} --code {self.path / kept.archive_name(identity)}"
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """Hold the run's driver lock until the block or this process ends.
-
-        The kernel holds the lock (flock), so a killed driver releases it. Of a run on several machines the driver
-        of node 0 holds it.
+        """Hold the run's driver lock until the block or this process ends. Of a run on several machines the driver of node 0 holds it.
 
         Raises:
             PreflightError: another process drives the run.
         """
-        descriptor = os.open(self.driver_file, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if not _lock(descriptor):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._lock.held())
+            except BlockingIOError:
                 raise PreflightError(
                     f"run {self.name} is already driven by process {self.driver_pid()}",
                     remedy=f"wait for it, stop it (make stop NAME={self.argument}), or give this run another --name",
-                )
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
+                ) from None
             self.clear_stop()
             yield
-        finally:
-            os.close(descriptor)
+
+    @contextmanager
+    def taken_over(self, *, patience: float = _TAKE_OVER_SECONDS) -> Iterator[None]:
+        """Hold the run's driver lock as `driving` does, once a driver that still holds it has been asked to save and stop.
+
+        Args:
+            patience: seconds to wait for it.
+
+        Raises:
+            PreflightError: it did not stop.
+        """
+        deadline = time.monotonic() + patience
+        while self.is_running() and time.monotonic() < deadline:
+            self.stop_request.touch()
+            time.sleep(0.05)
+        with self.driving():
+            yield
 
     def is_running(self) -> bool:
         """Whether a driver holds the run's lock."""
-        try:
-            descriptor = os.open(self.driver_file, os.O_RDONLY)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(descriptor)
+        return self._lock.is_held()
 
     def driver_pid(self) -> int | None:
         """Process id of the last driver, on the machine it ran on; None before the first one wrote it."""
-        text = self.driver_file.read_text(encoding="ascii") if self.driver_file.exists() else ""
-        return int(text) if text else None
+        return self._lock.pid()
+
+    @property
+    def _lock(self) -> DriverLock:
+        return DriverLock(self.path)
 
     def request_stop(self) -> None:
         """Ask the running driver to save a checkpoint and stop.
@@ -313,16 +322,6 @@ def _name(settings: TrainingSettings, now: datetime) -> str:
     slug = re.sub(r"[^a-z0-9._-]+", "-", what).strip("._-") or "run"
     stamp = f"-{now:%Y%m%d-%H%M%S}"
     return slug[: _LONGEST_NAME - len(stamp) - len("-99")] + stamp
-
-
-def _lock(descriptor: int) -> bool:
-    """Take the exclusive lock, retrying: `is_running` holds a shared one for microseconds."""
-    for _ in range(5):
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def _make_unique(root: Path, name: str) -> Path:

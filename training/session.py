@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from pydantic.main import IncEx
@@ -13,24 +15,27 @@ from pydantic.main import IncEx
 from observability.runlog import Emit, Notice, Phase, Restored
 from training.callbacks.callback import Callback
 from training.callbacks.checkpointing import Checkpointing
+from training.callbacks.epoch_gate import EpochGate, GateKeeper
 from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
 from training.callbacks.sample_ledger import SampleLedger
-from training.checkpoint.manifest import Identity, TrainProgress
+from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
+from training.data import cache
 from training.data import registry as datasets
 from training.data.loader import EvalLoader, TrainLoader
 from training.data.order import BatchPlan
-from training.data.types import DataBundle
+from training.data.types import DataBundle, Split
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.export import export_model
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
 from training.models import registry as models
-from training.objectives.classification import Classification
+from training.objectives.objective import Objective
+from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.precision import Precision
 from training.process_group import process_group
@@ -42,6 +47,8 @@ from training.strategies.data_parallel import DataParallel
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import Strategy
 
+logger = logging.getLogger(__name__)
+
 EVALUATION_BATCH = 512
 """Samples per evaluation batch: large enough to be fast, small enough to need no more memory than training."""
 
@@ -50,6 +57,7 @@ _NOT_RECORDED: Mapping[str, IncEx | bool] = {
     "scale": {"workers"},
     "tracking": True,
     "metrics": True,
+    "data": {"cache"},
 }
 """Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
 
@@ -65,14 +73,25 @@ class Session:
         emit: Emit,
         wants_stop: Callable[[], bool],
         callbacks: Sequence[Callback] = (),
+        gate: EpochGate | None = None,
     ) -> None:
-        """Args: `callbacks` are called in addition to the built-in ones and must be the same on every rank."""
+        """Prepare the rank.
+
+        Args:
+            task: the attempt.
+            place: the rank.
+            emit: accepts events; those of ranks other than 0 are dropped.
+            wants_stop: this rank's vote to save and stop.
+            callbacks: called in addition to the built-in ones; the same on every rank.
+            gate: holds the run between two epochs; every rank has one, or none.
+        """
         self._task = task
         self._settings = task.settings
         self._place = place
         self._emit = emit
         self._wants_stop = wants_stop
         self._callbacks = callbacks
+        self._gate = gate
         local_gpu = torch.device("cuda", place.local_rank)
         self._device = local_gpu if task.settings.scale.gpu else torch.device("cpu")
 
@@ -84,7 +103,10 @@ class Session:
         """
         scale = self._settings.scale
         self._phase("connect")
-        with process_group(self._place, gpu=scale.gpu, timeout_seconds=scale.collective_timeout):
+        prepare = None if self._settings.data.cache is None else self._fill_cache
+        code = self._task.code.identity.sha256 if self._task.code else ""
+        timeout = scale.collective_timeout
+        with process_group(self._place, gpu=scale.gpu, timeout_seconds=timeout, code=code, prepare=prepare):
             return self._train()
 
     def _train(self) -> Outcome:
@@ -94,7 +116,7 @@ class Session:
         if settings.scale.gpu:
             torch.cuda.set_device(self._device)
         self._phase("data")
-        bundle = datasets.load_dataset(settings.data)
+        bundle = datasets.load_dataset(cache.cached(settings.data))
         self._phase("model")
         loop = self._build_loop(bundle)
         with ExitStack() as stack:
@@ -120,7 +142,8 @@ class Session:
         )
         strategy = self._build_strategy(bundle, peak_rate)
         precision = Precision(settings.precision, self._device)
-        objective = Classification()
+        objective = self._build_objective(bundle)
+        ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
         states = StateRegistry(**strategy.states(), precision=precision)
         score = partial(
@@ -133,11 +156,19 @@ class Session:
         )
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
-            EventLog(self._emit, objective=objective, bundle=bundle, world=place.world),
+            EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
             *self._ledger(),
             *self._callbacks,
             self._evaluation(bundle, score),
-            Checkpointing(store, states, identity=identity, settings=settings.checkpoint, writes=place.rank == 0),
+            Checkpointing(
+                store,
+                states,
+                identity=identity,
+                settings=settings.checkpoint,
+                ranked_by=ranked_by,
+                writes=place.rank == 0,
+            ),
+            *self._gate_keeper(),
         ]
         for callback in callbacks:
             if isinstance(callback, Stateful):
@@ -145,25 +176,8 @@ class Session:
         return Loop(
             settings=settings.loop,
             plan=plan,
-            train=TrainLoader(
-                bundle,
-                plan=plan,
-                seed=settings.run.seed,
-                rank=place.rank,
-                loader_workers=settings.data.loader_workers,
-                prefetch=settings.data.prefetch,
-                augment=settings.data.augment,
-            ),
-            runner=StepRunner(
-                strategy=strategy,
-                objective=objective,
-                precision=precision,
-                device=self._device,
-                clip_norm=settings.loop.clip_norm,
-                seed=settings.run.seed,
-                rank=place.rank,
-                keeps_buffers=settings.loop.nonfinite == "skip" or precision.scales_gradients,
-            ),
+            train=self._train_loader(objective.training_split(bundle.train), plan),
+            runner=self._step_runner(strategy, objective, precision),
             reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
             learning_rate=partial(
                 learning_rate_at,
@@ -177,6 +191,39 @@ class Session:
             wants_stop=self._wants_stop,
         )
 
+    def _train_loader(self, split: Split, plan: BatchPlan) -> TrainLoader:
+        data = self._settings.data
+        return TrainLoader(
+            split,
+            plan=plan,
+            seed=self._settings.run.seed,
+            rank=self._place.rank,
+            loader_workers=data.loader_workers,
+            prefetch=data.prefetch,
+            augment=data.augment,
+        )
+
+    def _step_runner(self, strategy: Strategy, objective: Objective, precision: Precision) -> StepRunner:
+        settings, place = self._settings, self._place
+        return StepRunner(
+            strategy=strategy,
+            objective=objective,
+            precision=precision,
+            device=self._device,
+            clip_norm=settings.loop.clip_norm,
+            seed=settings.run.seed,
+            rank=place.rank,
+            world=place.world,
+            keeps_buffers=settings.loop.nonfinite == "skip" or precision.scales_gradients,
+        )
+
+    def _build_objective(self, bundle: DataBundle) -> Objective:
+        """The objective, which the dataset must have targets for."""
+        objective = build_objective(self._settings.objective, bundle.spec)
+        _, targets = bundle.train.read(np.zeros(1, dtype=np.int64))
+        objective.check_targets(targets, bundle.spec)
+        return objective
+
     def _build_strategy(self, bundle: DataBundle, peak_rate: float) -> Strategy:
         # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
         torch.manual_seed(self._settings.run.seed)
@@ -185,6 +232,11 @@ class Session:
         if self._place.world == 1:
             return SingleProcess(module, make_optimizer)
         return DataParallel(module, make_optimizer, device=self._device)
+
+    def _gate_keeper(self) -> list[GateKeeper]:
+        if self._gate is None:
+            return []
+        return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
 
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids:
@@ -210,12 +262,14 @@ class Session:
     def _identity(self, bundle: DataBundle) -> Identity:
         return Identity(
             model=self._settings.model.name,
+            objective=self._settings.objective.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,
             seed=self._settings.run.seed,
             world=self._place.world,
             platform_version=platform_version(),
             settings=self._settings.model_dump(mode="json", exclude=_NOT_RECORDED),
+            code=self._task.code.identity.dump() if self._task.code else None,
         )
 
     def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:
@@ -231,13 +285,28 @@ class Session:
         if checkpoint is None:
             return TrainProgress(step=0, epoch=1, step_in_epoch=0, samples=0)
         initial = states.restore(checkpoint)
-        self._emit(Restored(step=checkpoint.progress.step, path=str(checkpoint.path), skipped=list(checkpoint.skipped)))
+        self._emit(
+            Restored(
+                step=checkpoint.progress.step,
+                path=str(checkpoint.path),
+                weights_sha256=checkpoint.manifest.sha256_of(MODEL_FILE),
+                skipped=list(checkpoint.skipped),
+            )
+        )
         for note in checkpoint.notes:
             self._emit(Notice(level="info", message=f"resumed with a change: {note}"))
         for name in initial:
             message = f"the checkpoint has no state {name}, which keeps its initial values"
             self._emit(Notice(level="warning", message=message))
         return checkpoint.progress
+
+    def _fill_cache(self) -> None:
+        self._phase("cache")
+        cache.fill(self._settings.data, is_restart=self._task.attempt > 0, report=self._report)
+
+    def _report(self, line: str) -> None:
+        logger.info("%s", line)
+        self._emit(Notice(level="warning" if line.startswith("warning: ") else "info", message=line))
 
     def _phase(self, name: str) -> None:
         self._emit(Phase(name=name, process="rank 0"))

@@ -1,8 +1,9 @@
 """One optimizer step: micro-batches forward and backward, gradients summed over the ranks, clipped, applied.
 
 The gradient is that of the mean loss over the *global* batch, for any world size and accumulation, and for the short batch at the end of
-an epoch: each rank sums the losses of its own samples and divides by the global count. Where the strategy averages gradients over the
-ranks, the factor `averaged_ranks` turns the mean back into a sum.
+an epoch: each rank sums the losses of its own samples and divides by the number of samples of all ranks, which the batch plan knows. An
+objective with weights (`Objective.weight`), e.g. tokens, costs one more small all-reduce before the forward pass. Where the strategy
+averages gradients over the ranks, the factor `averaged_ranks` turns the mean back into a sum.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import time
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from training.data.types import Batch
-from training.objectives.objective import Objective
+from training.objectives.objective import Objective, check_reach, check_sums
 from training.precision import Precision
 from training.seeding import seed_step
 from training.strategies.strategy import Strategy
@@ -28,6 +30,7 @@ class StepResult:
 
     Attributes:
         sums: the objective's sums over this rank's samples, the loss first.
+        weight: the sum of their weights in the mean loss.
         samples: this rank's samples.
         gradient_norm: global norm before clipping; NaN or infinite if the step was bad.
         applied: the weights were updated.
@@ -36,6 +39,7 @@ class StepResult:
     """
 
     sums: list[float]
+    weight: float
     samples: int
     gradient_norm: float
     applied: bool
@@ -62,6 +66,7 @@ class StepRunner:
         clip_norm: float | None,
         seed: int,
         rank: int,
+        world: int,
         keeps_buffers: bool,
     ) -> None:
         """Args: `keeps_buffers` restores batch norm's statistics after a step that was not applied."""
@@ -72,6 +77,7 @@ class StepRunner:
         self._clip_norm = clip_norm
         self._seed = seed
         self._rank = rank
+        self._world = world
         self._buffers = list(strategy.module.buffers()) if keeps_buffers else []
         self._kept = [torch.empty_like(b) for b in self._buffers]
 
@@ -85,16 +91,18 @@ class StepRunner:
         self.strategy.optimizer.zero_grad(set_to_none=True)
         _copy_all(self._kept, self._buffers)
         last = len(micro_batches) - 1
+        weight, total = self._weigh(micro_batches, global_count)
         for micro, batch in enumerate(micro_batches):
             seed_step(self._seed, step, micro, self._rank)
             with self.strategy.accumulating() if micro < last else contextlib.nullcontext():
                 started = time.perf_counter()
                 loss, *others = self._forward(batch)
                 forwarded = time.perf_counter()
-                self.precision.backward(loss * (self.strategy.averaged_ranks / global_count))
+                self.precision.backward(loss * (self.strategy.averaged_ranks / total))
                 backward_seconds += time.perf_counter() - forwarded
             forward_seconds += forwarded - started
             measured.append((loss.detach(), *others))
+        check_reach(self._objective, self.strategy.module.parameters())
         started = time.perf_counter()
         norm, applied = self._apply()
         if not applied:
@@ -102,6 +110,7 @@ class StepRunner:
         return StepResult(
             # Read here and not per micro-batch: reading the norm has already synchronized with the device.
             sums=[sum(map(float, column)) for column in zip(*measured, strict=True)],
+            weight=float(weight),
             samples=sum(batch.count for batch in micro_batches),
             gradient_norm=norm,
             applied=applied,
@@ -110,12 +119,29 @@ class StepRunner:
             optimizer_seconds=time.perf_counter() - started,
         )
 
+    def _weigh(self, micro_batches: list[Batch], global_count: int) -> tuple[Tensor | int, Tensor | int]:
+        """The weight of this rank's samples in the mean loss, and that of the global batch."""
+        weights = [self._objective.weight(self._targets(batch)) for batch in micro_batches]
+        known = [weight for weight in weights if weight is not None]
+        if not known:
+            return sum(batch.count for batch in micro_batches), global_count
+        own = torch.stack(known).sum().float()
+        total = own.clone()
+        if self._world > 1:
+            dist.all_reduce(total)
+        # Where nothing counts, the sum of the losses is 0, and so is the gradient.
+        return own, torch.where(total > 0, total, 1.0)
+
     def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
         inputs = batch.inputs.to(self._device, non_blocking=True)
-        labels = batch.labels[: batch.count].to(self._device, non_blocking=True)
         with self.precision.autocast():
             outputs = self.strategy.model(inputs)[: batch.count]
-        return self._objective.measure(outputs, labels)
+        sums = self._objective.measure(outputs, self._targets(batch))
+        check_sums(self._objective, sums, needs_gradient=True)
+        return sums
+
+    def _targets(self, batch: Batch) -> Tensor:
+        return batch.targets[: batch.count].to(self._device, non_blocking=True)
 
     def _apply(self) -> tuple[float, bool]:
         """Clip and update; returns the norm before clipping and whether the weights were updated."""

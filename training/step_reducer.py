@@ -1,8 +1,9 @@
 """The small all-reduce beside that of the gradients: what all ranks must agree on, for a window of steps at once.
 
-Of each step it carries a handful of float64 numbers: the objective's sums, the samples and each rank's own time; of the window, the votes
-to stop. Ranks therefore stop at the same step. One all-reduce per step is expensive for short steps: through gloo it takes 0.2 ms of CPU
-on each rank, 4 % of a small network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer one is its own.
+Of each step it carries a handful of float64 numbers: the objective's sums, their weight, the samples and each rank's own time; of the
+window, the votes to stop. Ranks therefore stop at the same step. One all-reduce per step is expensive for short steps: through gloo it
+takes 0.2 ms of CPU on each rank, 4 % of a small network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer
+one is its own.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ class StepSums:
 
     Attributes:
         sums: the objective's sums over the global batch, the loss first.
+        weight: the sum of the weights in the mean loss.
         samples: samples in the global batch.
         rank_seconds: per rank, seconds it spent on its own samples, without waiting for peers.
     """
 
     sums: list[float]
+    weight: float
     samples: int
     rank_seconds: list[float]
 
@@ -60,11 +63,11 @@ class StepReducer:
         """Whether the window is full."""
         return len(self._steps) >= self._due
 
-    def add(self, *, sums: Sequence[float], samples: int, own_seconds: float, seconds: float) -> None:
-        """Add a step of this rank: sums over its own samples, the seconds it spent on them, and those of the whole step."""
+    def add(self, *, sums: Sequence[float], weight: float, samples: int, own_seconds: float, seconds: float) -> None:
+        """Add a step of this rank: sums and weight of its own samples, the seconds it spent on them, and those of the whole step."""
         rank_seconds = [0.0] * self._world
         rank_seconds[self._rank] = own_seconds
-        self._steps.append([*sums, samples, *rank_seconds])
+        self._steps.append([*sums, weight, samples, *rank_seconds])
         self._seconds += seconds
 
     def reduce(self, *, wants_stop: bool) -> Window:
@@ -85,5 +88,5 @@ class StepReducer:
         )
 
     def _step_sums(self, numbers: list[float]) -> StepSums:
-        *sums, samples = numbers[: -self._world]
-        return StepSums(sums=sums, samples=round(samples), rank_seconds=numbers[-self._world :])
+        *sums, weight, samples = numbers[: -self._world]
+        return StepSums(sums=sums, weight=weight, samples=round(samples), rank_seconds=numbers[-self._world :])

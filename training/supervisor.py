@@ -9,18 +9,19 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from types import FrameType
 
+from infra.spec.signals import second_signal, stopping
 from observability.progress import ProgressView
 from observability.runlog import Event, Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted, TrainingStarted
 from training import environment, failures
+from training.attempts import run_attempts
 from training.checkpoint.store import committed_steps
+from training.code import kept
+from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
-from training.errors import Interrupted, PlatformError, TrainingFailedError
-from training.failures import Failure
+from training.errors import Interrupted
 from training.launch import make_launcher
-from training.launch.task import Launcher, Outcome, RankTask, WorkersFailedError
-from training.restart import Decision, RestartPolicy
+from training.launch.task import Launcher, Outcome
 from training.rundir import RunDirectory
 from training.tracking.process import FollowerProcess
 
@@ -30,13 +31,15 @@ _PUMP_SECONDS = 0.1
 class Supervisor:
     """Drives one run from one process."""
 
-    def __init__(self, settings: TrainingSettings, run: RunDirectory, *, view: ProgressView) -> None:
+    def __init__(
+        self, settings: TrainingSettings, run: RunDirectory, *, code: RunCode | None = None, view: ProgressView
+    ) -> None:
         self._settings = settings
         self._run = run
+        self._code = code
         self._view = view
         self._is_first_node = settings.scale.node_rank == 0
         self._log = RunLogWriter(run.path)
-        self._policy = RestartPolicy(max_restarts=settings.scale.max_restarts)
         self.follower: FollowerProcess | None = None
         """Delivers the run to MLflow; None before training starts and if tracking is off."""
 
@@ -52,12 +55,15 @@ class Supervisor:
             failures.clear(self._run.path)
             self._run.clear_stop()
         settings = self._settings.model_dump(mode="json")
-        self._emit(RunStarted(run=self._run.name, settings=settings, environment=environment.describe()))
+        described = environment.describe(None if self._code is None else self._code.describe())
+        self._emit(RunStarted(run=self._run.name, settings=settings, environment=described))
         launcher = make_launcher(self._settings.scale, scratch=self._run.path.resolve().parent.parent / "ray")
-        with closing(self._log), self._showing_progress(offset), self._handling_signals():
+        with closing(self._log), self._showing_progress(offset), stopping(self._ask_to_stop):
             try:
                 with self._closing(launcher):
-                    outcome = self._attempts(launcher)
+                    outcome = run_attempts(
+                        self._settings, self._run, launcher=launcher, code=self._code, emit=self._emit
+                    )
             except KeyboardInterrupt:
                 message = "stopped without saving the current step"
                 self._emit(RunEnded(status="interrupted", step=self._committed_step(), message=message))
@@ -87,28 +93,6 @@ class Supervisor:
             finally:
                 self._emit(Phase(name="finish"))
 
-    def _attempts(self, launcher: Launcher) -> Outcome:
-        """Start worker groups until one ends without a failure or the policy decides against a restart."""
-        attempt = 0
-        earlier = None
-        while True:
-            task = RankTask(settings=self._settings, run_directory=self._run.path.resolve(), attempt=attempt)
-            try:
-                return launcher.launch(task, on_phase=lambda name: self._emit(Phase(name=name)))
-            except WorkersFailedError as error:
-                failure = failures.cause(self._run.path, attempt=attempt, ended=error, scale=self._settings.scale)
-            if self._policy.decide(failure, restarts=attempt, earlier=earlier) is Decision.FAIL:
-                raise _as_error(failure, self._run, is_repeated=failure.repeats(earlier))
-            attempt += 1
-            earlier = failure
-            self._emit(
-                Notice(
-                    level="warning",
-                    message=f"{failure.headline}; restarting from the newest checkpoint "
-                    f"(restart {attempt} of {self._policy.max_restarts})",
-                )
-            )
-
     @contextmanager
     def _showing_progress(self, offset: int) -> Iterator[None]:
         """Pass the run's events from `offset` on to the view as they are written, in a thread."""
@@ -135,58 +119,22 @@ class Supervisor:
             thread.join()
 
     def _on_training_started(self) -> None:
-        """Keep the settings and start the MLflow follower, once the ranks are ready.
+        """Keep the settings and the code, and start the MLflow follower, once the ranks are ready.
 
-        Settings that the ranks refuse must not replace those that the run can be resumed with. An earlier follower would slow down the
-        start of the ranks.
+        Settings and code that the ranks refuse must not replace those that the run can be resumed with. An earlier follower would slow
+        down the start of the ranks.
         """
         try:
             self._run.write_settings(self._settings)
+            if self._code is not None:
+                kept.use(self._run.path, self._code)
         except OSError as error:  # the main thread reports a full disk; this one keeps showing progress
             self._view.say(f"the settings could not be written to {self._run.settings_file}: {error.strerror}")
         if self._settings.tracking.enabled and self.follower is None:
             self.follower = FollowerProcess(self._run.path)
 
-    @contextmanager
-    def _handling_signals(self) -> Iterator[None]:
-        """The first signal asks the workers to commit and stop; a second SIGINT or SIGTERM ends them immediately.
-
-        SIGHUP says that the terminal was closed. The shell and the kernel may both send it, so only the first one counts; nohup ignores it.
-        """
-        is_asked = False
-
-        def answer(number: int, frame: FrameType | None) -> None:
-            del frame
-            nonlocal is_asked
-            if is_asked:
-                if number == signal.SIGHUP:
-                    return
-                raise KeyboardInterrupt
-            is_asked = True
-            self._run.request_stop()
-            second = "" if number == signal.SIGHUP else "; a second one stops immediately"
-            message = f"{signal.Signals(number).name}: saving and stopping at the next step{second}"
-            self._emit(Notice(level="warning", message=message))
-
-        handled = {signal.SIGINT, signal.SIGTERM}
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            handled.add(signal.SIGHUP)
-        before = {number: signal.signal(number, answer) for number in handled}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _as_error(failure: Failure, run: RunDirectory, *, is_repeated: bool) -> PlatformError:
-    """The error the command ends with: the rank's message, with its traceback if there is one."""
-    text = f"{failure.trace}\n{failure.headline}" if failure.trace else failure.message
-    if is_repeated:
-        text += "\nThe attempt before ended in the same way, so another restart would too."
-    logs = (
-        f"the logs of all ranks are in {run.logs}; make resume NAME={run.argument} resumes from the newest checkpoint"
-    )
-    error = TrainingFailedError(text, remedy=failure.remedy or logs)
-    error.status = type(error.status)(failure.status)
-    return error
+    def _ask_to_stop(self, number: signal.Signals) -> None:
+        """Ask the workers to commit and stop."""
+        self._run.request_stop()
+        message = f"{number.name}: saving and stopping at the next step{second_signal(number)}"
+        self._emit(Notice(level="warning", message=message))

@@ -8,18 +8,28 @@ from __future__ import annotations
 import logging
 import socket
 from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING
 
 from observability.runlog import Phase
 from training import failures
+from training.code.import_path import use_code
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.logs import configure
 from training.reporting import Reporter, reporting
 
+if TYPE_CHECKING:
+    from training.callbacks.epoch_gate import EpochGate
+
 logger = logging.getLogger(__name__)
 
 
-def run_rank(task: RankTask, place: RankPlace) -> Outcome:
+def run_rank(task: RankTask, place: RankPlace, *, gate: EpochGate | None = None) -> Outcome:
     """Run one rank of an attempt to its end.
+
+    Args:
+        task: the attempt.
+        place: the rank.
+        gate: holds the run between two epochs; all ranks have one, or none.
 
     Raises:
         Exception: any error of the rank, after it is recorded in the run's folder.
@@ -32,7 +42,7 @@ def run_rank(task: RankTask, place: RankPlace) -> Outcome:
     )
     logger.info("attempt %d: rank %d of %d, on %s", task.attempt, place.rank, place.world, socket.gethostname())
     try:
-        return _run(task, place)
+        return _run(task, place, gate)
     except BaseException as error:
         with suppress(OSError):  # the disk is full or the folder gone: the launcher reports `error` itself
             failures.record(task.run_directory, failures.Failure.of(error, rank=place.rank), attempt=task.attempt)
@@ -42,7 +52,9 @@ def run_rank(task: RankTask, place: RankPlace) -> Outcome:
         raise
 
 
-def _run(task: RankTask, place: RankPlace) -> Outcome:
+def _run(task: RankTask, place: RankPlace, gate: EpochGate | None) -> Outcome:
+    if task.code is not None:
+        use_code(task.code.folder)
     opened = reporting(task.run_directory, task.settings.metrics) if place.rank == 0 else nullcontext(Reporter())
     with opened as reporter:
         reporter.emit(Phase(name="imports", process="rank 0"))
@@ -52,7 +64,7 @@ def _run(task: RankTask, place: RankPlace) -> Outcome:
         stop = task.run_directory / "stop"
         # The ranks agree by vote (`training.step_reducer`), so one rank checks the file.
         wants_stop = stop.exists if place.rank == 0 else _never
-        return Session(task, place, emit=reporter.emit, wants_stop=wants_stop).run()
+        return Session(task, place, emit=reporter.emit, wants_stop=wants_stop, gate=gate).run()
 
 
 def _never() -> bool:

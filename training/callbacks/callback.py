@@ -9,6 +9,7 @@
 | `on_window` | the ranks have summed the steps of a window | yes |
 | `on_due` | after a step within an epoch for which `is_due` was true, unless the ranks agreed to stop | yes |
 | `on_epoch_end` | after an epoch's last step | yes |
+| `stops_before_epoch` | before every epoch but the first one that this process trains | yes |
 | `on_evaluation` | a split was evaluated | yes |
 | `on_checkpoint` | a checkpoint is committed; rank 0 only, some time after it was taken | |
 | `on_train_end` | all steps are done, or the ranks agreed to stop | yes |
@@ -17,7 +18,7 @@
 
 "Window settled" means that every step done so far has been reported by `on_window`. All ranks reach the same points in the same order,
 so a hook may communicate. At each point the callbacks are called in the order in which the session lists them: `LastStep`, `EventLog`,
-`SampleLedger`, callbacks of the caller, `Evaluation`, `Checkpointing`. A callback that is `Stateful`
+`SampleLedger`, callbacks of the caller, `Evaluation`, `Checkpointing`, `GateKeeper`. A callback that is `Stateful`
 (`training.checkpoint.stateful`) is saved and restored under its `name`.
 """
 
@@ -71,6 +72,11 @@ class Callback:
     def on_epoch_end(self, loop: Loop) -> None:
         """The epoch's last step is done; `loop.progress.epoch` is still that epoch."""
 
+    def stops_before_epoch(self, loop: Loop) -> bool:
+        """Whether the run stops instead of training `loop.progress.epoch`. Must be the same on every rank."""
+        del loop
+        return False
+
     def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
         """A split (`validation` or `test`) was evaluated."""
 
@@ -101,6 +107,7 @@ class Hooks:
         self.window = [c.on_window for c in overriding("on_window")]
         self.due = [(c.is_due, c.on_due) for c in overriding("is_due")]
         self.epoch_end = [c.on_epoch_end for c in overriding("on_epoch_end")]
+        self.stops_before_epoch = [c.stops_before_epoch for c in overriding("stops_before_epoch")]
         self.evaluation = [c.on_evaluation for c in overriding("on_evaluation")]
         self.checkpoint = [c.on_checkpoint for c in overriding("on_checkpoint")]
         self.train_end = [c.on_train_end for c in overriding("on_train_end")]

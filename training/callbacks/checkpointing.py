@@ -1,10 +1,11 @@
-"""Saves the run: every `checkpoint.every_steps`, after an evaluation among the best, and at the end."""
+"""Saves the run: every `checkpoint.every_steps`, after an evaluation among the best or after every one, and at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
+from observability.objective_metrics import Metric
 from training.callbacks.callback import Callback
 from training.checkpoint.manifest import Identity
 from training.checkpoint.retention import Retention
@@ -33,14 +34,16 @@ class Checkpointing(Callback):
         *,
         identity: Identity,
         settings: CheckpointSettings,
+        ranked_by: Metric,
         writes: bool,
     ) -> None:
-        """Args: `writes` is true on the rank that writes checkpoints."""
+        """Args: `ranked_by` is the validation metric that ranks checkpoints; `writes` is true on the rank that writes them."""
         self._store = store
         self._states = states
         self._identity = identity
         self._settings = settings
-        self._retention = Retention.of(settings)
+        self._ranked_by = ranked_by
+        self._retention = Retention.of(settings, higher_is_better=ranked_by.higher_is_better)
         self._writes = writes
         self._writer: AsyncCheckpointer | None = None
         self._best: list[float] = []
@@ -64,7 +67,9 @@ class Checkpointing(Callback):
             )
 
     def on_window(self, loop: Loop, steps: Sequence[StepRecord], sums: Sequence[StepSums]) -> None:
-        """Allocate host memory once the optimizer has its state, so that the first save need not."""
+        """Report commits as they come, and allocate host memory once the optimizer has its state, so no save need do it."""
+        if self._writer is not None:
+            self._report(loop, self._writer)
         if self._is_reserved:
             return
         self._is_reserved = True
@@ -85,7 +90,7 @@ class Checkpointing(Callback):
         """Rank a validation metric among the best."""
         if split != "validation":
             return
-        self._metric = result.metrics[self._settings.best_metric.removeprefix("validation_")]
+        self._metric = result.metrics[self._ranked_by.name]
         ranked = sorted([*self._best, self._metric], reverse=self._retention.higher_is_better)[
             : self._settings.keep_best
         ]
@@ -93,8 +98,9 @@ class Checkpointing(Callback):
         self._best = ranked
 
     def on_epoch_end(self, loop: Loop) -> None:
-        """Save, with the epoch's metric, if a checkpoint is due or the metric is among the best."""
-        if self.is_due(loop) or self._is_among_best:
+        """Save, with the epoch's metric, if a checkpoint is due or the metric is among the best, or after any evaluation."""
+        was_evaluated = self._metric is not None
+        if self.is_due(loop) or self._is_among_best or (was_evaluated and self._settings.after_evaluation == "every"):
             self._save(loop)
         self._metric, self._is_among_best = None, False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from observability.objective_metrics import Metric, ObjectiveInfo
 from observability.runlog import CheckpointCommitted, Emit, Evaluated, Notice, Phase, Step, TrainingStarted
 from training.callbacks.callback import Callback
 from training.checkpoint.writer import CommittedCheckpoint
@@ -18,9 +19,11 @@ from training.step_reducer import StepSums
 class EventLog(Callback):
     """Emits an event for everything that happens in the loop. `emit` is a no-op on ranks other than 0."""
 
-    def __init__(self, emit: Emit, *, objective: Objective, bundle: DataBundle, world: int) -> None:
+    def __init__(self, emit: Emit, *, objective: Objective, ranked_by: Metric, bundle: DataBundle, world: int) -> None:
+        """Args: `ranked_by` is the metric that ranks the checkpoints."""
         self._emit = emit
         self._objective = objective
+        self._info = ObjectiveInfo(metrics=objective.metrics, ranked_by=ranked_by.name, unit=objective.unit)
         self._bundle = bundle
         self._world = world
 
@@ -35,6 +38,7 @@ class EventLog(Callback):
                 parameters=sum(p.numel() for p in loop.module.parameters()),
                 train_samples=len(self._bundle.train),
                 dataset_fingerprint=self._bundle.fingerprint,
+                objective=self._info.record(),
             )
         )
 
@@ -48,13 +52,14 @@ class EventLog(Callback):
 
     def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
         """The metrics of a split."""
+        others = dict(result.metrics)
         self._emit(
             Evaluated(
                 split=split,
                 step=loop.progress.step,
                 epoch=loop.progress.epoch,
-                loss=result.metrics["loss"],
-                accuracy=result.metrics["accuracy"],
+                loss=others.pop("loss"),
+                metrics=others,
                 samples=result.samples,
                 seconds=result.seconds,
             )
@@ -88,16 +93,17 @@ class EventLog(Callback):
         self._emit(Phase(name="finish", process="rank 0"))
 
     def _step(self, step: StepRecord, sums: StepSums) -> Step:
-        metrics = self._objective.metrics(sums.sums, sums.samples)
+        metrics = self._objective.summarize(sums.sums, sums.weight)
         return Step(
             time=step.time,
             step=step.step,
             epoch=step.epoch,
-            loss=metrics["loss"],
-            accuracy=metrics["accuracy"],
+            loss=metrics.pop("loss"),
+            metrics=metrics,
             gradient_norm=step.result.gradient_norm,
             learning_rate=step.learning_rate,
             samples=sums.samples,
+            units=0.0 if self._objective.unit == "samples" else sums.weight,
             seconds=step.seconds,
             data_seconds=step.data_seconds,
             forward_seconds=step.result.forward_seconds,

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from infra.spec.yaml_text import inline
+from training.code.identity import CodeIdentity
 
 FORMAT = 1
 """Version of the layout of a checkpoint's folder and of its manifest."""
@@ -55,12 +56,14 @@ class Identity:
 
     Attributes:
         model: name of the model.
+        objective: name of the objective.
         dataset_fingerprint: sha256 of the dataset, hex.
         global_batch: samples per optimizer step over all ranks.
         seed: seed of weights, data order, augmentation and dropout.
         world: ranks that trained (recorded).
         settings: the settings that training depends on, by section and key (recorded); empty in checkpoints of earlier versions.
         platform_version: version of this platform (recorded).
+        code: identity of the run's own code, a `CodeIdentity` as JSON; None without (recorded).
     """
 
     model: str
@@ -70,6 +73,8 @@ class Identity:
     world: int = field(metadata={"recorded": True})
     platform_version: str = field(metadata={"recorded": True})
     settings: dict[str, Any] = field(default_factory=dict, metadata={"recorded": True})
+    objective: str = "classification"
+    code: dict[str, Any] | None = field(default=None, metadata={"recorded": True})
 
     def mismatches(self, wanted: Identity) -> list[str]:
         """Differences that forbid resuming as `wanted`, each as `field: saved A, wanted B`."""
@@ -87,7 +92,11 @@ class Identity:
             pairs += [
                 (key, saved.get(key, _UNSET), want.get(key, _UNSET)) for key in sorted(saved.keys() | want.keys())
             ]
-        return [f"{name}: saved {inline(saved)}, wanted {inline(want)}" for name, saved, want in pairs if saved != want]
+        return [
+            f"{name}: saved {_text(name, saved)}, wanted {_text(name, want)}"
+            for name, saved, want in pairs
+            if saved != want
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +130,10 @@ class Manifest:
     def total_bytes(self) -> int:
         """Size of all files together, without the manifest."""
         return sum(file.bytes for file in self.files)
+
+    def sha256_of(self, name: str) -> str:
+        """Hash of a file of the checkpoint; empty if it has no such file."""
+        return next((file.sha256 for file in self.files if file.name == name), "")
 
     def encode(self) -> bytes:
         """The manifest as canonical JSON with its own sha256."""
@@ -205,6 +218,13 @@ class LoopState:
             ValueError: it is not JSON, or a field is missing or of a wrong type.
         """
         return _LOOP_STATE.validate_python(json.loads(data))
+
+
+def _text(name: str, value: Any) -> str:  # noqa: ANN401 - any JSON
+    """A recorded value, for people."""
+    if name == "code":
+        return "none" if value is None else CodeIdentity.load(value).describe()
+    return inline(value)
 
 
 def _flatten(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from training.config.schema import CheckpointSettings
 
-_HIGHER_IS_BETTER = {"validation_accuracy": True, "validation_loss": False}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
@@ -30,12 +28,12 @@ class Retention:
             raise ValueError(f"keep_last={self.keep_last} must be at least 1: the newest checkpoint is never removed")
 
     @classmethod
-    def of(cls, settings: CheckpointSettings) -> Retention:
-        """The rule of the settings."""
+    def of(cls, settings: CheckpointSettings, *, higher_is_better: bool) -> Retention:
+        """The rule of the settings, for checkpoints ranked by a metric whose higher or lower values are better."""
         return cls(
             keep_last=settings.keep_last,
             keep_best=settings.keep_best,
-            higher_is_better=_HIGHER_IS_BETTER[settings.best_metric],
+            higher_is_better=higher_is_better,
         )
 
     def retained(self, metrics: Mapping[int, float | None]) -> frozenset[int]:

@@ -234,7 +234,7 @@ class CheckpointStore:
         if mismatches := manifest.identity.mismatches(identity):
             raise ResumeMismatchError(
                 f"the checkpoint {self.path(manifest.step)} belongs to another run: {'; '.join(mismatches)}",
-                remedy="set model.name, data.*, loop.global_batch and run.seed back to the saved values, "
+                remedy="set model.name, objective.name, data.*, loop.global_batch and run.seed back to the saved values, "
                 "or start a new run under another run.name",
             )
 

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.spec.catalog import load_catalog
-from infra.spec.outputs import StackOutputs, TeamOutput, check_outputs, read_outputs
+from infra.spec.outputs import StackOutputs, TeamOutput, check_outputs
 from infra.spec.release import load_release
 from infra.spec.section import nearest
-from infra.spec.stack_outputs import outputs_in_file, outputs_of_stack
+from infra.spec.stack_outputs import read_stack
 from platform_charts.jobs.request import Target
 from training.errors import SettingsError
-
-OUTPUTS_VARIABLE = "RTP_STACK_OUTPUTS"
-"""File with the output of `pulumi stack output --json`, for machines that cannot read Pulumi's state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +47,7 @@ def read_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
         PlatformError: there are no outputs, or they are of another release.
         SettingsError: they are of another environment.
     """
-    if file is None and environment.get(OUTPUTS_VARIABLE):
-        file = Path(environment[OUTPUTS_VARIABLE])
-    mapping = outputs_of_stack(env) if file is None else outputs_in_file(file)
-    source = f"outputs of {env}" if file is None else str(file)
-    outputs = read_outputs(mapping, file=source)
-    if outputs.environment != env:
-        raise SettingsError(
-            f"{source}: outputs of environment {outputs.environment}, not of {env}",
-            remedy=f"use --env {outputs.environment}, or export those of {env}: pulumi stack output --json -s {env}",
-        )
+    outputs = read_stack(env, file=file, environment=environment)
     target = Target(outputs=outputs, release=load_release(), catalog=load_catalog())
     check_outputs(outputs, target.release, catalog=target.catalog)
     return target
@@ -80,7 +68,7 @@ def team_named(outputs: StackOutputs, name: str | None) -> TeamOutput:
     if name is None:
         known = ", ".join(names)
         raise SettingsError(
-            f"stack {outputs.environment} has {len(names)} teams, choose one", remedy=f"--team, one of {known}"
+            f"stack {outputs.environment} has {len(names)} teams, choose one", remedy=f"TEAM=… (--team), one of {known}"
         )
     remedy = nearest(name, names) if names else "add a team to the environment's file and bring the stack up"
     raise SettingsError(f"stack {outputs.environment} has no team {name}", remedy=remedy)

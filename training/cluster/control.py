@@ -36,20 +36,21 @@ def reactivate(api: KubernetesApi, job: Manifest) -> None:
     api.patch(_workload(api, job), {"spec": {"active": True}})
 
 
-def remove(api: KubernetesApi, job: Manifest, settings: str) -> None:
-    """Delete a job that is over, and wait until the names of the job and its settings are free.
+def remove(api: KubernetesApi, job: Manifest, *config_maps: str) -> None:
+    """Delete a job that is over, and wait until the names of the job and its ConfigMaps are free.
 
     Args:
         api: the cluster.
         job: the RayJob as the API server has it.
-        settings: name of its ConfigMap.
+        config_maps: their names.
 
     Raises:
         RefusedError: they still exist after two minutes.
     """
     metadata = job["metadata"]
     api.delete(job, propagation="Foreground")
-    objects = (job, api_object(*CONFIG_MAP, settings, namespace=metadata["namespace"]))
+    owned = (api_object(*CONFIG_MAP, name, namespace=metadata["namespace"]) for name in config_maps)
+    objects = (job, *owned)
     deadline = time.monotonic() + _DELETION_SECONDS
     while any(api.read(one) is not None for one in objects):
         if time.monotonic() > deadline:

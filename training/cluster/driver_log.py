@@ -6,12 +6,11 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from infra.kube.errors import ApiError, ConnectionLostError
 from infra.spec.manifest import Manifest
-from training.cluster.objects import SUBMITTER_CONTAINER
-from training.cluster.watch import JobWatch
+from platform_charts.jobs.progress import SUBMITTER_CONTAINER
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
@@ -22,15 +21,27 @@ _WAITING = frozenset({400, 404})
 """The container has not started yet (400), or the pod is gone (404)."""
 
 
+class LogSource(Protocol):
+    """Where a log is read from; `JobWatch` is one."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the pods."""
+
+    def submitter(self) -> Manifest | None:
+        """The pod that prints the log, the newest if there were several; None before there is one."""
+
+
 class DriverLog:
     """The lines of the submitter's log as they come.
 
     The submitter prints what the driver prints. If the job is retried, the next submitter's log follows.
     """
 
-    def __init__(self, api: KubernetesApi, watch: JobWatch) -> None:
+    def __init__(self, api: KubernetesApi, watch: LogSource, *, container: str = SUBMITTER_CONTAINER) -> None:
         self._api = api
         self._watch = watch
+        self._container = container
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._is_over = threading.Event()
         self._has_all = threading.Event()
@@ -80,7 +91,7 @@ class DriverLog:
         for line in self._api.log(
             pod["metadata"]["name"],
             namespace=self._watch.namespace,
-            container=SUBMITTER_CONTAINER,
+            container=self._container,
             follow=True,
             timestamps=True,
             since=cursor.since,

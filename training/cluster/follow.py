@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from infra.kube.errors import ApiError, ConnectionLostError
 from infra.spec.manifest import Manifest
+from infra.spec.signals import handling, interrupt
 from training.cluster import control
 from training.cluster.context import ClusterContext
 from training.cluster.driver_log import DriverLog
@@ -30,9 +29,7 @@ _LONGEST_WAIT = 30.0
 _LAST_LINES_SECONDS = 10.0
 
 
-def follow_to_exit(
-    api: KubernetesApi, context: ClusterContext, job: Manifest, *, stop_on_interrupt: bool
-) -> ExitStatus:
+def follow_to_exit(api: KubernetesApi, context: ClusterContext, job: Manifest, *, stop_on_interrupt: bool) -> int:
     """Follow a job to its end, and return its exit status.
 
     On an interrupt the job keeps running, or stops with `stop_on_interrupt`.
@@ -42,7 +39,7 @@ def follow_to_exit(
     view = JobView(sys.stdout, is_terminal=sys.stdout.isatty())
     log = DriverLog(api, watch)
     log.start()
-    with _sigterm_as_interrupt():
+    with handling([signal.SIGTERM], interrupt):  # CI sends it to cancel a command
         try:
             try:
                 state = follow(watch, log, view)
@@ -53,12 +50,7 @@ def follow_to_exit(
                 view.say(f"job {name} is saving its state and stopping; Ctrl-C again returns without waiting")
                 state = follow(watch, log, view)
         except KeyboardInterrupt:
-            view.close()
-            view.say(
-                f"job {name} keeps running ({describe_size(job)})\n"
-                f"  follow it: {context.hint('logs', name)}\n  stop it:   {context.hint('stop', name)}",
-                tone="warning",
-            )
+            _say_what_goes_on(view, context, job)
             return ExitStatus.INTERRUPTED
         finally:
             view.close()
@@ -68,7 +60,23 @@ def follow_to_exit(
     return state.status
 
 
-def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
+def follow_to_start(api: KubernetesApi, context: ClusterContext, job: Manifest) -> JobState | None:
+    """Follow a job until its driver runs or it is over, and return that state; None after an interrupt."""
+    watch = JobWatch(api, namespace=context.team.namespace, name=job["metadata"]["name"])
+    view = JobView(sys.stdout, is_terminal=sys.stdout.isatty())
+    with handling([signal.SIGTERM], interrupt):
+        try:
+            return follow(watch, None, view, until=lambda state: state.stage == "running")
+        except KeyboardInterrupt:
+            _say_what_goes_on(view, context, job)
+            return None
+        finally:
+            view.close()
+
+
+def follow(
+    watch: JobWatch, log: DriverLog | None, view: JobView, *, until: Callable[[JobState], bool] = lambda _: False
+) -> JobState:
     """Show a job until its state is over.
 
     Only reads: the job does not depend on this process or its connection.
@@ -77,9 +85,10 @@ def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
         watch: reads the job's state.
         log: the driver's log, started; None shows only the states.
         view: where to show it.
+        until: a state at which to return earlier.
 
     Returns:
-        the last state, whose status mirrors the job's.
+        the last state; if it is over, its status mirrors the job's.
 
     Raises:
         ApiError: the API server denies reading the job.
@@ -87,7 +96,7 @@ def follow(watch: JobWatch, log: DriverLog | None, view: JobView) -> JobState:
     state: JobState | None = None
     for seen in _observations(watch, log, view):
         state = next_state(state, seen)
-        if state.is_over:
+        if state.is_over or until(state):
             break
         view.state(state)
     assert state is not None, "observations end with the loop only"
@@ -128,16 +137,13 @@ def _show_log(log: DriverLog | None, view: JobView, *, seconds: float) -> None:
         time.sleep(_TICK_SECONDS)
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM, which CI sends to cancel a command, like Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _say_what_goes_on(view: JobView, context: ClusterContext, job: Manifest) -> None:
+    name = job["metadata"]["name"]
+    holds = (
+        "stays in the queue and holds no GPUs" if view.stage == "queued" else f"keeps running ({describe_size(job)})"
+    )
+    view.close()
+    view.say(
+        f"job {name} {holds}\n  follow it: {context.hint('logs', name)}\n  stop it:   {context.hint('stop', name)}",
+        tone="warning",
+    )

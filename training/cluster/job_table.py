@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from infra.kube.errors import ApiError
 from infra.spec.manifest import Manifest
 from infra.spec.outputs import TeamOutput
 from observability.quantities import duration
+from platform_charts.jobs.progress import Progress
 from platform_charts.jobs.scheduling import JOB_LABEL
-from training.cluster.job_manifest import gpus, worker_pods
+from training.cluster.job_manifest import admitted_group, gpus, worker_pods
 from training.cluster.objects import POD, RAY_JOB, WORKLOAD, one_line
 from training.cluster.state import Observation, state_of
 from training.cluster.watch import queue_positions
@@ -20,7 +21,9 @@ from training.cluster.watch import queue_positions
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
 
-_HEADINGS = ("job", "team", "state", "queue", "workers", "GPUs", "age", "reason")
+T = TypeVar("T")
+
+_HEADINGS = ("job", "team", "state", "queue", "workers", "GPUs", "group", "age", "progress", "left", "reason")
 _LONGEST_REASON = 100
 _ENDED_JOBS = (
     "Ended jobs hold no nodes. make resume continues one; it is deleted some days after its end (--keep-days), "
@@ -52,16 +55,21 @@ def observe_jobs(api: KubernetesApi, namespace: str) -> list[Observation]:
 
 
 def observe_teams(api: KubernetesApi, teams: Sequence[TeamOutput]) -> dict[str, list[Observation]]:
-    """The jobs of the teams whose jobs this user may list.
+    """The jobs of the teams whose jobs this user may list. Raises like `of_readable_teams`."""
+    return of_readable_teams(teams, lambda team: observe_jobs(api, team.namespace))
+
+
+def of_readable_teams(teams: Sequence[TeamOutput], read: Callable[[TeamOutput], list[T]]) -> dict[str, list[T]]:
+    """What `read` finds of each team, by team; teams that this user may not read are left out.
 
     Raises:
-        ApiError: a team's namespace does not exist.
+        ApiError: this user may read no team, or a request fails for another reason.
     """
-    found: dict[str, list[Observation]] = {}
+    found: dict[str, list[T]] = {}
     refusal: ApiError | None = None
     for team in teams:
         try:
-            found[team.name] = observe_jobs(api, team.namespace)
+            found[team.name] = read(team)
         except ApiError as error:
             if error.code != 403:
                 raise
@@ -71,28 +79,38 @@ def observe_teams(api: KubernetesApi, teams: Sequence[TeamOutput]) -> dict[str, 
     return found
 
 
-def job_table(jobs: Mapping[str, Sequence[Observation]], *, now: datetime) -> str:
-    """One line per job: name, team, state, queue position, worker pods, GPUs, age and reason.
+def job_table(
+    jobs: Mapping[str, Sequence[Observation]], *, now: datetime, progress: Mapping[str, Progress] | None = None
+) -> str:
+    """One line per job: name, team, state, queue position, worker pods, GPUs, node group, age, progress, time left and reason.
 
     Args:
         jobs: the jobs by team.
         now: the current time, with its zone.
+        progress: how far the running jobs are, by uid.
     """
-    rows = [_HEADINGS, *(_row(team, seen, now) for team, found in jobs.items() for seen in found)]
+    known = progress or {}
+    rows = [_HEADINGS, *(_row(team, seen, now, known) for team, found in jobs.items() for seen in found)]
     if len(rows) == 1:
         return f"no jobs of {', '.join(jobs)}"
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    if any(state_of(seen).is_over for found in jobs.values() for seen in found):
-        lines.append(_ENDED_JOBS)
-    return "\n".join(lines)
+    table = text_table(rows)
+    has_ended = any(state_of(seen).is_over for found in jobs.values() for seen in found)
+    return f"{table}\n{_ENDED_JOBS}" if has_ended else table
 
 
-def _row(team: str, seen: Observation, now: datetime) -> tuple[str, ...]:
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in columns of equal width; the first row is the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _row(team: str, seen: Observation, now: datetime, known: Mapping[str, Progress]) -> tuple[str, ...]:
     assert seen.job is not None, "jobs are observed from a list"
     state = state_of(seen)
     created = datetime.fromisoformat(seen.job["metadata"]["creationTimestamp"])
-    reason = one_line(state.reason, longest=_LONGEST_REASON)
+    reason, progress = one_line(state.reason, longest=_LONGEST_REASON), known.get(seen.job["metadata"].get("uid", ""))
     return (
         seen.job["metadata"]["name"],
         team,
@@ -100,6 +118,9 @@ def _row(team: str, seen: Observation, now: datetime) -> tuple[str, ...]:
         "" if state.position is None else str(state.position),
         str(worker_pods(seen.job)),
         str(gpus(seen.job)),
+        admitted_group(seen.workload),
         duration((now - created).total_seconds()),
+        "" if progress is None else str(progress),
+        "" if progress is None else progress.left,
         reason,
     )

@@ -13,9 +13,6 @@ CONFIG_MAP = ("v1", "ConfigMap")
 POD = ("v1", "Pod")
 EVENT = ("v1", "Event")
 
-SUBMITTER_CONTAINER = "ray-job-submitter"
-"""Container of the submitter pod, which prints the driver's log; KubeRay names it."""
-
 WORKER_CONTAINER = "ray-worker"
 """Container of a worker pod that the ranks run in; see `platform_charts.jobs.pods.worker`."""
 

@@ -23,16 +23,20 @@ _NOT_STARTED = 400
 """HTTP status that the API server answers for a container that has not started."""
 
 
+class NoRankLogError(RefusedError):
+    """No pod has a line of the rank."""
+
+
 def rank_log(api: KubernetesApi, namespace: str, job: str, rank: int) -> list[str]:
     """The JSON lines that a rank has written so far, in all attempts that the job's pods have logs of, by time.
 
     Raises:
-        RefusedError: the job has no worker pods, or none has a line of that rank; names the ranks that have written.
+        NoRankLogError: the job has no worker pods, or none has a line of that rank; names the ranks that have written.
     """
     labels = f"{JOB_LABEL}={job},ray.io/node-type=worker"
     pods = [pod["metadata"]["name"] for pod in api.items(*POD, namespace=namespace, labels=labels)]
     if not pods:
-        raise RefusedError(
+        raise NoRankLogError(
             f"job {job} has no worker pods: they have not started yet, or were deleted with their logs when it ended",
             remedy=f"the log of rank {rank} stays in the run's folder, logs/rank-{rank}.jsonl; "
             "make logs without RANK prints the driver's log",
@@ -41,7 +45,7 @@ def rank_log(api: KubernetesApi, namespace: str, job: str, rank: int) -> list[st
     found = sorted((fields["time"], line) for fields, line in records if fields["rank"] == rank)
     if not found:
         ranks = sorted({fields["rank"] for fields, _ in records if fields["rank"] is not None})
-        raise RefusedError(
+        raise NoRankLogError(
             f"none of the {len(pods)} worker pods of job {job} has a line of rank {rank}",
             remedy=f"ranks that have written: {', '.join(map(str, ranks)) or 'none yet'}",
         )

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from infra.spec.errors import RefusedError
+from infra.spec.errors import NoAnswerError, RefusedError
+from infra.spec.outputs import StackOutputs
+from infra.spec.release import NOT_PUSHED
 
 _ECR = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<repository>[^@:]+)"
     r"(?:@(?P<digest>sha256:[0-9a-f]{64})|:(?P<tag>[\w.-]+))"
 )
+_REMEDY = (
+    "build and push it: make image PUSH=1 ENV=…, or FROM=… for your own; or check out a release whose image exists"
+)
+
+
+def check_images(outputs: StackOutputs, *references: str) -> None:
+    """Look the images of a job up in ECR; warns of those that could not be checked. Raises like `check_image`."""
+    if outputs.is_recorded:
+        return  # a sandbox, whose pods pull nothing
+    for why in sorted({check_image(reference) for reference in references} - {""}):
+        print(f"warning: an image was not checked in the registry: {why}", file=sys.stderr)
 
 
 def check_image(reference: str) -> str:
@@ -22,30 +39,65 @@ def check_image(reference: str) -> str:
         why the registry could not be read; empty if the image exists.
 
     Raises:
-        RefusedError: the image is not in ECR.
+        RefusedError: the image is not in ECR, or the release says that it was never pushed.
     """
+    if reference.endswith(f":{NOT_PUSHED}"):
+        raise RefusedError(
+            f"the release has no digest of image {reference.removesuffix(f':{NOT_PUSHED}')}: it was never pushed",
+            remedy=_REMEDY,
+        )
+    try:
+        _found(reference, "describe_images")
+    except NoAnswerError as error:
+        return str(error)
+    return ""
+
+
+def read_annotations(reference: str) -> Mapping[str, str]:
+    """The annotations of an image's manifest; empty if it has none, or is an index.
+
+    Args:
+        reference: as in a pod, by digest or tag.
+
+    Raises:
+        RefusedError: the image is not in ECR.
+        NoAnswerError: the registry could not be read.
+    """
+    images = _found(reference, "batch_get_image")["images"]
+    if not images:
+        raise _not_there(reference, "ImageNotFound")
+    annotations = json.loads(images[0]["imageManifest"]).get("annotations") or {}
+    return {str(key): str(value) for key, value in annotations.items()}
+
+
+def _found(reference: str, operation: Literal["describe_images", "batch_get_image"]) -> Any:  # noqa: ANN401 - boto3's
+    """ECR's answer about an image."""
     match = _ECR.fullmatch(reference)
     if match is None:
-        return f"{reference} is not in ECR"
+        raise NoAnswerError(f"{reference} is not in ECR")
     try:
         import boto3  # noqa: PLC0415 - not in the trainer's environment
         from botocore.config import Config  # noqa: PLC0415
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
-    except ImportError:
-        return "boto3 is not installed in this environment"
+    except ImportError as error:
+        raise NoAnswerError("boto3 is not installed in this environment") from error
     image = {"imageDigest": match["digest"]} if match["digest"] else {"imageTag": match["tag"]}
     quick = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
     ecr = boto3.client("ecr", region_name=match["region"], config=quick)
     try:
-        ecr.describe_images(registryId=match["account"], repositoryName=match["repository"], imageIds=[image])
+        return getattr(ecr, operation)(
+            registryId=match["account"], repositoryName=match["repository"], imageIds=[image]
+        )
     except ClientError as error:
         code = error.response["Error"]["Code"]
         if code in {"ImageNotFoundException", "RepositoryNotFoundException"}:
-            raise RefusedError(
-                f"image {reference} is not in the registry ({code}): the job's pods cannot pull it",
-                remedy="build and push it: make image PUSH=1; or check out a release whose image exists",
-            ) from error
-        return str(error)
+            raise _not_there(reference, code) from error
+        raise NoAnswerError(str(error)) from error
     except BotoCoreError as error:
-        return str(error)
-    return ""
+        raise NoAnswerError(str(error)) from error
+
+
+def _not_there(reference: str, code: str) -> RefusedError:
+    return RefusedError(
+        f"image {reference} is not in the registry ({code}): the job's pods cannot pull it", remedy=_REMEDY
+    )

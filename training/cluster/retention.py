@@ -13,9 +13,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.rayjob import KEEP_ANNOTATION
+from platform_charts.jobs.rayjob import ENDED, KEEP_ANNOTATION
 from training.cluster.objects import RAY_JOB
-from training.cluster.state import ENDED
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

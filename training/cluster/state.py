@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from infra.spec.manifest import Manifest
+from infra.spec.node_labels import NO_CAPACITY_TAINT
+from platform_charts.jobs.rayjob import ENDED, is_command_job
 from training.cluster.objects import conditions, has_condition, one_line
 from training.cluster.queue_position import QueuePosition, is_active
 from training.cluster.waiting import waiting_reason
 from training.errors import ExitStatus
 
 Stage = Literal["queued", "starting", "running", "restarting", "stopping", "stopped", "done", "failed", "deleted"]
-
-ENDED = frozenset({"Complete", "Failed", "ValidationFailed"})
-"""`jobDeploymentStatus` of a RayJob that KubeRay no longer acts on (ray-operator/apis/ray/v1/rayjob_types.go)."""
 
 _LONGEST_REASON = 400
 
@@ -33,6 +32,9 @@ _OTHER_FLAVOR = re.compile(
     r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+)(?:, |$)"
 )
 """Kueue's message for each flavor that a job did not request, around the one for the flavor that it waits for."""
+
+_INACTIVE = re.compile(r"(The )?ClusterQueue( \S+)? is (stopped|inactive)")
+"""Kueue's messages for a job in a queue that admits none (cluster_queue.go and workload_controller.go at v0.19.2)."""
 
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}
 
@@ -78,7 +80,7 @@ class JobState:
     stage: Stage
     reason: str = ""
     position: QueuePosition | None = None
-    status: ExitStatus | None = None
+    status: int | None = None
     remedy: str = field(default="", compare=False)
 
     @property
@@ -134,11 +136,7 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
     reason, message = str(status.get("reason", "")), str(status.get("message", ""))
     code = _EXIT_CODE.search(message)
     if code is not None:
-        number = int(code[1])
-        exit_status = _MIRRORED.get(number, ExitStatus.FAILED)
-        if exit_status is ExitStatus.INTERRUPTED:
-            return JobState(stage="stopped", reason="the run saved its state and stopped", status=exit_status)
-        return JobState(stage="failed", reason=f"the driver exited with code {number}", status=exit_status)
+        return _exited(int(code[1]), seen)
     has_run = (status.get("rayJobInfo") or {}).get("startTime")
     parts = [
         reason,
@@ -151,6 +149,18 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
         status=ExitStatus.FAILED,
         remedy=_REMEDIES.get(reason, ""),
     )
+
+
+def _exited(number: int, seen: Observation) -> JobState:
+    """The state of a job whose driver failed; that of a user's own command exits with the status of the command."""
+    is_command = seen.job is not None and is_command_job(seen.job)
+    if number == ExitStatus.INTERRUPTED:
+        reason = "the command was stopped" if is_command else "the run saved its state and stopped"
+        return JobState(stage="stopped", reason=reason, status=ExitStatus.INTERRUPTED)
+    if is_command and number > 0:
+        return JobState(stage="failed", reason=f"the command exited with status {number}", status=number)
+    status = _MIRRORED.get(number, ExitStatus.FAILED)
+    return JobState(stage="failed", reason=f"the driver exited with code {number}", status=status)
 
 
 def _stopped(deployment: str, workload: Manifest, pods: Sequence[Manifest]) -> JobState:
@@ -181,7 +191,9 @@ def _queued(seen: Observation) -> JobState:
     if has_condition(seen.workload, "Admitted"):
         return JobState(stage="starting", reason="admitted")
     return JobState(
-        stage="queued", reason=one_line(_pending_reason(seen.workload), longest=_LONGEST_REASON), position=seen.position
+        stage="queued",
+        reason=one_line(_explained(_pending_reason(seen.workload)), longest=_LONGEST_REASON),
+        position=seen.position,
     )
 
 
@@ -193,6 +205,15 @@ def _pending_reason(workload: Manifest) -> str:
     if not has_condition(workload, "Evicted") or evicted.startswith(_DEACTIVATED):
         return lacks
     return "; ".join(dict.fromkeys(part for part in (evicted, lacks) if part))
+
+
+def _explained(reason: str) -> str:
+    """A reason of Kueue's with what it means for the team."""
+    if NO_CAPACITY_TAINT.key in reason:
+        return f"{reason}: AWS had no capacity for that group lately; it is tried again within an hour"
+    if not _INACTIVE.search(reason):
+        return reason
+    return f"{reason}: it is held while the platform is updated, or misconfigured; the job starts by itself afterwards"
 
 
 def _message(workload: Manifest, kind: str) -> str:

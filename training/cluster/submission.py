@@ -19,6 +19,8 @@ _SUBMISSION = f"{LABEL_PREFIX}/submission"
 """Annotation that makes two submissions of one name conflict: each has its own field manager and value, which server-side
 apply refuses. Retrying one submission after a lost response changes nothing."""
 
+_TEAM = f"{LABEL_PREFIX}/team"
+
 
 def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Manifest:
     """Create a job and the objects it owns, which are deleted with it.
@@ -61,11 +63,12 @@ def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Ma
 def _name_taken(job: Manifest, *, env: str) -> RefusedError:
     metadata = job["metadata"]
     name, namespace = metadata["name"], metadata["namespace"]
+    job_options = f"ENV={env} JOB={name} TEAM={metadata['labels'][_TEAM]}"
     state = state_of(Observation(job=job)) if "uid" in metadata else None
     if state is not None and state.is_over:
-        instead = f"resume it: make resume ENV={env} JOB={name}, or free the name: kubectl -n {namespace} delete rayjob {name}"
+        instead = f"resume it: make resume {job_options}, or free the name: kubectl -n {namespace} delete rayjob {name}"
     else:
-        instead = f"or follow it: make logs ENV={env} JOB={name}"
+        instead = f"or follow it: make logs {job_options}"
     return RefusedError(
         f"job {name} exists in namespace {namespace} ({'being submitted' if state is None else state.stage}); "
         "a job has its run's name, which must be unique",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TextIO
 
 from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
+from platform_charts.jobs.progress import read_progress_line
 from training.cluster.state import JobState
 from training.errors import ExitStatus
-
-_STEP = re.compile(r"step +(?P<step>\d+)/(?P<total>\d+)  (?P<text>.*)")
-"""A step as the driver prints it without a terminal (`observability.screens.PlainScreen`)."""
 
 _HEADLINES = {
     "queued": "queued",
@@ -21,16 +18,20 @@ _HEADLINES = {
     "stopping": "saving its state and stopping",
 }
 
-_TONES: dict[ExitStatus | None, Tone] = {ExitStatus.DONE: "good", ExitStatus.INTERRUPTED: "warning", None: "plain"}
+_TONES: dict[int | None, Tone] = {ExitStatus.DONE: "good", ExitStatus.INTERRUPTED: "warning", None: "plain"}
 
 
 class JobView:
-    """Lines in a pipe, one live line or bar on a terminal. Each state and each reason is shown once."""
+    """Lines in a pipe, one live line or bar on a terminal. Each state and each reason is shown once.
+
+    Attributes:
+        stage: the stage shown last; empty before the first.
+    """
 
     def __init__(self, stream: TextIO, *, is_terminal: bool) -> None:
         self._screen: Screen = TerminalScreen(stream) if is_terminal else PlainScreen(stream)
         self._draws_live = is_terminal
-        self._stage = ""
+        self.stage = ""
         self._detail = ""
 
     def state(self, state: JobState) -> None:
@@ -41,18 +42,18 @@ class JobView:
             words = f"{state.stage}: {detail}" if detail else state.stage
             self._screen.line(words, tone=_TONES.get(state.status, "error"))
             return
-        if state.stage != self._stage:
-            self._stage, self._detail = state.stage, ""
+        if state.stage != self.stage:
+            self.stage, self._detail = state.stage, ""
             self._screen.begin(_HEADLINES[state.stage], at=time.time())
         if detail and detail != self._detail:
             self._detail = detail
             self._screen.line(f"  {detail}", tone="dim")
 
     def log(self, line: str) -> None:
-        """Show a line that the driver printed; on a terminal a step moves the bar."""
-        step = _STEP.fullmatch(line) if self._draws_live else None
-        if step is not None:
-            self._screen.advance(int(step["step"]), int(step["total"]), step["text"])
+        """Show a line that the driver printed; on a terminal progress moves the bar."""
+        progress = read_progress_line(line) if self._draws_live else None
+        if progress is not None:
+            self._screen.advance(progress.done, progress.total, progress.figures)
         else:
             self._screen.line(line)
 

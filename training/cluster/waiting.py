@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,12 @@ _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 _SCALING = "TriggeredScaleUp"
 
-_LONGEST_MESSAGE = 300
+_LONGEST_MESSAGE = 400
+
+_NO_CONFIG_MAP = re.compile(r'configmaps? "\S+-(?P<of>settings|code)(-\d+)?" not found')
+"""The kubelet's message for a ConfigMap of a job that its pods cannot mount."""
+
+_RESTORED = {"settings": "submit it again", "code": "resume it with CODE=folder"}
 
 
 def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
@@ -39,7 +45,9 @@ def _container_problems(pods: Iterable[Manifest]) -> Iterator[str]:
             place = f"pod {_name(pod)}, container {container['name']}"
             if waiting.get("reason", "ContainerCreating") not in _HARMLESS:
                 last = (container.get("lastState") or {}).get("terminated") or {}
-                yield f"{place}: {_join(waiting['reason'], waiting.get('message') or _exit(last))}"
+                # What the container said when it ended explains more than that it is started again.
+                message = _exit(last) if last.get("message") else waiting.get("message") or _exit(last)
+                yield f"{place}: {_join(waiting['reason'], message)}"
             elif ended.get("exitCode"):
                 yield f"{place}: {_exit(ended)}"
 
@@ -56,7 +64,13 @@ def _warnings(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[
     for event in sorted(warnings, key=event_time, reverse=True):
         about = event.get("involvedObject") or {}
         what = f"{str(about.get('kind', 'object')).lower()} {about.get('name', '')}"
-        yield f"{what}: {_join(event.get('reason', ''), event.get('message', ''))}"
+        yield f"{what}: {_join(event.get('reason', ''), event.get('message', ''))}{_remedy(event)}"
+
+
+def _remedy(event: Manifest) -> str:
+    """What to do about a warning, to append to it."""
+    gone = _NO_CONFIG_MAP.search(event.get("message", ""))
+    return f"; it was deleted: stop the job and {_RESTORED[gone['of']]}" if gone else ""
 
 
 def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[str]:

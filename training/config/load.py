@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,20 +21,81 @@ from pydantic import BaseModel
 
 import training.data.registry
 import training.models.registry
+import training.objectives.registry
 from infra.spec.errors import SettingsError
 from infra.spec.section import validate
 from infra.spec.yaml_text import inline
 from training.config import sources
-from training.config.schema import DataSettings, ModelSettings, TrainingSettings
+from training.config.schema import DataSettings, ModelSettings, ObjectiveSettings, TrainingSettings
 from training.config.sources import Layer
 
 _OWNED = (
     ("model", "name", ModelSettings().name, ("options",)),
     ("data", "dataset", DataSettings().dataset, ("options", "path")),
+    ("objective", "name", ObjectiveSettings().name, ("options",)),
 )
 """Section, key of the name, its default, and the keys that apply to that name only."""
 
+_SEARCH = "search"
+
 _TRACKING_SCHEMES = frozenset({"http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """The settings of a run before they are merged.
+
+    Attributes:
+        files: layers of the files, lowest first.
+        invocation: layer of environment variables, flags and `--set`.
+    """
+
+    files: tuple[Layer, ...]
+    invocation: Layer
+
+    @classmethod
+    def read(
+        cls,
+        config_files: Sequence[str | Path] = (),
+        overrides: Sequence[str] = (),
+        flags: Mapping[str, str | bool | None] | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> Configuration:
+        """Read all sources; `load_settings` describes the arguments.
+
+        Raises:
+            SettingsError: a file or an override cannot be read.
+        """
+        return cls(
+            files=tuple(sources.from_file(sources.find_config(file)) for file in config_files),
+            invocation=reduce(
+                sources.merge,
+                [
+                    sources.from_environment(environment),
+                    sources.from_flags(flags or {}),
+                    sources.from_overrides(overrides),
+                ],
+            ),
+        )
+
+    def settings(self, *, checks_names: bool = True) -> TrainingSettings:
+        """Merge and check the settings; `load_settings` describes argument and errors."""
+        merged = _plain_is_one_process(reduce(_lay_over, [*self.files, self.invocation], Layer()))
+        _refuse_a_search(merged)
+        settings = validate(
+            TrainingSettings,
+            merged.values,
+            places=merged.origins,
+            aliases=sources.FLAG_KEYS,
+            remedy="python -m training train --print-config shows every key with its meaning",
+        )
+        try:
+            if checks_names:
+                validate_names(settings)
+            check_tracking_uri(settings.tracking.uri)
+        except SettingsError as error:
+            raise _with_origin(error, merged) from None
+        return settings
 
 
 def load_settings(
@@ -41,6 +103,8 @@ def load_settings(
     overrides: Sequence[str] = (),
     flags: Mapping[str, str | bool | None] | None = None,
     environment: Mapping[str, str] = os.environ,
+    *,
+    checks_names: bool = True,
 ) -> TrainingSettings:
     """Read, merge and check the settings of a run.
 
@@ -49,39 +113,23 @@ def load_settings(
         overrides: the values of `--set`, each `section.key=value`.
         flags: the plain flags as `sources.from_flags` takes them.
         environment: the environment variables.
+        checks_names: check model, dataset and objective, for which a user's own must be on the import path.
 
     Raises:
         SettingsError: with origin, key, value, rule and the nearest valid name.
     """
-    files = [sources.from_file(sources.find_config(file)) for file in config_files]
-    invocation = reduce(
-        sources.merge,
-        [sources.from_environment(environment), sources.from_flags(flags or {}), sources.from_overrides(overrides)],
-    )
-    merged = _plain_is_one_process(reduce(_lay_over, [*files, invocation], Layer()))
-    settings = validate(
-        TrainingSettings,
-        merged.values,
-        places=merged.origins,
-        aliases=sources.FLAG_KEYS,
-        remedy="python -m training train --print-config shows every key with its meaning",
-    )
-    try:
-        validate_names(settings)
-        check_tracking_uri(settings.tracking.uri)
-    except SettingsError as error:
-        raise _with_origin(error, merged) from None
-    return settings
+    return Configuration.read(config_files, overrides, flags, environment).settings(checks_names=checks_names)
 
 
 def validate_names(settings: TrainingSettings) -> None:
-    """Check that model and dataset exist and accept the options, without importing either.
+    """Check that model, dataset and objective exist and accept the options, without importing them.
 
     Raises:
         SettingsError: unknown name or option; names the nearest valid one.
     """
     training.models.registry.validate(settings.model)
     training.data.registry.validate(settings.data)
+    training.objectives.registry.validate(settings.objective, settings.checkpoint)
 
 
 def check_tracking_uri(uri: str | None) -> None:
@@ -139,6 +187,17 @@ def _plain_is_one_process(merged: Layer) -> Layer:
     if not isinstance(scale, dict) or scale.get("launcher") != "plain":
         return merged
     return sources.merge(Layer({"scale": {"workers": 1}}), merged)
+
+
+def _refuse_a_search(merged: Layer) -> None:
+    """Files of a search have a section more than those of a run (tune.config)."""
+    if _SEARCH not in merged.values:
+        return
+    origins = {path: origin for path, origin in merged.origins.items() if path[0] == _SEARCH}
+    raise SettingsError(
+        f"{origins[min(origins, key=len)]}: {_SEARCH}: is a section of a search, not of a run",
+        remedy="make tune CONFIG=… searches; to train the settings that its trials share, remove the section",
+    )
 
 
 def _with_origin(error: SettingsError, merged: Layer) -> SettingsError:

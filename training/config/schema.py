@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from infra.spec.matching import Matching
 from infra.spec.section import Section
 
 OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | None
@@ -26,9 +27,17 @@ Timeout = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
 class RunSettings(Section):
     """The run's name, folder and seed."""
 
-    name: str | None = Field(
+    name: (
+        Annotated[
+            str,
+            Matching(
+                r"^[a-z0-9][a-z0-9._-]{0,62}$",
+                "must be at most 63 lower-case letters, digits, dots, underscores and hyphens, and begin with a letter or digit",
+            ),
+        ]
+        | None
+    ) = Field(
         None,
-        pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$",
         description="Name of the run; null is `<model>-<dataset>-<time>`.",
     )
     directory: Path = Field(Path(".local/runs"), description="Parent folder of the runs' folders.")
@@ -45,11 +54,31 @@ class ModelSettings(Section):
     options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the model, by name.")
 
 
+S3Folder = Annotated[
+    str, Matching(r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$", "must be s3://BUCKET or s3://BUCKET/FOLDER")
+]
+
+
+class ObjectiveSettings(Section):
+    """What the training minimizes and reports."""
+
+    name: str = Field(
+        "classification",
+        description="classification | language_modelling | multi_label | regression, or `package.module:factory` of your own.",
+    )
+    options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the objective, by name.")
+
+
 class DataSettings(Section):
     """The dataset and its loader."""
 
     dataset: str = Field("digits", description="Built-in dataset, or `package.module:factory` of your own.")
-    path: Path | None = Field(None, description="Folder of the dataset's files, for file-based datasets.")
+    path: S3Folder | Path | None = Field(
+        None, description="Folder of the dataset's files, or s3://BUCKET/FOLDER (needs cache), for file-based datasets."
+    )
+    cache: Path | None = Field(
+        None, description="Folder on a local disk that path is copied to before training; null reads it in place."
+    )
     options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the dataset, by name.")
     augment: bool = Field(True, description="Apply the dataset's augmentation to the training split.")
     validation_fraction: Fraction = Field(
@@ -58,6 +87,27 @@ class DataSettings(Section):
     )
     loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank's process.")
     prefetch: PositiveInt = Field(2, description="Batches that each loader process prefetches.")
+
+    @property
+    def folder(self) -> Path:
+        """`path` of a dataset that reads files, once `training.data.cache` has replaced a bucket by its copy."""
+        assert isinstance(self.path, Path), f"data.path={self.path} is not a local folder"
+        return self.path
+
+    @property
+    def is_in_bucket(self) -> bool:
+        """Whether `path` is a folder of an S3 bucket."""
+        return isinstance(self.path, str)
+
+    @model_validator(mode="after")
+    def _the_cache_has_a_source(self) -> DataSettings:
+        if self.cache is None:
+            return self
+        if self.path is None:
+            raise ValueError(f"cache={self.cache} has nothing to copy: path is not set")
+        if isinstance(self.path, Path) and self.cache.absolute().is_relative_to(self.path.absolute()):
+            raise ValueError(f"cache={self.cache} is inside path={self.path}, which would be copied into itself")
+        return self
 
 
 class OptimizerSettings(Section):
@@ -149,8 +199,8 @@ class ScaleSettings(Section):
     cpus_per_worker: PositiveInt = Field(1, description="CPUs reserved per rank; also its number of torch threads.")
     nodes: PositiveInt = Field(1, description="Number of nodes (torchrun), with equal numbers of workers.")
     node_rank: NonNegativeInt = Field(0, description="Rank of this node (torchrun).")
-    rendezvous: str | None = Field(
-        None, pattern=r"^[^:\s]+:\d{1,5}$", description="host:port of the rendezvous (torchrun, nodes > 1)."
+    rendezvous: Annotated[str, Matching(r"^[^:\s]+:\d{1,5}$", "must be HOST:PORT")] | None = Field(
+        None, description="host:port of the rendezvous (torchrun, nodes > 1)."
     )
     address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
     start_timeout: Timeout = Field(
@@ -186,10 +236,16 @@ class CheckpointSettings(Section):
     every_steps: PositiveInt = Field(
         50, description="Optimizer steps between checkpoints; the last step is always saved."
     )
+    after_evaluation: Literal["best", "every"] = Field(
+        "best", description="Evaluations after which a checkpoint is saved too: those among the best, or every one."
+    )
     keep_last: PositiveInt = Field(2, description="Number of newest checkpoints to keep.")
     keep_best: NonNegativeInt = Field(1, description="Number of best checkpoints, by best_metric, to keep in addition.")
-    best_metric: Literal["validation_accuracy", "validation_loss"] = Field(
-        "validation_accuracy", description="Metric that ranks the checkpoints."
+    best_metric: str | None = Field(
+        None,
+        pattern=r"^validation_[a-z0-9_]+$",
+        description="Metric that ranks the checkpoints, e.g. validation_loss; null is the objective's: validation_accuracy of "
+        "classification, validation_perplexity of language_modelling, validation_f1 of multi_label, else validation_loss.",
     )
     resume: Literal["auto", "never"] = Field(
         "auto", description="auto resumes from the run's newest good checkpoint; never refuses a run that has one."
@@ -225,6 +281,7 @@ class TrainingSettings(Section):
     run: RunSettings = Field(default_factory=RunSettings)
     model: ModelSettings = Field(default_factory=ModelSettings)
     data: DataSettings = Field(default_factory=DataSettings)
+    objective: ObjectiveSettings = Field(default_factory=ObjectiveSettings)
     optimizer: OptimizerSettings = Field(default_factory=OptimizerSettings)
     schedule: ScheduleSettings = Field(default_factory=ScheduleSettings)
     loop: LoopSettings = Field(default_factory=LoopSettings)

@@ -38,6 +38,7 @@ class Layer:
 FLAG_KEYS: Final = {
     "model": "model.name",
     "dataset": "data.dataset",
+    "objective": "objective.name",
     "data_path": "data.path",
     "num_workers": "scale.workers",
     "use_gpu": "scale.gpu",
@@ -107,7 +108,7 @@ def from_file(path: Path) -> Layer:
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
     """The layer of the variables in `ENVIRONMENT`."""
-    return _from_keys((key, environment[name], name) for name, key in ENVIRONMENT.items() if environment.get(name))
+    return from_keys((key, environment[name], name) for name, key in ENVIRONMENT.items() if environment.get(name))
 
 
 def from_flags(flags: Mapping[str, str | bool | None]) -> Layer:
@@ -134,7 +135,7 @@ def from_flags(flags: Mapping[str, str | bool | None]) -> Layer:
                 f"--gpus-per-worker {per_worker} contradicts {other}", remedy="omit one of the two flags"
             )
         keys.append(("scale.gpu", uses_gpu, f"--gpus-per-worker {per_worker}"))
-    return _from_keys(keys)
+    return from_keys(keys)
 
 
 def from_overrides(overrides: Sequence[str]) -> Layer:
@@ -151,7 +152,7 @@ def from_overrides(overrides: Sequence[str]) -> Layer:
                 f"--set {text}: not of the form section.key=value", remedy="for example --set loop.epochs=3"
             )
         keys.append((match["key"], parse(match["value"], source=f"--set {match['key']}").value, "--set"))
-    return _from_keys(keys)
+    return from_keys(keys)
 
 
 def merge(lower: Layer, upper: Layer) -> Layer:
@@ -167,7 +168,8 @@ def _merge(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _from_keys(keys: Iterable[tuple[str, Any, str]]) -> Layer:
+def from_keys(keys: Iterable[tuple[str, Any, str]]) -> Layer:
+    """The layer of single settings: the dotted key, the value and the origin of each; a later one wins."""
     layer = Layer()
     for key, value, origin in keys:
         path = tuple(key.split("."))

@@ -53,8 +53,7 @@ def load_cifar10(settings: DataSettings, _options: Cifar10Options) -> DataBundle
     Raises:
         DataError: a file is missing, truncated or in an unexpected format.
     """
-    assert settings.path is not None, "validated: cifar10 needs a path"
-    pixels, labels = _read_all(settings.path)
+    pixels, labels = _read_all(settings.folder)
     train_size = len(labels) - CIFAR10_ROWS
     train, validation = hold_out(labels[:train_size], settings.validation_fraction)
     shared_pixels, shared_labels = torch.from_numpy(pixels), torch.from_numpy(labels)
@@ -66,7 +65,7 @@ def load_cifar10(settings: DataSettings, _options: Cifar10Options) -> DataBundle
 
     return DataBundle(
         name="cifar10",
-        spec=SampleSpec(shape=(3, 32, 32), classes=CLASSES),
+        spec=SampleSpec(shape=(3, 32, 32), outputs=CLASSES),
         train=split(train, PadAndCrop(margin=4, mirrors=True)),
         validation=split(validation),
         test=split(np.arange(train_size, len(labels))),

@@ -44,7 +44,7 @@ def load_digits(settings: DataSettings, options: DigitsOptions) -> DataBundle:
 
     return DataBundle(
         name="digits",
-        spec=SampleSpec(shape=(1, 8, 8), classes=10),
+        spec=SampleSpec(shape=(1, 8, 8), outputs=10),
         train=split(rest[train], PadAndCrop(margin=options.shift, mirrors=False)),
         validation=split(rest[validation]),
         test=split(test),
@@ -61,8 +61,13 @@ def read_table() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     Reads the file behind `sklearn.datasets.load_digits` without importing scikit-learn: the import takes a second on
     every rank, a hundred times as long as the read.
     """
+    table = np.loadtxt(scikit_learn_data() / "digits.csv.gz", delimiter=",")
+    return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].astype(np.int64)
+
+
+def scikit_learn_data() -> Path:
+    """The folder of the datasets that scikit-learn ships, found without importing it."""
     package = find_spec("sklearn")
     assert package is not None, "scikit-learn is a dependency of this project"
     assert package.origin is not None, "scikit-learn is a regular package"
-    table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
-    return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].astype(np.int64)
+    return Path(package.origin).parent / "datasets" / "data"

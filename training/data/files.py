@@ -172,6 +172,24 @@ def list_images(split: Path, class_name: str) -> Iterator[tuple[str, int]]:
         yield entry.name, status.st_size
 
 
+def locate_text_files(path: Path) -> list[Path]:
+    """The `.txt` files of a folder and of those in it, sorted by path.
+
+    Raises:
+        DataError: there is no such folder, it has no such file, or all are empty.
+        OSError: a file cannot be read, e.g. a link to nothing.
+    """
+    if not path.is_dir():
+        raise DataError(f"data.path={path} is not a folder", remedy="set data.path to a folder with .txt files")
+    files = sorted(file for file in path.rglob("*.txt") if not file.name.startswith("."))
+    if not sum(file.stat().st_size for file in files):
+        raise DataError(
+            f"data.path={path} has {len(files)} .txt files with 0 bytes of text",
+            remedy="put the text into files named *.txt, in UTF-8, in the folder or in folders below it",
+        )
+    return files
+
+
 def _is_folder(path: Path) -> bool:
     """Whether there is a folder at a path; raises OSError for a link that leads nowhere."""
     if path.is_symlink():

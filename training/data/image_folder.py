@@ -141,8 +141,7 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
     Raises:
         DataError: a folder or class is missing or empty; `read` raises it for an image that cannot be decoded.
     """
-    assert settings.path is not None, "validated: image_folder needs a path"
-    folders = locate_image_folders(settings.path)
+    folders = locate_image_folders(settings.folder)
     listings = {folder: _list_split(folder, folders.classes) for folder in folders.splits}
 
     def split(folder: Path, rows: NDArray[np.int64] | slice, *, augments: bool = False) -> ImageFolderSplit:
@@ -159,7 +158,7 @@ def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> Da
         train, validation = split(folders.train, kept, augments=True), split(folders.train, held_out)
     return DataBundle(
         name="image_folder",
-        spec=SampleSpec(shape=(3, options.image_size, options.image_size), classes=len(folders.classes)),
+        spec=SampleSpec(shape=(3, options.image_size, options.image_size), outputs=len(folders.classes)),
         train=train,
         validation=validation,
         test=split(folders.test, slice(None)) if folders.test else validation,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from training.data.order import BatchPlan, epoch_order, uniforms
-from training.data.types import Batch, DataBundle, Split
+from training.data.types import Batch, Split
 from training.errors import PlatformError
 
 MINIMUM_ROWS = 2
@@ -34,7 +34,7 @@ class TrainLoader:
 
     def __init__(
         self,
-        bundle: DataBundle,
+        split: Split,
         *,
         plan: BatchPlan,
         seed: int,
@@ -46,7 +46,7 @@ class TrainLoader:
         """Reads nothing and starts no process yet.
 
         Args:
-            bundle: dataset whose training split is read.
+            split: training split.
             plan: how an epoch divides into steps.
             seed: seed of order and augmentation.
             rank: rank whose share of each step is read.
@@ -57,10 +57,10 @@ class TrainLoader:
         Raises:
             ValueError: `plan.size` is not the number of training samples.
         """
-        if plan.size != len(bundle.train):
-            raise ValueError(f"plan.size={plan.size}, but the training split has {len(bundle.train)} samples")
+        if plan.size != len(split):
+            raise ValueError(f"plan.size={plan.size}, but the training split has {len(split)} samples")
         self._plan = plan
-        self._reader = _StepReader(bundle.train, plan=plan, seed=seed, rank=rank, augment=augment)
+        self._reader = _StepReader(split, plan=plan, seed=seed, rank=rank, augment=augment)
         self._steps = _Requests[tuple[int, int]]()
         self._prefetcher = (
             _make_prefetcher(
@@ -162,8 +162,8 @@ class _StepReader:
         rows = range(positions.start, max(positions.stop, positions.start + MINIMUM_ROWS))
         ids = self._epoch_order(epoch).take(np.arange(rows.start, rows.stop), mode="wrap")
         drawn = uniforms(seed=self._seed, epoch=epoch, positions=rows, draws=self._draws) if self._draws else None
-        inputs, labels = self._split.read(ids, drawn)
-        return Batch(inputs=inputs, labels=labels, ids=ids[: len(positions)], count=len(positions))
+        inputs, targets = self._split.read(ids, drawn)
+        return Batch(inputs=inputs, targets=targets, ids=ids[: len(positions)], count=len(positions))
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
         if self._order is None or self._order[0] != epoch:
@@ -179,8 +179,8 @@ class _RangeReader:
 
     def __call__(self, request: range) -> Batch:
         ids = np.arange(request.start, request.stop)
-        inputs, labels = self._split.read(ids)
-        return Batch(inputs=inputs, labels=labels, ids=ids, count=len(ids))
+        inputs, targets = self._split.read(ids)
+        return Batch(inputs=inputs, targets=targets, ids=ids, count=len(ids))
 
 
 class _Requests(Sampler[_Request]):

@@ -25,7 +25,13 @@ class SyntheticOptions(Section):
     evaluation_samples: PositiveInt = Field(
         1_000, description="Samples of the validation split, and of the test split."
     )
-    classes: Annotated[int, Field(ge=2)] = Field(10, description="Classes, all equally frequent.")
+    targets: Literal["classes", "labels", "values"] = Field(
+        "classes",
+        description="classes (one for each sample) | labels (each present or not, for multi_label) | values (for regression).",
+    )
+    classes: Annotated[int, Field(ge=2)] = Field(
+        10, description="Number of classes, all equally frequent, of labels or of values."
+    )
     features: PositiveInt = Field(784, description="Length of a vector (kind=features).")
     channels: PositiveInt = Field(3, description="Channels of an image (kind=images).")
     height: PositiveInt = Field(32, description="Height of an image (kind=images).")
@@ -42,6 +48,16 @@ class SyntheticOptions(Section):
             other = "features" if self.kind == "images" else "images"
             raise ValueError(f"{name}={getattr(self, name)} is an option of kind={other}, got kind={self.kind}")
         return self
+
+
+class DiabetesOptions(Section):
+    """Options of `diabetes`: none."""
+
+
+class TextOptions(Section):
+    """Options of `python_reference` and `text_files`."""
+
+    length: Annotated[int, Field(ge=2)] = Field(64, description="Tokens, which are bytes, of one sample.")
 
 
 class Cifar10Options(Section):

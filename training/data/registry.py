@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from training.config.schema import DataSettings
-from training.data.files import locate_cifar10, locate_image_folders
-from training.data.options import Cifar10Options, DigitsOptions, ImageFolderOptions, SyntheticOptions
+from training.data.files import locate_cifar10, locate_image_folders, locate_text_files
+from training.data.options import (
+    Cifar10Options,
+    DiabetesOptions,
+    DigitsOptions,
+    ImageFolderOptions,
+    SyntheticOptions,
+    TextOptions,
+)
 from training.errors import DataError, SettingsError
 from training.factories import FactorySpec, Registry, is_import_path
 
@@ -46,6 +53,7 @@ DATASETS = Registry(
             options=Cifar10Options,
             locate_files=locate_cifar10,
         ),
+        DatasetSpec(name="diabetes", factory="training.data.diabetes:load_diabetes", options=DiabetesOptions),
         DatasetSpec(name="digits", factory="training.data.digits:load_digits", options=DigitsOptions),
         DatasetSpec(
             name="image_folder",
@@ -53,7 +61,14 @@ DATASETS = Registry(
             options=ImageFolderOptions,
             locate_files=locate_image_folders,
         ),
+        DatasetSpec(name="python_reference", factory="training.data.text:load_python_reference", options=TextOptions),
         DatasetSpec(name="synthetic", factory="training.data.synthetic:load_synthetic", options=SyntheticOptions),
+        DatasetSpec(
+            name="text_files",
+            factory="training.data.text:load_text_files",
+            options=TextOptions,
+            locate_files=locate_text_files,
+        ),
     ),
 )
 
@@ -79,7 +94,7 @@ def validate(settings: DataSettings) -> None:
 
 
 def check_files(settings: DataSettings) -> None:
-    """Checks that the dataset's files exist and are large enough, without opening them.
+    """Checks that the dataset's files exist and are large enough, without opening them; those in a bucket are not looked at.
 
     Args:
         settings: validated settings.
@@ -87,12 +102,12 @@ def check_files(settings: DataSettings) -> None:
     Raises:
         DataError: a file or folder is missing, truncated, empty or cannot be read.
     """
-    if is_import_path(settings.dataset) or settings.path is None:
+    if is_import_path(settings.dataset) or settings.path is None or settings.is_in_bucket:
         return
     locate_files = DATASETS.find(settings.dataset).locate_files
     assert locate_files is not None, "validated: only a dataset with files has a path"
     with _reading(settings):
-        locate_files(settings.path)
+        locate_files(settings.folder)
 
 
 def load_dataset(settings: DataSettings) -> DataBundle:

@@ -1,6 +1,7 @@
-"""`synthetic`: generated samples of any number and size, with learnable classes.
+"""`synthetic`: generated samples of any number and size, with learnable targets.
 
-A sample is its class's pattern plus noise, scaled to unit variance. All samples slice their noise from one long sequence
+A sample is a sum of patterns plus noise, scaled to unit variance: the pattern of its class; those of its labels; or all patterns, each
+times one of its values. All samples slice their noise from one long sequence
 of normal numbers, each at its own offset. Reading costs a copy and an addition, so benchmarks on synthetic data do not
 measure random number generation, and memory hardly grows with the number of samples.
 """
@@ -38,36 +39,37 @@ class SyntheticSplit:
     draws = 0
 
     def __init__(
-        self, *, shape: tuple[int, ...], patterns: Tensor, noise: Tensor, labels: Tensor, offsets: Tensor
+        self, *, shape: tuple[int, ...], patterns: Tensor, noise: Tensor, targets: Tensor, offsets: Tensor
     ) -> None:
         """Stores the parts of which `read` makes samples.
 
         Args:
             shape: shape of one sample.
-            patterns: pattern of each class, float32, shape (classes, features) or (classes, channels, side, side).
+            patterns: pattern of each class, label or value, float32, shape (classes, features) or (classes, channels, side, side).
             noise: noise sequence, float32, one dimension.
-            labels: class of each sample, int64, shape (n,).
+            targets: class of each sample, int64, shape (n,), or its labels or values, float32, shape (n, classes).
             offsets: offset of each sample's noise in `noise`, int64, shape (n,).
         """
         self._shape = shape
         self._patterns = patterns
         self._noise = noise.unfold(0, math.prod(shape), 1)
-        self._labels = labels
+        self._targets = targets
         self._offsets = offsets
 
     def __len__(self) -> int:
         """Number of samples."""
-        return len(self._labels)
+        return len(self._targets)
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
         """Generates the samples with these ids; see `Split.read`."""
         assert uniforms is None, "uniforms for a split whose draws are 0"
         rows = torch.from_numpy(ids)
-        labels = self._labels[rows]
-        patterns = self._patterns[labels]
+        targets = self._targets[rows]
+        is_mixture = targets.is_floating_point()
+        patterns = torch.tensordot(targets, self._patterns, dims=1) if is_mixture else self._patterns[targets]
         if len(self._shape) > 1:
             patterns = functional.interpolate(patterns, size=self._shape[1:], mode="nearest")
-        return self._noise[self._offsets[rows]].view(len(ids), *self._shape).add_(patterns), labels
+        return self._noise[self._offsets[rows]].view(len(ids), *self._shape).add_(patterns), targets
 
 
 def load_synthetic(_settings: DataSettings, options: SyntheticOptions) -> DataBundle:
@@ -77,7 +79,7 @@ def load_synthetic(_settings: DataSettings, options: SyntheticOptions) -> DataBu
     patterns, noise = _patterns_and_noise(options, shape)
     sizes = [options.samples, options.evaluation_samples, options.evaluation_samples]
     numbers = torch.arange(sum(sizes))
-    labels_by_split = torch.split(numbers % options.classes, sizes)
+    targets_by_split = torch.split(_targets(options, numbers), sizes)
     offsets_by_split = torch.split(numbers * _OFFSET_STRIDE % _NOISE_OFFSETS, sizes)
 
     def split(index: int) -> SyntheticSplit:
@@ -85,13 +87,13 @@ def load_synthetic(_settings: DataSettings, options: SyntheticOptions) -> DataBu
             shape=shape,
             patterns=torch.from_numpy(patterns),
             noise=torch.from_numpy(noise),
-            labels=labels_by_split[index],
+            targets=targets_by_split[index],
             offsets=offsets_by_split[index],
         )
 
     return DataBundle(
         name="synthetic",
-        spec=SampleSpec(shape=shape, classes=options.classes),
+        spec=SampleSpec(shape=shape, outputs=options.classes),
         train=split(0),
         validation=split(1),
         test=split(2),
@@ -99,6 +101,15 @@ def load_synthetic(_settings: DataSettings, options: SyntheticOptions) -> DataBu
             {"dataset": "synthetic", **options.model_dump()}, {"patterns": patterns, "noise": noise}
         ),
     )
+
+
+def _targets(options: SyntheticOptions, numbers: Tensor) -> Tensor:
+    """The targets of samples with these numbers: as many as there are samples, in the format of `SyntheticSplit`."""
+    if options.targets == "classes":
+        return numbers % options.classes
+    generator = np.random.Generator(philox(seed=options.seed, epoch=1, stream=Stream.SYNTHETIC))
+    values = generator.standard_normal((len(numbers), options.classes), dtype=np.float32)
+    return torch.from_numpy(values if options.targets == "values" else (values > 0).astype(np.float32))
 
 
 def _patterns_and_noise(

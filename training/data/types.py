@@ -12,15 +12,24 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SampleSpec:
-    """Input shape and number of classes, from which a model is built.
+    """The samples of a dataset, from which a model and an objective are built.
 
     Attributes:
-        shape: shape of one float32 input, e.g. (1, 8, 8) for a grey image of 8 x 8 or (784,) for features.
-        classes: number of classes; labels are 0 ... classes - 1.
+        shape: shape of one input, e.g. (1, 8, 8) for a grey image of 8 x 8, (784,) for features or (128,) for tokens.
+        outputs: size of the last dimension of what a model returns: classes, labels, values to predict, or tokens.
+        vocabulary: inputs are token ids below it, int64; 0: they are float32.
+        is_sequence: the model returns one vector of `outputs` for each position of the input, instead of one for each sample.
     """
 
     shape: tuple[int, ...]
-    classes: int
+    outputs: int
+    vocabulary: int = 0
+    is_sequence: bool = False
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of what a model returns for one sample."""
+        return (*self.shape, self.outputs) if self.is_sequence else (self.outputs,)
 
 
 class Split(Protocol):
@@ -45,7 +54,9 @@ class Split(Protocol):
             uniforms: numbers in [0, 1) that determine the augmentation, shape (n, draws); None disables it.
 
         Returns:
-            Normalised inputs, float32 of shape (n, *spec.shape), and labels, int64 of shape (n,).
+            Inputs of shape (n, *spec.shape), normalised float32 or int64 tokens, and the targets that the objective expects:
+            classes are int64 of shape (n,), labels and values float32 of shape (n, spec.outputs), the next tokens of a
+            sequence int64 of shape (n, *spec.shape).
 
         Raises:
             DataError: a sample's file is missing or unreadable.
@@ -58,7 +69,7 @@ class DataBundle:
 
     Attributes:
         name: name of the dataset, for reports.
-        spec: input shape and number of classes.
+        spec: shapes of inputs and outputs.
         train: samples to fit the weights to.
         validation: samples to select by (best checkpoint, hyperparameters).
         test: samples for the final metrics only.
@@ -82,13 +93,13 @@ class Batch:
     at least two rows; loss and metrics exclude them.
 
     Attributes:
-        inputs: float32, shape (rows, *spec.shape).
-        labels: int64, shape (rows,).
+        inputs: float32 or int64, shape (rows, *spec.shape).
+        targets: shape (rows, ...), as `Split.read` returns them.
         ids: ids of the first `count` rows within their split, shape (count,).
         count: rows without padding, 0 <= count <= rows; 0 if a short last step has no sample for this rank.
     """
 
     inputs: Tensor
-    labels: Tensor
+    targets: Tensor
     ids: NDArray[np.int64]
     count: int

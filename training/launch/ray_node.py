@@ -1,4 +1,4 @@
-"""The Ray node of a local run: its scheduler and object store (raylet) and its metadata service (GCS), and nothing else.
+"""The Ray node of a local run: its scheduler and object store (raylet) and its metadata service (GCS), and nothing else; draining nodes.
 
 `ray.init` also starts a dashboard, an autoscaler, a log monitor and two agents of the raylet. Each of these five processes imports Ray,
 the first ones one after the other; the raylet waits for its agents before it registers; and Ray gives up when it has not registered
@@ -20,6 +20,7 @@ from typing import Any
 
 from ray import NodeID
 from ray._private import ray_constants, services, worker
+from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray._raylet import (  # type: ignore[attr-defined] # a compiled module
@@ -29,6 +30,7 @@ from ray._raylet import (  # type: ignore[attr-defined] # a compiled module
     RUNTIME_ENV_AGENT_PORT_NAME,
     persist_port,
 )
+from ray.experimental import internal_kv
 
 from training.errors import PlatformError, TrainingFailedError
 
@@ -86,6 +88,9 @@ class LocalNode(Node):
     def stop(self) -> None:
         """Stop its processes and wait until they have exited."""
         self.kill_all_processes(check_alive=False, allow_graceful=True, wait=True)
+        # The next library of Ray's that this process imports would report to the metadata service, and Ray's client ends a process
+        # whose service does not answer for a minute.
+        internal_kv._internal_kv_reset()  # noqa: SLF001 - `ray.shutdown` does it only after `ray.init`
 
     def start_api_server(self, *, include_dashboard: bool | None, raise_on_failure: bool) -> None:
         """Start no dashboard; Ray would start a reduced one even without `include_dashboard`."""
@@ -120,6 +125,11 @@ class LocalNode(Node):
     def _raylet_log(self) -> str:
         logs = sorted(Path(self._logs_dir).glob("raylet*.*"))
         return "\n".join(log.read_text(errors="replace")[-_LOG_CHARACTERS:].strip() for log in logs)
+
+
+def draining_nodes() -> frozenset[str]:
+    """Ids of the cluster's nodes that are about to go, as `ray drain-node` announces them; of the cluster that `ray.init` connected to."""
+    return frozenset(ray_state.state.get_draining_nodes())
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import Any
 
 import ray
@@ -11,6 +10,7 @@ from ray.train import get_context
 
 from training.evidence import stack_on_death
 from training.launch.task import RankPlace, RankTask
+from training.network import free_port
 from training.worker import run_rank
 
 _ADDRESS = "RTP_MASTER_ADDRESS"
@@ -20,9 +20,7 @@ _PORT = "RTP_MASTER_PORT"
 def free_address(*, loopback: bool) -> tuple[str, int]:
     """An address of this host that the other workers can reach, and a free port."""
     host = "127.0.0.1" if loopback else str(ray.util.get_node_ip_address())
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return host, int(probe.getsockname()[1])
+    return host, free_port(host)
 
 
 def set_rendezvous(address: str, port: int) -> None:

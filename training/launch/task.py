@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
 
 TASK_FILE = "task.json"
@@ -22,11 +23,13 @@ class RankTask:
         settings: the run's settings.
         run_directory: absolute path of the run's folder, shared by all ranks.
         attempt: number of restarts by this driver.
+        code: the run's own code; None without.
     """
 
     settings: TrainingSettings
     run_directory: Path
     attempt: int
+    code: RunCode | None = None
 
     def dump(self) -> dict[str, Any]:
         """The task as JSON types, to pass it to another process."""
@@ -34,6 +37,7 @@ class RankTask:
             "settings": self.settings.model_dump(mode="json"),
             "run_directory": str(self.run_directory),
             "attempt": self.attempt,
+            "code": None if self.code is None else self.code.dump(),
         }
 
     @classmethod
@@ -43,6 +47,7 @@ class RankTask:
             settings=TrainingSettings.model_validate(record["settings"]),
             run_directory=Path(record["run_directory"]),
             attempt=int(record["attempt"]),
+            code=None if record["code"] is None else RunCode.load(record["code"]),
         )
 
 

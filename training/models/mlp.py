@@ -8,6 +8,7 @@ from itertools import pairwise
 from torch import nn
 
 from training.data.types import SampleSpec
+from training.models.inputs import refuse_tokens
 from training.models.options import MlpOptions
 
 
@@ -19,10 +20,14 @@ def mlp(spec: SampleSpec, options: MlpOptions) -> nn.Sequential:
         options: hidden widths and dropout.
 
     Returns:
-        A module from float (n, *spec.shape) to logits (n, spec.classes).
+        A module from float (n, *spec.shape) to logits or values (n, spec.outputs).
+
+    Raises:
+        SettingsError: the samples are tokens.
     """
+    refuse_tokens(spec, model="mlp")
     widths = (math.prod(spec.shape), *options.hidden)
     layers: list[nn.Module] = [nn.Flatten()]
     for fan_in, fan_out in pairwise(widths):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU(inplace=True), nn.Dropout(options.dropout)]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], spec.classes))
+    return nn.Sequential(*layers, nn.Linear(widths[-1], spec.outputs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from infra.spec.section import Section
 from training.config.schema import Fraction
@@ -26,6 +26,21 @@ class SimpleCnnOptions(Section):
         16, description="Channels of the first stage; the second has twice, the third four times as many."
     )
     dropout: Fraction = Field(0.1, description="Dropout probability of the pooled features.")
+
+
+class TransformerOptions(Section):
+    """Options of `transformer`."""
+
+    width: PositiveInt = Field(128, description="Width of the residual stream; a multiple of heads.")
+    layers: PositiveInt = Field(4, description="Number of blocks.")
+    heads: PositiveInt = Field(4, description="Attention heads.")
+    dropout: Fraction = Field(0.1, description="Dropout probability after the embedding and each part of a block.")
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> TransformerOptions:
+        if self.width % self.heads:
+            raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
+        return self
 
 
 class ResNetOptions(Section):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from training.config.schema import ModelSettings
 from training.factories import FactorySpec, Registry
-from training.models.options import MlpOptions, ResNetOptions, SimpleCnnOptions
+from training.models.options import MlpOptions, ResNetOptions, SimpleCnnOptions, TransformerOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,6 +24,7 @@ MODELS = Registry(
         FactorySpec(name="resnet18", factory="training.models.resnet:resnet18", options=ResNetOptions),
         FactorySpec(name="resnet50", factory="training.models.resnet:resnet50", options=ResNetOptions),
         FactorySpec(name="simple_cnn", factory="training.models.simple_cnn:simple_cnn", options=SimpleCnnOptions),
+        FactorySpec(name="transformer", factory="training.models.transformer:transformer", options=TransformerOptions),
     ),
 )
 """The models. A factory takes a `SampleSpec` and its options, and returns an `nn.Module`."""
@@ -42,8 +43,8 @@ def validate(settings: ModelSettings) -> None:
 def build_model(settings: ModelSettings, spec: SampleSpec) -> nn.Module:
     """Builds the model on the default device, with weights drawn from torch's global generator.
 
-    A factory of your own is called as factory(spec, **settings.options) and must return a `torch.nn.Module` from float
-    (n, *spec.shape) to logits (n, spec.classes).
+    A factory of your own is called as factory(spec, **settings.options) and must return a `torch.nn.Module` from inputs
+    (n, *spec.shape), float32 or int64 tokens, to float (n, *spec.output_shape).
 
     Raises:
         SettingsError: as `validate`; or the model does not fit the samples, or a factory of your own does not accept

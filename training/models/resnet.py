@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from training.data.types import SampleSpec
-from training.models.images import channels_of
+from training.models.inputs import channels_of
 from training.models.options import ResNetOptions
 
 
@@ -168,7 +168,7 @@ def _resnet(
         block=block,
         depths=depths,
         channels=channels_of(spec, model=name),
-        classes=spec.classes,
+        classes=spec.outputs,
         stem=options.stem,
         zero_init_residual=options.zero_init_residual,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from training.data.types import SampleSpec
-from training.models.images import channels_of
+from training.models.inputs import channels_of
 from training.models.options import SimpleCnnOptions
 
 
@@ -40,7 +40,7 @@ def simple_cnn(spec: SampleSpec, options: SimpleCnnOptions) -> SimpleCnn:
     """
     return SimpleCnn(
         channels=channels_of(spec, model="simple_cnn"),
-        classes=spec.classes,
+        classes=spec.outputs,
         width=options.width,
         dropout=options.dropout,
     )

@@ -1,37 +1,145 @@
-"""The protocol of objectives, used by the step, the evaluation and the reports."""
+"""The base class of objectives, used by the step, the evaluation and the reports."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from math import nan
+from typing import ClassVar
 
+import torch
 from torch import Tensor
 
+from observability.objective_metrics import LOSS, Metric
+from training.data.types import SampleSpec, Split
+from training.errors import SettingsError
 
-class Objective(Protocol):
+
+class Objective(ABC):
     """A loss and the metrics reported with it.
 
-    Everything is a sum over samples, so that it adds up over micro-batches, batches and ranks; a metric is computed from the sums last.
-    An objective has no state.
+    Everything is a sum over samples, so that it adds up over micro-batches, batches and ranks. The sums are divided by the sum of the
+    weights last: the gradient is that of the weighted mean over the *global* batch, for any world size. An objective has no state.
+
+    Attributes:
+        sums: names of the sums that `measure` returns; the loss is the first.
+        metrics: what is reported, `loss` included. By default a metric is the mean of the sum of its name.
+        ranked_by: name of the metric that ranks checkpoints unless `checkpoint.best_metric` names another.
+        unit: what the throughput counts: `samples`, or what `weight` counts, e.g. `tokens`.
     """
 
-    @property
-    def sums(self) -> tuple[str, ...]:
-        """Names of the sums that `measure` returns; the loss is the first."""
-        ...
+    sums: ClassVar[tuple[str, ...]] = ("loss",)
+    metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
+    ranked_by: ClassVar[str] = "loss"
+    unit: ClassVar[str] = "samples"
 
-    def measure(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+    @abstractmethod
+    def measure(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         """The sums over a batch as scalar tensors, the first of which is differentiated.
 
         Args:
-            outputs: what the model returned for the rows that count, shape (count, ...), in the dtype of the forward pass.
-            labels: shape (count,). `count` may be 0.
+            outputs: what the model returned for the samples that count, shape (count, ...), in the dtype of the forward pass.
+            targets: shape (count, ...). `count` may be 0.
         """
-        ...
 
-    def metrics(self, sums: Sequence[float], samples: int) -> dict[str, float]:
-        """The reported metrics by name, from sums over `samples` samples; `loss` is one of them.
+    def weight(self, targets: Tensor) -> Tensor | None:
+        """The weight of a batch in the mean loss, a scalar tensor, e.g. its number of tokens; None: its number of samples.
 
-        Only `loss` and `accuracy` have a field in the run's log; callbacks see all.
+        It depends on the targets alone, because it is summed over the ranks before the forward pass.
         """
-        ...
+        del targets
+        return None
+
+    def report(self, means: Mapping[str, float]) -> dict[str, float]:
+        """The reported metrics by name, from the sums divided by the sum of the weights."""
+        return {metric.name: means[metric.name] for metric in self.metrics}
+
+    def check_targets(self, targets: Tensor, spec: SampleSpec) -> None:
+        """Refuse a dataset that the objective cannot be computed on, before the run starts.
+
+        Args:
+            targets: of one sample of the training split, shape (1, ...).
+            spec: the dataset's samples.
+
+        Raises:
+            SettingsError: the targets have another dtype or shape.
+        """
+        del targets, spec
+
+    def training_split(self, split: Split) -> Split:
+        """The samples to train on; an objective may mix samples."""
+        return split
+
+    def for_evaluation(self) -> Objective:
+        """The objective that evaluates, which leaves out what only regularizes the training."""
+        return self
+
+    def summarize(self, sums: Sequence[float], weight: float) -> dict[str, float]:
+        """The reported metrics, from sums over a batch or a split and the sum of its weights; NaN if nothing counts."""
+        means = {name: value / weight if weight else nan for name, value in zip(self.sums, sums, strict=True)}
+        return self.report(means)
+
+
+def check_sums(objective: Objective, sums: object, *, needs_gradient: bool) -> None:
+    """Check what `measure` returned, which may be a user's own.
+
+    Raises:
+        SettingsError: it is no tuple of one scalar tensor per sum, or the loss has no gradient.
+    """
+    name = type(objective).__name__
+    expected = (
+        f"objective {name}: measure must return {len(objective.sums)} scalar tensors: {', '.join(objective.sums)}"
+    )
+    if not isinstance(sums, tuple) or len(sums) != len(objective.sums):
+        got = f"a tuple of {len(sums)}" if isinstance(sums, tuple) else f"{type(sums).__name__}"
+        raise SettingsError(f"{expected}; it returned {got}", remedy="return one sum for each name in `sums`")
+    for label, value in zip(objective.sums, sums, strict=True):
+        if not isinstance(value, Tensor) or value.ndim:
+            got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise SettingsError(f"{expected}; {label} is {got}", remedy="sum over all dimensions: tensor.sum()")
+    if needs_gradient and not sums[0].requires_grad:
+        raise SettingsError(
+            f"objective {name}: the loss has no gradient, so no weight would change",
+            remedy="compute it from the outputs with differentiable operations, without .detach(), .item() or no_grad",
+        )
+
+
+def check_reach(objective: Objective, parameters: Iterable[Tensor]) -> None:
+    """Check after the backward passes of a step that the loss has a gradient of the model's weights; stops at the first that has one.
+
+    Raises:
+        SettingsError: no weight has one, so none would change.
+    """
+    if all(parameter.grad is None for parameter in parameters):
+        raise SettingsError(
+            f"objective {type(objective).__name__}: the gradient of the loss reaches no weight of the model",
+            remedy="compute the loss from the outputs of the model, and those from its weights, without .detach() or no_grad",
+        )
+
+
+def check_shape(objective: str, outputs: Tensor, expected: tuple[int, ...]) -> None:
+    """Check the outputs of a model, which may be a user's own.
+
+    Raises:
+        SettingsError: they have another shape than (count, *expected).
+    """
+    if tuple(outputs.shape[1:]) != expected:
+        raise SettingsError(
+            f"model.name: the model returns {tuple(outputs.shape)} for {outputs.shape[0]} samples; objective {objective} "
+            f"needs ({', '.join(('samples', *map(str, expected)))})",
+            remedy="correct the last layer of the model, or choose another objective.name",
+        )
+
+
+def check_type(objective: str, targets: Tensor, *, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Check the targets of one sample.
+
+    Raises:
+        SettingsError: they have another dtype, or another shape than (1, *shape).
+    """
+    if targets.dtype != dtype or tuple(targets.shape[1:]) != shape:
+        raise SettingsError(
+            f"objective.name={objective} needs targets of {dtype} and shape {shape} for each sample; those of the dataset are "
+            f"of {targets.dtype} and shape {tuple(targets.shape[1:])}",
+            remedy="choose another data.dataset or another objective.name",
+        )

@@ -6,9 +6,10 @@ identifies the run, and the hash of its weights the registered model version.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from observability.line_file import read_lines
 from observability.runlog import (
@@ -25,11 +26,13 @@ from observability.runlog import (
     TrainingStarted,
     decode,
 )
+from training.code.identity import identity_file
 from training.config.load import render
 from training.config.schema import TrainingSettings
 from training.tracking import payload, system
 from training.tracking.client import STORE_ERRORS, MlflowException, connect, mlflow, summarize, upload_timeout
-from training.tracking.locations import embedded_artifacts, embedded_uri, registered_model, tracking_uri
+from training.tracking.creation import get_or_create_experiment, get_or_create_run
+from training.tracking.locations import registered_model, tracking_uri
 from training.tracking.registration import ModelRegistration
 from training.tracking.state import StoreUnavailableError, TrackingState
 
@@ -42,7 +45,7 @@ MAX_PARAMETERS = 100
 _MAX_METRICS_PER_EVENT = 20
 
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-_RUN_KEY = "run_key"
+_NO_TAGS: Mapping[str, str] = {}
 
 
 def last_start(run_directory: Path) -> RunStarted | None:
@@ -60,7 +63,24 @@ def last_start(run_directory: Path) -> RunStarted | None:
 class Delivery:
     """Delivers one run. The caller holds the run's lock (`state.delivery_lock`)."""
 
-    def __init__(self, run_directory: Path, started: RunStarted) -> None:
+    def __init__(
+        self,
+        run_directory: Path,
+        started: RunStarted,
+        *,
+        tags: Mapping[str, str] = _NO_TAGS,
+        registers_model: bool = True,
+    ) -> None:
+        """Prepare the delivery of a run.
+
+        Args:
+            run_directory: its folder.
+            started: its newest start.
+            tags: of the MLflow run, besides those of every run.
+            registers_model: whether a run that is done becomes a version of its registered model.
+        """
+        self._tags = tags
+        self._registers_model = registers_model
         self._directory = run_directory
         self._started = started
         self._settings = TrainingSettings.model_validate(started.settings)
@@ -143,8 +163,11 @@ class Delivery:
         if self.state.uri != self._uri:
             self._change_store(client)
         if not self.state.run_id:
-            experiment_id = self._get_or_create_experiment(client)
-            self._update_state(experiment_id=experiment_id, run_id=self._get_or_create_run(client, experiment_id))
+            experiment_id = get_or_create_experiment(client, self._settings.tracking.experiment, uri=self._uri)
+            run_id = get_or_create_run(
+                client, experiment_id, key=self.state.run_key, name=self._started.run, started=self._started.time
+            )
+            self._update_state(experiment_id=experiment_id, run_id=run_id)
         self._connected = client
 
     @property
@@ -171,35 +194,6 @@ class Delivery:
         state = TrackingState(uri=self._uri)
         state.save(self._directory)
         return state
-
-    def _get_or_create_experiment(self, client: mlflow.MlflowClient) -> str:
-        name = self._settings.tracking.experiment
-        existing = client.get_experiment_by_name(name)
-        if existing is not None:
-            return str(existing.experiment_id)
-        # A server has its own artifact location; the embedded store would default to `mlruns` in the current folder.
-        location = str(embedded_artifacts()) if self._uri == embedded_uri() else None
-        try:
-            return str(client.create_experiment(name, artifact_location=location))
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-            # Another run created it in the meantime.
-            return str(client.get_experiment_by_name(name).experiment_id)
-
-    def _get_or_create_run(self, client: mlflow.MlflowClient, experiment_id: str) -> str:
-        found = client.search_runs([experiment_id], f"tags.{_RUN_KEY} = '{self.state.run_key}'", max_results=1)
-        run = (
-            found[0]
-            if found
-            else client.create_run(
-                experiment_id,
-                start_time=payload.milliseconds(self._started.time),
-                run_name=self._started.run,
-                tags={_RUN_KEY: self.state.run_key},
-            )
-        )
-        return str(run.info.run_id)
 
     def _deliver_system_metrics(self) -> None:
         while True:
@@ -228,7 +222,7 @@ class Delivery:
                 self._deliver_dataset(event)
             case Restored():
                 self._set_tags({"restored_from_step": str(event.step)})
-            case Phase(name="finish", process="rank 0"):
+            case Phase(name="finish", process="rank 0") if self._registers_model:
                 # Training is over: prepare while the ranks evaluate, so that the end of the run waits less.
                 self._registration = self._registration or ModelRegistration()
 
@@ -236,13 +230,28 @@ class Delivery:
         settings = TrainingSettings.model_validate(event.settings)
         self._mark_running()
         existing = self._client.get_run(self.state.run_id).data
-        if "error" in existing.tags:  # of an attempt before this one
-            self._client.delete_tag(self.state.run_id, "error")
+        tags = payload.start_tags(settings, event.environment) | dict(self._tags)
+        for stale in ("error", *payload.CODE_TAGS):  # of an attempt before this one
+            if stale in existing.tags and stale not in tags:
+                self._client.delete_tag(self.state.run_id, stale)
         self._deliver_parameters(payload.parameters(settings), existing=existing.params)
-        self._set_tags(payload.start_tags(settings, event.environment))
+        self._set_tags(tags)
         with upload_timeout():
+            self._deliver_code(event.environment.get("code"))
             self._client.log_dict(self.state.run_id, event.environment, "environment.json")
             self._client.log_text(self.state.run_id, render(payload.redact(settings)), "settings.yaml")
+
+    def _deliver_code(self, code: dict[str, Any] | None) -> None:
+        """Log the archive of the run's own code, which repeats the run, once; a run that has lost it goes on without."""
+        if code is None:
+            return
+        archive = self._directory / code["archive"]
+        folder = archive.parent.name
+        logged = {file.path for file in self._client.list_artifacts(self.state.run_id, folder)}
+        if code["archive"] not in logged and archive.exists():
+            # The identity first: where the archive is, both are.
+            self._client.log_artifact(self.state.run_id, str(identity_file(archive)), folder)
+            self._client.log_artifact(self.state.run_id, str(archive), folder)
 
     def _deliver_parameters(self, parameters: dict[str, str], *, existing: dict[str, str]) -> None:
         """Log new parameters; MLflow parameters are immutable, so tags record the values that a resume has changed."""
@@ -275,15 +284,17 @@ class Delivery:
                 self._client.log_artifact(self.state.run_id, str(report))
             if event.status == "done":
                 self._client.log_artifacts(self.state.run_id, str(model), "weights")
-                self._deliver_model(model)
+                if not self._registers_model:
+                    return
+                self._deliver_model()
                 # Again: logging the model has terminated the run with the current time.
                 self._set_status(_STATUS[event.status], at=event.time)
 
-    def _deliver_model(self, folder: Path) -> None:
+    def _deliver_model(self) -> None:
         registration = self._registration or ModelRegistration()
         self._registration = None
         name = registered_model(self._settings)
-        version = registration.register(folder, uri=self._uri, run_id=self.state.run_id, name=name)
+        version = registration.register(self._directory, uri=self._uri, run_id=self.state.run_id, name=name)
         self._update_state(model_version=version)
 
     def _mark_running(self) -> None:

@@ -75,7 +75,7 @@ def _follow_run(run_directory: Path) -> DeliveryReport:
     try:
         with system.sampling(run_directory, since=started.time):
             follower = Follower(run_directory, delivery, uri=tracking_uri(settings.tracking, run_directory))
-            follower.follow(_wait_for_eof)
+            follower.follow(wait_for_eof)
         is_complete = follower.finish()
     except Exception as error:
         # Must not fail the run, whose log keeps everything.
@@ -145,7 +145,7 @@ class Follower:
             log.write(Notice(level=level, message=message))
 
 
-def _wait_for_eof(seconds: float) -> bool:
+def wait_for_eof(seconds: float) -> bool:
     """Wait up to that many seconds for the end of file on stdin; returns whether it was reached."""
     is_ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(is_ready) and not os.read(sys.stdin.fileno(), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from observability.runlog import CheckpointCommitted, Evaluated, Event, Step, TrainingStarted
@@ -13,6 +14,10 @@ MAX_VALUE_CHARACTERS = 500
 """Longest parameter or tag value that every MLflow server accepts (the limit before MLflow 2.10)."""
 
 _TIMES = ("data", "forward", "backward", "optimizer", "checkpoint")
+
+
+CODE_TAGS = ("code.sha256", "code.revision", "code.dirty")
+"""All tags of a run's own code."""
 
 
 class Point(NamedTuple):
@@ -61,6 +66,16 @@ def start_tags(settings: TrainingSettings, environment: dict[str, Any]) -> dict[
         tags["mlflow.source.git.commit"] = git["revision"]
         tags["mlflow.source.git.branch"] = git["branch"]
         tags["mlflow.source.git.dirty"] = json.dumps(git["dirty"])
+    return tags | code_tags(environment.get("code"))
+
+
+def code_tags(code: Mapping[str, Any] | None) -> dict[str, str]:
+    """Tags of a run's own code, from its record in the environment or its identity; the platform's own are MLflow's `mlflow.source`."""
+    if code is None:
+        return {}
+    tags = {"code.sha256": code["sha256"]}
+    if code["revision"] is not None:
+        tags |= {"code.revision": code["revision"], "code.dirty": json.dumps(code["is_dirty"])}
     return tags
 
 
@@ -95,7 +110,7 @@ def points(event: Event) -> list[Point]:
             values = _step_values(event)
             step = event.step
         case Evaluated():
-            values = {"loss": event.loss, "accuracy": event.accuracy, "seconds": event.seconds}
+            values = {"loss": event.loss, **event.metrics, "seconds": event.seconds}
             values = {f"{event.split}/{name}": value for name, value in values.items()}
             step = event.step
         case CheckpointCommitted():
@@ -114,12 +129,14 @@ def points(event: Event) -> list[Point]:
 def _step_values(event: Step) -> dict[str, float]:
     values = {
         "train/loss": event.loss,
-        "train/accuracy": event.accuracy,
+        **{f"train/{name}": value for name, value in event.metrics.items()},
         "train/gradient_norm": event.gradient_norm,
         "train/learning_rate": event.learning_rate,
         "train/samples_per_second": event.samples / event.seconds,
         "time/step_seconds": event.seconds,
     }
+    if event.units:
+        values["train/units_per_second"] = event.units / event.seconds
     return values | {f"time/{part}_seconds": getattr(event, f"{part}_seconds") for part in _TIMES}
 
 

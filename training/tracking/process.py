@@ -55,13 +55,13 @@ class FollowerProcess:
     session, because Ctrl-C is meant for the driver.
     """
 
-    def __init__(self, run_directory: Path) -> None:
-        """Start the follower of a run that has logged its start."""
+    def __init__(self, run_directory: Path, *, module: str = "training.tracking.follow") -> None:
+        """Start the follower of a run, or with another `module` of something else, that has logged its start."""
         log = run_directory / "logs" / "tracking.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "training.tracking.follow", str(run_directory.resolve())],
+                [sys.executable, "-m", module, str(run_directory.resolve())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -31,15 +31,15 @@ class ModelRegistration:
             preexec_fn=die_with_parent,  # noqa: PLW1509 - a single prctl call, safe after a fork with threads
         )
 
-    def register(self, folder: Path, *, uri: str, run_id: str, name: str) -> str:
-        """Register the model in `folder` and return its version; see `training.tracking.model.register_model`.
+    def register(self, run_directory: Path, *, uri: str, run_id: str, name: str) -> str:
+        """Register the model of a run and return its version; see `training.tracking.model.register_model`.
 
         Raises:
             StoreUnavailableError: the store is unavailable or rejects a request.
             SettingsError: the model can no longer be built.
             PlatformError: the process ended without an answer.
         """
-        request = {"folder": str(folder.resolve()), "uri": uri, "run_id": run_id, "name": name}
+        request = {"run_directory": str(run_directory.resolve()), "uri": uri, "run_id": run_id, "name": name}
         output, _ = self._process.communicate(json.dumps(request))
         if not output:
             raise PlatformError(

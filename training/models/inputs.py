@@ -1,4 +1,4 @@
-"""Shared code of the image models."""
+"""What a model accepts: images, features or tokens."""
 
 from __future__ import annotations
 
@@ -22,3 +22,16 @@ def channels_of(spec: SampleSpec, *, model: str) -> int:
             remedy="set model.name=mlp, or a data.dataset of images",
         )
     return spec.shape[0]
+
+
+def refuse_tokens(spec: SampleSpec, *, model: str) -> None:
+    """Refuses samples that are not numbers.
+
+    Raises:
+        SettingsError: the samples are tokens.
+    """
+    if spec.vocabulary:
+        raise SettingsError(
+            f"model.name={model} expects numbers, but the samples are {spec.vocabulary} kinds of tokens",
+            remedy="set model.name=transformer, or a data.dataset of images or features",
+        )

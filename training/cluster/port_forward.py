@@ -1,0 +1,93 @@
+"""A forwarded port that is known to work, and to be broken."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from infra.kube.forwarder import forwarder
+from infra.spec.errors import RefusedError
+
+_OPEN_SECONDS = 30.0
+_PROBE_SECONDS = 10.0
+_POLL_SECONDS = 0.2
+_FAILURES = 3
+
+
+def local_port(wanted: int, *, usual: int) -> int:
+    """A free port of this machine.
+
+    Args:
+        wanted: the port that the user asked for; 0 takes the usual one, or another if it is in use.
+        usual: the usual port.
+
+    Raises:
+        RefusedError: the wanted port is in use.
+    """
+    for port in (wanted,) if wanted else (usual, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found: int = probe.getsockname()[1]
+                return found
+    raise RefusedError(f"port {wanted} of this machine is in use", remedy="set PORT=…, or omit it")
+
+
+class PortForward:
+    """A command that forwards a port, e.g. `kubectl port-forward`, and an address that answers through it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], said: IO[str], url: str) -> None:
+        self._process, self._said, self._url = process, said, url
+
+    def await_open(self, *, seconds: float = _OPEN_SECONDS) -> None:
+        """Wait until the address answers.
+
+        Raises:
+            ConnectionError: the command has ended, or nothing answers in time; carries what the command said.
+        """
+        deadline = time.monotonic() + seconds
+        # Whether the command lives comes after the answer: if another program took the port, that program has answered.
+        while not self._answers() or self._process.poll() is not None:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise ConnectionError(self._words())
+            time.sleep(_POLL_SECONDS)
+
+    def await_broken(self, *, probe_seconds: float = _PROBE_SECONDS) -> str:
+        """Wait until the command ends, or nothing answers any more: it can outlive its connection; returns what it said."""
+        failures = 0
+        while failures < _FAILURES:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(probe_seconds)
+                return self._words()
+            failures = 0 if self._answers() else failures + 1
+        return "nothing answers any more"
+
+    def _answers(self) -> bool:
+        try:
+            with urlopen(self._url, timeout=_PROBE_SECONDS):  # noqa: S310 - our own address
+                return True
+        except (URLError, OSError):
+            return False
+
+    def _words(self) -> str:
+        self._said.seek(0)
+        return " ".join(self._said.read().split())[-300:] or "the connection ended"
+
+
+@contextmanager
+def port_forward(command: Sequence[str], *, url: str) -> Iterator[PortForward]:
+    """Run a command that forwards a port.
+
+    Args:
+        command: the command.
+        url: an address that answers without a login when the port is forwarded.
+    """
+    with forwarder(command) as (process, said):
+        yield PortForward(process, said, url)

@@ -1,0 +1,1 @@
+"""A model, a dataset and an objective; train.yaml names them."""
