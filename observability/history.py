@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import (
     CheckpointCommitted,
     Evaluated,
@@ -37,6 +38,11 @@ def part_seconds(step: Step) -> tuple[float, ...]:
     return (*measured, max(0.0, step.seconds - sum(measured)))
 
 
+def units_of(step: Step) -> float:
+    """What the objective counts in a step: its samples, or e.g. tokens."""
+    return step.units or step.samples
+
+
 @dataclass(frozen=True, kw_only=True)
 class Restart:
     """A later attempt that resumed training from `step`; `lost_steps` is how many steps it had to repeat."""
@@ -57,6 +63,7 @@ class RunHistory:
         started: when the run was first started.
         resumed: when it was last started; equal to `started` unless a command resumed the run.
         training: the newest worker group that became ready.
+        objective: the metrics of the newest worker group; the loss alone before there is one.
         training_starts: all worker groups that became ready, oldest first.
         ended: None while the run is going.
         last_time: Unix time of the newest event.
@@ -71,6 +78,7 @@ class RunHistory:
     started: RunStarted | None = None
     resumed: RunStarted | None = None
     training: TrainingStarted | None = None
+    objective: ObjectiveInfo = field(default_factory=ObjectiveInfo)
     training_starts: list[TrainingStarted] = field(default_factory=list)
     ended: RunEnded | None = None
     last_time: float = 0.0
@@ -121,6 +129,7 @@ class RunHistory:
         while self.evaluations and self.evaluations[-1].step > event.start_step:
             self.evaluations.pop()
         self.training = event
+        self.objective = ObjectiveInfo.of(event.objective)
         self.training_starts.append(event)
 
     @property
@@ -166,19 +175,27 @@ class RunHistory:
         end = self.last_time if now is None or self.ended else now
         return self._earlier_seconds + end - self.resumed.time
 
-    def samples_per_second(self, *, newest: int | None = None) -> float:
-        """Samples per second of wall time over the `newest` steps, or over all; excludes evaluations; 0 before the first step."""
+    def throughput(self, *, newest: int | None = None) -> float:
+        """The objective's units, e.g. samples, per second of wall time over the `newest` steps, or over all.
+
+        Excludes evaluations; 0 before the first step.
+        """
         chosen = self.steps[-newest:] if newest else self.steps
         seconds = sum(step.seconds for step in chosen)
-        return sum(step.samples for step in chosen) / seconds if seconds else 0.0
+        return sum(map(units_of, chosen)) / seconds if seconds else 0.0
 
     def evaluations_of(self, split: str) -> list[Evaluated]:
         """The evaluations of a split, oldest first."""
         return [evaluation for evaluation in self.evaluations if evaluation.split == split]
 
     def best_validation(self) -> Evaluated | None:
-        """The validation with the highest accuracy, the earliest of equals; None if there is none."""
-        return max(self.evaluations_of("validation"), key=lambda evaluation: evaluation.accuracy, default=None)
+        """The best validation by the metric that ranks the checkpoints, the earliest of equals; None if there is none."""
+        metric = self.objective.headline
+        best: Evaluated | None = None
+        for evaluation in self.evaluations_of("validation"):
+            if best is None or metric.better(evaluation.value(metric.name), best.value(metric.name)):
+                best = evaluation
+        return best
 
     def test_evaluation(self) -> Evaluated | None:
         """The newest evaluation of the test split; None if there is none."""

@@ -21,10 +21,10 @@ from rich.table import Table
 from rich.text import Text
 
 from observability.curves import braille
-from observability.history import PARTS, RunHistory, part_seconds
+from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.progress import phase_text
-from observability.quantities import clock, duration, number, percent, size
-from observability.runlog import FILE_NAME, RunLogReader
+from observability.quantities import clock, duration, number, size
+from observability.runlog import FILE_NAME, Evaluated, RunLogReader
 
 _POLL_SECONDS = 0.5
 _SILENT_SECONDS = 30.0
@@ -107,11 +107,11 @@ def _startup(history: RunHistory, *, now: float) -> RenderableType:
 def _progress(history: RunHistory) -> RenderableType:
     assert history.training is not None, "frame() calls this only once training has started"
     total, done = history.training.total_steps, history.last_step
-    rate = history.samples_per_second(newest=_RECENT_STEPS)
+    rate = history.throughput(newest=_RECENT_STEPS)
     text = f"step {number(done)}/{number(total)}"
     if history.steps:
         newest = history.steps[-_RECENT_STEPS:]
-        text += f"  epoch {newest[-1].epoch}/{history.epochs}  {number(rate)} samples/s"
+        text += f"  epoch {newest[-1].epoch}/{history.epochs}  {number(rate)} {history.objective.unit}/s"
         if history.ended is None:
             text += f"  {clock((total - done) * sum(step.seconds for step in newest) / len(newest))} left"
     table = Table.grid(expand=True)
@@ -127,10 +127,10 @@ def _curves(history: RunHistory, *, width: int) -> RenderableType:
     curves.add_column(ratio=1)
     columns = max(10, width // 2 - 4)
     loss = [step.loss for step in steps]
-    speed = [step.samples / step.seconds for step in steps]
+    speed = [units_of(step) / step.seconds for step in steps]
     curves.add_row(
         _curve(loss, title=f"loss {loss[-1]:.4f}" if loss else "loss", columns=columns, style="cyan"),
-        _curve(speed, title="samples/s", columns=columns, style="green"),
+        _curve(speed, title=f"{history.objective.unit}/s", columns=columns, style="green"),
     )
     return curves
 
@@ -162,9 +162,9 @@ def _results(history: RunHistory) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     best, test = history.best_validation(), history.test_evaluation()
     if best is not None:
-        table.add_row("best validation", f"{percent(best.accuracy)} in epoch {best.epoch}, loss {best.loss:.4f}")
+        table.add_row("best validation", f"{_metrics(history, best)}, in epoch {best.epoch}")
     if test is not None:
-        table.add_row("test", f"{percent(test.accuracy)}, loss {test.loss:.4f}")
+        table.add_row("test", _metrics(history, test))
     if history.checkpoints:
         newest = history.checkpoints[-1]
         stall = max(checkpoint.stall_seconds for checkpoint in history.checkpoints)
@@ -176,6 +176,11 @@ def _results(history: RunHistory) -> RenderableType:
     if history.restarts:
         table.add_row("restarts", f"{len(history.restarts)}, {history.lost_steps} steps lost")
     return table
+
+
+def _metrics(history: RunHistory, evaluation: Evaluated) -> str:
+    metrics = history.objective.metrics
+    return ", ".join(f"{metric.title} {metric.text(evaluation.value(metric.name))}" for metric in metrics)
 
 
 def _notices(history: RunHistory) -> RenderableType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from observability.history import RunHistory
-from observability.quantities import clock, duration, number, percent
+from observability.quantities import clock, duration, number
 from observability.runlog import Evaluated, Event, Notice, Phase, Restored, RunEnded, RunStarted, Step, TrainingStarted
 from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
 
@@ -14,6 +14,7 @@ PHASE_TEXTS = {
     "ray_start": "starting Ray",
     "workers_start": "starting workers",
     "connect": "connecting the ranks",
+    "cache": "copying the dataset",
     "data": "preparing data",
     "model": "building the model",
     "first_batch": "loading the first batch",
@@ -88,11 +89,16 @@ class ProgressView:
     def _training_started(self, event: TrainingStarted) -> None:
         self._screen.finish(at=event.time)
         ranks = f"{event.world} rank{'s' if event.world > 1 else ''}"
-        self._screen.line(
-            f"training steps {number(event.start_step + 1)} to {number(event.total_steps)} "
-            f"({self._history.epochs} epochs of {number(event.train_samples)} samples) on {ranks}, "
-            f"{number(event.parameters)} parameters"
-        )
+        epochs = f"{self._history.epochs} epoch{'s' if self._history.epochs != 1 else ''}"
+        whole = f"({epochs} of {number(event.train_samples)} samples)"
+        first, last = event.start_step + 1, event.total_steps
+        if first > last:
+            self._screen.line(f"nothing left to train: all {number(last)} steps {whole} are done")
+        else:
+            self._screen.line(
+                f"training steps {number(first)} to {number(last)} {whole} on {ranks}, "
+                f"{number(event.parameters)} parameters"
+            )
         if event.metrics_url:
             self._screen.line(f"metrics: {event.metrics_url}", tone="dim")
         self._shown_step = event.start_step
@@ -112,9 +118,8 @@ class ProgressView:
         self._shown_time, self._shown_step = step.time, step.step
         parts = [
             f"epoch {step.epoch}/{history.epochs}",
-            f"loss {step.loss:.4f}",
-            f"accuracy {percent(step.accuracy)}",
-            f"{number(history.samples_per_second(newest=_WINDOW_STEPS))} samples/s",
+            *_metric_texts(history, step),
+            f"{number(history.throughput(newest=_WINDOW_STEPS))} {history.objective.unit}/s",
         ]
         left = history.training.total_steps - step.step
         if left:
@@ -134,7 +139,7 @@ class ProgressView:
     def _evaluated(self, event: Evaluated) -> None:
         name = f"epoch {event.epoch:>{len(str(self._history.epochs))}}/{self._history.epochs}"
         self._screen.line(
-            f"{name}  {event.split:<10}  loss {event.loss:.4f}  accuracy {percent(event.accuracy)}  "
+            f"{name}  {event.split:<10}  {'  '.join(_metric_texts(self._history, event))}  "
             f"({number(event.samples)} samples in {duration(event.seconds)})"
         )
 
@@ -152,14 +157,22 @@ class ProgressView:
         self._screen.finish(at=event.time)
         history = self._history
         tones: dict[str, Tone] = {"done": "good", "interrupted": "warning"}
-        facts = [f"{history.last_step} steps", f"{number(history.samples_per_second())} samples/s"]
+        metric = history.objective.headline
+        facts = [f"{history.last_step} steps"]
+        if history.steps:
+            facts.append(f"{number(history.throughput())} {history.objective.unit}/s")
         best, test = history.best_validation(), history.test_evaluation()
         if best is not None:
-            facts.append(f"best validation accuracy {percent(best.accuracy)} in epoch {best.epoch}")
+            facts.append(f"best validation {metric.title} {metric.text(best.value(metric.name))} in epoch {best.epoch}")
         if test is not None and event.status == "done":
-            facts.append(f"test accuracy {percent(test.accuracy)}")
+            facts.append(f"test {metric.title} {metric.text(test.value(metric.name))}")
         text = f"{event.status} after {duration(history.seconds())}: {', '.join(facts)}"
         self._screen.line(text, tone=tones.get(event.status, "error"))
+
+
+def _metric_texts(history: RunHistory, measured: Step | Evaluated) -> list[str]:
+    """The metrics of a line: `loss 0.1234`, `accuracy 97.5 %`."""
+    return [f"{metric.title} {metric.text(measured.value(metric.name))}" for metric in history.objective.shown]
 
 
 def _headline(history: RunHistory) -> str:

@@ -1,36 +1,21 @@
 """The event log of a run: `events.jsonl`, one JSON object per line.
 
 The driver and rank 0 append events; the progress view, the MLflow follower, the monitor and the report read them. The file is also the
-follower's spool, because undelivered events stay in it. Events are appended by one `write` call on a file opened with `O_APPEND`, so
-several processes of one machine can share the log. Readers wait for the rest of an incomplete last line, and skip one that was cut off by
-a full disk: the next writer ends it and logs a notice.
+follower's spool, because undelivered events stay in it.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
-from observability.line_file import LineFile, read_lines
+from observability.event_log import Decoder, Event, LogReader, LogWriter, encode, select
+
+__all__ = ["Event", "encode", "select"]
 
 FILE_NAME = "events.jsonl"
-_TORN = f"the last line of {FILE_NAME} was incomplete and is skipped: the disk was full, or the machine stopped"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """Base class of the events of a run.
-
-    Attributes:
-        time: Unix time.
-    """
-
-    kind: ClassVar[str] = ""
-    time: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +39,12 @@ class Phase(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingStarted(Event):
-    """All ranks are ready. `start_step` is the number of optimizer steps already in the weights."""
+    """All ranks are ready.
+
+    Attributes:
+        start_step: optimizer steps already in the weights.
+        objective: an `observability.objective_metrics.ObjectiveInfo`, as JSON.
+    """
 
     kind: ClassVar[str] = "training_started"
     world: int
@@ -65,6 +55,7 @@ class TrainingStarted(Event):
     train_samples: int
     dataset_fingerprint: str
     metrics_url: str = ""
+    objective: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +66,10 @@ class Step(Event):
         step: number of the optimizer step in the run, from 1.
         epoch: epoch of the step, from 1.
         loss: mean loss over the global batch.
-        accuracy: accuracy over the global batch, 0 to 1.
+        metrics: the objective's other metrics over the global batch, by name.
         gradient_norm: global norm before clipping.
         samples: samples in the global batch.
+        units: what the objective counts instead of samples, e.g. tokens, in the global batch; 0 if it counts samples.
         time: Unix time at which the step ended; steps are written a little later, in batches.
         seconds: wall time on rank 0 since the previous step ended, including reporting and checkpoints between them.
         rank_seconds: seconds that each rank spent on data loading and the forward pass, which do not wait for other ranks.
@@ -89,11 +81,12 @@ class Step(Event):
     step: int
     epoch: int
     loss: float
-    accuracy: float
     gradient_norm: float
     learning_rate: float
     samples: int
     seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    units: float = 0.0
     data_seconds: float = 0.0
     forward_seconds: float = 0.0
     backward_seconds: float = 0.0
@@ -101,19 +94,31 @@ class Step(Event):
     checkpoint_seconds: float = 0.0
     rank_seconds: list[float] = field(default_factory=list)
 
+    def value(self, metric: str) -> float:
+        """A metric of the objective, NaN if the step has no such metric."""
+        return self.loss if metric == "loss" else self.metrics.get(metric, math.nan)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated(Event):
-    """The result of an exact evaluation of a split (`validation` or `test`) after `step` steps."""
+    """The result of an exact evaluation of a split (`validation` or `test`) after `step` steps.
+
+    Attributes:
+        metrics: the objective's metrics other than the loss, by name.
+    """
 
     kind: ClassVar[str] = "evaluated"
     split: str
     step: int
     epoch: int
     loss: float
-    accuracy: float
     samples: int
     seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def value(self, metric: str) -> float:
+        """A metric of the objective, NaN if the evaluation has no such metric."""
+        return self.loss if metric == "loss" else self.metrics.get(metric, math.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +135,16 @@ class CheckpointCommitted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Restored(Event):
-    """The run resumes from a checkpoint; `skipped` lists newer ones that failed verification, with the reason."""
+    """The run resumes from a checkpoint; `skipped` lists newer ones that failed verification, with the reason.
+
+    Attributes:
+        weights_sha256: hash of the file with its weights.
+    """
 
     kind: ClassVar[str] = "restored"
     step: int
     path: str
+    weights_sha256: str = ""
     skipped: list[str] = field(default_factory=list)
 
 
@@ -165,17 +175,6 @@ class RunEnded(Event):
     message: str = ""
 
 
-E = TypeVar("E", bound=Event)
-_CLASSES: dict[str, type[Event]] = {
-    cls.kind: cls
-    for cls in (RunStarted, Phase, TrainingStarted, Step, Evaluated, CheckpointCommitted, Restored, Notice, RunEnded)
-}
-_FIELDS: dict[str, frozenset[str]] = {kind: frozenset(f.name for f in fields(cls)) for kind, cls in _CLASSES.items()}
-
-
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
-
-
 class Emit(Protocol):
     """Accepts events, oldest first; passing several at once costs less than one at a time."""
 
@@ -184,48 +183,15 @@ class Emit(Protocol):
         ...
 
 
-def encode(event: Event) -> str:
-    """Encode an event as one line of JSON without a newline. NaN and infinity become `NaN` and `Infinity`, Python's extension of JSON."""
-    return _to_json({"kind": event.kind, **vars(event)})
+decode = Decoder(RunStarted, Phase, TrainingStarted, Step, Evaluated, CheckpointCommitted, Restored, Notice, RunEnded)
+"""Decodes a line of a run's event log."""
 
 
-def decode(line: str) -> Event | None:
-    """Decode a line. Returns None for an unknown kind and drops unknown fields, both of which newer versions may write.
-
-    Raises:
-        ValueError: the line is not a JSON object or lacks a field.
-    """
-    record = json.loads(line)
-    cls = _CLASSES.get(record.pop("kind", ""))
-    if cls is None:
-        return None
-    known = _FIELDS[cls.kind]
-    try:
-        return cls(**{k: v for k, v in record.items() if k in known})
-    except TypeError as error:
-        raise ValueError(f"event of kind {cls.kind}: {error}") from error
-
-
-class RunLogWriter:
+class RunLogWriter(LogWriter):
     """Appends events to a run's event log. Not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._file = LineFile(directory / FILE_NAME)
-
-    def write(self, *events: Event) -> None:
-        """Append events in one system call.
-
-        Raises:
-            OSError: the log cannot be written; of the last event a part may be in it.
-        """
-        if self._file.ends_in_torn_line():
-            events = (Notice(level="warning", message=_TORN), *events)
-        self._file.append("".join(f"{encode(event)}\n" for event in events).encode())
-
-    def close(self) -> None:
-        """Close the log; further calls do nothing."""
-        self._file.close()
+        super().__init__(directory / FILE_NAME, on_torn_line=_torn)
 
     def __enter__(self) -> RunLogWriter:
         return self
@@ -234,24 +200,11 @@ class RunLogWriter:
         self.close()
 
 
-class RunLogReader:
+class RunLogReader(LogReader):
     """Follows a run's event log as it grows, from a byte offset."""
 
     def __init__(self, directory: Path, *, offset: int = 0) -> None:
-        self._path = directory / FILE_NAME
-        self.offset = offset
-        """Bytes read so far; a new reader with this offset continues here."""
-
-    def read_new(self) -> Iterator[Event]:
-        """Yield the events of all complete lines after the offset; skip lines that are not events."""
-        for line, end in read_lines(self._path, offset=self.offset):
-            self.offset = end
-            try:
-                event = decode(line.decode())
-            except ValueError:
-                continue
-            if event is not None:
-                yield event
+        super().__init__(directory / FILE_NAME, decode, offset=offset)
 
 
 def read_all(directory: Path) -> list[Event]:
@@ -259,6 +212,5 @@ def read_all(directory: Path) -> list[Event]:
     return list(RunLogReader(directory).read_new())
 
 
-def select(events: Iterable[Event], kind: type[E]) -> list[E]:
-    """The events of class `kind`."""
-    return [event for event in events if isinstance(event, kind)]
+def _torn(message: str) -> Notice:
+    return Notice(level="warning", message=message)

@@ -18,7 +18,8 @@ Tone = Literal["plain", "dim", "good", "warning", "error"]
 _REFRESH_SECONDS = 0.2
 _CLEAR_LINE = "\r\x1b[2K"
 _ANSI_CODES = {"plain": "", "dim": "\x1b[2m", "good": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m"}
-_RICH_STYLES = {"plain": "", "dim": "dim", "good": "green", "warning": "yellow", "error": "red"}
+RICH_STYLES = {"plain": "", "dim": "dim", "good": "green", "warning": "yellow", "error": "red"}
+"""Styles of rich by tone."""
 
 
 class Screen(Protocol):
@@ -81,7 +82,7 @@ class TerminalScreen:
     def line(self, text: str, *, tone: Tone = "plain") -> None:
         """Write a line above the live one."""
         if self._bar is not None:
-            self._bar.print_line(text, style=_RICH_STYLES[tone])
+            self._bar.print_line(text, style=RICH_STYLES[tone])
             return
         self._write(f"{_CLEAR_LINE if self._activity else ''}{_coloured(text, tone)}\n")
         self._draw_activity()

@@ -7,10 +7,10 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from observability.benchmarks import checkpoint_stall, overhead, whole_run
+from observability.benchmarks import checkpoint_stall, early_stopping, overhead, search, whole_run
 from observability.benchmarks.measure import Comparison, describe_machine
 from training.config.schema import TrainingSettings
 
@@ -21,7 +21,9 @@ def main() -> int:
     """Run the comparisons and print them; a missed goal does not change the exit status."""
     parser = argparse.ArgumentParser(prog="python -m observability.benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
-    parser.add_argument("--only", choices=["overhead", "whole-run", "checkpoint"], help="run only one comparison")
+    parser.add_argument(
+        "--only", choices=["overhead", "whole-run", "checkpoint", "tune", "asha"], help="run only one comparison"
+    )
     parser.add_argument(
         "--json", type=Path, default=Path(".local/bench"), help="directory of the JSON file (default .local/bench)"
     )
@@ -41,6 +43,15 @@ def main() -> int:
             _print_status("whole run, first step")
             comparisons, parts = whole_run.compare(TrainingSettings(), rounds=arguments.rounds, scratch=scratch)
             results.add(*comparisons, parts=parts)
+        if arguments.only in {None, "tune"}:
+            for concurrency in (1, 2):
+                _print_status(f"search, {concurrency} at a time")
+                rounds = max(1, arguments.rounds // 3)  # a round takes minutes
+                results.add(*search.compare(_trial(), concurrency=concurrency, rounds=rounds, scratch=scratch))
+        if arguments.only in {None, "asha"}:
+            _print_status("early stopping")
+            outcomes = early_stopping.measure(seeds=range(3), scratch=scratch)
+            results.add(*early_stopping.compare(_printed(outcomes)))
     print(f"\n{describe_machine()}\nwritten to {file}")
     return 0
 
@@ -69,6 +80,18 @@ class _Results:
             "first_step_parts": parts,
         }
         self._file.write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+
+def _printed(outcomes: Iterable[early_stopping.Outcome]) -> Iterator[early_stopping.Outcome]:
+    """Print each as soon as it is there."""
+    for outcome in outcomes:
+        print(f"  {outcome}", flush=True)
+        yield outcome
+
+
+def _trial() -> TrainingSettings:
+    """The default run with one worker."""
+    return TrainingSettings.model_validate({"scale": {"workers": 1}})
 
 
 def _overhead_jobs() -> dict[str, TrainingSettings]:

@@ -25,7 +25,8 @@ class Comparison:
         name: what was compared.
         unit: unit of both sides.
         ours, theirs: measurement of the platform and of the baseline in each round.
-        goal: largest acceptable ratio ours / theirs.
+        goal: largest acceptable ratio ours / theirs; smallest if `higher_is_better`.
+        higher_is_better: whether both sides measure something good.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Comparison:
     ours: list[float]
     theirs: list[float]
     goal: float
+    higher_is_better: bool = False
 
     @property
     def ratios(self) -> list[float]:
@@ -47,12 +49,13 @@ class Comparison:
     def row(self) -> list[str]:
         """Table cells: name, ours, theirs, ratio with its spread, goal."""
         low, high = min(self.ratios), max(self.ratios)
+        is_reached = self.ratio >= self.goal if self.higher_is_better else self.ratio <= self.goal
         return [
             self.name,
             f"{statistics.median(self.ours):.4g} {self.unit}",
             f"{statistics.median(self.theirs):.4g} {self.unit}",
             f"{self.ratio:.3f} ({low:.3f} to {high:.3f}, {len(self.ratios)} rounds)",
-            f"{self.goal:.2f}{'' if self.ratio <= self.goal else ' missed'}",
+            f"{self.goal:.2f}{'' if is_reached else ' missed'}",
         ]
 
     def dump(self) -> dict[str, Any]:
@@ -60,18 +63,20 @@ class Comparison:
         return {**asdict(self), "ratio": self.ratio, "ratios": self.ratios}
 
 
-def measure_alternately(
-    rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
-) -> tuple[list[float], list[float]]:
-    """Measure both sides once per round; the side that goes first alternates, so that load drift favours neither."""
-    mine: list[float] = []
-    others: list[float] = []
+def measure_alternately(rounds: int, *sides: Callable[[], float]) -> list[list[float]]:
+    """Measure each side once per round; every other round goes backwards, so that load drift favours none.
+
+    Returns:
+        For each side its measurements, one per round.
+    """
+    results: list[list[float]] = [[] for _ in sides]
     for number in range(rounds):
         print(f"  round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-        sides = [(mine, ours), (others, theirs)]
-        for results, measure in sides if number % 2 == 0 else reversed(sides):
-            results.append(measure())
-    return mine, others
+        order = list(zip(results, sides, strict=True))
+        for measurements, measure in order if number % 2 == 0 else reversed(order):
+            measurements.append(measure())
+            print(f"    {measure.__name__}: {measurements[-1]:.4g}", file=sys.stderr, flush=True)
+    return results
 
 
 def run_module(module: str, *arguments: str, **environment: str) -> tuple[float, float, str]:

@@ -1,7 +1,7 @@
-"""Every metric of a training run: name, type, unit, labels, help. Exporters, dashboards, alerts and tests all read this list.
+"""Every metric of a training run or a search: name, type, unit, labels, help. Exporters, dashboards, alerts and tests all read this list.
 
 Names follow Prometheus' conventions (https://prometheus.io/docs/practices/naming/): base units, the unit as suffix, `_total` on counters.
-Accuracies are ratios from 0 to 1. Metrics hold timestamps, not ages: a query computes `time() - <timestamp>`, which stays correct when the
+Ratios are from 0 to 1. Metrics hold timestamps, not ages: a query computes `time() - <timestamp>`, which stays correct when the
 run records nothing.
 """
 
@@ -46,6 +46,10 @@ def _counter(name: str, text: str, *, unit: str = "", labels: tuple[str, ...] = 
     return MetricSpec(name=f"rtp_train_{name}_total", kind="counter", unit=unit, help=text, labels=("run", *labels))
 
 
+def _of_search(name: str, text: str, *, unit: str = "", labels: tuple[str, ...] = ()) -> MetricSpec:
+    return MetricSpec(name=f"rtp_search_{name}", kind="gauge", unit=unit, help=text, labels=("search", *labels))
+
+
 def _seconds_histogram(name: str, text: str, buckets: tuple[float, ...]) -> MetricSpec:
     return MetricSpec(name=f"rtp_train_{name}_seconds", kind="histogram", unit="seconds", help=text, buckets=buckets)
 
@@ -87,18 +91,27 @@ INVENTORY: tuple[MetricSpec, ...] = (
         unit="bytes",
         labels=("rank", "state"),
     ),
-    # Optimization and accuracy.
-    _gauge("loss", "Mean training loss over the newest step's global batch, in nats."),
-    _gauge("accuracy_ratio", "Training accuracy over the newest step's global batch.", unit="ratio"),
+    _counter(
+        "units",
+        "What the objective counts, processed by all ranks: tokens of a language model, else samples.",
+        unit="units",
+        labels=("unit",),
+    ),
+    # Optimization and the objective's metrics.
+    _gauge("loss", "Mean training loss over the newest step's global batch."),
+    _gauge(
+        "metric",
+        "Another metric of the objective over the newest step's global batch, e.g. accuracy from 0 to 1.",
+        labels=("metric",),
+    ),
     _gauge("gradient_norm", "Global L2 norm of the gradients in the newest step, before clipping."),
     _gauge("learning_rate", "Learning rate of the newest step."),
     _counter("nonfinite_steps", "Steps with a NaN or infinite loss or gradient; they do not change the weights."),
-    _gauge("evaluation_loss", "Mean loss of a split in its newest exact evaluation, in nats.", labels=("split",)),
+    _gauge("evaluation_loss", "Mean loss of a split in its newest exact evaluation.", labels=("split",)),
     _gauge(
-        "evaluation_accuracy_ratio",
-        "Accuracy of a split in its newest exact evaluation.",
-        unit="ratio",
-        labels=("split",),
+        "evaluation_metric",
+        "Another metric of the objective, of a split in its newest exact evaluation.",
+        labels=("split", "metric"),
     ),
     _gauge("evaluation_seconds", "Wall time of the newest evaluation of a split.", unit="seconds", labels=("split",)),
     # Checkpoints, restarts, delivery to MLflow.
@@ -119,6 +132,29 @@ INVENTORY: tuple[MetricSpec, ...] = (
     ),
     _gauge(
         "spool_backlog_bytes", "Bytes of the run's event log not yet delivered to the tracking server.", unit="bytes"
+    ),
+    # A search, from its driver. Its trials are runs of their own, with the metrics above; `run` is the trial's name.
+    _of_search("planned_trials", "Trials of the whole search.", unit="trials"),
+    _of_search(
+        "trials", "Trials by status: running (not ended), done, stopped, failed.", unit="trials", labels=("status",)
+    ),
+    _of_search(
+        "best",
+        "Best value so far of the first objective, which the label metric names; NaN before the first result. Ratios are "
+        "from 0 to 1.",
+        labels=("metric",),
+    ),
+    _of_search("worker_seconds", "Seconds of all workers of all trials.", unit="seconds"),
+    _of_search(
+        "time_left_seconds",
+        "Estimated time left, NaN if unknown; an upper limit where trials or the search may end early.",
+        unit="seconds",
+    ),
+    _of_search(
+        "last_evaluation_timestamp_seconds",
+        "Unix time of the newest evaluation of any trial, or of the driver's start before it; stops increasing when the "
+        "search stalls.",
+        unit="seconds",
     ),
 )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
-from observability.history import PARTS, RunHistory, part_seconds
+from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.metrics.recorder import Recorder, Series
+from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted, select
 
 
@@ -28,6 +29,7 @@ class TrainingMetrics:
         self._recorder = recorder
         self._run = run
         bind = recorder.bind
+        past = RunHistory.from_events(history)
         self._step = bind("rtp_train_step", run=run)
         self._epoch = bind("rtp_train_epoch", run=run)
         self._timestamp = bind("rtp_train_last_step_timestamp_seconds", run=run)
@@ -36,13 +38,12 @@ class TrainingMetrics:
         self._parts = [bind("rtp_train_step_part_seconds_total", run=run, part=part) for part in PARTS]
         self._samples = bind("rtp_train_samples_total", run=run)
         self._samples_per_second = bind("rtp_train_samples_per_second", run=run)
+        self._units: Series | None = None
         self._rank_samples_per_second: list[Series] = []
         self._loss = bind("rtp_train_loss", run=run)
-        self._accuracy = bind("rtp_train_accuracy_ratio", run=run)
         self._gradient_norm = bind("rtp_train_gradient_norm", run=run)
         self._learning_rate = bind("rtp_train_learning_rate", run=run)
         self._nonfinite = bind("rtp_train_nonfinite_steps_total", run=run)
-        past = RunHistory.from_events(history)
         self._has_trained = past.training is not None
         self._last_step = past.last_step
         recorder.add("rtp_train_restarts_total", len(past.restarts), run=run)
@@ -86,6 +87,8 @@ class TrainingMetrics:
         self._rank_samples_per_second = [
             recorder.bind("rtp_train_rank_samples_per_second", run=run, rank=str(rank)) for rank in range(event.world)
         ]
+        unit = ObjectiveInfo.of(event.objective).unit
+        self._units = recorder.bind("rtp_train_units_total", run=run, unit=unit)
         self._step(event.start_step)
         self._timestamp(event.time)
 
@@ -96,6 +99,8 @@ class TrainingMetrics:
         for series, part in zip(self._parts, zip(*map(part_seconds, steps), strict=True), strict=True):
             series(sum(part))
         self._samples(sum(step.samples for step in steps))
+        if self._units is not None:
+            self._units(sum(map(units_of, steps)))
         self._nonfinite(sum(not (isfinite(step.loss) and isfinite(step.gradient_norm)) for step in steps))
         newest = steps[-1]
         self._last_step = newest.step
@@ -108,7 +113,8 @@ class TrainingMetrics:
         for series, seconds in zip(self._rank_samples_per_second, newest.rank_seconds, strict=False):
             series(share / seconds)
         self._loss(newest.loss)
-        self._accuracy(newest.accuracy)
+        for name, value in newest.metrics.items():
+            self._recorder.set("rtp_train_metric", value, run=self._run, metric=name)
         self._gradient_norm(newest.gradient_norm)
         self._learning_rate(newest.learning_rate)
 
@@ -116,7 +122,8 @@ class TrainingMetrics:
         """Record an evaluation of a split."""
         labels = {"run": self._run, "split": event.split}
         self._recorder.set("rtp_train_evaluation_loss", event.loss, **labels)
-        self._recorder.set("rtp_train_evaluation_accuracy_ratio", event.accuracy, **labels)
+        for name, value in event.metrics.items():
+            self._recorder.set("rtp_train_evaluation_metric", value, metric=name, **labels)
         self._recorder.set("rtp_train_evaluation_seconds", event.seconds, **labels)
 
     def _record_commit(self, event: CheckpointCommitted) -> None:

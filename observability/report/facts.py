@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.quantities import duration, number, percent, size
+from observability.quantities import duration, number, size
 from observability.report.palette import PART_VARIABLES
 
 Row = tuple[str, str]
@@ -30,14 +30,15 @@ def headline_figures(history: RunHistory) -> list[Row]:
     """Labels and values of the main figures."""
     best, test = history.best_validation(), history.test_evaluation()
     rows: list[Row] = []
+    metric = history.objective.headline
     if test is not None:
-        rows.append(("test accuracy", percent(test.accuracy)))
+        rows.append((f"test {metric.title}", metric.text(test.value(metric.name))))
     if best is not None:
-        rows.append(("best validation", percent(best.accuracy)))
+        rows.append(("best validation", metric.text(best.value(metric.name))))
     planned = f" of {number(history.training.total_steps)}" if history.training else ""
     rows += [
         (f"steps{planned}", number(history.last_step)),
-        ("samples per second", number(round(history.samples_per_second()))),
+        (f"{history.objective.unit} per second", number(round(history.throughput()))),
         ("wall time", duration(history.seconds())),
         (f"restarts, {number(history.lost_steps)} steps lost", number(len(history.restarts))),
     ]
@@ -53,11 +54,12 @@ def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
         ("workers", f"{setting('scale.workers')} on {'GPU' if setting('scale.gpu') else 'CPU'}"),
         ("launcher", str(setting("scale.launcher"))),
         ("seed", str(setting("run.seed"))),
+        *code_rows(history.resumed.environment if history.resumed else {}),
     ]
     if history.started is not None:
-        rows.append(("started", _utc_time(history.started.time)))
+        rows.append(("started", utc_time(history.started.time)))
     if ended is not None:
-        rows.append(("ended", _utc_time(ended.time)))
+        rows.append(("ended", utc_time(ended.time)))
     if training is not None:
         rows += [
             ("parameters", number(training.parameters)),
@@ -73,16 +75,31 @@ def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
     return rows
 
 
+def code_rows(environment: Mapping[str, Any]) -> list[Row]:
+    """The user's own code, if the environment records some: its hash, git commit, and archive. A resumed run shows the last."""
+    code = environment.get("code")
+    if code is None:
+        return []
+    rows = [("code SHA-256", str(code["sha256"]))]
+    if code["revision"] is not None:
+        rows.append(("code commit", f"{code['revision']}{', changed' if code['is_dirty'] else ''}"))
+    return [*rows, ("code archive", f"{code['archive']}, {number(code['files'])} files")]
+
+
+def evaluation_headings(history: RunHistory) -> tuple[str, ...]:
+    """The headings of `evaluation_rows`."""
+    return ("split", "epoch", "step", *(metric.title for metric in history.objective.metrics), "samples", "duration")
+
+
 def evaluation_rows(history: RunHistory) -> list[tuple[str, ...]]:
-    """Split, epoch, step, loss, accuracy, samples and duration of the test and of the best validation."""
+    """Split, epoch, step, metrics, samples and duration of the test and of the best validation."""
     shown = [evaluation for evaluation in (history.test_evaluation(), history.best_validation()) if evaluation]
     return [
         (
             "best validation" if evaluation.split == "validation" else evaluation.split,
             number(evaluation.epoch),
             number(evaluation.step),
-            f"{evaluation.loss:.4f}",
-            percent(evaluation.accuracy),
+            *(metric.text(evaluation.value(metric.name)) for metric in history.objective.metrics),
             number(evaluation.samples),
             duration(evaluation.seconds),
         )
@@ -125,10 +142,11 @@ def _leaves(value: Any, path: str) -> Iterator[Row]:  # noqa: ANN401 - any JSON
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else key)
     else:
-        yield path, _value_text(value)
+        yield path, value_text(value)
 
 
-def _value_text(value: Any) -> str:  # noqa: ANN401 - any JSON
+def value_text(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """A setting for people to read."""
     if value is None or value in ({}, []):
         return "none"
     if isinstance(value, list):
@@ -136,5 +154,6 @@ def _value_text(value: Any) -> str:  # noqa: ANN401 - any JSON
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _utc_time(time: float) -> str:
+def utc_time(time: float) -> str:
+    """A Unix time for people to read."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from observability.history import RunHistory
@@ -28,31 +28,18 @@ def write_report(run_directory: Path) -> Path:
     if not (run_directory / FILE_NAME).exists():
         raise FileNotFoundError(f"{run_directory} is not a run directory: it contains no {FILE_NAME}")
     html = render(RunHistory.from_events(read_all(run_directory)), run_directory)
-    path = run_directory / REPORT_FILE
-    partial = path.with_suffix(".html.partial")
-    partial.write_text(html, encoding="utf-8")
-    partial.replace(path)
-    return path
+    return write_page(run_directory, html)
 
 
 def render(history: RunHistory, run_directory: Path) -> str:
     """Render the page as HTML."""
-    environment = Environment(
-        loader=PackageLoader("observability.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # Plots are SVG from this package; all other text comes from the run and is escaped.
-    environment.filters["svg"] = Markup
-    environment.filters["duration"] = duration
-    return environment.get_template("report.html.j2").render(
+    return template("report.html.j2").render(
         name=history.name,
         status=history.status,
         message=history.ended.message if history.ended else "",
         headline=facts.headline_figures(history),
         run=facts.run_rows(history, run_directory),
+        evaluation_headings=facts.evaluation_headings(history),
         evaluations=facts.evaluation_rows(history),
         shares=facts.time_shares(history) if history.steps else [],
         plots=draw_plots(history),
@@ -62,3 +49,27 @@ def render(history: RunHistory, run_directory: Path) -> str:
         settings=facts.flat_rows(history.resumed.settings) if history.resumed else [],
         environment=facts.flat_rows(history.resumed.environment) if history.resumed else [],
     )
+
+
+def template(name: str, *packages: str) -> Template:
+    """A template of these packages, which can include those of this one, e.g. `style.css.j2`."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package, ".") for package in (*packages, "observability.report")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Plots are our own SVG; all other text comes from the run and is escaped.
+    environment.filters["svg"] = Markup
+    environment.filters["duration"] = duration
+    return environment.get_template(name)
+
+
+def write_page(directory: Path, html: str) -> Path:
+    """Write `report.html` in a folder, or replace it atomically; returns its path."""
+    path = directory / REPORT_FILE
+    partial = path.with_suffix(".html.partial")
+    partial.write_text(html, encoding="utf-8")
+    partial.replace(path)
+    return path

@@ -5,6 +5,10 @@ Matplotlib needs real colours, so it draws with the placeholder colours below, a
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
+
 INK = "#010203"
 MUTED = "#010204"
 GRID = "#010205"
@@ -36,3 +40,10 @@ def with_css_vars(svg: str) -> str:
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable})")
     return svg
+
+
+@cache
+def light_colours() -> dict[str, str]:
+    """The page's CSS variables in light mode."""
+    style = Path(__file__).with_name("style.css.j2").read_text(encoding="utf-8")
+    return dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", style.partition("}")[0]))

@@ -2,95 +2,27 @@
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
-from observability.history import PARTS, RunHistory, part_seconds
+from observability.history import PARTS, RunHistory, part_seconds, units_of
+from observability.objective_metrics import Metric
 from observability.quantities import duration
 from observability.report.axes import choose_scale, edges, finish_axes, marker, plot_training, plot_validation
-from observability.report.palette import CARD, GRID, INK, MUTED, PART_COLOURS, TEST, TRAIN, VALIDATION, with_css_vars
+from observability.report.drawing import FULL_WIDTH, HALF_WIDTH, Plot, figure_of, svg_of
+from observability.report.palette import INK, MUTED, PART_COLOURS, TEST, TRAIN, VALIDATION
 from observability.report.series import grouped, smoothing_window, startup_spans, values_of
-
-_HALF_WIDTH = (6.0, 3.3)
-_FULL_WIDTH = (12.4, 3.1)
-
-_STYLE = {
-    "svg.fonttype": "none",
-    "figure.facecolor": CARD,
-    "axes.facecolor": CARD,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": MUTED,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.xmargin": 0.015,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "text.color": INK,
-    "xtick.color": GRID,
-    "ytick.color": GRID,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "legend.facecolor": CARD,
-    "legend.edgecolor": "none",
-    "legend.framealpha": 0.85,
-    "legend.labelcolor": INK,
-    "font.size": 9.0,
-    "font.family": "sans-serif",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plot:
-    """A plot of the page.
-
-    Attributes:
-        key: identifier, unique in the page.
-        svg: an `<svg>` element whose colours are CSS variables of the page.
-        note: text below the plot; may be empty.
-        is_wide: the plot takes the full width of the page.
-    """
-
-    key: str
-    title: str
-    svg: str
-    note: str = ""
-    is_wide: bool = False
-
-
-@contextmanager
-def _figure(size: tuple[float, float]) -> Iterator[Figure]:
-    with mpl.rc_context(_STYLE):
-        yield Figure(figsize=size, layout="constrained")
-
-
-def _svg(figure: Figure, name: str) -> str:
-    """Render a figure as an `<svg>` element for a page: without prolog, metadata, fixed size and group ids."""
-    with mpl.rc_context({"svg.hashsalt": name}):
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
-    text = stream.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r'<g id="[^"]*"', "<g", text)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    return with_css_vars(text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1))
 
 
 def draw_plots(history: RunHistory) -> list[Plot]:
     """The plots for which the run has data, in page order."""
     makers: list[Callable[[RunHistory], Plot]] = []
     if history.steps:
-        makers += [_loss, _accuracy, _throughput, _optimization, _step_time]
+        makers += [partial(_metric, metric) for metric in history.objective.metrics]
+        makers += [_throughput, _optimization, _step_time]
     if startup_spans(history):
         makers.append(_startup)
     if history.checkpoints:
@@ -98,44 +30,40 @@ def draw_plots(history: RunHistory) -> list[Plot]:
     return [make(history) for make in makers]
 
 
-def _loss(history: RunHistory) -> Plot:
-    losses = values_of(history.steps, lambda step: step.loss)
-    with _figure(_HALF_WIDTH) as figure:
-        axes = figure.subplots()
-        group = plot_training(axes, history, losses)
-        plot_validation(axes, history, lambda evaluation: evaluation.loss)
-        choose_scale(axes, losses)
-        finish_axes(axes, history, ylabel="cross-entropy (nats)")
-        return Plot(key="loss", title="Loss", svg=_svg(figure, "loss"), note=_note(group))
-
-
-def _accuracy(history: RunHistory) -> Plot:
-    accuracies = values_of(history.steps, lambda step: step.accuracy)
+def _metric(metric: Metric, history: RunHistory) -> Plot:
+    """A metric of the objective in training, on the validation split, and of the final weights on the test split."""
+    values = values_of(history.steps, lambda step: step.value(metric.name))
     test = history.test_evaluation()
-    with _figure(_HALF_WIDTH) as figure:
+    with figure_of(HALF_WIDTH) as figure:
         axes = figure.subplots()
-        group = plot_training(axes, history, accuracies)
-        plot_validation(axes, history, lambda evaluation: evaluation.accuracy)
-        if test is not None:
-            axes.axhline(test.accuracy, color=TEST, linestyle=(0, (5, 3)), linewidth=1.3, label="test, final weights")
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=None))
-        finish_axes(axes, history, ylabel="accuracy", legend="lower right")
-        return Plot(key="accuracy", title="Accuracy", svg=_svg(figure, "accuracy"), note=_note(group))
+        group = plot_training(axes, history, values)
+        plot_validation(axes, history, lambda evaluation: evaluation.value(metric.name))
+        if test is not None and metric == history.objective.headline:
+            value = test.value(metric.name)
+            axes.axhline(value, color=TEST, linestyle=(0, (5, 3)), linewidth=1.3, label="test, final weights")
+        if metric.is_ratio:
+            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=None))
+        else:
+            choose_scale(axes, values)
+        legend = "lower right" if metric.higher_is_better else "upper right"
+        finish_axes(axes, history, ylabel=metric.label or metric.title, legend=legend)
+        svg = svg_of(figure, metric.title)
+        return Plot(key=metric.name, title=metric.title.capitalize(), svg=svg, note=_note(group))
 
 
 def _throughput(history: RunHistory) -> Plot:
-    speeds = values_of(history.steps, lambda step: step.samples / step.seconds)
+    speeds = values_of(history.steps, lambda step: units_of(step) / step.seconds)
     # Longer runs are averaged over an epoch, because the smaller last batch of an epoch causes ripples.
     epoch = history.training.steps_per_epoch if history.training else 0
     window = max(smoothing_window(len(speeds)), min(epoch, len(speeds) // 8))
-    with _figure(_HALF_WIDTH) as figure:
+    with figure_of(HALF_WIDTH) as figure:
         axes = figure.subplots()
         group = plot_training(axes, history, speeds, window=window)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
-        finish_axes(axes, history, ylabel="samples per second, all ranks", legend="lower right")
+        finish_axes(axes, history, ylabel=f"{history.objective.unit} per second, all ranks", legend="lower right")
         note = "Wall time of steps on rank 0, without evaluations. The last batch of an epoch may be smaller. "
-        return Plot(key="throughput", title="Throughput", svg=_svg(figure, "throughput"), note=note + _note(group))
+        return Plot(key="throughput", title="Throughput", svg=svg_of(figure, "throughput"), note=note + _note(group))
 
 
 def _optimization(history: RunHistory) -> Plot:
@@ -143,7 +71,7 @@ def _optimization(history: RunHistory) -> Plot:
     rates = grouped(numbers, values_of(history.steps, lambda step: step.learning_rate))
     norms = values_of(history.steps, lambda step: step.gradient_norm)
     clip = history.setting("loop.clip_norm")
-    with _figure(_HALF_WIDTH) as figure:
+    with figure_of(HALF_WIDTH) as figure:
         upper, lower = figure.subplots(2, sharex=True)
         upper.plot(rates.step, rates.mean, color=VALIDATION, linewidth=1.5, marker=marker(rates.mean), markersize=3)
         upper.yaxis.set_major_locator(MaxNLocator(3))
@@ -154,7 +82,7 @@ def _optimization(history: RunHistory) -> Plot:
             lower.axhline(clip, color=TEST, linestyle=(0, (5, 3)), linewidth=1.1, label=f"clip norm {clip:g}")
         lower.yaxis.set_major_locator(MaxNLocator(3))
         finish_axes(lower, history, ylabel="gradient norm")
-        svg = _svg(figure, "learning rate and gradient norm")
+        svg = svg_of(figure, "learning rate and gradient norm")
         return Plot(key="optimization", title="Learning rate and gradient norm", svg=svg, note=_note(group))
 
 
@@ -162,7 +90,7 @@ def _step_time(history: RunHistory) -> Plot:
     numbers = values_of(history.steps, lambda step: step.step)
     table = np.array([part_seconds(step) for step in history.steps])
     columns = [grouped(numbers, table[:, index]) for index in range(len(PARTS))]
-    with _figure(_FULL_WIDTH) as figure:
+    with figure_of(FULL_WIDTH) as figure:
         axes = figure.subplots()
         totals = np.zeros(len(columns[0].step))
         for column, colour, part in zip(columns, PART_COLOURS, PARTS, strict=True):
@@ -176,13 +104,13 @@ def _step_time(history: RunHistory) -> Plot:
         note = f"{cut} of {len(totals)} points exceed the y-axis. " if cut else ""
         if columns[0].group > 1:
             note += f"Each point is the mean of {columns[0].group} steps."
-        svg = _svg(figure, "step time by part")
+        svg = svg_of(figure, "step time by part")
         return Plot(key="step-time", title="Step time by part", svg=svg, note=note, is_wide=True)
 
 
 def _startup(history: RunHistory) -> Plot:
     spans = startup_spans(history)
-    with _figure((_FULL_WIDTH[0], 0.9 + 0.3 * len(spans))) as figure:
+    with figure_of((FULL_WIDTH[0], 0.9 + 0.3 * len(spans))) as figure:
         axes = figure.subplots()
         for row, span in enumerate(spans):
             colour = VALIDATION if span.process == "driver" else TRAIN
@@ -205,7 +133,7 @@ def _startup(history: RunHistory) -> Plot:
         title = f"Start-up: {duration(spans[-1].end)} to the end of the first step"
         if spans[-1].name != "first step":
             title = f"Start-up: {duration(spans[-1].end)}, no step completed"
-        return Plot(key="startup", title=title, svg=_svg(figure, "start-up"), is_wide=True)
+        return Plot(key="startup", title=title, svg=svg_of(figure, "start-up"), is_wide=True)
 
 
 def _checkpoints(history: RunHistory) -> Plot:
@@ -213,7 +141,7 @@ def _checkpoints(history: RunHistory) -> Plot:
     steps = [checkpoint.step for checkpoint in committed]
     stalls = np.array([checkpoint.stall_seconds for checkpoint in committed]) * 1e3
     writes = np.array([checkpoint.write_seconds for checkpoint in committed]) * 1e3
-    with _figure(_HALF_WIDTH) as figure:
+    with figure_of(HALF_WIDTH) as figure:
         axes = figure.subplots()
         for label, colour, milliseconds in (
             ("write, in the background", VALIDATION, writes),
@@ -224,7 +152,7 @@ def _checkpoints(history: RunHistory) -> Plot:
         choose_scale(axes, np.concatenate([stalls, writes]), bottom=0)
         finish_axes(axes, history, ylabel="milliseconds", legend="")
         figure.legend(loc="outside lower center", ncols=3, fontsize=8.5)
-        return Plot(key="checkpoints", title="Checkpoint time", svg=_svg(figure, "checkpoint time"))
+        return Plot(key="checkpoints", title="Checkpoint time", svg=svg_of(figure, "checkpoint time"))
 
 
 def _note(group: int) -> str:
