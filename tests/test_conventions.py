@@ -17,7 +17,7 @@ PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "te
 FILES = {"Pulumi.yaml", "Makefile", "README.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"}
 FILE_LIMIT = 500
 FUNCTION_LIMIT = 80
-HEAVY = {"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "pulumi"}
+HEAVY = {"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "optuna", "pulumi"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -149,9 +149,11 @@ def heavy_imports(*program: str) -> set[str]:
     return imported & HEAVY
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "--print-config"]])
-def test_a_command_that_does_not_train_imports_nothing_heavy(arguments: list[str]) -> None:
-    assert heavy_imports("-m", "training", *arguments) == set()
+@pytest.mark.parametrize(("program", "command"), [("training", "train"), ("tune", "search")])
+@pytest.mark.parametrize("arguments", [["--help"], ["COMMAND", "--help"], ["COMMAND", "--print-config"]])
+def test_a_command_that_does_not_train_imports_nothing_heavy(program: str, command: str, arguments: list[str]) -> None:
+    words = [command if word == "COMMAND" else word for word in arguments]
+    assert heavy_imports("-m", program, *words) == set()
 
 
 @pytest.mark.parametrize(
@@ -168,6 +170,9 @@ def test_a_command_that_does_not_train_imports_nothing_heavy(arguments: list[str
         "observability.runlog",
         "observability.metrics.inventory",
         "observability.progress",
+        "tune.config",
+        "tune.history",
+        "tune.searchers.make",
     ],
 )
 def test_a_light_module_imports_nothing_heavy(module: str) -> None:

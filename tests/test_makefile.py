@@ -40,6 +40,7 @@ def test_train_without_variables_is_the_bare_command() -> None:
     [
         ("MODEL=resnet18", ["--model", "resnet18"]),
         ("DATASET=cifar10", ["--dataset", "cifar10"]),
+        ("OBJECTIVE=regression", ["--objective", "regression"]),
         ("DATA=some folder", ["--data-path", "some folder"]),
         ("WORKERS=4", ["--num-workers", "4"]),
         ("GPU=1", ["--use-gpu"]),
@@ -62,6 +63,90 @@ def test_a_variable_becomes_its_flag(variable: str, flags: list[str]) -> None:
     assert command("train", variable) == ["-m", "training", "train", *flags]
 
 
+@pytest.mark.parametrize("target", ["train", "resume", "job", "cluster", "notebook"])
+def test_image_selects_the_image_of_a_job(target: str) -> None:
+    words = command(target, "ENV=dev", "IMAGE=host/trainer@sha256:0")
+    assert words[words.index("--image") + 1] == "host/trainer@sha256:0"
+
+
+COMMAND = "torchrun train.py --out $RTP_OUTPUT_FOLDER/$(date +%s) 'it''s' # x"
+
+
+def test_a_command_reaches_run_with_its_dollar_signs_and_quotes() -> None:
+    typed = (f"CMD={COMMAND}", "CODE=../my project", "WORKERS=2", "NAME=mine")
+    assert command("run", *typed) == [
+        *("-m", "training", "run", "--cmd", COMMAND, "--code", "../my project", "--workers", "2", "--name", "mine")
+    ]
+
+
+def test_a_job_with_a_command_is_that_of_run() -> None:
+    typed = (f"CMD={COMMAND}", "ENV=dev", "WORKERS=8", "GPU=1", "RESTARTS=2")
+    words = [
+        "-m",
+        "training",
+        "run",
+        "--cmd",
+        COMMAND,
+        "--workers",
+        "8",
+        "--use-gpu",
+        "--env",
+        "dev",
+        "--restarts",
+        "2",
+    ]
+    assert command("run", *typed, "DETACH=1") == [*words, "--detach"]
+    assert command("job", *typed) == [*words, "--out", "-"]
+    assert command("job", *typed, "OUT=a b.yaml") == [*words, "--out", "a b.yaml"]
+
+
+def test_a_search_takes_the_settings_and_the_code_of_a_run() -> None:
+    assert command("tune") == ["-m", "tune", "search"]
+    typed = [
+        "CONFIG=a.yaml b.yaml",
+        "WORKERS=2",
+        "GPU=1",
+        "NAME=it's mine",
+        "SET=search.trials=8",
+        "CODE=../my project",
+    ]
+    assert command("tune", *typed, "ARGS=--print-config") == [
+        *["-m", "tune", "search", "--config", "a.yaml", "--config", "b.yaml", "--num-workers", "2", "--use-gpu"],
+        *["--name", "it's mine", "--set", "search.trials=8", "--code", "../my project", "--print-config"],
+    ]
+
+
+def test_a_search_on_a_cluster_takes_the_options_of_a_job() -> None:
+    typed = ("NAME=first", "ENV=dev", "TEAM=research", "GPU_MODEL=a10g", "SPOT=1", "RESTARTS=2", "DETACH=1")
+    assert command("tune", *typed, "OUT=a b.yaml") == [
+        *(
+            "-m",
+            "tune",
+            "search",
+            "--name",
+            "first",
+            "--env",
+            "dev",
+            "--team",
+            "research",
+            "--gpu-model",
+            "a10g",
+            "--spot",
+        ),
+        *("--restarts", "2", "--detach", "--out", "a b.yaml"),
+    ]
+
+
+def test_the_notebook_of_a_search_takes_a_port() -> None:
+    assert command("tune-notebook", "NAME=a b", "PORT=9000") == ["-m", "tune", "notebook", "a b", "--port", "9000"]
+
+
+@pytest.mark.parametrize("target", ["status", "report", "notebook"])
+def test_name_selects_the_search(target: str) -> None:
+    assert command(f"tune-{target}") == ["-m", "tune", target]
+    assert command(f"tune-{target}", "NAME=a b") == ["-m", "tune", target, "a b"]
+
+
 @pytest.mark.parametrize("target", ["resume", "stop", "monitor", "logs", "sync", "verify"])
 def test_name_selects_the_run(target: str) -> None:
     assert command(target, "NAME=mine") == ["-m", "training", target, "mine"]
@@ -74,17 +159,38 @@ def test_name_selects_the_run(target: str) -> None:
         (["graph", "ENV=prod", "FILE=a b.svg"], ["graph", "--env", "prod", "--picture", "a b.svg"]),
         (["graph", "ENV=prod", "FILE=graph.json"], ["graph", "--env", "prod", "--json", "graph.json"]),
         (["cost", "ENV=dev"], ["cost", "--env", "dev"]),
+        (
+            ["deployer-policy", "ENV=dev", "ACCOUNT=111122223333", "FILE=p.json"],
+            ["deployer-policy", "--env", "dev", "--account", "111122223333", "--file", "p.json"],
+        ),
+        (["state-bucket", "ENV=prod"], ["state-bucket", "--env", "prod"]),
         (["preview", "ENV=dev"], ["preview", "--env", "dev"]),
         (["up", "ENV=dev"], ["up", "--env", "dev"]),
         (["up", "ENV=dev", "YES=1"], ["up", "--env", "dev", "--yes"]),
         (["destroy", "ENV=dev", "YES=1"], ["destroy", "--env", "dev", "--yes"]),
+        (["hold", "ENV=dev", "DRAIN=1", "HOURS=2"], ["hold", "--env", "dev", "--drain", "--hours", "2"]),
+        (["release-queues", "ENV=dev"], ["release-queues", "--env", "dev"]),
         (["outputs", "ENV=dev", "FILE=outputs.json"], ["outputs", "--env", "dev", "--file", "outputs.json"]),
+        (
+            ["outputs", "ENV=dev", "RECORDED=1", "FILE=a.json"],
+            ["outputs", "--env", "dev", "--recorded", "--file", "a.json"],
+        ),
         (["release-check"], ["release-check"]),
         (["release-lock", "ARGS=--dry-run"], ["release-lock", "--dry-run"]),
+        (["release-lock", "UPGRADE=1"], ["release-lock", "--upgrade"]),
         (["prices"], ["prices"]),
         (["image"], ["image"]),
         (["image", "IMAGE=trainer", "VARIANT=cpu"], ["image", "trainer", "--variant", "cpu"]),
         (["image", "PUSH=1", "ENV=dev"], ["image", "--push", "--env", "dev"]),
+        (["image", "FROM=../my project", "ENV=dev"], ["image", "--from", "../my project", "--env", "dev"]),
+        (["promote", "FROM=staging", "TO=prod"], ["promote", "--from", "staging", "--to", "prod"]),
+        (
+            ["promote", "FROM=staging", "TO=prod", "IMAGE=mlflow", "FROM_PROFILE=a", "TO_PROFILE=b"],
+            [
+                *("promote", "mlflow", "--from", "staging", "--to", "prod"),
+                *("--from-profile", "a", "--to-profile", "b"),
+            ],
+        ),
         (["charts", "ENV=dev"], ["charts", "--env", "dev"]),
         (["engines"], ["engines"]),
         (["sandbox", "ENV=dev", "ARGS=--crds folder"], ["sandbox", "--env", "dev", "--crds", "folder"]),
@@ -103,14 +209,70 @@ ON_DEV = ["--env", "dev", "--team", "research"]
     [
         (["train", "GROUP=a10g", "DETACH=1"], ["train", *ON_DEV, "--group", "a10g", "--detach"]),
         (["job", "EPOCHS=3", "OUT=job.yaml"], ["job", "--epochs", "3", *ON_DEV, "--out", "job.yaml"]),
+        (["job", "OUTPUTS=a b.json"], ["job", *ON_DEV, "--outputs", "a b.json"]),
+        (["train", "OUTPUTS=a.json"], ["train", *ON_DEV, "--outputs", "a.json"]),
         (["jobs"], ["jobs", *ON_DEV]),
+        (
+            ["train", "SCHEDULE=0 2 * * *", "CONCURRENCY=allow", "ZONE=Europe/Berlin"],
+            ["train", *ON_DEV, "--schedule", "0 2 * * *", "--concurrency", "allow", "--time-zone", "Europe/Berlin"],
+        ),
+        (["unschedule", "NAME=nightly", "PAUSE=1"], ["unschedule", "nightly", *ON_DEV, "--pause"]),
+        (["schedules"], ["schedules", *ON_DEV]),
         (["logs", "JOB=mine"], ["logs", "mine", *ON_DEV]),
         (["stop", "JOB=mine"], ["stop", "mine", *ON_DEV]),
         (["resume", "JOB=mine", "DETACH=1"], ["resume", "mine", *ON_DEV, "--detach"]),
+        (
+            ["cluster", "NAME=notes", "GPUS=2", "IDLE=1h", "HOURS=4", "GROUP=a10g"],
+            ["cluster", "notes", *ON_DEV, "--group", "a10g", "--gpus", "2", "--idle", "1h", "--hours", "4"],
+        ),
+        (
+            ["notebook", "NAME=notes", "GPUS=1", "CODE=../my project", "PORT=9000"],
+            ["notebook", "notes", *ON_DEV, "--gpus", "1", "--code", "../my project", "--port", "9000"],
+        ),
+        (["cluster", "CODE=a b"], ["cluster", *ON_DEV, "--code", "a b"]),
+        (["shell", "JOB=notes", "HEAD=1", "CODE=."], ["shell", "notes", *ON_DEV, "--head", "--code", "."]),
+        (["forward", "PORT=8266", "CODE=."], ["forward", *ON_DEV, "--code", ".", "--port", "8266"]),
     ],
 )
 def test_with_env_the_commands_work_on_its_cluster(typed: list[str], words: list[str]) -> None:
     assert command(*typed, "ENV=dev", "TEAM=research") == ["-m", "training", *words]
+
+
+def test_a_name_of_several_words_is_one_argument() -> None:
+    assert command("monitor", "NAME=it's mine") == ["-m", "training", "monitor", "it's mine"]
+    assert command("resume", "JOB=a b", "ENV=dev") == ["-m", "training", "resume", "a b", "--env", "dev"]
+
+
+def test_a_name_in_the_environment_selects_no_run() -> None:
+    assert command("monitor", environment={"NAME": "host"}) == ["-m", "training", "monitor"]
+
+
+def test_data_sync_passes_source_and_destination() -> None:
+    typed = ("SRC=s3://corpus/my images", "DST=datasets/x", "ENV=dev", "WORKERS=4", "DELETE=1", "DETACH=1")
+    words = [
+        "data-sync",
+        "s3://corpus/my images",
+        "datasets/x",
+        "--env",
+        "dev",
+        "--workers",
+        "4",
+        "--delete",
+        "--detach",
+    ]
+    assert command("data-sync", *typed) == ["-m", "training", *words]
+
+
+def test_new_passes_the_name() -> None:
+    assert command("new", "NAME=../my project") == ["-m", "training", "new", "../my project"]
+
+
+def test_the_tests_of_a_code_folder_run_there_and_import_the_platform_from_here() -> None:
+    planned = make("--dry-run", "test", "CODE=../it's mine", "ARGS=-k word").stdout.splitlines()[-1]
+    here = str(ROOT)
+    words = ["cd", "../it's mine", "&&", f"PYTHONPATH={here}", f"{here}/.venv/bin/python", "-m", "pytest", "-k", "word"]
+    assert shlex.split(planned) == words
+    assert command("test") == ["-m", "pytest"]
 
 
 def test_environment_variables_are_ignored() -> None:
@@ -124,8 +286,44 @@ def test_an_unknown_variable_is_refused() -> None:
 
 
 def test_help_lists_every_command() -> None:
-    commands = ["train", "resume", "stop", "job", "jobs", "monitor", "logs", "ui", "sync", "verify"]
-    commands += ["graph", "cost", "preview", "up", "destroy", "outputs", "release-check", "charts", "image"]
+    commands = [
+        "train",
+        "run",
+        "new",
+        "resume",
+        "stop",
+        "job",
+        "unschedule",
+        "tune",
+        "tune-status",
+        "tune-report",
+        "tune-notebook",
+        "cluster",
+        "notebook",
+        "shell",
+        "forward",
+        "jobs",
+        "schedules",
+        "monitor",
+        "logs",
+        "ui",
+        "sync",
+        "verify",
+    ]
+    commands += [
+        "graph",
+        "cost",
+        "deployer-policy",
+        "state-bucket",
+        "preview",
+        "up",
+        "tunnel",
+        "data-sync",
+        "hold",
+        "release-queues",
+        "destroy",
+    ]
+    commands += ["outputs", "release-check", "charts", "image", "promote"]
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
     commands += ["bench", "test", "lint", "env", "lock", "clean", "help"]

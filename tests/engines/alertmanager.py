@@ -18,7 +18,7 @@ from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
 
 NAME = "Alertmanager"
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 _TOO_OLD = "field url_file not found"
 """Error of Alertmanager before 0.26 for a webhook whose URL is in a file."""
 

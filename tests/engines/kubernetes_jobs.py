@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from infra.spec.errors import RefusedError
-from infra.spec.manifest import Manifest
-from platform_charts.jobs.raycluster import render_cluster
-from platform_charts.jobs.rayjob import render_job
-from platform_charts.jobs.request import ClusterRequest, JobRequest
+from infra.spec.manifest import Manifest, api_object
+from platform_charts.jobs.rayjob import QUEUE_LABEL, render_job
+from platform_charts.jobs.request import JobRequest
+from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment
 from tests.kuberay.expand import expand
@@ -58,12 +58,12 @@ def rayjob(environment: Environment, request: JobRequest) -> Manifest:
     return found
 
 
-def raycluster(environment: Environment, name: str, **fields: Any) -> Manifest:  # noqa: ANN401 - as above
-    """An autoscaling RayCluster with up to four GPUs."""
-    small = {"min_workers": 0, "max_workers": 4, "gpus_per_worker": 1, "cpus_per_worker": 2}
-    request = ClusterRequest(**{"name": name, "team": environment.team, **small, **fields})
-    (found,) = render_cluster(request, environment.target)
-    return found
+def raycluster(environment: Environment, name: str) -> Manifest:
+    """A RayCluster as an administrator may create one: the cluster of a job with one worker."""
+    made = rayjob(environment, job(name, team=environment.team))
+    labels = {QUEUE_LABEL: environment.team, JOB_LABEL: name}
+    spec = made["spec"]["rayClusterSpec"]
+    return api_object("ray.io/v1", "RayCluster", name, namespace=environment.team, labels=labels, spec=spec)
 
 
 def node_type(pod: Manifest) -> str:

@@ -17,9 +17,11 @@ from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
 from infra.lifecycle.sandbox.operators import start_kuberay, start_kueue
 from infra.lifecycle.sandbox.processes import Process
 from infra.lifecycle.sandbox.programs import find_operator
+from infra.lifecycle.sandbox.recorded import recorded
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
+from infra.spec.settings import StackSettings
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from platform_charts.jobs.scheduling import JOB_LABEL
@@ -123,8 +125,8 @@ def operated() -> Iterator[Operated]:
 
 
 @contextmanager
-def operating() -> Iterator[Operated]:
-    """A control plane of its own with what `operated` has."""
+def operating(settings: StackSettings | None = None) -> Iterator[Operated]:
+    """A control plane of its own with what `operated` has, or with the environment of these settings."""
     kuberay, kueue = operator_program(KUBERAY), find_operator(KUEUE, engine_environment())
     programs = engine_programs()
     found = [crd for project in PROJECTS for crd in crds(project)]
@@ -140,7 +142,11 @@ def operating() -> Iterator[Operated]:
             if kueue is not None:
                 operators["kueue"] = start_kueue(plane, kueue)
                 ran(KUEUE.title)
-            yield Operated(plane, Deployments(Cluster(plane)).up("dev"), drivers, operators)
+            deployments = Deployments(Cluster(plane))
+            environment = (
+                deployments.up("dev") if settings is None else deployments.deploy("own", settings, recorded(settings))
+            )
+            yield Operated(plane, environment, drivers, operators)
     finally:
         folder.rmdir()
 

@@ -76,11 +76,14 @@ class Deployments:
         self._nodes: tuple[Manifest, ...] = ()
 
     def up(self, name: str) -> Environment:
-        """Deploy an environment with its nodes and objects; deletes the one deployed before."""
+        """Deploy a shipped environment with its nodes and objects; deletes the one deployed before."""
         if self._current is not None and self._name == name:
             return self._current
+        return self.deploy(name, settings_of(name), _stack(name))
+
+    def deploy(self, name: str, settings: StackSettings, stack: Recorded) -> Environment:
+        """Deploy an environment of any settings; deletes the one deployed before."""
         self.down()
-        settings, stack = settings_of(name), _stack(name)
         phases: Mapping[str, tuple[Manifest, ...]] = platform_objects(settings, load_release(), stack.facts)
         manifests = tuple(manifest for phase in phases.values() for manifest in phase)
         self._nodes = fake_nodes(settings, catalog=load_catalog())
@@ -130,6 +133,9 @@ def environment(request: pytest.FixtureRequest, deployments: Deployments) -> Env
 
 in_dev = pytest.mark.parametrize("environment", ["dev"], indirect=True)
 """Run a test in dev only, which has g4dn and g5 nodes."""
+
+with_lustre = pytest.mark.parametrize("environment", ["lustre"], indirect=True)
+"""Run a test in the sample environment with FSx for Lustre only."""
 
 in_prod = pytest.mark.parametrize("environment", ["prod"], indirect=True)
 """Run a test in prod only, which has g6, p4d and p5 nodes."""

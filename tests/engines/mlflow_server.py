@@ -95,7 +95,7 @@ class MlflowServer:
         return found
 
     def _answers(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health", timeout=1):
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health", timeout=10):
             return True
         return False
 

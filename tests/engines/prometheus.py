@@ -49,13 +49,13 @@ class Prometheus:
 
     def is_ready(self) -> bool:
         """Whether it answers queries."""
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=1):  # noqa: S310 - loopback
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=10):  # noqa: S310 - loopback
             return True
         return False
 
     def _get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - JSON
         address = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - loopback
             return json.load(answer)["data"]
 
 

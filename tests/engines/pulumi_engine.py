@@ -1,69 +1,204 @@
-"""The real Pulumi engine with a local backend, and moto in place of AWS."""
+"""The real Pulumi engine with a local backend, a double of the AWS provider, moto, and a real API server."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
+import yaml
 from moto.server import ThreadedMotoServer
+from moto.servicequotas.models import ServiceQuotasBackend
 
+from infra.lifecycle.sandbox.crds import copied_crds
+from infra.spec.release import load_release
+from infra.spec.settings import StackSettings
+from tests.engines.aws_provider import AwsProvider, aws_provider
+from tests.engines.aws_resources import Place
+from tests.engines.kubernetes import engine_environment
+from tests.engines.pulumi_checkout import Checkout, chart_archives
+from tests.engines.pulumi_cluster import platform_cluster
 from tests.engines.report_table import ran, skipped
+from tests.platform_charts.charts.archives import charts
 
 NAME = "Pulumi engine"
-_PLUGINS = ("aws", "kubernetes")
+_PLUGIN = "pulumi-resource-kubernetes"
 
 
 def find_engine() -> None:
-    """Skip the test without the engine or a provider's plugin."""
+    """Skip the test without the engine, or without its Kubernetes provider."""
     if shutil.which("pulumi") is None:
         skipped(NAME, "no pulumi on PATH", "install the Pulumi CLI")
-    listed = subprocess.run(["pulumi", "plugin", "ls", "--json"], capture_output=True, text=True, check=True)
-    names = {plugin["name"] for plugin in json.loads(listed.stdout)}
-    for plugin in _PLUGINS:
-        if plugin not in names:
-            skipped(NAME, f"no plugin {plugin}", f"pulumi plugin install resource {plugin}")
+    listed = subprocess.run(["pulumi", "plugin", "ls", "--json"], capture_output=True, text=True, check=False).stdout
+    if shutil.which(_PLUGIN) is None and '"kubernetes"' not in listed:
+        skipped(NAME, "no plugin kubernetes", "pulumi plugin install resource kubernetes")
     ran(NAME)
 
 
+@dataclass(frozen=True)
+class Engine:
+    """An environment in an empty account.
+
+    Attributes:
+        checkout: the checkout that the commands run in.
+        provider: the double of AWS.
+        variables: environment variables of the commands.
+    """
+
+    checkout: Checkout
+    provider: AwsProvider
+    variables: Mapping[str, str]
+
+    def lifecycle(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `python -m infra.lifecycle`."""
+        return self._run(self._python, "-m", "infra.lifecycle", *arguments)
+
+    @contextmanager
+    def started(self, *arguments: str, output: Path) -> Iterator[subprocess.Popen[str]]:
+        """Run `python -m infra.lifecycle` as the leader of a process group, which ends with the context."""
+        # A shell starts background jobs, and so perhaps these tests, with SIGINT ignored.
+        program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        program += "; runpy.run_module('infra.lifecycle', run_name='__main__')"
+        with (
+            output.open("wb") as said,
+            subprocess.Popen(
+                [self._python, "-c", program, *arguments], **{**self._options, "stdout": said}, start_new_session=True
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def pulumi(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `pulumi`."""
+        return self._run("pulumi", *arguments)
+
+    def shell(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user types it."""
+        return self._run("bash", "-c", command)
+
+    @property
+    def _python(self) -> str:
+        return str(self.checkout.root / ".venv/bin/python")
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {
+            "cwd": self.checkout.root,
+            "env": dict(self.variables),
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            "text": True,
+        }
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, **self._options, check=False)
+
+
 @contextmanager
-def engine_environment(folder: Path, *, account: str, region: str) -> Iterator[Mapping[str, str]]:
-    """Environment variables of an engine with its state in `folder`, moto in place of AWS, and credentials of `account`."""
+def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """An empty account with credentials of an administrator, a checkout, and the API server that its cluster will have."""
+    find_engine()
+    account, region = settings.aws.allowed_accounts[0], settings.aws.region
+    monkeypatch.setattr(ServiceQuotasBackend, "get_service_quota", _sufficient)
+    archives = chart_archives()
+    has_real_charts = archives != charts(load_release())
+    with ExitStack() as stack:
+        crds = () if has_real_charts else copied_crds(engine_environment())
+        plane = stack.enter_context(platform_cluster(folder / "plane", settings, crds=crds))
+        [found] = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))["clusters"]
+        server, authority = found["cluster"]["server"], found["cluster"]["certificate-authority-data"]
+        endpoint = stack.enter_context(_moto())
+        credentials = _credentials(endpoint, settings)
+        session = boto3.Session(
+            region_name=region,
+            aws_access_key_id=credentials["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=credentials["AWS_SECRET_ACCESS_KEY"],
+            aws_session_token=credentials["AWS_SESSION_TOKEN"],
+        )
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        place = Place(account=account, region=region, server=server, authority=authority)
+        provider, port = stack.enter_context(aws_provider(place, session))
+        programs = _programs(folder / "programs", plane.kubeconfig)
+        (folder / "backend").mkdir()
+        # A make that runs these tests must not pass its options to theirs.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        variables = {
+            **inherited,
+            **credentials,
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": region,
+            "HOME": str(folder),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PULUMI_BACKEND_URL": (folder / "backend").as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "test",
+            "PULUMI_DEBUG_PROVIDERS": f"aws:{port}",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # moto's clusters have an endpoint of moto's own; this is the API server that the double gives the stack.
+            "RTP_API_SERVER": server,
+        }
+        yield Engine(Checkout(folder / "checkout", archives), provider, variables)
+
+
+def _sufficient(_: ServiceQuotasBackend, service_code: str, quota_code: str) -> dict[str, Any]:
+    """Quotas, which moto lacks for EC2."""
+    return {"ServiceCode": service_code, "QuotaCode": quota_code, "QuotaName": "Running vCPUs", "Value": 100_000.0}
+
+
+@contextmanager
+def _moto() -> Iterator[str]:
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
     try:
-        backend = folder / "backend"
-        backend.mkdir()
-        yield {
-            **_credentials(endpoint, account=account, region=region),
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": region,
-            "PULUMI_BACKEND_URL": backend.as_uri(),
-            "PULUMI_CONFIG_PASSPHRASE": "test",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-            "PATH": os.environ["PATH"],
-        }
+        yield f"http://{host}:{port}"
     finally:
         server.stop()
 
 
-def _credentials(endpoint: str, *, account: str, region: str) -> dict[str, str]:
-    """Credentials that moto attributes to `account`, by the ARN of the assumed role."""
+def _credentials(endpoint: str, settings: StackSettings) -> dict[str, str]:
+    """Credentials of a session of the environment's first administrator."""
     sts = boto3.client(
-        "sts", endpoint_url=endpoint, region_name=region, aws_access_key_id="test", aws_secret_access_key="test"
+        "sts", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
-    role = f"arn:aws:iam::{account}:role/platform-admin"
+    role = settings.cluster.admin_roles[0]
     answer: dict[str, Any] = sts.assume_role(RoleArn=role, RoleSessionName="test")["Credentials"]
     return {
         "AWS_ACCESS_KEY_ID": answer["AccessKeyId"],
         "AWS_SECRET_ACCESS_KEY": answer["SecretAccessKey"],
         "AWS_SESSION_TOKEN": answer["SessionToken"],
     }
+
+
+def _programs(folder: Path, kubeconfig: Path) -> Path:
+    """A folder with doubles of `aws eks get-token` and of `docker`."""
+    folder.mkdir()
+    [user] = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["users"]
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "kind": "ExecCredential",
+        "status": user["user"],
+    }
+    scripts = {
+        "aws": f"#!/bin/sh\necho '{json.dumps(credential)}'\n",
+        "docker": f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_docker.py")} "$@"\n',
+        "session-manager-plugin": "#!/bin/sh\n",
+    }
+    for name, text in scripts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return folder

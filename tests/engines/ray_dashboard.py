@@ -32,6 +32,10 @@ class Dashboards:
         """Set the status of a RayJob's driver: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED."""
         self._drivers[job] = {"status": status, "message": message, "start_time": 1_780_000_000_000}
 
+    def forget(self, job: str) -> None:
+        """Answer about a RayJob's driver as a new head does, whose Ray knows no job."""
+        self._drivers.pop(job, None)
+
     def ask(self, submission_id: str) -> dict[str, Any] | None:
         """The driver of a submission; the id is the RayJob's name and five random letters."""
         found = self._drivers.get(submission_id.rpartition("-")[0])

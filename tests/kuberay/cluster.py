@@ -31,11 +31,6 @@ class Cluster:
     spec: Manifest
 
     @property
-    def is_scaling(self) -> bool:
-        """Whether Ray's autoscaler runs in the head."""
-        return bool(self.spec.get("enableInTreeAutoscaling", False))
-
-    @property
     def head_service(self) -> str:
         """Name of the head's service."""
         return f"{self.name}-head-svc"

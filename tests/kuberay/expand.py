@@ -14,17 +14,21 @@ from typing import Any
 
 from infra.spec.manifest import Manifest
 from tests.kuberay.cluster import Cluster, pod_prefix
-from tests.kuberay.ray_container import ray_container_of, wait_for_gcs
-from tests.kuberay.sidecars import add_autoscaler, submitter_container
+from tests.kuberay.ray_container import head_environment, ray_container_of, wait_for_gcs
+from tests.kuberay.sidecars import submitter_container
 
-_UNKNOWN = ("gcsFaultToleranceOptions", "historyServerOptions", "networkPolicy", "tlsOptions")
+_UNKNOWN = (
+    "enableInTreeAutoscaling",
+    "gcsFaultToleranceOptions",
+    "historyServerOptions",
+    "networkPolicy",
+    "tlsOptions",
+)
 """Fields of a RayCluster that change its pods, and that none of our manifests has."""
 
 
 def expand(manifest: Manifest) -> tuple[Manifest, ...]:
     """The pods of head and workers, and of a RayJob's submitter, with init containers and sidecars.
-
-    A group that Ray's autoscaler scales has at least one worker, so that a check sees it.
 
     Raises:
         ValueError: the manifest is neither a RayJob nor a RayCluster, or has a field that is not supported here.
@@ -51,13 +55,13 @@ def _cluster(manifest: Manifest, *, name: str, spec: Manifest) -> Cluster:
 def _cluster_pods(cluster: Cluster) -> Iterator[Manifest]:
     yield _head_pod(cluster)
     for group in cluster.spec.get("workerGroupSpecs", ()):
-        for index in range(_replicas(cluster, group)):
+        for index in range(_replicas(group)):
             yield _worker_pod(cluster, group, index)
 
 
-def _replicas(cluster: Cluster, group: Manifest) -> int:
+def _replicas(group: Manifest) -> int:
     wanted: int = min(max(group.get("replicas", 0), group.get("minReplicas", 0)), group.get("maxReplicas", 2**31 - 1))
-    return max(wanted, 1) if cluster.is_scaling else wanted
+    return wanted
 
 
 def _head_pod(cluster: Cluster) -> Manifest:
@@ -67,11 +71,8 @@ def _head_pod(cluster: Cluster) -> Manifest:
     pod["metadata"].setdefault("annotations", {})["ray.io/ft-enabled"] = "false"
     spec = pod["spec"]
     parameters = dict(group.get("rayStartParams", {}))
-    if cluster.is_scaling:
-        parameters["no-monitor"] = "true"
+    _tell_the_head(cluster, spec)
     spec["containers"][0] = ray_container_of(cluster, spec["containers"][0], parameters, node_type="head")
-    if cluster.is_scaling:
-        add_autoscaler(cluster, spec)
     _add_shared_memory(spec)
     return pod
 
@@ -83,11 +84,10 @@ def _worker_pod(cluster: Cluster, group: Manifest, index: int) -> Manifest:
     pod["metadata"]["labels"]["ray.io/worker-group-replica-index"] = str(index)
     spec = pod["spec"]
     template = spec["containers"][0]
+    _tell_the_head(cluster, spec)
     spec.setdefault("initContainers", []).append(wait_for_gcs(cluster, template))
     parameters = dict(group.get("rayStartParams", {}))
     spec["containers"][0] = ray_container_of(cluster, template, parameters, node_type="worker")
-    if cluster.is_scaling:
-        spec["restartPolicy"] = "Never"
     _add_shared_memory(spec)
     return pod
 
@@ -106,6 +106,12 @@ def _pod(cluster: Cluster, template: Manifest, *, node_type: str, group_name: st
     }
     metadata["namespace"] = cluster.namespace
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(template["spec"])}
+
+
+def _tell_the_head(cluster: Cluster, spec: Manifest) -> None:
+    """Adds the head's address to the environment of the template's init containers."""
+    for container in spec.get("initContainers", ()):
+        container.setdefault("env", []).extend(head_environment(cluster))
 
 
 def _add_shared_memory(spec: Manifest) -> None:

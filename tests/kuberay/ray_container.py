@@ -61,11 +61,15 @@ def wait_for_gcs(cluster: Cluster, template: Manifest) -> Manifest:
         "env": [
             *copy.deepcopy(template.get("env", [])),
             *token_environment(cluster),
-            {"name": "FQ_RAY_IP", "value": cluster.head_host},
-            {"name": "RAY_IP", "value": cluster.head_service},
+            *head_environment(cluster),
         ],
         "resources": {"limits": resources, "requests": resources},
     }
+
+
+def head_environment(cluster: Cluster) -> list[Manifest]:
+    """The address of the head, as KubeRay tells it to every init container."""
+    return _values({"FQ_RAY_IP": cluster.head_host, "RAY_IP": cluster.head_service})
 
 
 def _start_command(cluster: Cluster, parameters: dict[str, str], container: Manifest, node_type: NodeType) -> str:
@@ -95,7 +99,6 @@ def _flag(name: str, value: str) -> str:
 def _environment(cluster: Cluster, start: str, node_type: NodeType) -> list[Manifest]:
     is_head = node_type == "head"
     host = "127.0.0.1" if is_head else cluster.head_host
-    scaling = [{"name": "RAY_enable_autoscaler_v2", "value": "true"}] if is_head and cluster.is_scaling else []
     tags = f"kuberay_version=v{VERSION};kuberay_crd={cluster.crd}"
     address = {"FQ_RAY_IP": cluster.head_host, "RAY_IP": cluster.head_service} if not is_head else {}
     fixed = {
@@ -107,7 +110,6 @@ def _environment(cluster: Cluster, start: str, node_type: NodeType) -> list[Mani
         "RAY_DASHBOARD_ENABLE_K8S_DISK_USAGE": "1",
     }
     return [
-        *scaling,
         *token_environment(cluster),
         *_values(address),
         label_value("RAY_CLUSTER_NAME", "ray.io/cluster"),

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.raycluster import render_cluster
 from tests.kuberay.cluster import VERSION
 from tests.kuberay.expand import expand
 from tests.platform_charts.jobs.restricted import violations
-from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of, variables
+from tests.platform_charts.jobs.targets import job, rendered, target_of, variables
 
 PROD = target_of("prod")
 JOB = rendered(job(group="a100"), PROD)
-[CLUSTER] = render_cluster(cluster(), PROD)
 HEAD, *WORKERS, SUBMITTER = expand(JOB)
 EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
 """Manifests and their pods, a line each: names, commands, variables, probes, volumes and resources in every variant."""
@@ -60,7 +58,7 @@ def test_a_worker_waits_for_the_head_under_rays_own_security_context() -> None:
 
 
 def test_every_container_that_talks_to_ray_has_the_token() -> None:
-    pods = (*expand(JOB), *expand(CLUSTER))
+    pods = expand(JOB)
     containers = [c for pod in pods for c in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]]
     assert all("RAY_AUTH_TOKEN" in {variable["name"] for variable in container["env"]} for container in containers)
 
@@ -99,21 +97,10 @@ def test_probes_ask_the_agent_and_allow_a_head_more_time() -> None:
     assert (probe["timeoutSeconds"], WORKERS[0]["spec"]["containers"][0]["livenessProbe"]["timeoutSeconds"]) == (5, 2)
 
 
-def test_the_autoscaler_shares_the_log_folder_with_ray() -> None:
-    ray, autoscaler = expand(CLUSTER)[0]["spec"]["containers"]
-    assert "/tmp/ray" in {mount["mountPath"] for mount in ray["volumeMounts"]}
-    assert "/tmp/ray" in {mount["mountPath"] for mount in autoscaler["volumeMounts"]}
-
-
-def test_a_group_that_scales_from_zero_has_one_worker_to_check() -> None:
-    assert CLUSTER["spec"]["workerGroupSpecs"][0]["replicas"] == 0
-    assert [pod["metadata"]["labels"]["ray.io/node-type"] for pod in expand(CLUSTER)] == ["head", "worker"]
-
-
 def test_expanding_does_not_change_the_manifest() -> None:
-    before = copy.deepcopy(CLUSTER)
-    expand(CLUSTER)
-    assert before == CLUSTER
+    before = copy.deepcopy(JOB)
+    expand(JOB)
+    assert before == JOB
 
 
 def bare(**container: Any) -> Manifest:  # noqa: ANN401  # fields of any type
@@ -146,12 +133,6 @@ def test_a_template_without_security_contexts_does_not_pass_restricted() -> None
         "ray.runAsNonRoot",
         "ray.seccompProfile",
     }
-
-
-def test_an_autoscaler_without_options_does_not_pass_restricted() -> None:
-    manifest = copy.deepcopy(CLUSTER)
-    del manifest["spec"]["autoscalerOptions"]
-    assert "autoscaler.capabilities" in violations(expand(manifest)[0])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from observability.objective_metrics import Metric, ObjectiveInfo
 from observability.runlog import (
     CheckpointCommitted,
     Evaluated,
@@ -26,6 +27,13 @@ from observability.runlog import (
 START = 1_790_000_000.0
 STEPS_PER_EPOCH = 23
 WEIGHTS_SHA256 = "5be1cf0a4f7d93a1" * 4
+OBJECTIVE = ObjectiveInfo(
+    metrics=(
+        Metric(name="loss", label="cross-entropy (nats)"),
+        Metric(name="accuracy", is_ratio=True, higher_is_better=True),
+    ),
+    ranked_by="accuracy",
+)
 NAME = "simple_cnn-digits-20260921-141320"
 SETTINGS: dict[str, Any] = {
     "run": {"name": NAME, "seed": 0, "deterministic": True},
@@ -91,6 +99,7 @@ class SampleRun:
                 train_samples=1_437,
                 dataset_fingerprint="c0ffee" + "ab" * 29,
                 metrics_url="http://127.0.0.1:40123/metrics",
+                objective=OBJECTIVE.record(),
             )
         )
         for step in range(first, last + 1):
@@ -146,7 +155,7 @@ class SampleRun:
                 step=step,
                 epoch=(step - 1) // self.steps_per_epoch + 1,
                 loss=loss,
-                accuracy=min(1.0, max(0.06, 1 - 0.42 * loss)),
+                metrics={"accuracy": min(1.0, max(0.06, 1 - 0.42 * loss))},
                 gradient_norm=0.2 + 1.9 * loss * (1 + 0.3 * self._random.random()),
                 learning_rate=0.003 * (step / 20 if step < 20 else 0.5 * (1 + math.cos(math.pi * share)) + 0.005),
                 samples=64 if step % self.steps_per_epoch else 29,
@@ -179,7 +188,7 @@ class SampleRun:
                 step=step,
                 epoch=-(-step // self.steps_per_epoch),
                 loss=loss,
-                accuracy=1 - 0.27 * loss,
+                metrics={"accuracy": 1 - 0.27 * loss},
                 samples=samples,
                 seconds=0.013,
             )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.runlog import RunEnded, RunStarted, Step
+from observability.runlog import RunEnded, RunStarted, Step, TrainingStarted
 from tests.observability.sample_run import START, SampleRun, finished_run, restarted_run
 
 
@@ -70,7 +70,9 @@ def test_the_wall_time_of_a_run_that_is_still_going_reaches_to_now() -> None:
 def test_of_equally_good_validations_the_earliest_is_the_best() -> None:
     run = SampleRun().start().train(1, 46)
     validations = RunHistory.from_events(run.events).evaluations
-    history = RunHistory.from_events([replace(validation, accuracy=0.9) for validation in validations])
+    equal = [replace(validation, metrics={"accuracy": 0.9}) for validation in validations]
+    started = [event for event in run.events if isinstance(event, TrainingStarted)]
+    history = RunHistory.from_events([*started, *equal])
     best = history.best_validation()
     assert best is not None
     assert best.epoch == 1
@@ -80,7 +82,7 @@ def test_throughput_is_samples_per_second_of_step_time() -> None:
     steps = [event for event in finished_run() if isinstance(event, Step)]
     seconds = sum(step.seconds for step in steps[-10:])
     expected = sum(step.samples for step in steps[-10:]) / seconds
-    assert RunHistory.from_events(steps).samples_per_second(newest=10) == pytest.approx(expected)
+    assert RunHistory.from_events(steps).throughput(newest=10) == pytest.approx(expected)
 
 
 def test_the_parts_of_a_step_add_up_to_its_time() -> None:
@@ -94,7 +96,7 @@ def test_a_run_without_steps_has_no_results() -> None:
         [RunStarted(run="a", settings={}, environment={}), RunEnded(status="failed", step=0)]
     )
     assert history.last_step == 0
-    assert history.samples_per_second() == 0
+    assert history.throughput() == 0
     assert history.best_validation() is None
     assert RunHistory().seconds() == 0
     assert history.test_evaluation() is None

@@ -50,7 +50,7 @@ def test_the_view_of_a_finished_run_shows_its_results(tmp_path: Path) -> None:
     assert "step 230/230  epoch 10/10" in output
     assert "0.0405 to 2.25" in output
     assert "loss 0.0405" in output
-    assert "test             97.6 %" in output
+    assert "test             loss 0.0906, accuracy 97.6 %" in output
     assert "4, newest at step 200 (344.8 KiB), longest stall 1.9 ms" in output
     assert "2, 31 steps lost" in output
     assert "killed by signal 9" in output

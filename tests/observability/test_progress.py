@@ -76,6 +76,17 @@ def test_a_restart_names_the_step_it_resumes_from() -> None:
     assert "resuming from step 100: checkpoints/step-00000100\ntraining steps 101 to 230" in text
 
 
+def test_a_finished_run_has_nothing_left_to_train() -> None:
+    text = plain(SampleRun(steps=69).start().train(70, 69).finish().events)
+    assert "\nnothing left to train: all 69 steps (3 epochs of 1,437 samples) are done\n" in text
+    assert "training steps" not in text
+    assert "samples/s" not in text, "of no step"
+
+
+def test_one_epoch_is_singular() -> None:
+    assert "training steps 1 to 23 (1 epoch of 1,437 samples)" in plain(SampleRun(steps=23).start().train(1, 23).events)
+
+
 def test_the_time_left_ignores_the_pause_before_a_resume() -> None:
     lines = plain(restarted_run()).splitlines()
     first_after_resume = next(line for line in lines if line.startswith("step 171/230"))

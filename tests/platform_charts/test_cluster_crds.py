@@ -38,7 +38,7 @@ def older(custom_resources: Cluster) -> Iterator[Manifest]:
 
 @in_dev
 def test_objects_survive_the_upgrade_of_their_crd(environment: Environment, older: Manifest) -> None:
-    cluster, manifest = environment.cluster, raycluster(environment, "kept", max_workers=2)
+    cluster, manifest = environment.cluster, raycluster(environment, "kept")
     del manifest["spec"]["authOptions"]
     with cluster.applied(manifest) as (before,):
         live = cluster.read(older)
@@ -52,7 +52,7 @@ def test_objects_survive_the_upgrade_of_their_crd(environment: Environment, olde
 
 @in_dev
 def test_a_new_field_is_accepted_after_the_upgrade(environment: Environment, older: Manifest) -> None:
-    cluster, manifest = environment.cluster, raycluster(environment, "newer", max_workers=2)
+    cluster, manifest = environment.cluster, raycluster(environment, "newer")
     assert "authOptions" in _refusal(cluster, manifest)
     apply_crds(cluster, [_pinned()])
     cluster.await_(older, lambda _: _refusal(cluster, manifest) == "", what="upgraded")

@@ -1,4 +1,4 @@
-"""RayJobs and RayClusters against KubeRay's CRDs and their CEL rules, on a real API server."""
+"""RayJobs against KubeRay's CRDs and their CEL rules, on a real API server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.kube.errors import ApiError
 from infra.spec.errors import SettingsError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render_job
-from tests.engines.kubernetes_jobs import CONFIGS, fits, job, raycluster, rayjob, shipped
+from tests.engines.kubernetes_jobs import CONFIGS, fits, job, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, drifts, in_dev, in_prod
 from training.cluster.submission import submit
 
@@ -31,12 +31,6 @@ def test_the_job_of_every_shipped_config_applies_without_a_warning_and_without_d
 @in_prod
 def test_every_shipped_config_fits_prod(environment: Environment) -> None:
     assert all(render_job(shipped(config, team=environment.team), environment.target) for config in CONFIGS)
-
-
-def test_an_autoscaling_cluster_applies_without_a_warning_and_without_drift(environment: Environment) -> None:
-    manifest = raycluster(environment, "interactive", max_workers=2)
-    with environment.cluster.applied(manifest):
-        assert not drifts(environment.cluster, manifest)
 
 
 def _unknown_field(spec: Manifest) -> None:

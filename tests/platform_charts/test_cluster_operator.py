@@ -7,7 +7,9 @@ import re
 import time
 from typing import Any
 
+from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
+from platform_charts.jobs.code import PackedCode
 from platform_charts.jobs.scheduling import JOB_LABEL
 from tests.engines.kubernetes_jobs import job, raycluster
 from tests.engines.kubernetes_operators import Operated
@@ -32,14 +34,15 @@ _RAY_PODS = "ray.io/is-ray-node=yes"
 
 def test_the_operator_creates_the_expected_pods_of_a_cluster(operated: Operated) -> None:
     environment = operated.environment
-    manifest = raycluster(environment, "compared", min_workers=1, max_workers=2)
+    manifest = raycluster(environment, "compared")
     with operated.cluster.applied(manifest):
         made = _await_pods(operated, len(expand(manifest)), labels=_RAY_PODS)
         _compare(operated, made, expand(manifest))
 
 
 def test_the_operator_creates_the_expected_pods_of_a_job(operated: Operated) -> None:
-    request = job("compared", team=operated.environment.team, workers=8, group="a10g")
+    code = PackedCode(identity="{}", data=b"archive")
+    request = job("compared", team=operated.environment.team, workers=8, group="a10g", code=code)
     submitted = operated.submit(request)
     try:
         # The submitter comes last, when all other pods are ready.
@@ -50,6 +53,19 @@ def test_the_operator_creates_the_expected_pods_of_a_job(operated: Operated) -> 
         _compare(operated, made, expand(admitted))
     finally:
         operated.remove(submitted)
+
+
+def test_kueue_stores_queues_as_we_write_them(queued: Operated) -> None:
+    """Its webhook writes what is created anew but not what is updated; a preview would take the difference for a change."""
+    written = [one for one in queued.environment.manifests if one["apiVersion"] == KUEUE_API and "spec" in one]
+    stored = [queued.cluster.create(_renamed(one), is_dry_run=True)["spec"] for one in written]
+    picked = [{key: spec[key] for key in one["spec"]} for one, spec in zip(written, stored, strict=True)]
+    assert {one["kind"] for one in written} == {"ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue"}
+    assert picked == [one["spec"] for one in written]
+
+
+def _renamed(manifest: Manifest) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "name": "another"}}
 
 
 def _await_pods(operated: Operated, count: int, *, labels: str) -> list[Manifest]:

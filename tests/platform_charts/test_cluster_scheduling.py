@@ -37,10 +37,10 @@ def test_workers_fill_whole_nodes_with_efa(
 
 
 @in_prod
-def test_head_and_submitter_stay_on_the_system_nodes(environment: Environment) -> None:
+def test_head_and_submitter_run_on_the_head_nodes(environment: Environment) -> None:
     with placed(environment, job("roles", team=environment.team, workers=16, group="h100")) as pods:
         groups = {node_type(pod): _node(environment, pod)["metadata"]["labels"][GROUP] for pod in pods}
-    assert groups == {"head": "system", "worker": "h100", "submitter": "system"}
+    assert groups == {"head": "heads", "worker": "h100", "submitter": "heads"}
 
 
 @in_prod
@@ -62,10 +62,36 @@ def test_workers_of_one_job_are_in_one_zone_if_it_has_capacity(environment: Envi
 
 
 @in_prod
-def test_cpu_workers_spread_over_the_system_nodes(environment: Environment) -> None:
+def test_workers_of_one_job_wait_for_their_zone_rather_than_use_two(environment: Environment) -> None:
+    """The 8 nodes of l4 are 3, 3 and 2 in three zones, of which one each is taken: no zone has room for 3 pods."""
+    taken = {zone: _workers(environment, f"takes-{zone}", group="l4", workers=4)[0] for zone in "abc"}
+    for zone, pod in taken.items():
+        pod["spec"]["nodeSelector"][ZONE] = f"us-east-1{zone}"
+    workers = _workers(environment, "waits", group="l4", workers=12)
+    with created(environment.cluster, list(taken.values())):
+        for pod in taken.values():
+            environment.cluster.await_(pod, _is_placed, what="scheduled")
+        with created(environment.cluster, workers):
+            settled = [environment.cluster.await_(pod, _is_decided, what="scheduled or refused") for pod in workers]
+            placed_pods = [pod for pod in settled if _is_placed(pod)]
+            [zone] = {_node(environment, pod)["metadata"]["labels"][ZONE] for pod in placed_pods}
+            reasons = [_unscheduled(pod) for pod in settled if not _is_placed(pod)]
+            assert reasons
+            assert all("didn't match pod affinity rules" in reason for reason in reasons)
+            if zone != "us-east-1c":  # which has two nodes in all
+                environment.cluster.delete_all([taken[zone[-1]]])
+                for pod in workers:
+                    running = environment.cluster.await_(pod, _is_placed, what="scheduled")
+                    assert _node(environment, running)["metadata"]["labels"][ZONE] == zone
+
+
+@in_prod
+def test_cpu_workers_spread_over_the_head_nodes(environment: Environment) -> None:
     with placed(environment, job("spread", team=environment.team, workers=4, gpus_per_worker=0)) as pods:
         used = _worker_nodes(pods)
+        groups = {_node(environment, pod)["metadata"]["labels"][GROUP] for pod in pods}
     assert len(set(used)) == len(used) == 4
+    assert groups == {"heads"}
 
 
 @in_dev
@@ -85,7 +111,9 @@ def test_a_job_without_free_nodes_stays_pending_and_the_reason_names_the_resourc
     with placed(environment, all_nodes), created(environment.cluster, waiting):
         reason = _pending_reason(environment, waiting[0])
         found = environment.cluster.items("v1", "Pod", namespace=environment.team, labels=_of_job("late"))
-        reported = waiting_reason(found, environment.cluster.items("v1", "Event", namespace=environment.team))
+        names = {pod["metadata"]["name"] for pod in found}
+        events = environment.cluster.items("v1", "Event", namespace=environment.team)
+        reported = waiting_reason(found, [one for one in events if one["involvedObject"]["name"] in names])
     assert "Insufficient nvidia.com/gpu" in reason
     assert "Insufficient vpc.amazonaws.com/efa" in reason
     assert "Insufficient nvidia.com/gpu" in reported
@@ -133,6 +161,14 @@ def _pending_reason(environment: Environment, pod: Manifest) -> str:
 def _unscheduled(pod: Manifest) -> str:
     conditions = pod["status"].get("conditions", [])
     return "".join(one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False")
+
+
+def _is_placed(pod: Manifest) -> bool:
+    return "nodeName" in pod["spec"]
+
+
+def _is_decided(pod: Manifest) -> bool:
+    return _is_placed(pod) or _unscheduled(pod) != ""
 
 
 def _of_job(name: str) -> str:

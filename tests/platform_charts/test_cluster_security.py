@@ -14,7 +14,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.names import trainer_account
 from platform_charts.jobs.rayjob import render_job
 from tests.engines.kubernetes import Cluster
-from tests.engines.kubernetes_jobs import CONFIGS, created, fits, job, raycluster, rayjob, shipped
+from tests.engines.kubernetes_jobs import CONFIGS, created, fits, job, rayjob, shipped
 from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
 from tests.kuberay.expand import expand
 
@@ -27,16 +27,6 @@ def test_every_pod_of_every_shipped_config_passes_pod_security(environment: Envi
     assert pods
     for pod in pods:
         environment.cluster.create(pod, is_dry_run=True)
-    assert environment.cluster.warnings == []
-
-
-def test_every_pod_of_an_autoscaling_cluster_passes_pod_security(environment: Environment) -> None:
-    head, worker = expand(raycluster(environment, "interactive", max_workers=2))
-    # KubeRay creates it with the cluster, for Ray's autoscaler.
-    account = _object(environment, "ServiceAccount", name=head["spec"]["serviceAccountName"])
-    with environment.cluster.applied(account):
-        for pod in (head, worker):
-            environment.cluster.create(pod, is_dry_run=True)
     assert environment.cluster.warnings == []
 
 
@@ -172,6 +162,27 @@ def test_a_member_stops_a_job_by_its_workload(environment: Environment) -> None:
         stopping = {**workload, "spec": {"active": False}}
         stopped = environment.member(environment.team).apply(stopping, manager="member", is_dry_run=True)
     assert stopped["spec"]["active"] is False
+
+
+@in_dev
+@pytest.mark.parametrize("subresource", ["exec", "portforward"])
+def test_a_member_connects_to_the_pods_of_sessions_only(subresource: str, environment: Environment) -> None:
+    """The API server admits a connection before it looks for the pod, which is not there."""
+    own, other = (team.name for team in environment.settings.teams[:2])
+    member = environment.member(own)
+    admitted = connect(member, own, "session-notes-abcde-head-fghij", subresource)
+    assert admitted.code == 404
+    refused = connect(member, own, "digits-abcde-head-fghij", subresource)
+    assert refused.code == 403
+    assert "whose names begin with session-" in str(refused)
+    assert "cannot" in str(connect(member, other, "session-notes-abcde-head-fghij", subresource))
+
+
+def connect(cluster: Cluster, namespace: str, pod: str, subresource: str) -> ApiError:
+    """The API server's answer to a request to connect to a pod."""
+    with pytest.raises(ApiError) as answer:
+        cluster.read_raw(f"/api/v1/namespaces/{namespace}/pods/{pod}/{subresource}?command=true&stdout=true")
+    return answer.value
 
 
 @in_dev

@@ -12,8 +12,7 @@ from infra.spec.catalog import load_catalog
 from infra.spec.cluster_names import DATASETS_CLAIM, RUNS_CLAIM
 from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
-from platform_charts.jobs.raycluster import render_cluster
-from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
+from platform_charts.jobs.request import JobRequest, Target
 from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
@@ -24,12 +23,11 @@ PROD = recorded(settings_of("prod"))
 
 
 def pods_of(team: str, target: Target) -> tuple[Manifest, ...]:
-    """All pods of a job and of a cluster of the team, on one worker with a GPU."""
+    """All pods of a job of the team, on one worker with a GPU."""
     job = JobRequest(
         name="own", kind="train", team=team, settings_yaml="", workers=1, gpus_per_worker=1, cpus_per_worker=1
     )
-    cluster = ClusterRequest(name="own", team=team, min_workers=0, max_workers=1, gpus_per_worker=1, cpus_per_worker=1)
-    return (*expand(rendered(job, target)), *(pod for one in render_cluster(cluster, target) for pod in expand(one)))
+    return expand(rendered(job, target))
 
 
 def storage_of(environment: str) -> tuple[Manifest, ...]:

@@ -20,6 +20,7 @@ from training.launch.task import RankPlace
 from training.models.options import SimpleCnnOptions
 from training.models.simple_cnn import SimpleCnn, simple_cnn
 from training.objectives.classification import Classification
+from training.objectives.options import ClassificationOptions
 from training.precision import Precision
 from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
@@ -32,7 +33,7 @@ CPU = torch.device("cpu")
 def _model() -> SimpleCnn:
     """A network in which active dropout changes the result."""
     torch.manual_seed(0)
-    return simple_cnn(SampleSpec(shape=(1, 8, 8), classes=10), SimpleCnnOptions(dropout=0.5))
+    return simple_cnn(SampleSpec(shape=(1, 8, 8), outputs=10), SimpleCnnOptions(dropout=0.5))
 
 
 def _draw_statistics(model: SimpleCnn, rank: int) -> None:
@@ -51,14 +52,14 @@ def _optimizer(module: nn.Module) -> SGD:
 def _evaluate(place: RankPlace, *, batch: int) -> EvaluationResult:
     torch.set_num_threads(1)
     model = _model()
-    with process_group(place, gpu=False, timeout_seconds=30):
+    with process_group(place, gpu=False, timeout_seconds=120):
         alone = place.world == 1
         strategy: Strategy = SingleProcess(model, _optimizer) if alone else DataParallel(model, _optimizer, device=CPU)
         _draw_statistics(model, place.rank)
         return evaluate(
             strategy,
             EvalLoader(load_dataset(DataSettings()).test, batch=batch, rank=place.rank, world=place.world),
-            objective=Classification(),
+            objective=Classification(10, ClassificationOptions()),
             precision=Precision(PrecisionSettings(), CPU),
             device=CPU,
             world=place.world,
@@ -94,7 +95,7 @@ def test_evaluation_restores_training_mode_and_keeps_the_statistics() -> None:
     evaluate(
         SingleProcess(model, _optimizer),
         EvalLoader(load_dataset(DataSettings()).validation, batch=64, rank=0, world=1),
-        objective=Classification(),
+        objective=Classification(10, ClassificationOptions()),
         precision=Precision(PrecisionSettings(), CPU),
         device=CPU,
         world=1,

@@ -5,24 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 from observability.runlog import Evaluated, Event, RunEnded, RunLogWriter, RunStarted, Step, TrainingStarted
+from tests.observability.sample_run import OBJECTIVE
 from tests.training.runs import small_settings
 from training.joblist import job_table
 from training.rundir import RunDirectory
 
 STARTED = RunStarted(run="r", settings={}, environment={})
 READY = TrainingStarted(
-    world=2, start_step=0, total_steps=420, steps_per_epoch=42, parameters=1, train_samples=1, dataset_fingerprint="f"
+    world=2,
+    start_step=0,
+    total_steps=420,
+    steps_per_epoch=42,
+    parameters=1,
+    train_samples=1,
+    dataset_fingerprint="f",
+    objective=OBJECTIVE.record(),
 )
 
 
 def step(number: int) -> Step:
     return Step(
-        step=number, epoch=1, loss=1, accuracy=0.5, gradient_norm=1, learning_rate=0.1, samples=64, seconds=0.01
+        step=number,
+        epoch=1,
+        loss=1,
+        metrics={"accuracy": 0.5},
+        gradient_norm=1,
+        learning_rate=0.1,
+        samples=64,
+        seconds=0.01,
     )
 
 
 def evaluated(split: str, accuracy: float) -> Evaluated:
-    return Evaluated(split=split, step=1, epoch=1, loss=1, accuracy=accuracy, samples=10, seconds=0.1)
+    return Evaluated(split=split, step=1, epoch=1, loss=1, metrics={"accuracy": accuracy}, samples=10, seconds=0.1)
 
 
 def make_run(folder: Path, name: str, *events: Event) -> RunDirectory:
@@ -57,7 +72,7 @@ def test_a_finished_run_shows_its_steps_and_its_newest_validation(tmp_path: Path
         evaluated("test", 0.1),
         RunEnded(status="done", step=420),
     )
-    assert [cell.strip() for cell in cells(run)] == ["first", "done", "420/420", "97.50%"]
+    assert [cell.strip() for cell in cells(run)] == ["first", "done", "420/420", "accuracy 97.5 %"]
 
 
 def test_a_run_with_a_live_driver_is_running_whatever_its_log_says(tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def test_the_best_checkpoint_is_kept_as_well_as_the_newest(tmp_path: Path) -> No
     )
     run_alone(settings, tmp_path)
     evaluations = [event for event in select(read_all(tmp_path), Evaluated) if event.split == "validation"]
-    best = max(evaluations, key=lambda event: event.accuracy)
+    best = max(evaluations, key=lambda event: event.metrics["accuracy"])
     assert committed_steps(tmp_path / "checkpoints") == sorted({best.step, 6 * STEPS_PER_EPOCH})
     metrics = {manifest.step: manifest.metric for manifest in local_store(tmp_path / "checkpoints").manifests()}
-    assert metrics[best.step] == best.accuracy
+    assert metrics[best.step] == best.metrics["accuracy"]
 
 
 def test_a_run_that_ends_within_an_epoch_has_a_checkpoint_of_its_last_step(tmp_path: Path) -> None:

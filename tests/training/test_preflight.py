@@ -15,7 +15,7 @@ from training import preflight
 from training.config.load import load_settings
 from training.config.schema import TrainingSettings
 from training.errors import DataError, ExitStatus, PreflightError
-from training.preflight import Machine, available_cpus, check, fit_workers, visible_gpus
+from training.preflight import Machine, available_cpus, available_memory, check, fit_workers, visible_gpus
 
 SMALL = Machine(cpus=2, gpus=0)
 
@@ -231,3 +231,54 @@ def test_the_error_says_that_gpus_are_hidden(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     refused = refusal(settings(tmp_path, "scale.gpu=true"), preflight.this_machine())
     assert "CUDA_VISIBLE_DEVICES=-1 hides them all" in refused
+
+
+MEMINFO = {"proc/meminfo": "MemTotal:       16384000 kB\nMemFree:          1024 kB\nMemAvailable:    8388608 kB\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "gib"),
+    [
+        ({}, 8),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "9\n"}, 8),
+        (
+            {
+                "proc/self/cgroup": "0::/\n",
+                "sys/fs/cgroup/memory.max": f"{4 * 2**30}\n",
+                "sys/fs/cgroup/memory.current": f"{3 * 2**30}\n",
+                "sys/fs/cgroup/memory.stat": f"anon {2**30}\ninactive_file {2**30}\nactive_file {2**30}\n",
+            },
+            3,
+        ),
+        (
+            {
+                "proc/self/cgroup": "0::/pod/container\n",
+                "sys/fs/cgroup/pod/container/memory.max": "max\n",
+                "sys/fs/cgroup/pod/memory.max": f"{2**30}\n",
+                "sys/fs/cgroup/pod/memory.current": f"{2**31}\n",
+            },
+            0,
+        ),
+        (
+            {
+                "proc/self/cgroup": "7:memory:/docker/x\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{5 * 2**30}\n",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{2 * 2**30}\n",
+                "sys/fs/cgroup/memory/memory.stat": f"total_inactive_file {2**30}\n",
+            },
+            4,
+        ),
+    ],
+)
+def test_the_memory_is_that_of_the_machine_or_of_the_tightest_cgroup(
+    tmp_path: Path, files: dict[str, str], gib: int
+) -> None:
+    for name, text in {**MEMINFO, **files}.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="ascii")
+    assert available_memory(tmp_path) == gib * 2**30
+
+
+def test_this_machine_has_memory() -> None:
+    assert 2**20 < available_memory() < 2**50

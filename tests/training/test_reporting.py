@@ -26,7 +26,7 @@ STEP = Step(
     step=1,
     epoch=1,
     loss=2.25,
-    accuracy=0.5,
+    metrics={"accuracy": 0.5},
     gradient_norm=1.0,
     learning_rate=0.1,
     samples=4,
@@ -40,7 +40,7 @@ def test_the_log_has_the_address_of_the_metrics(tmp_path: Path) -> None:
         reporter.emit(STARTED)
         reporter.emit(STEP)
         started = select(read_all(tmp_path), TrainingStarted)[0]
-        with urllib.request.urlopen(started.metrics_url, timeout=10) as answer:  # noqa: S310 - our own
+        with urllib.request.urlopen(started.metrics_url, timeout=60) as answer:  # noqa: S310 - our own
             page = answer.read().decode()
     assert started.metrics_url.startswith("http://127.0.0.1:")
     assert any(line.endswith(" 2.25") for line in page.splitlines())

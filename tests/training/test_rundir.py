@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observability.runlog import Notice, RunLogWriter
+from observability.runlog import CheckpointCommitted, Notice, RunLogWriter
 from training.config.load import load_settings
 from training.config.schema import DataSettings, ModelSettings, RunSettings, TrainingSettings
 from training.errors import ExitStatus, PreflightError, SettingsError
@@ -172,3 +173,26 @@ def test_a_new_driver_clears_the_stop_request_to_its_predecessor(tmp_path: Path)
         run.request_stop()
     with run.driving():
         assert not run.stop_is_requested()
+
+
+def test_a_run_without_its_checkpoints_is_repeated_by_a_command_that_makes_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial of a search that has lost has none: the new run is not one of the search's folder."""
+    monkeypatch.setenv("RTP_RUN_DIRECTORY", str(tmp_path / "runs"))
+    trial, run = make(tmp_path / "searches" / "first" / "trials", "t001"), make(tmp_path / "runs", "mine")
+    archive = trial.path / "code" / "0123456789abcdef.tar.gz"
+    archive.parent.mkdir()
+    archive.touch()
+    (trial.path / "code.json").write_text('{"sha256": "%s"}' % ("0123456789abcdef" * 4))
+    remedies = {}
+    for one in (trial, run):
+        with closing(RunLogWriter(one.path)) as log:
+            log.write(CheckpointCommitted(step=9, path="x", bytes=1, stall_seconds=0.0, write_seconds=0.0))
+        with pytest.raises(PreflightError, match="has committed step 9") as caught:
+            one.refuse_lost_checkpoints()
+        remedies[one.name] = caught.value.remedy
+    assert remedies["mine"].endswith(f"train --config {run.settings_file} --name NAME")
+    assert remedies["t001"].endswith(
+        f"train --config {trial.settings_file} --name NAME --set run.directory={tmp_path / 'runs'} --code {archive}"
+    )

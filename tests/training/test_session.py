@@ -31,7 +31,7 @@ def test_the_shipped_job_reaches_97_percent_on_held_out_digits(tmp_path: Path) -
     test = [event for event in select(read_all(tmp_path / "run"), Evaluated) if event.split == "test"]
     assert outcome.status == "done"
     assert outcome.step == 10 * STEPS_PER_EPOCH
-    assert test[-1].accuracy >= 0.97
+    assert test[-1].metrics["accuracy"] >= 0.97
     assert test[-1].samples == 359
 
 

@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from training.config.schema import PrecisionSettings
 from training.data.types import Batch
 from training.objectives.classification import Classification
+from training.objectives.options import ClassificationOptions
 from training.precision import Precision
 from training.seeding import seed_step
 from training.step import StepResult, StepRunner
@@ -57,7 +58,7 @@ def batch(start: int, samples: int, *, rows: int | None = None) -> Batch:
     inputs, labels = torch.randn(64, 6, generator=generator), torch.randint(0, 3, (64,), generator=generator)
     end = start + (rows or samples)
     return Batch(
-        inputs=inputs[start:end], labels=labels[start:end], ids=np.arange(start, start + samples), count=samples
+        inputs=inputs[start:end], targets=labels[start:end], ids=np.arange(start, start + samples), count=samples
     )
 
 
@@ -82,12 +83,13 @@ def runner_of(
 ) -> StepRunner:
     return StepRunner(
         strategy=strategy,
-        objective=Classification(),
+        objective=Classification(3, ClassificationOptions()),
         precision=Precision(precision or PrecisionSettings(), CPU),
         device=CPU,
         clip_norm=clip_norm,
         seed=seed,
         rank=rank,
+        world=1,
         keeps_buffers=keeps_buffers,
     )
 
@@ -104,7 +106,7 @@ def weights(model: nn.Module) -> Tensor:
 
 def gradient_of_mean(model: nn.Module, samples: Batch, *, divisor: int) -> Tensor:
     """The gradient by autograd of the summed losses over a divisor."""
-    loss = cross_entropy(model(samples.inputs), samples.labels, reduction="sum") / divisor
+    loss = cross_entropy(model(samples.inputs), samples.targets, reduction="sum") / divisor
     return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(model.parameters()))])
 
 
@@ -113,8 +115,8 @@ def test_the_sums_are_those_over_the_samples_of_all_micro_batches_that_count() -
     logits = model(whole.inputs).detach()
     result = run_step(model, batch(0, 5, rows=7), batch(5, 3))
     assert result.samples == 8
-    assert result.loss_sum == pytest.approx(float(cross_entropy(logits, whole.labels, reduction="sum")), rel=1e-6)
-    assert result.sums == [result.loss_sum, int((logits.argmax(dim=1) == whole.labels).sum())]
+    assert result.loss_sum == pytest.approx(float(cross_entropy(logits, whole.targets, reduction="sum")), rel=1e-6)
+    assert result.sums == [result.loss_sum, int((logits.argmax(dim=1) == whole.targets).sum())]
 
 
 def test_padding_rows_do_not_reach_the_gradient() -> None:
@@ -196,7 +198,7 @@ def test_the_forward_pass_runs_in_the_format_of_the_precision_and_the_loss_in_fl
     runner = runner_of(Recording(model), precision=PrecisionSettings(mode="bf16"))
     result = runner.run(1, [batch(0, 8)], global_count=8)
     assert model.outputs[0].dtype == torch.bfloat16
-    loss = cross_entropy(model.outputs[0].detach().float(), batch(0, 8).labels, reduction="sum")
+    loss = cross_entropy(model.outputs[0].detach().float(), batch(0, 8).targets, reduction="sum")
     assert result.loss_sum == float(loss)
 
 

@@ -13,9 +13,10 @@ ALONE = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="
 
 
 def _add(reducer: StepReducer, place: RankPlace, step: int, *, seconds: float = WINDOW_SECONDS) -> None:
-    """In step k rank r has loss 10 k + r, r + 1 right of r + 2 samples, and took r + 0.5 seconds on its own."""
+    """In step k rank r has loss 10 k + r, r + 1 right of r + 2 samples of weight r + 2.5, and took r + 0.5 seconds on its own."""
     reducer.add(
         sums=[10.0 * step + place.rank, place.rank + 1],
+        weight=place.rank + 2.5,
         samples=place.rank + 2,
         own_seconds=place.rank + 0.5,
         seconds=seconds,
@@ -25,7 +26,7 @@ def _add(reducer: StepReducer, place: RankPlace, step: int, *, seconds: float = 
 def _windows(place: RankPlace, *, lengths: list[int], votes: list[bool]) -> list[Window]:
     """Windows of the given lengths; the last rank votes at their ends."""
     torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=30):
+    with process_group(place, gpu=False, timeout_seconds=120):
         reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
         found = []
         step = 0
@@ -40,7 +41,7 @@ def _windows(place: RankPlace, *, lengths: list[int], votes: list[bool]) -> list
 def _steps_until_due(place: RankPlace, *, step_seconds: list[float]) -> list[int]:
     """Lengths of successive windows for their steps' seconds; other ranks than 0 report a hundred times that."""
     torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=30):
+    with process_group(place, gpu=False, timeout_seconds=120):
         reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
         lengths = []
         for seconds in step_seconds:
@@ -56,7 +57,7 @@ def _steps_until_due(place: RankPlace, *, step_seconds: list[float]) -> list[int
 def test_a_world_of_one_reads_its_own_numbers() -> None:
     (window,) = _windows(ALONE, lengths=[1], votes=[True])
     assert window == Window(
-        steps=[StepSums(sums=[10, 1], samples=2, rank_seconds=[0.5])],
+        steps=[StepSums(sums=[10, 1], weight=2.5, samples=2, rank_seconds=[0.5])],
         stop_votes=1,
     )
 
@@ -65,7 +66,7 @@ def test_two_ranks_read_the_same_sums_of_each_step_and_each_others_seconds() -> 
     first, second = on_ranks(2, _windows, lengths=[1, 3], votes=[False, False])
     assert first == second
     assert [[step.sums[0] for step in window.steps] for window in first] == [[21], [41, 61, 81]]
-    assert first[0].steps[0] == StepSums(sums=[21, 3], samples=5, rank_seconds=[0.5, 1.5])
+    assert first[0].steps[0] == StepSums(sums=[21, 3], weight=6.0, samples=5, rank_seconds=[0.5, 1.5])
 
 
 def test_the_vote_of_one_rank_reaches_all_at_the_same_step() -> None:

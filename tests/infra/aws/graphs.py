@@ -12,7 +12,7 @@ import yaml
 
 from infra.preview.recording import Recording, Resource, record
 from infra.spec.settings import StackSettings, from_mapping, load_environment, render_test_environment
-from tests.infra.spec.samples import SHIPPED, changed, dev_sections
+from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
 
 ENVIRONMENTS = (*SHIPPED, "test")
 """The shipped environments, and a test environment from the template."""
@@ -29,7 +29,9 @@ RESEARCHER = "arn:aws:iam::111122223333:role/teams/researcher"
 
 @cache
 def settings_of(environment: str) -> StackSettings:
-    """Settings of one of `ENVIRONMENTS`."""
+    """Settings of one of `ENVIRONMENTS`, or of the sample environment with FSx for Lustre, `lustre`."""
+    if environment == "lustre":
+        return _with_lustre("dev")
     if environment != "test":
         return load_environment(environment)
     text = render_test_environment(
@@ -44,7 +46,7 @@ def settings_of(environment: str) -> StackSettings:
 
 @cache
 def graph(environment: str) -> Recording:
-    """The graph of one of `ENVIRONMENTS`."""
+    """The graph of one of the environments of `settings_of`."""
     return record(settings_of(environment))
 
 
@@ -73,8 +75,11 @@ def unusual() -> Recording:
             "environment.name": "a" * 20,
             "network.pods_per_node": 40,
             "network.interface_endpoints": ["sts"],
+            "network.peered_cidrs": ["10.99.0.0/16"],
             "cluster.support": "extended",
-            "storage": {"efs_uid": 1234, "infrequent_access_days": None},
+            "cluster.client_cidrs": ["10.99.1.0/24"],
+            "cluster.client_security_groups": ["444455556666/sg-0123456789abcdef0"],
+            "storage": {"efs_uid": 1234, "infrequent_access_days": None, "dataset_sources": ["corpus"]},
             "database": {"engine_version": "16"},
             "registry": {"pull_through": ["quay.io", "registry.k8s.io", "public.ecr.aws"]},
             "teams.0.roles": [RESEARCHER, ADMIN],
@@ -101,6 +106,18 @@ def with_group(capacity: str) -> Recording:
     """The sample environment with a single group, h100, of this kind of capacity."""
     kinds = {"reservation": _reserved(RESERVED), "capacity_block": _block(BLOCK)}
     return varied({"gpu_groups": [_group("h100", kinds.get(capacity, {"kind": capacity}))], "teams.0.gpus": {}})
+
+
+def with_lustre(kind: str) -> Recording:
+    """The sample environment, of a kind, with an FSx for Lustre file system."""
+    return record(_with_lustre(kind))
+
+
+def _with_lustre(kind: str) -> StackSettings:
+    lustre = {"source": "s3://corpus/imagenet", "availability_zone": "us-east-1b", "size_gib": 2400}
+    changes = {"environment.kind": kind, "storage": {"lustre": {**lustre, "tier": "persistent-250"}}}
+    sections = prod_sections() if kind == "prod" else dev_sections()
+    return from_mapping(changed(sections, changes), file="sample")
 
 
 def _group(name: str, capacity: dict[str, Any], **options: object) -> dict[str, Any]:

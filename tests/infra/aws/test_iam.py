@@ -15,7 +15,7 @@ from moto import mock_aws
 from infra.aws.iam import AWS_MANAGED_POLICIES
 from infra.policy import tokens
 from infra.policy.rules.iam import ACTIONS_WITHOUT_RESOURCE_TYPE
-from tests.infra.aws.graphs import ACCOUNT, ENVIRONMENTS, graph, sample, settings_of
+from tests.infra.aws.graphs import ACCOUNT, ENVIRONMENTS, graph, sample, settings_of, varied
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
@@ -83,6 +83,7 @@ def test_prod_has_only_these_resource_patterns() -> None:
         "mlflow/Artifacts",  # objects of its bucket
         "autoscaler/LookAtNodeGroups",  # node groups of its cluster
         "autoscaler/MoveOwnGroups",  # Auto Scaling groups with its cluster's tag
+        "logs/ShipLogs",  # streams of its log group
         "monitoring/AlertWebhook",  # six characters that Secrets Manager appends
     }
 
@@ -201,6 +202,17 @@ def test_monitoring_may_only_publish_alerts_and_read_the_webhook() -> None:
     assert "monitoring" not in {one.name for one in graph("dev").of_type(tokens.ROLE_POLICY)}
 
 
+def test_the_log_shipper_may_only_write_streams_of_its_group() -> None:
+    assert permissions("logs") == {
+        "ShipLogs": {
+            "Sid": "ShipLogs",
+            "Effect": "Allow",
+            "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+            "Resource": ["arn:aws:logs:us-east-1:777788889999:log-group:/rtp/rtp-prod/containers:*"],
+        }
+    }
+
+
 def test_a_node_may_create_only_pull_through_cache_repositories() -> None:
     assert permissions("node") == {
         "MirrorAtFirstPull": {
@@ -242,3 +254,55 @@ def test_iam_accepts_every_policy_document(monkeypatch: pytest.MonkeyPatch) -> N
         for policy in policies:
             iam.create_policy(PolicyName=policy.name, PolicyDocument=policy.properties["policy"])
         assert len(iam.list_policies(Scope="Local")["Policies"]) == len(policies)
+
+
+def test_copies_of_datasets_may_only_read_the_buckets_in_the_settings() -> None:
+    recording = varied({"storage": {"dataset_sources": ["corpus", "other-account.data"]}})
+    document = json.loads(recording.find(tokens.ROLE_POLICY, "data-sync").properties["policy"])
+    allowed = {body["Sid"]: body for body in document["Statement"]}
+    buckets = ["arn:aws:s3:::corpus", "arn:aws:s3:::other-account.data"]
+    objects = [f"{bucket}/*" for bucket in buckets]
+    assert (allowed["ListSources"]["Action"], allowed["ListSources"]["Resource"]) == (["s3:ListBucket"], buckets)
+    assert (allowed["ReadSources"]["Action"], allowed["ReadSources"]["Resource"]) == (["s3:GetObject"], objects)
+    key = allowed["KeysOfSources"]
+    assert key["Action"] == ["kms:Decrypt"]
+    assert key["Condition"]["StringLike"]["kms:EncryptionContext:aws:s3:arn"] == [*buckets, *objects]
+    (association,) = [one for one in recording.of_type(ASSOCIATION) if one.properties["namespace"] == "data-sync"]
+    assert association.properties["serviceAccount"] == "data-sync"
+
+
+@every_environment
+def test_without_sources_there_is_no_role_for_copies(environment: str) -> None:
+    assert "data-sync" not in {one.name for one in graph(environment).of_type(tokens.ROLE)}
+
+
+def reads_of_teams(*teams: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    recording = varied({"teams": [{"gpus": {}, **team} for team in teams]})
+    document = json.loads(recording.find(tokens.ROLE_POLICY, "trainer").properties["policy"])
+    return {body["Sid"]: body for body in document["Statement"] if "Datasets" in body["Sid"]}
+
+
+def test_the_jobs_of_a_team_read_the_buckets_in_its_settings_and_no_other_team_does() -> None:
+    folder = "other-account.data/images/v2"
+    allowed = reads_of_teams({"name": "vision", "dataset_buckets": ["corpus", folder]}, {"name": "speech"})
+    objects = ["arn:aws:s3:::corpus/*", f"arn:aws:s3:::{folder}/*"]
+    of_the_team = {"aws:PrincipalTag/kubernetes-namespace": "vision"}
+    assert {sid: body["Action"] for sid, body in allowed.items()} == {
+        "ListDatasets0": ["s3:ListBucket"],
+        "ListDatasets1": ["s3:ListBucket"],
+        "ReadDatasets0": ["s3:GetObject"],
+        "KeysOfDatasets0": ["kms:Decrypt"],
+    }
+    assert all(body["Condition"]["StringEquals"] == of_the_team for body in allowed.values())
+    assert allowed["ReadDatasets0"]["Resource"] == objects
+    assert allowed["ListDatasets0"]["Resource"] == ["arn:aws:s3:::corpus"]
+    assert "StringLike" not in allowed["ListDatasets0"]["Condition"]
+    assert allowed["ListDatasets1"]["Resource"] == ["arn:aws:s3:::other-account.data"]
+    assert allowed["ListDatasets1"]["Condition"]["StringLike"] == {"s3:prefix": ["images/v2/*"]}
+    key = allowed["KeysOfDatasets0"]["Condition"]["StringLike"]
+    buckets = ["arn:aws:s3:::corpus", "arn:aws:s3:::other-account.data"]
+    assert key == {"kms:ViaService": "s3.*.amazonaws.com", "kms:EncryptionContext:aws:s3:arn": [*buckets, *objects]}
+
+
+def test_without_buckets_in_the_settings_jobs_read_no_datasets_from_s3() -> None:
+    assert reads_of_teams({"name": "vision"}) == {}

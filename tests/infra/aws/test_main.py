@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pulumi
@@ -12,13 +13,18 @@ import pytest
 import yaml
 from pulumi.runtime.config import set_all_config
 
+from infra.lifecycle.image.availability import MissingImage
+from infra.lifecycle.stage import AccountState
 from infra.preview.recording import Recording, record, record_program
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.loading import ENVIRONMENTS, PROJECT, STACK_FILES
 from infra.spec.settings.platform import Mirrors
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
+from tests.engines.ports import free_port
 from tests.infra.aws.graphs import settings_of
 from tests.platform_charts.charts.archives import write_archives
+
+Account = Callable[[AccountState], None]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,6 +51,17 @@ def applied_crds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return applied
 
 
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Callable[[AccountState], None]:
+    """Sets what the program finds in the account; by default every image and no cluster."""
+
+    def put(state: AccountState) -> None:
+        monkeypatch.setattr("infra.lifecycle.stage.read_account", lambda *_: state)
+
+    put(AccountState(endpoint=None, missing=()))
+    return put
+
+
 def run(config: dict[str, str] | None = None, *, stack: str = "dev") -> Recording:
     """Run the program as the engine does, with its configuration."""
 
@@ -61,6 +78,7 @@ def message_of(config: dict[str, str] | None = None, *, stack: str = "dev") -> s
     return str(caught.value)
 
 
+@pytest.mark.usefixtures("account")
 def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest, applied_crds: list[str]) -> None:
     expected = {one.urn: one.properties for one in record(settings_of("dev")).resources}
     assert {one.urn: one.properties for one in run().resources} == expected
@@ -69,6 +87,7 @@ def test_the_program_registers_the_recorded_graph(fetched: ReleaseManifest, appl
     assert applied_crds == 2 * pinned
 
 
+@pytest.mark.usefixtures("account")
 def test_a_chart_with_another_hash_fails_the_program_before_it_registers_resources(
     fetched: ReleaseManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +97,36 @@ def test_a_chart_with_another_hash_fails_the_program_before_it_registers_resourc
     message = message_of()
     assert "chart kueue" in message
     assert "mirrors.charts" in message
+
+
+MISSING = (MissingImage("mlflow", "digest unresolved"),)
+
+
+@pytest.mark.parametrize(("environment", "missing"), [("dev", MISSING), ("staging", ())])
+def test_an_empty_account_gets_the_aws_resources_and_is_told_what_comes_next(
+    environment: str, missing: tuple[MissingImage, ...], account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without images or behind a private endpoint nothing can be installed on the cluster yet; it needs no chart either."""
+    account(AccountState(endpoint=None, missing=missing))
+    expected = {one.urn for one in record(settings_of(environment)).resources if "kubernetes" not in one.urn}
+    found = run(stack=environment)
+    assert {one.urn for one in found.resources} == expected
+    assert found.outputs == {}
+    assert "this update registers the AWS resources only" in caplog.text
+    assert "`make up` goes on by itself" in caplog.text
+    assert f"pulumi up -s {environment}" in caplog.text
+
+
+def test_a_cluster_without_the_platforms_images_is_refused_before_resources_are_registered(account: Account) -> None:
+    account(AccountState(endpoint="https://c", missing=MISSING))
+    assert "rtp-dev cannot start without these images:\n  mlflow: digest unresolved" in message_of()
+
+
+def test_a_cluster_that_does_not_answer_is_refused_before_resources_are_registered(account: Account) -> None:
+    account(AccountState(endpoint=f"https://127.0.0.1:{free_port()}", missing=()))
+    message = message_of(stack="staging")
+    assert "the API server of rtp-staging does not answer this machine" in message
+    assert "make tunnel ENV=staging" in message
 
 
 @pytest.mark.parametrize("key", ["aws:region", f"{PROJECT}:network"])
@@ -91,8 +140,10 @@ def test_a_stack_without_settings_is_rejected() -> None:
     assert "unknown environment 'dve' (did you mean dev?)" in message_of(stack="dve")
 
 
-def test_prod_rejects_an_unresolved_release() -> None:
+def test_prod_rejects_an_unresolved_release_but_for_images_that_are_pushed_later(account: Account) -> None:
+    account(AccountState(endpoint=None, missing=MISSING))
     message = message_of(stack="prod")
+    assert "images.mlflow.digest" not in message
     assert "unresolved entries, which prod refuses" in message
     assert "make release-lock" in message
 

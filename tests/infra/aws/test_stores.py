@@ -242,13 +242,15 @@ def test_image_references_point_to_the_stacks_repositories() -> None:
 def test_untagged_images_expire_by_age_and_others_by_count() -> None:
     policy = json.loads(part("prod", "aws:ecr/lifecyclePolicy:LifecyclePolicy", "trainer")["policy"])
     registry = settings_of("prod").registry
-    untagged, rest = policy["rules"]
+    untagged, *tagged = policy["rules"]
     assert (untagged["selection"]["tagStatus"], untagged["selection"]["countNumber"]) == (
         "untagged",
         registry.untagged_days,
     )
-    assert rest["selection"]["countNumber"] == registry.keep_images
-    assert untagged["rulePriority"] < rest["rulePriority"]
+    # One of derived images and one of releases, so that neither expires the other.
+    assert [rule["selection"]["countNumber"] for rule in tagged] == [registry.keep_images] * 2
+    assert tagged[0]["selection"]["tagPatternList"] != tagged[1]["selection"]["tagPatternList"]
+    assert [rule["rulePriority"] for rule in policy["rules"]] == [1, 2, 3]
 
 
 def test_pull_through_caches_have_the_stacks_prefix() -> None:

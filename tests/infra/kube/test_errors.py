@@ -31,6 +31,7 @@ FORBIDDEN = (
         (400, 'admission webhook "mrayjob.kb.io" denied the request: spec.clusterSelector: must not be set', ""),
         (500, 'Internal error occurred: failed calling webhook "mrayjob.kb.io": connection refused', "try again"),
         (404, 'namespaces "research" not found', "creates the teams' namespaces"),
+        (404, 'pods "x" not found', "check the name"),
         (404, "the server could not find the requested resource", "installs KubeRay"),
         (401, "Unauthorized", "aws sso login"),
         (422, "spec.entrypoint: Invalid value", "another version"),

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -17,14 +17,18 @@ from moto import mock_aws
 from infra.lifecycle import pulumi_cli
 from infra.lifecycle.cli import main
 from infra.lifecycle.commands import refresh
-from infra.spec.errors import NotFoundError
+from infra.spec.errors import NoAnswerError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, load_release
-from infra.spec.release_rules import ROOT
+from infra.spec.release_rules import ROOT, findings, read_project
 from infra.spec.settings import load_environment
 from infra.spec.settings.loading import ENVIRONMENTS
 from tests.infra.aws.graphs import graph
+from tests.infra.lifecycle.mirror import sources
+from tests.infra.lifecycle.servers import served
+from tests.infra.lifecycle.test_release_survey import KNOWN_AWS, KNOWN_WEB, add_charts, add_image
 from tests.infra.spec.samples import changed
+from training import cli as training_cli
 
 IMPORTS = """
 import sys
@@ -62,7 +66,7 @@ def test_cost_prints_items_with_the_date_of_their_price_and_the_sum(capsys: pyte
     assert main(["cost", "--env", "prod"]) == 0
     printed = capsys.readouterr().out
     assert "nodes h100, p5.48xlarge" in printed
-    assert "2026-02-09" in printed
+    assert "2026-07-20" in printed
     assert "unresolved prices: database, db.m7g.large" in printed
 
 
@@ -129,6 +133,50 @@ def test_a_missing_outputs_file_is_named(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("no_pulumi")
+def test_recorded_outputs_need_no_pulumi_and_render_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "outputs.json"
+    recorded = ["outputs", "--env", "dev", "--recorded", "--file", str(file)]
+    assert main(recorded) == 0
+    assert json.loads(file.read_text()) == {**json.loads(json.dumps(graph("dev").outputs)), "is_recorded": True}
+    assert f"{file}: outputs that dev would export" in capsys.readouterr().out
+    assert main(recorded) == 0, "a recording of the same environment is replaced"
+    capsys.readouterr()
+    job = ["job", "--env", "dev", "--team", "research", "--num-workers", "2", "--use-gpu", "--outputs", str(file)]
+    assert training_cli.main(job) == 0
+    assert "kind: RayJob" in capsys.readouterr().out
+
+
+def test_recorded_outputs_are_printed_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["outputs", "--env", "dev", "--recorded"]) == 0
+    assert json.loads(capsys.readouterr().out)["environment"] == "dev"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("my notes", "is not a recording of dev"),
+        (json.dumps({"cluster": "mine"}), "is not a recording of dev"),
+        (json.dumps({"environment": "dev", "is_recorded": False}), "is not a recording of dev"),
+        (json.dumps({"environment": "prod", "is_recorded": True}), "is not a recording of dev"),
+    ],
+)
+def test_recorded_outputs_do_not_replace_another_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
+) -> None:
+    file = tmp_path / "outputs.json"
+    file.write_text(content)
+    assert main(["outputs", "--env", "dev", "--recorded", "--file", str(file)]) == 3
+    assert f"{file}: exists and {message}" in capsys.readouterr().err
+    assert file.read_text() == content
+
+
+def test_recorded_outputs_for_a_missing_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "none" / "outputs.json"
+    assert main(["outputs", "--env", "dev", "--recorded", "--file", str(file)]) == 2
+    assert f"{file}: cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_pulumi")
 @pytest.mark.parametrize("command", ["preview", "up", "destroy", "outputs"])
 def test_a_missing_pulumi_is_named_before_any_request(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--env", "dev"]) == 3
@@ -168,16 +216,61 @@ def test_release_lock_fails_with_unresolved_entries_and_a_dry_run_writes_nothing
 
         def __getattr__(self, question: str) -> Callable[..., NoReturn]:
             def fail(*_: object) -> NoReturn:
-                raise NotFoundError(f"{question}: unreachable")
+                raise NoAnswerError(f"{question}: unreachable")
 
             return fail
 
-    monkeypatch.setattr(refresh, "Registries", Away)
-    monkeypatch.setattr(refresh, "AwsSource", Away)
+    for source in ("Registries", "AwsSource", "Pip", "Web"):
+        monkeypatch.setattr(refresh, source, Away)
     before = RELEASE_FILE.read_text(encoding="utf-8")
     assert main(["release-lock", "--dry-run"]) == 1
-    assert f"0 resolved, {len(load_release().unresolved())} unresolved" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"0 resolved, {len(load_release().unresolved())} unresolved" in printed
+    assert "no answer" in printed
     assert RELEASE_FILE.read_text(encoding="utf-8") == before
+
+
+@pytest.fixture
+def release_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A copy of the manifest for release-lock to write, and sources that have it and newer versions."""
+    copy = tmp_path / "release.yaml"
+    copy.write_text(RELEASE_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    release = load_release()
+    with served() as site:
+        add_charts(
+            site, kueue={"version": "0.20.0"}, aws_efa_k8s_device_plugin={"version": "v0.6.0", "appVersion": "0.5.21"}
+        )
+        for image in release.images.values():
+            if not image.is_ours:
+                add_image(site, image)
+        add_image(site, release.images["aws-efa-k8s-device-plugin"], "v0.5.21")
+        monkeypatch.setattr(refresh, "_sources", lambda _options: sources(site, KNOWN_AWS, KNOWN_WEB))
+        monkeypatch.setattr(refresh, "RELEASE_FILE", copy)
+        yield copy
+
+
+def test_release_lock_shows_newer_versions_and_what_holds_them_back(
+    release_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["release-lock"]) == 1, "our own images and downloads stay unresolved"
+    printed = capsys.readouterr().out
+    assert "charts.aws-efa-k8s-device-plugin v0.6.0; `make release-lock UPGRADE=1` writes them" in printed
+    assert "0.20.0" in printed
+    written = load_release(release_file)
+    assert (written.charts["kueue"].version, written.charts["kueue"].sha256) == ("0.19.2", "a" * 64)
+    assert written.charts["aws-efa-k8s-device-plugin"].version == "v0.5.30"
+    assert written.kubernetes.as_of == datetime.now(UTC).date()
+
+
+def test_release_lock_upgrades_what_no_rule_holds_back(release_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["release-lock", "--upgrade"]) == 1
+    assert "upgraded: charts.aws-efa-k8s-device-plugin v0.6.0" in capsys.readouterr().out
+    written = load_release(release_file)
+    chart, image = written.charts["aws-efa-k8s-device-plugin"], written.images["aws-efa-k8s-device-plugin"]
+    assert (chart.version, chart.sha256, chart.app_version, image.tag) == ("v0.6.0", "b" * 64, "0.5.21", "v0.5.21")
+    assert "stable/aws-efa" not in str(chart.source), "the old version's source"
+    assert written.charts["kueue"].version == "0.19.2"
+    assert findings(written, project=read_project()) == ()
 
 
 def test_help_and_cost_import_neither_pulumi_nor_boto3_nor_matplotlib() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,10 +19,14 @@ from moto.servicequotas.exceptions import NoSuchResource
 from moto.servicequotas.models import ServiceQuotasBackend
 
 from infra.lifecycle.aws import Client
+from infra.lifecycle.bring_up import BringUp
+from infra.lifecycle.commands.own_images import OwnImages
+from infra.lifecycle.image.recipes import IMAGES
 from infra.lifecycle.preflight import (
     Case,
     capacity_blocks_have_not_ended,
     check,
+    notes,
     problems,
     quotas_suffice,
     reservations_match_the_settings,
@@ -68,18 +74,57 @@ class NoCluster:
         """None."""
 
 
-def case(changes: Tree | None = None, *, sections: Tree | None = None, account: str = MOTO_ACCOUNT) -> Case:
-    """The preflight of the dev sample with changes."""
-    tree = changed(sections or dev_sections(), {"aws.allowed_accounts": [account], **(changes or {})})
+class Inside:
+    """A machine that reaches everything, from an address inside 198.51.100.0/24."""
+
+    def connect(self, _url: str) -> None:
+        """None."""
+
+    def public_address(self) -> IPv4Address:
+        """The address."""
+        return IPv4Address("198.51.100.7")
+
+    def missing_programs(self) -> tuple[str, ...]:
+        """None is missing."""
+        return ()
+
+
+def signed_in(role: str | None) -> boto3.Session:
+    """A session of a role in moto's account; None: with credentials that no one asks."""
+    if role is None:
+        return boto3.Session(region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    sts = boto3.client("sts", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    arn = f"arn:aws:iam::{MOTO_ACCOUNT}:role/{role}"
+    found = sts.assume_role(RoleArn=arn, RoleSessionName="alice")["Credentials"]
+    return boto3.Session(
+        region_name="us-east-1",
+        aws_access_key_id=found["AccessKeyId"],
+        aws_secret_access_key=found["SecretAccessKey"],
+        aws_session_token=found["SessionToken"],
+    )
+
+
+def case(
+    changes: Tree | None = None,
+    *,
+    sections: Tree | None = None,
+    account: str = MOTO_ACCOUNT,
+    role: str | None = "admin",
+) -> Case:
+    """The preflight of the dev sample with changes, by a session of a role."""
+    admins = [f"arn:aws:iam::{MOTO_ACCOUNT}:role/admin"]
+    ours = {"aws.allowed_accounts": [account], "cluster.admin_roles": admins}
+    tree = changed(sections or dev_sections(), {**ours, **(changes or {})})
     return Case(
         settings=from_mapping(tree, file="sample"),
         catalog=load_catalog(),
         release=load_release(),
         project=release_rules.read_project(),
-        session=boto3.Session(region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"),
+        session=signed_in(role),
         now=NOW,
         cluster=NoCluster(),
         crds=CrdFolder(Path("none")),
+        probe=Inside(),
     )
 
 
@@ -112,6 +157,18 @@ def test_a_disallowed_account_is_refused_before_any_check() -> None:
     with pytest.raises(RefusedError, match=r"AWS account 123456789012 may not hold environment dev") as caught:
         problems(case(account="111122223333"))
     assert caught.value.status == 3
+
+
+@pytest.mark.usefixtures("quotas")
+def test_a_caller_who_is_no_administrator_is_named_with_the_roles_that_are() -> None:
+    (problem,) = messages(case(role="viewer"))
+    assert "assumed-role/viewer/alice; cluster.admin_roles is arn:aws:iam::123456789012:role/admin" in problem
+
+
+@pytest.mark.usefixtures("quotas")
+def test_a_machine_outside_the_public_ranges_is_named_before_anything_is_created() -> None:
+    (problem,) = messages(case({"cluster.public_cidrs": ["203.0.113.0/24"]}))
+    assert "this machine's address is 198.51.100.7; cluster.public_cidrs is 203.0.113.0/24" in problem
 
 
 @pytest.mark.usefixtures("quotas")
@@ -166,7 +223,7 @@ def test_a_quota_without_an_applied_value_has_awss_default() -> None:
     session = _Session("service-quotas")
     session.stub.add_client_error("get_service_quota", "NoSuchResourceException")
     session.stub.add_response("get_aws_default_service_quota", {"Quota": quota(5)})
-    one = case({"gpu_groups": [], "teams": []})
+    one = case({"gpu_groups": [], "teams": []}, role=None)
     (said, _), *others = quotas_suffice(replace(one, session=session))
     assert "is 5 vCPUs" in said
     assert others == []
@@ -204,13 +261,85 @@ ACTIVE = {
 def test_a_reservation_must_match_the_settings(reservation: Tree, message: str | None) -> None:
     session = _Session("ec2")
     session.stub.add_response("describe_capacity_reservations", {"CapacityReservations": [{**ACTIVE, **reservation}]})
-    one = replace(case({"gpu_groups.1.capacity": RESERVATION, "gpu_groups.1.placement": "none"}), session=session)
+    one = replace(
+        case({"gpu_groups.1.capacity": RESERVATION, "gpu_groups.1.placement": "none"}, role=None), session=session
+    )
     found = [said for said, _ in reservations_match_the_settings(one)]
     assert found == ([] if message is None else [f"group h100: cr-0123456789abcdef0 {message}"])
 
 
 def test_a_block_that_has_ended_is_named() -> None:
     block = {**RESERVATION, "kind": "capacity_block", "ends": "2029-12-31T00:00:00Z"}
-    one = case({"gpu_groups.1.capacity": block, "gpu_groups.1.placement": "none"})
+    one = case({"gpu_groups.1.capacity": block, "gpu_groups.1.placement": "none"}, role=None)
     found = [said for said, _ in capacity_blocks_have_not_ended(one)]
     assert found == ["group h100: cr-0123456789abcdef0 ended at 2029-12-31T00:00:00+00:00"]
+
+
+@pytest.mark.usefixtures("quotas")
+def test_before_an_update_aws_is_asked_once_for_what_the_account_has() -> None:
+    one, asked, until_update = case(), Counter[str](), Counter[str]()
+    one.session.events.register("before-call", lambda model, **_: asked.update([model.name]))
+
+    def update(*_: str) -> int:
+        until_update.update(asked)
+        return 1
+
+    assert problems(one) == ()
+    BringUp(
+        settings=one.settings,
+        account=one.account,
+        session=one.session,
+        probe=one.probe,
+        images=OwnImages("dev", promote_from="staging"),
+        pulumi=update,
+        update=update,
+        say=print,
+    ).run()
+    assert until_update["DescribeCluster"] == 1
+    assert until_update["DescribeRepositories"] == len(IMAGES)
+    assert until_update["GetCallerIdentity"] == 2
+
+
+def with_lustre(zone: str = "us-east-1a") -> Tree:
+    """Changes that give the sample an FSx for Lustre file system of the bucket `corpus`."""
+    return {"storage": {"lustre": {"source": "s3://corpus/imagenet", "availability_zone": zone}}}
+
+
+def make_bucket(region: str) -> None:
+    """Make the bucket `corpus` in a region."""
+    client = boto3.client("s3", region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
+    where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    client.create_bucket(Bucket="corpus", **where)
+
+
+@pytest.mark.usefixtures("quotas")
+def test_a_linked_bucket_of_the_region_passes() -> None:
+    make_bucket("us-east-1")
+    assert messages(case(with_lustre())) == []
+
+
+@pytest.mark.usefixtures("quotas")
+def test_a_linked_bucket_of_another_region_is_refused_before_anything_is_created() -> None:
+    make_bucket("eu-west-1")
+    (problem,) = messages(case(with_lustre()))
+    assert "bucket corpus of storage.lustre.source is in eu-west-1, the stack in us-east-1" in problem
+    assert "remedy: copy the data to a bucket of us-east-1" in problem
+
+
+@pytest.mark.usefixtures("quotas")
+def test_a_linked_bucket_that_is_not_there_is_refused_by_name() -> None:
+    (problem,) = messages(case(with_lustre()))
+    assert "S3 answers 404 to a request for bucket corpus of storage.lustre.source" in problem
+    assert "let these credentials list it" in problem
+
+
+def test_groups_whose_nodes_may_be_far_from_lustre_are_named() -> None:
+    found = [one for one in notes(case(with_lustre(), role=None)) if "storage.lustre" in one]
+    assert found == [
+        "storage.lustre is in us-east-1a: jobs of t4 may run in other zones, where its reads are slower and billed as traffic"
+    ]
+
+
+def test_an_environment_whose_groups_are_all_in_its_zone_has_no_such_note() -> None:
+    near = {**with_lustre(), "gpu_groups.0.availability_zones": ["us-east-1a"]}
+    assert [one for one in notes(case(near, role=None)) if "lustre" in one] == []

@@ -64,6 +64,13 @@ def test_a_single_match_is_the_price() -> None:
     assert found.missing == ()
 
 
+def test_a_type_that_is_not_sold_in_the_price_region_is_not_looked_up() -> None:
+    elsewhere = load_catalog().find_instance("p5e.48xlarge")
+    catalog = small_catalog().model_copy(update={"instances": {elsewhere.name: elsewhere}})
+    found = look_up(catalog, client_answering(*SERVICE_ANSWERS, [product(1)]))
+    assert (found.instances, found.missing) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [([], "found none"), ([product(1), product(2)], "found 1, 2"), ([product(1, begin="9")], "none")],

@@ -1,18 +1,13 @@
-"""Looking up charts and images over HTTP, and AMIs and add-ons at AWS."""
+"""Looking up charts and images over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import boto3
 import pytest
-from botocore.stub import Stubber
-from moto import mock_aws
 
-from infra.lifecycle.aws import Client
-from infra.lifecycle.registries import Answer, AwsSource, ChartAnswer, Registries
-from infra.spec.errors import NotFoundError
+from infra.lifecycle.registries import ChartAnswer, ChartDetails, Registries
+from infra.spec.errors import NoAnswerError, NotFoundError
 from tests.infra.lifecycle.servers import IMAGE_INDEX, Site, served
 
 HASH = "a" * 64
@@ -38,7 +33,7 @@ def site() -> Iterator[Site]:
 
 def registries(site: Site) -> Registries:
     """Registries that access the site without TLS."""
-    return Registries(plain_hosts=[site.host], timeout_s=5)
+    return Registries(plain_hosts=[site.host], timeout_s=60)
 
 
 def test_the_hash_of_a_chart_is_the_one_in_the_index(site: Site) -> None:
@@ -75,7 +70,10 @@ def test_the_hash_of_a_chart_in_a_registry_is_that_of_its_archive_layer(site: Si
 
 def test_the_newest_chart_in_a_registry_is_the_newest_of_its_tags(site: Site) -> None:
     site.add_chart("charts/x", "0.20.0", f"sha256:{HASH}")
-    site.pages["/v2/charts/x/tags/list"] = (b'{"tags": ["0.9.0", "0.20.0", "main", "0.21.0-rc1"]}', "application/json")
+    site.pages["/v2/charts/x/tags/list?n=1000"] = (
+        b'{"tags": ["0.9.0", "0.20.0", "main", "0.21.0-rc1"]}',
+        "application/json",
+    )
     assert registries(site).chart(f"oci://{site.host}/charts", "x", None).version == "0.20.0"
 
 
@@ -114,49 +112,40 @@ def test_an_unreachable_registry_is_named() -> None:
         Registries(plain_hosts=["127.0.0.1:1"], timeout_s=1).digest("127.0.0.1:1/x", "1")
 
 
-def client(service: str) -> Client:
-    """A client for botocore's stub: moto lacks EKS's public parameters and add-ons."""
-    return boto3.client(service, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+def test_tags_are_read_from_every_page(site: Site) -> None:
+    first, second = "/v2/x/tags/list?n=1000", "/v2/x/tags/list?n=1000&last=b"
+    site.pages |= {
+        first: (b'{"tags": ["a", "b"]}', "application/json"),
+        second: (b'{"tags": ["c"]}', "application/json"),
+    }
+    site.headers[first] = {"Link": f'<{second}>; rel="next"'}
+    assert registries(site).tags(f"{site.host}/x") == ("a", "b", "c")
 
 
-def test_the_ami_release_is_that_of_the_public_parameter() -> None:
-    name = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/nvidia/recommended/release_version"
-    with Stubber(ssm := client("ssm")) as stub:
-        stub.add_response("get_parameter", {"Parameter": {"Value": "1.35.2-20260101"}}, {"Name": name})
-        answer = AwsSource(ssm=ssm, eks=client("eks")).release("1.35", "AL2023_x86_64_NVIDIA")
-    assert answer == Answer("1.35.2-20260101", f"SSM {name}")
+def test_a_list_of_tags_that_does_not_end_is_no_answer(site: Site) -> None:
+    page = "/v2/x/tags/list?n=1000"
+    site.pages[page], site.headers[page] = (b'{"tags": ["a"]}', "application/json"), {"Link": f'<{page}>; rel="next"'}
+    with pytest.raises(NoAnswerError, match="does not end after 200 pages"):
+        registries(site).tags(f"{site.host}/x")
 
 
-def test_an_ami_that_aws_does_not_publish_is_named() -> None:
-    with mock_aws(), pytest.raises(NotFoundError, match=r"optimized-ami/1\.99/.*ParameterNotFound"):
-        AwsSource(ssm=client("ssm"), eks=client("eks")).release("1.99", "AL2023_x86_64_STANDARD")
+def test_details_of_a_chart_are_those_of_the_index(site: Site) -> None:
+    site.add_index("entries: {x: [{version: 1.0.0, appVersion: v2.0.0, kubeVersion: '>=1.30'}, {version: 0.9.0}]}")
+    url = f"http://{site.host}/charts"
+    assert registries(site).details(url, "x", "1.0.0") == ChartDetails("v2.0.0", ">=1.30")
+    assert registries(site).details(url, "x", "0.9.0") == ChartDetails("", "")
+    with pytest.raises(NotFoundError, match=r"has no chart x 3\.0\.0"):
+        registries(site).details(url, "x", "3.0.0")
 
 
-def addon(version: str, kubernetes: str, *, is_default: bool) -> dict[str, Any]:
-    """One version of an add-on, in the form of the EKS API."""
-    compatibility = {"clusterVersion": kubernetes, "defaultVersion": is_default}
-    return {"addonVersion": version, "compatibilities": [compatibility]}
+def test_details_of_a_chart_in_a_registry_are_those_of_its_configuration(site: Site) -> None:
+    site.add_chart("charts/x", "1.0.0", f"sha256:{HASH}", appVersion="v2.0.0")
+    assert registries(site).details(f"oci://{site.host}/charts", "x", "1.0.0") == ChartDetails("v2.0.0", "")
 
 
-def addon_source(*versions: dict[str, Any]) -> AwsSource:
-    """A source with these versions of the add-on coredns."""
-    eks = client("eks")
-    stub = Stubber(eks)
-    stub.add_response(
-        "describe_addon_versions",
-        {"addons": [{"addonName": "coredns", "addonVersions": list(versions)}]},
-        {"addonName": "coredns", "kubernetesVersion": "1.35"},
-    )
-    stub.activate()
-    return AwsSource(ssm=client("ssm"), eks=eks)
-
-
-def test_the_version_of_an_addon_is_the_default_for_the_minor() -> None:
-    source = addon_source(addon("v2", "1.35", is_default=False), addon("v1", "1.35", is_default=True))
-    assert source.version("coredns", "1.35").value == "v1"
-
-
-def test_an_addon_without_a_default_for_the_minor_is_named() -> None:
-    source = addon_source(addon("v2", "1.34", is_default=True))
-    with pytest.raises(NotFoundError, match=r"no default version of add-on coredns for Kubernetes 1\.35"):
-        source.version("coredns", "1.35")
+@pytest.mark.parametrize(("status", "is_known"), [(404, True), (403, False), (429, False), (500, False)])
+def test_only_not_found_says_that_a_source_does_not_have_it(site: Site, status: int, is_known: bool) -> None:  # noqa: FBT001
+    site.statuses["/v2/x/manifests/1"] = status
+    with pytest.raises(NotFoundError, match=f"HTTP status {status}") as caught:
+        registries(site).digest(f"{site.host}/x", "1")
+    assert isinstance(caught.value, NoAnswerError) is not is_known

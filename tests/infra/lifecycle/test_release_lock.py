@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.lifecycle.registries import Answer, ChartAnswer, Registries
 from infra.lifecycle.release_lock import Open, Resolution, Resolved, Sources, resolve, write
-from infra.spec.errors import NotFoundError, SettingsError
-from infra.spec.release import RELEASE_FILE, AmiType, ReleaseManifest, load_release
+from infra.spec.errors import SettingsError
+from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
+from tests.infra.lifecycle import mirror
+from tests.infra.lifecycle.mirror import Aws
 from tests.infra.lifecycle.servers import IMAGE_INDEX, Site, served
 
 TODAY = date(2030, 1, 2)
@@ -47,42 +48,9 @@ def site() -> Iterator[Site]:
         yield one
 
 
-class Mirror:
-    """Serves the manifest's charts and images from the site."""
-
-    def __init__(self, site: Site) -> None:
-        self._registries = Registries(plain_hosts=[site.host], timeout_s=5)
-        self._host = site.host
-
-    def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
-        """The chart, from the site."""
-        scheme, _, rest = repository.partition("://")
-        path = rest.partition("/")[2]
-        there = f"oci://{self._host}/{path}" if scheme == "oci" else f"http://{self._host}/charts"
-        return self._registries.chart(there, name, version)
-
-    def digest(self, repository: str, tag: str) -> Answer:
-        """The image, from the site."""
-        return self._registries.digest(f"{self._host}/{repository.partition('/')[2]}", tag)
-
-
-class Aws:
-    """AMI releases and add-on versions; none of `coredns`."""
-
-    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
-        """A release of the minor."""
-        return Answer(f"{kubernetes}.2-20300101", f"SSM {ami_type}")
-
-    def version(self, name: str, kubernetes: str) -> Answer:
-        """A version of the minor."""
-        if name == "coredns":
-            raise NotFoundError("no add-on coredns")
-        return Answer(f"v{kubernetes}.0-eksbuild.1", "EKS")
-
-
 def sources(site: Site) -> Sources:
-    """All sources."""
-    return Sources(charts=Mirror(site), images=Mirror(site), node_images=Aws(), addons=Aws())
+    """All sources; AWS has no add-on `coredns`."""
+    return mirror.sources(site, Aws(absent=("coredns",)))
 
 
 def open_names(release: ReleaseManifest) -> set[str]:
@@ -167,3 +135,43 @@ def test_nothing_found_changes_nothing(manifest: Path) -> None:
     before = manifest.read_text(encoding="utf-8")
     write(Resolution((), (Open(("charts", "kueue", "sha256"), "away"),)), manifest, today=TODAY)
     assert manifest.read_text(encoding="utf-8") == before
+
+
+def test_a_new_version_gets_a_new_source(manifest: Path) -> None:
+    found = (
+        Resolved(("charts", "kueue", "version"), "0.20.0", "new"),
+        Resolved(("charts", "kueue", "sha256"), "0" * 64, "new"),
+    )
+    write(Resolution(found, ()), manifest, today=TODAY)
+    chart = load_release(manifest).charts["kueue"]
+    assert (chart.version, chart.source, chart.as_of) == ("0.20.0", "new", TODAY)
+
+
+def test_a_confirmed_entry_gets_the_date_and_keeps_its_source(manifest: Path) -> None:
+    before = load_release(manifest)
+    entries = [
+        ("charts", "kueue"),
+        ("kubernetes",),
+        ("node_image", "releases", "AL2023_x86_64_STANDARD"),
+        ("stack", "ray"),
+    ]
+    write(Resolution((), ()), manifest, today=TODAY, confirmed=entries)
+    after = load_release(manifest)
+    assert (after.charts["kueue"].as_of, after.kubernetes.as_of) == (TODAY, TODAY)
+    assert (after.node_image.as_of, after.stack.as_of) == (before.node_image.as_of, before.stack.as_of)
+    assert after.charts["kueue"].source == before.charts["kueue"].source
+
+
+def test_an_addon_whose_default_is_below_the_minimum_gets_the_newest(site: Site) -> None:
+    name = "eks-node-monitoring-agent"
+    aws = Aws(default={name: "v1.6.7-eksbuild.1"}, known={name: "v1.6.7-eksbuild.1"}, newer={name: "v1.7.0-eksbuild.2"})
+    found = {one.path: one.value for one in resolve(load_release(), mirror.sources(site, aws)).resolved}
+    assert found["addons", name, "version"] == "v1.7.0-eksbuild.2"
+
+
+def test_an_addon_without_a_version_above_the_minimum_stays_open(site: Site) -> None:
+    name = "eks-node-monitoring-agent"
+    aws = Aws(default={name: "v1.6.7-eksbuild.1"}, known={name: "v1.6.7-eksbuild.1"})
+    reasons = {one.path: one.reason for one in resolve(load_release(), mirror.sources(site, aws)).open}
+    assert "newest version of add-on" in reasons["addons", name, "version"]
+    assert "must be 1.7.0 or newer" in reasons["addons", name, "version"]

@@ -14,16 +14,17 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from infra.lifecycle.registries import Answer, ChartAnswer, Registries, ecr_login
-from infra.lifecycle.release_lock import Sources, resolve, write
+from infra.lifecycle.registries import Registries, ecr_login
+from infra.lifecycle.release_lock import resolve, write
 from infra.spec.errors import NotFoundError, RefusedError
 from infra.spec.protection import EnvironmentKind
-from infra.spec.release import RELEASE_FILE, AmiType, ReleaseManifest, load_release
-from platform_charts.charts.archives import Download, fetch_archives
+from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
+from platform_charts.charts.archives import fetch_archives
 from platform_charts.charts.crds import CRD_GROUPS, PinnedCharts
 from platform_charts.charts.installs import ChartInstall
 from tests.engines.helm import find_helm, template
 from tests.infra.aws.graphs import settings_of
+from tests.infra.lifecycle.mirror import Mirror, sources
 from tests.infra.lifecycle.servers import IMAGE_INDEX, Site, served
 from tests.platform_charts.charts.archives import charts
 from tests.platform_charts.charts.releases import installs_of, named_images
@@ -53,46 +54,12 @@ def site() -> Iterator[Site]:
         yield one
 
 
-class Everywhere:
-    """Serves the release's charts and images from the site."""
-
-    def __init__(self, site: Site) -> None:
-        self._registries = Registries(plain_hosts=[site.host], timeout_s=5)
-        self._host = site.host
-
-    def _here(self, repository: str) -> str:
-        scheme, _, rest = repository.partition("://")
-        return f"oci://{self._host}/{rest.partition('/')[2]}" if scheme == "oci" else f"http://{self._host}/charts"
-
-    def chart(self, repository: str, name: str, version: str | None) -> ChartAnswer:
-        """The chart, from the site."""
-        return self._registries.chart(self._here(repository), name, version)
-
-    def archive(self, repository: str, name: str, version: str) -> Download:
-        """The archive, from the site."""
-        return self._registries.archive(self._here(repository), name, version)
-
-    def digest(self, repository: str, tag: str) -> Answer:
-        """The image, from the site."""
-        return self._registries.digest(f"{self._host}/{repository.partition('/')[2]}", tag)
-
-    def release(self, kubernetes: str, ami_type: AmiType) -> Answer:
-        """No AMI."""
-        raise NotFoundError(f"no AMI {ami_type} {kubernetes}")
-
-    def version(self, name: str, kubernetes: str) -> Answer:
-        """No add-on."""
-        raise NotFoundError(f"no add-on {name} {kubernetes}")
-
-
 @pytest.fixture(scope="module")
 def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> ReleaseManifest:
     """The shipped release after `release-lock`."""
     file = tmp_path_factory.mktemp("release") / "release.yaml"
     file.write_text(RELEASE_FILE.read_text(encoding="utf-8"), encoding="utf-8")
-    here = Everywhere(site)
-    sources = Sources(charts=here, images=here, node_images=here, addons=here)
-    write(resolve(load_release(file), sources), file, today=date(2030, 1, 2))
+    write(resolve(load_release(file), sources(site)), file, today=date(2030, 1, 2))
     return load_release(file)
 
 
@@ -100,7 +67,7 @@ def locked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> ReleaseManif
 def folder(site: Site, locked: ReleaseManifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every chart of the locked release, fetched as in prod."""
     found = tmp_path_factory.mktemp("charts")
-    fetch_archives(locked, locked.charts, source=Everywhere(site), kind=PROD, folder=found)
+    fetch_archives(locked, locked.charts, source=Mirror(site), kind=PROD, folder=found)
     return found
 
 
@@ -129,7 +96,7 @@ def test_a_chart_that_changed_after_the_lock_is_refused(site: Site, locked: Rele
     chart = locked.charts["kuberay-operator"].model_copy(update={"sha256": "0" * 64})
     changed = locked.model_copy(update={"charts": {"kuberay-operator": chart}})
     with pytest.raises(RefusedError, match=r"chart kuberay-operator 1\.6\.2 has sha256"):
-        fetch_archives(changed, changed.charts, source=Everywhere(site), kind=PROD, folder=tmp_path)
+        fetch_archives(changed, changed.charts, source=Mirror(site), kind=PROD, folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", list(load_release().charts))

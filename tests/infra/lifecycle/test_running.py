@@ -101,7 +101,7 @@ def older(kubernetes_api: Cluster) -> Iterator[Cluster]:
 
 def upgrade(*pinned: Manifest) -> Case:
     """The preflight of dev with a release of these CRDs."""
-    one = case()
+    one = case(role=None)
     return replace(one, cluster=StackCluster(one.settings), crds=Pinned(*pinned))
 
 
@@ -139,20 +139,20 @@ def test_before_the_first_up_the_preflight_notes_that_no_cluster_exists(program:
 
 def test_an_interrupted_first_up_has_no_cluster(program: Program) -> None:
     program("pulumi", "#!/bin/sh\necho '{}'\n")
-    assert StackCluster(case().settings).crds() is None
+    assert StackCluster(case(role=None).settings).crds() is None
 
 
 def test_an_error_of_pulumi_is_not_taken_for_a_missing_stack(program: Program) -> None:
     program("pulumi", "#!/bin/sh\necho 'error: could not reach the backend' >&2; exit 255\n")
     with pytest.raises(PlatformError, match="could not reach the backend"):
-        StackCluster(case().settings).crds()
+        StackCluster(case(role=None).settings).crds()
 
 
 def test_an_unreachable_cluster_is_named_with_a_remedy(program: Program) -> None:
     endpoint = f"https://127.0.0.1:{free_port()}"
     stack(program, endpoint=endpoint)
     with pytest.raises(RefusedError, match=f"cannot read the CRDs of cluster rtp-dev at {endpoint}") as caught:
-        StackCluster(case().settings).crds()
+        StackCluster(case(role=None).settings).crds()
     assert "pulumi up --target" in caught.value.remedy
 
 
@@ -161,11 +161,11 @@ def test_a_cluster_that_refuses_the_token_is_named(control_plane: ControlPlane, 
     authority = base64.b64decode(reached["certificate-authority-data"])
     stack(program, endpoint=reached["server"], authority=authority, token="wrong")
     with pytest.raises(RefusedError, match=r"cannot read the CRDs of .* answers 401: Unauthorized"):
-        StackCluster(case().settings).crds()
+        StackCluster(case(role=None).settings).crds()
 
 
 def test_a_missing_aws_cli_is_named(program: Program, tmp_path: Path) -> None:
     stack(program, endpoint="https://127.0.0.1:1")
     (tmp_path / "aws").unlink()
     with pytest.raises(RefusedError, match="no `aws` on PATH to get a token for cluster rtp-dev"):
-        StackCluster(case().settings).crds()
+        StackCluster(case(role=None).settings).crds()

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from infra.lifecycle import pulumi_cli
+from infra.lifecycle.caller import Caller
 from infra.lifecycle.cli import main
 from infra.lifecycle.stack_state import read_state
+from infra.lifecycle.stage import AccountState
 from infra.spec.errors import PlatformError, RefusedError
 from infra.spec.manifest import Manifest
 
@@ -37,7 +39,11 @@ def pending(operation: str, urn: str, **inputs: str) -> dict[str, Any]:
 def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
     """Puts a `pulumi` on PATH that exports a state, and answers changes; it notes its other commands in a file."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("infra.lifecycle.commands.stack.checks.account_of", lambda _session: "111122223333")
+    caller = Caller("111122223333", "arn:aws:sts::111122223333:assumed-role/platform-admin/test")
+    monkeypatch.setattr("infra.lifecycle.preflight.caller_of", lambda _session: caller)
+    nothing = AccountState(endpoint=None, missing=())
+    for module in ("preflight", "bring_up"):
+        monkeypatch.setattr(f"infra.lifecycle.{module}.read_account", lambda *_: nothing)
     monkeypatch.setattr("infra.lifecycle.commands.stack.checks.check", lambda _case: None)
     monkeypatch.setattr("infra.lifecycle.commands.stack.checks.notes", lambda _case: ())
 
@@ -114,6 +120,14 @@ def test_a_lock_is_explained_after_pulumis_own_message(
     assert "`pulumi cancel -s dev`" in caught.value.remedy
     said = capfd.readouterr()
     assert (said.out, said.err) == ("progress\n", f"{message}\n")
+
+
+@pytest.mark.parametrize("number", ["INT", "TERM", "HUP"])
+def test_a_signal_ends_a_command_only_after_pulumi_has_ended(number: str, stack: Stack, tmp_path: Path) -> None:
+    stack(says=f"kill -{number} $PPID; sleep 1; touch {tmp_path}/ended; exit 1")
+    with pytest.raises(KeyboardInterrupt):
+        pulumi_cli.run("up", environment="dev", is_confirmed=True)
+    assert (tmp_path / "ended").exists()
 
 
 def test_a_protected_stack_keeps_its_jobs(

@@ -10,6 +10,7 @@ from infra.kube.errors import ApiError
 from infra.lifecycle.workloads import check_served, delete_workloads, describe, find_workloads
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.errors import RefusedError
+from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
@@ -24,12 +25,29 @@ def test_running_and_queued_jobs_are_gone_with_all_that_belongs_to_them(queued: 
     waiting = queued.submit(job("waiting", team="research", group="a10g", workers=8))
     queued.await_state(waiting, lambda state: state.stage == "queued", what="queued")
     queued.cluster.await_(running, lambda one: FINALIZER in one["metadata"].get("finalizers", ()), what="guarded")
+    queued.cluster.create(_schedule())
     said: list[str] = []
     delete_workloads(queued.cluster, say=said.append, seconds=120)
     assert find_workloads(queued.cluster) == []
     assert queued.cluster.items(KUEUE_API, "Workload") == []
     assert "RayJob research/running" in said[0]
     assert "RayJob research/waiting" in said[0]
+    assert "CronJob research/nightly" in said[0]
+
+
+def _schedule() -> Manifest:
+    """A schedule, which would submit jobs while they are deleted."""
+    container = {"name": "submit", "image": "mlflow", "securityContext": dict(RESTRICTED_CONTAINER)}
+    pod = {"restartPolicy": "Never", "securityContext": dict(RESTRICTED_POD), "containers": [container]}
+    spec = {"template": {"spec": pod}}
+    return api_object(
+        "batch/v1",
+        "CronJob",
+        "nightly",
+        namespace="research",
+        labels={"ray-train-platform/schedule": "nightly"},
+        spec={"schedule": "@yearly", "jobTemplate": {"spec": spec}},
+    )
 
 
 def test_without_operators_the_objects_are_named_with_their_finalizers(custom_resources: Cluster) -> None:

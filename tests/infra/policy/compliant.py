@@ -91,6 +91,14 @@ _STORES: Tree = {
         ],
     ),
     "efs": resource(tokens.FILE_SYSTEM, protect=True, encrypted=True, kmsKeyId=KEY_ARN),
+    "lustre": resource(
+        tokens.LUSTRE,
+        protect=True,
+        deploymentType="PERSISTENT_2",
+        kmsKeyId=KEY_ARN,
+        securityGroupIds=["sg-1"],
+        rootSquashConfiguration={"rootSquash": "65534:65534"},
+    ),
     "efs-policy": resource(tokens.FILE_SYSTEM_POLICY, references={"fileSystemId": ["efs"]}, policy=DENY_PLAIN),
     "efs-backup": resource(
         tokens.FILE_SYSTEM_BACKUP, references={"fileSystemId": ["efs"]}, backupPolicy={"status": "ENABLED"}
@@ -181,6 +189,7 @@ _CLUSTER: Tree = {
     ),
     "system": resource(
         tokens.NODE_GROUP,
+        labels={"ray-train-platform/group": "system"},
         amiType="AL2023_x86_64_STANDARD",
         releaseVersion="1.35.2-20260101",
         launchTemplate={"id": "lt-1", "version": "1"},

@@ -15,7 +15,7 @@ from infra.policy.rules.iam import ACTIONS_WITHOUT_RESOURCE_TYPE
 from infra.preview.recording import Recording, record
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import ReleaseManifest, load_release
-from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of, unusual, varied
+from tests.infra.aws.graphs import ENVIRONMENTS, graph, preview, settings_of, unusual, varied, with_lustre
 
 PINNED_BY_LOCK = {"node-images-are-pinned", "addons-are-pinned", "images-are-pinned-by-digest"}
 """Rules that prod violates while the release has unresolved entries, which prod rejects anyway."""
@@ -54,6 +54,15 @@ def test_every_environment_complies_with_every_rule(environment: str, is_preview
     assert {one.rule.name for one in violated} == (PINNED_BY_LOCK if is_open else set())
 
 
+@pytest.mark.parametrize("kind", ["dev", "staging"])
+def test_an_environment_with_lustre_complies_with_every_rule(kind: str) -> None:
+    assert findings(with_lustre(kind)) == []
+
+
+def test_a_preview_with_lustre_complies_with_every_rule() -> None:
+    assert findings(preview("lustre")) == []
+
+
 @pytest.mark.usefixtures("locked_release")
 def test_prod_complies_with_every_rule_once_the_release_is_locked() -> None:
     assert findings(record(settings_of("prod"))) == []
@@ -76,6 +85,7 @@ def test_prod_has_every_type_that_a_rule_checks() -> None:
         "aws:iam/policy:Policy",
         "aws:iam/user:User",
         "aws:ecr/repositoryPolicy:RepositoryPolicy",
+        "aws:fsx/lustreFileSystem:LustreFileSystem",  # only where storage.lustre is set
     }
 
 

@@ -37,6 +37,13 @@ VIOLATIONS: tuple[tuple[str, Tree, str], ...] = (
     ("databases-are-encrypted", {f"database.{P}.kmsKeyId": ...}, "kmsKeyId is not set"),
     ("file-systems-are-encrypted", {f"efs.{P}.encrypted": ...}, "encrypted is None"),
     ("file-systems-are-encrypted", {f"efs.{P}.kmsKeyId": ...}, "kmsKeyId is not set"),
+    ("lustre-is-encrypted-with-a-key", {f"lustre.{P}.kmsKeyId": ...}, "kmsKeyId is not set"),
+    ("lustre-is-encrypted-with-a-key", {f"lustre.{P}.deploymentType": "SCRATCH_2"}, "is of type SCRATCH_2, in prod"),
+    ("lustre-is-encrypted-with-a-key", {f"lustre.{P}.deploymentType": ...}, "is of type SCRATCH_1, in prod"),
+    ("lustre-squashes-root", {f"lustre.{P}.rootSquashConfiguration": ...}, "rootSquash is None"),
+    ("lustre-squashes-root", {f"lustre.{P}.rootSquashConfiguration.rootSquash": "0:0"}, "rootSquash is 0:0"),
+    ("lustre-has-a-security-group", {f"lustre.{P}.securityGroupIds": ...}, "uses the VPC's default security group"),
+    ("stateful-resources-are-protected", {"lustre.protect": False}, "is not protected"),
     ("node-volumes-are-encrypted", {f"template.{P}.blockDeviceMappings": ...}, "no blockDeviceMappings"),
     ("node-volumes-are-encrypted", {f"template.{P}.blockDeviceMappings.0.ebs.encrypted": "false"}, "not encrypted"),
     ("node-volumes-are-encrypted", {f"template.{P}.blockDeviceMappings.0.ebs.volumeType": "gp2"}, "type gp2"),
@@ -230,6 +237,7 @@ LENIENT: tuple[tuple[str, Tree], ...] = (
             f"cluster.{P}.vpcConfig.publicAccessCidrs": ["198.51.100.0/24"],
         },
     ),
+    ("dev", {f"lustre.{P}.deploymentType": "SCRATCH_2", f"lustre.{P}.kmsKeyId": ...}),
     ("test", {f"bucket.{P}.forceDestroy": True, f"repository.{P}.forceDelete": True}),
     ("test", {f"database.{P}.skipFinalSnapshot": True, f"database.{P}.backupRetentionPeriod": 0}),
 )
@@ -281,6 +289,8 @@ def test_rule_names_are_unique_and_every_module_has_rules() -> None:
 def test_unknown_values_satisfy_every_rule() -> None:
     unknown = {
         f"database.{P}.kmsKeyId": UNKNOWN,
+        f"lustre.{P}.kmsKeyId": UNKNOWN,
+        f"lustre.{P}.rootSquashConfiguration": UNKNOWN,
         f"bucket-policy.{P}.policy": UNKNOWN,
         f"role-policy.{P}.policy": UNKNOWN,
         f"role.{P}.assumeRolePolicy": UNKNOWN,

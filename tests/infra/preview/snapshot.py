@@ -1,4 +1,4 @@
-"""The graphs of the last release, committed as files, and what a change does to the stacks that were made from them.
+"""The recorded graphs, committed as files, and what a change does to the stacks that were made from them.
 
 A file has one line per resource, in the order of their names: its inputs and those options that differ from their
 defaults. What holds state is written out in full; elsewhere a value longer than a few words is a digest.
@@ -7,6 +7,9 @@ defaults. What holds state is written out in full; elsewhere a value longer than
 
 shows how the graphs differ from the files and writes the files anew. Run it when a difference is meant, and say in the
 commit why. It refuses where state would be lost, unless `--accept-loss` says that this is meant too.
+
+The files in `graphs/released` have the stores of the last release only. They stay as they are however often the graphs are
+written anew; `--release` writes them too, once a release is made.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from infra.spec.release import load_release
 from tests.infra.aws.graphs import ENVIRONMENTS, graph
 
 GRAPHS = Path(__file__).with_name("graphs")
+RELEASED = "released"
+"""Folder in `GRAPHS` with the stores of the last release."""
 
 Snapshot = Mapping[str, Mapping[str, Any]]
 """Inputs and options by resource; a resource is named as in its URN, `parent types$type::name`."""
@@ -41,6 +46,7 @@ STATE: Mapping[str, str] = {
     "aws:eks/cluster:Cluster": "the control plane with everything that runs on it",
     "aws:kms/key:Key": "everything that is encrypted with the key",
     "aws:ecr/repository:Repository": "every image in the repository",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "what jobs see in /mnt/lustre, until it is imported again",
 }
 """What is lost when a resource of a type is deleted or replaced."""
 
@@ -58,6 +64,9 @@ REPLACING: Mapping[str, tuple[str, ...]] = {
     ),
     "aws:kms/key:Key": ("customKeyStoreId", "customerMasterKeySpec", "keyUsage", "multiRegion"),
     "aws:ecr/repository:Repository": ("encryptionConfigurations", "name"),
+    "aws:fsx/lustreFileSystem:LustreFileSystem": (
+        "deploymentType", "fileSystemTypeVersion", "kmsKeyId", "storageType", "subnetIds",
+    ),
 }  # fmt: skip
 """Inputs, by dotted path, whose change makes the AWS provider replace the resource (its schema's ForceNew)."""
 
@@ -67,10 +76,19 @@ def snapshot_of(recording: Recording) -> Snapshot:
     return {_short(one.urn): dict(_described(one)) for one in recording.resources}
 
 
+def stores_of(snapshot: Snapshot) -> Snapshot:
+    """Only what holds state."""
+    return {name: described for name, described in snapshot.items() if _type_of(name) in STATE}
+
+
 def read_snapshot(environment: str) -> Snapshot:
-    """The graph of the last release."""
-    document: Snapshot = json.loads((GRAPHS / f"{environment}.json").read_text(encoding="utf-8"))
-    return document
+    """The recorded graph."""
+    return _read(_file(environment))
+
+
+def read_released(environment: str) -> Snapshot:
+    """The stores of the last release."""
+    return _read(_file(environment, RELEASED))
 
 
 def rendered(snapshot: Snapshot) -> str:
@@ -118,23 +136,32 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the files anew; 3 where state would be lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.infra.preview.snapshot", description=__doc__)
     parser.add_argument("--accept-loss", action="store_true", help="write the files although stacks would lose state")
+    parser.add_argument("--release", action="store_true", help="write the stores of the last release too")
     options = parser.parse_args(arguments)
     after = {environment: snapshot_of(graph(environment)) for environment in ENVIRONMENTS}
     before = {environment: read_snapshot(environment) for environment in after if _file(environment).is_file()}
     lost = [f"{name}: {line}" for name in before for line in losses(before[name], after[name])]
-    for name, released in before.items():
-        for line in differences(released, after[name]):
+    for name, recorded in before.items():
+        for line in differences(recorded, after[name]):
             print(f"{name}: {line}")
     if lost and not options.accept_loss:
         print(*lost, "Nothing was written; --accept-loss writes all the same.", sep="\n", file=sys.stderr)
         return 3
     for environment, snapshot in after.items():
         _file(environment).write_text(rendered(snapshot), encoding="utf-8")
+        if options.release:
+            _file(environment, RELEASED).parent.mkdir(exist_ok=True)
+            _file(environment, RELEASED).write_text(rendered(stores_of(snapshot)), encoding="utf-8")
     return 0
 
 
-def _file(environment: str) -> Path:
-    return GRAPHS / f"{environment}.json"
+def _file(environment: str, folder: str = "") -> Path:
+    return GRAPHS / folder / f"{environment}.json"
+
+
+def _read(file: Path) -> Snapshot:
+    document: Snapshot = json.loads(file.read_text(encoding="utf-8"))
+    return document
 
 
 def _described(resource: Resource) -> Iterator[tuple[str, Any]]:

@@ -107,6 +107,8 @@ def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() ->
         has_gpus=True,
     )
     assert (groups["system"].zones, groups["system"].has_gpus) == ((0, 1, 2), False)
+    assert groups["system"].machines == "3 to 6 nodes, on demand"
+    assert (groups["l4"].zones, groups["l4"].machines) == ((0, 1, 2), "0 to 8 nodes, on demand")
 
 
 def test_the_picture_shows_a_capacity_block() -> None:
@@ -118,6 +120,11 @@ def test_the_picture_shows_a_capacity_block() -> None:
 def test_the_picture_shows_protection() -> None:
     assert {store.is_protected for store in architecture(graph("prod")).stores} == {True}
     assert {store.is_protected for store in architecture(graph("dev")).stores} == {False}
+
+
+def test_the_picture_shows_lustre_and_what_it_shows() -> None:
+    (store,) = [one for one in architecture(graph("lustre")).stores if one.service == "FSx"]
+    assert store.facts == "2400 GiB, PERSISTENT_2, one zone,\nshows s3://corpus/imagenet"
 
 
 def test_the_picture_shows_every_identity_with_its_service_accounts() -> None:

@@ -1,4 +1,4 @@
-"""The graph of every environment, against that of the last release."""
+"""The graph of every environment, against the recorded one and against the stores of the last release."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ from infra.preview.recording import Recording, Resource
 from infra.spec.release import load_release
 from tests.infra.aws.graphs import ENVIRONMENTS, graph
 from tests.infra.preview import snapshot
-from tests.infra.preview.snapshot import REPLACING, STATE, differences, losses, read_snapshot, rendered, snapshot_of
+from tests.infra.preview.snapshot import (
+    REPLACING,
+    STATE,
+    differences,
+    losses,
+    read_released,
+    read_snapshot,
+    rendered,
+    snapshot_of,
+    stores_of,
+)
 
 PROD = graph("prod")
 BEFORE = snapshot_of(PROD)
 DATABASE = PROD.find(tokens.DATABASE, "mlflow")
 BUCKET = PROD.find(tokens.BUCKET, "checkpoints")
+SHIPPED = set(STATE) - {tokens.LUSTRE}
+"""Stores of every shipped environment; the others exist by setting."""
 VPC = PROD.find("aws:ec2/vpc:Vpc", "vpc")
 
 
@@ -34,7 +46,14 @@ def renamed(resource: Resource, name: str, *aliases: str) -> Resource:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_graph_is_that_of_the_last_release(environment: str) -> None:
+def test_an_update_from_the_last_release_loses_no_state(environment: str) -> None:
+    released = read_released(environment)
+    assert {name.partition("::")[0].rpartition("$")[2] for name in released} == SHIPPED
+    assert list(losses(released, snapshot_of(graph(environment)))) == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_graph_is_the_recorded_one(environment: str) -> None:
     before, after = read_snapshot(environment), snapshot_of(graph(environment))
     assert list(losses(before, after)) == []
     assert list(differences(before, after)) == [], f"if this is meant: {snapshot.__doc__}"
@@ -75,7 +94,7 @@ def test_resources_that_come_and_go_are_named() -> None:
     assert lost == []
 
 
-@pytest.mark.parametrize("type_", sorted(STATE))
+@pytest.mark.parametrize("type_", sorted(SHIPPED))
 def test_a_store_that_is_gone_is_a_loss_of_what_it_holds(type_: str) -> None:
     store = PROD.of_type(type_)[0]
     [line] = updated(store)[1]
@@ -154,3 +173,13 @@ def test_the_command_refuses_to_write_a_loss_unless_it_is_accepted(
     assert [file.name for file in tmp_path.iterdir()] == ["prod.json"]
     assert snapshot.main(["--accept-loss"]) == 0
     assert (tmp_path / "prod.json").read_text(encoding="utf-8") == rendered(read_snapshot("prod"))
+
+
+def test_only_a_release_writes_the_stores_that_later_graphs_are_compared_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(snapshot, "GRAPHS", tmp_path)
+    assert snapshot.main([]) == 0
+    assert not (tmp_path / snapshot.RELEASED).exists()
+    assert snapshot.main(["--release"]) == 0
+    assert read_released("prod") == stores_of(read_snapshot("prod"))

@@ -8,16 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.spec.capacity import (
-    EFA_HUGE_PAGES_BYTES,
-    LaunchRequest,
-    Spot,
-    launch_plan,
-    launch_violations,
-    vcpus_by_quota,
-)
+from infra.spec.capacity import LaunchRequest, Spot, vcpus_by_quota
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
+from infra.spec.launch_plan import launch_plan
+from infra.spec.launch_rules import launch_violations
 
 CATALOG = load_catalog()
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -91,7 +86,7 @@ requests = st.builds(
         (
             request("g6.12xlarge", "capacity_block"),
             "capacity.kind",
-            "use a type of p4d, p4de, p5, p5en, p6-b200, or other capacity",
+            "use a type of p4d, p4de, p5, p5e, p5en, p6-b200, p6-b300, or other capacity",
         ),
         (request("m7i.large", efa=True), "efa", "p6-b200.48xlarge"),
     ],
@@ -135,10 +130,58 @@ def test_each_kind_of_capacity_has_the_capacity_type_of_eks_and_the_market_type_
     assert (plan.drain_before is not None) == (capacity == "capacity_block")
 
 
-def test_a_capacity_block_is_drained_half_an_hour_before_it_ends() -> None:
+def test_a_capacity_block_is_drained_forty_minutes_before_it_ends_when_eks_scales_it_to_zero() -> None:
     plan = launch_plan(request(capacity="capacity_block"), catalog=CATALOG, network_zones=ZONES)
     assert plan.drain_before is not None
-    assert plan.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
+    assert plan.drain_before.isoformat() == "2030-01-08T10:50:00+00:00"
+
+
+def of_types(main: str, *others: str, **fields: Any) -> LaunchRequest:  # noqa: ANN401 - of a LaunchRequest
+    """A spot group of several instance types."""
+    return request(main, **fields).model_copy(update={"capacity": Spot(kind="spot", instance_types=others)})
+
+
+def test_a_spot_group_may_use_larger_types_with_the_same_gpus() -> None:
+    plan = launch_plan(of_types("g5.xlarge", "g5.2xlarge"), catalog=CATALOG, network_zones=ZONES)
+    assert (plan.instance.name, [one.name for one in plan.alternatives]) == ("g5.xlarge", ["g5.2xlarge"])
+
+
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        (of_types("g5.xlarge", "g6.xlarge"), "has 1 x L4 with 22888 MiB, g5.xlarge has 1 x A10G with 22888 MiB"),
+        (of_types("g5.xlarge", "g5.12xlarge"), "has 4 x A10G with 22888 MiB, g5.xlarge has 1 x A10G with 22888 MiB"),
+        (of_types("g5.2xlarge", "g5.xlarge"), "has 4 vCPUs and 16 GiB of memory, g5.2xlarge has 8 and 32"),
+        (of_types("g5.xlarge", "g5.xlarge"), "is the group's instance_type, or listed twice"),
+        (of_types("g5.xlarge", "g5.3xlarge"), "is not in the catalogue"),
+    ],
+)
+def test_types_of_a_spot_group_that_a_job_would_notice_are_refused(case: LaunchRequest, rule: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        launch_plan(case, catalog=CATALOG, network_zones=ZONES)
+    assert f"capacity.instance_types = {case.capacity.instance_types[0]}" in str(error.value)  # type: ignore[union-attr]
+    assert rule in str(error.value)
+
+
+def test_efa_needs_one_instance_type_because_the_launch_template_lists_its_interfaces() -> None:
+    case = of_types("p4d.24xlarge", "p4d.24xlarge", efa=True)
+    allowed = case.model_copy(update={"capacity": case.capacity.model_copy(update={"allow_efa": True})})
+    with pytest.raises(SettingsError, match="EFA interfaces are those of one instance type"):
+        launch_plan(allowed, catalog=CATALOG, network_zones=ZONES)
+
+
+def test_the_quota_of_a_spot_group_counts_its_largest_type() -> None:
+    needed = vcpus_by_quota([of_types("g5.xlarge", "g5.2xlarge")], catalog=CATALOG)
+    assert needed == {CATALOG.quotas["gpu_graphics"].spot: 2 * 8}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "strategy"),
+    [("on_demand", None), ("spot", None), ("reservation", "MINIMAL"), ("capacity_block", "MINIMAL")],
+)
+def test_reserved_capacity_is_updated_without_additional_instances(capacity: str, strategy: str | None) -> None:
+    plan = launch_plan(request(capacity=capacity), catalog=CATALOG, network_zones=ZONES)
+    assert plan.update_strategy == strategy
 
 
 def test_a_group_without_zones_gets_the_zone_of_its_reservation() -> None:
@@ -168,8 +211,14 @@ def test_spot_has_efa_only_if_the_settings_allow_it() -> None:
     assert plan.efa_count == 32
 
 
-def test_an_efa_node_reserves_the_huge_pages_of_the_ami() -> None:
-    assert EFA_HUGE_PAGES_BYTES == 5128 * 2 * 2**20
+@pytest.mark.parametrize(
+    ("type_", "mib"), [("p5.48xlarge", 5128 * 2), ("p4d.24xlarge", 21122), ("p4de.24xlarge", 21122)]
+)
+def test_an_efa_node_reserves_the_huge_pages_of_the_ami(type_: str, mib: int) -> None:
+    plan = launch_plan(request(type_, efa=True), catalog=CATALOG, network_zones=ZONES)
+    assert plan.huge_pages_bytes == mib * 2**20
+    plain = launch_plan(request(type_, efa=False), catalog=CATALOG, network_zones=ZONES)
+    assert plain.huge_pages_bytes == 0
 
 
 def test_efa_has_one_interface_per_card_and_only_the_primary_carries_ip() -> None:
@@ -177,6 +226,13 @@ def test_efa_has_one_interface_per_card_and_only_the_primary_carries_ip() -> Non
     assert [one.network_card_index for one in interfaces] == list(range(32))
     assert [one.interface_type for one in interfaces] == ["efa", *["efa-only"] * 31]
     assert [one.device_index for one in interfaces] == [0, *[1] * 31]
+
+
+def test_a_first_card_without_efa_carries_ip_and_every_other_card_has_efa() -> None:
+    plan = launch_plan(request("p6-b300.48xlarge", efa=True), catalog=CATALOG, network_zones=ZONES)
+    assert [one.network_card_index for one in plan.network_interfaces] == list(range(17))
+    assert [one.interface_type for one in plan.network_interfaces] == ["interface", *["efa-only"] * 16]
+    assert plan.efa_count == 16
 
 
 @given(case=requests)

@@ -74,11 +74,21 @@ def test_a_region_offers_exactly_the_catalogued_families(region: str) -> None:
 
 
 def test_the_catalogue_has_every_required_family() -> None:
-    assert {"g4dn", "g5", "g6", "g6e", "p4d", "p4de", "p5", "p5en", "p6-b200", "m6i", "m7i"} <= set(CATALOG.families)
+    graphics = {"g4dn", "g5", "g6", "g6e", "g7", "g7e"}
+    training = {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"}
+    assert graphics | training | {"m6i", "m7i"} <= set(CATALOG.families)
 
 
-def test_every_type_is_offered_where_the_prices_hold() -> None:
-    assert all(CATALOG.prices.region in family.regions for family in CATALOG.families.values())
+def test_only_a_type_that_is_not_sold_where_the_prices_hold_has_no_price() -> None:
+    unpriced = {one.name for one in CATALOG.instances.values() if one.usd_per_hour is None}
+    sold = {name for name in CATALOG.instances if CATALOG.prices.region in CATALOG.family_of(name).regions}
+    assert unpriced == set(CATALOG.instances) - sold == {"p5e.48xlarge"}
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.instances))
+def test_every_efa_interface_has_a_network_card_that_supports_it(name: str) -> None:
+    one = CATALOG.find_instance(name)
+    assert one.efa_interfaces in {0, one.network_cards - (0 if one.efa_on_first_card else 1)}
 
 
 def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:

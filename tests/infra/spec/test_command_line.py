@@ -45,6 +45,7 @@ class AllKinds(Shared):
     is_known: bool | None = option("a switch with a negation")
     count: int = option("100 % of them", 3)
     size: Literal["small", "large"] | None = option("a size")
+    from_: str | None = option("a name that is a keyword of Python")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +76,24 @@ def succeed(_options: NoOptions) -> int:
 
 def test_options_arrive_typed() -> None:
     words = ["every-kind", "x", "--env", "dev", "--many", "a", "--many", "b", "--is-on", "--no-is-known"]
-    assert COMMANDS.main([*words, "--count", "4", "--size", "small", "--folder", "f"]) == 0
+    assert COMMANDS.main([*words, "--count", "4", "--size", "small", "--folder", "f", "--from", "y"]) == 0
     assert CALLS.pop() == AllKinds(
-        env="dev", name="x", many=("a", "b"), is_on=True, is_known=False, count=4, size="small", folder=Path("f")
+        env="dev",
+        name="x",
+        many=("a", "b"),
+        is_on=True,
+        is_known=False,
+        count=4,
+        size="small",
+        folder=Path("f"),
+        from_="y",
     )
 
 
 def test_omitted_options_have_their_defaults() -> None:
     assert COMMANDS.main(["every-kind", "--env", "dev"]) == 0
     expected = {"folder": Path("here"), "env": "dev", "name": None, "many": (), "is_on": False}
-    assert vars(CALLS.pop()) == {**expected, "is_known": None, "count": 3, "size": None}
+    assert vars(CALLS.pop()) == {**expected, "is_known": None, "count": 3, "size": None, "from_": None}
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,14 @@ def test_the_cost_of_an_idle_environment_without_gpus_follows_the_table() -> Non
     month = 730
     by_hand = (
         0.10  # control plane
-        + 2 * 0.2016  # two m7i.xlarge
-        + (2 * 100 * 0.08 + 50 * 0.08) / month  # their volumes and Prometheus's
+        + 3 * 0.2016  # three m7i.xlarge
+        + (3 * 100 * 0.08 + 50 * 0.08) / month  # their volumes and Prometheus's
         + 0.065
         + 20 * 0.115 / month  # database and its storage
         + 0.045
         + 0.005  # NAT gateway and its address
         + 7 * 3 * 0.01  # seven endpoints in three zones
+        + (0.05 + 3 * 0.005 + 3 * 0.01) * 0.5  # logs of the control plane and of the network
     )
     assert cost.idle_usd_per_hour == pytest.approx(by_hand)
 
@@ -56,6 +57,30 @@ def test_a_reservation_is_billed_while_idle() -> None:
 
 def test_spot_is_priced_as_a_ceiling() -> None:
     assert item(estimate_of({}), "nodes t4").note.startswith("upper bound")
+
+
+def test_a_spot_group_of_several_types_is_priced_as_its_dearest() -> None:
+    capacity = {"kind": "spot", "instance_types": ["g5.2xlarge"]}
+    t4 = item(estimate_of({"gpu_groups.0.instance_type": "g5.xlarge", "gpu_groups.0.capacity": capacity}), "nodes t4")
+    assert (t4.name, t4.usd_per_unit_hour) == ("nodes t4, g5.xlarge to g5.2xlarge", 1.212)
+
+
+def test_throughput_beyond_the_baseline_is_billed_for_each_node() -> None:
+    line = item(estimate_of({}), "throughput of node volumes")
+    # Head nodes only: 475 MiB/s beyond 125 each. The images of the GPU nodes are on their own disks.
+    assert [line.idle, line.full] == pytest.approx([0, 4 * 475 / 1024])
+    assert line.usd_per_unit_hour == pytest.approx(40.96 / 730)
+
+
+def test_logs_are_an_estimate_with_its_assumption_in_the_note() -> None:
+    cost = estimate_of({})
+    control_plane, flow_logs = item(cost, "control-plane logs"), item(cost, "VPC flow logs")
+    assert control_plane.usd_per_unit_hour == flow_logs.usd_per_unit_hour == 0.5
+    # 3 nodes while idle; 6 of the system, 4 heads, 4 of t4 and 2 of h100.
+    assert [control_plane.idle, control_plane.full] == pytest.approx([0.05 + 0.005 * 3, 0.05 + 0.005 * 16])
+    assert [flow_logs.idle, flow_logs.full] == pytest.approx([0.01 * 3, 0.01 * 16])
+    assert "assumes 0.05 GB an hour and 0.005 GB for each node" in control_plane.note
+    assert "assumes 0.01 GB an hour for each node" in flow_logs.note
 
 
 def test_a_capacity_block_has_no_hourly_cost() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from infra.spec.catalog import load_catalog
 from infra.spec.node_group import NodeGroups, resolve_node_groups
-from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT, START_UP_TAINT
+from infra.spec.node_labels import GPU_TAINT, HEAD_TAINT, SPOT_TAINT, START_UP_TAINT
 from infra.spec.settings import from_mapping
 from tests.infra.spec.samples import changed, dev_sections
 
@@ -16,10 +19,20 @@ def groups(changes: dict[str, Any]) -> NodeGroups:
     return resolve_node_groups(from_mapping(changed(dev_sections(), changes), file="sample"), catalog=load_catalog())
 
 
-def test_the_system_group_has_one_label_and_no_taints() -> None:
+def test_the_system_group_has_its_labels_and_no_taints() -> None:
     system = groups({}).system
-    assert (system.labels, system.taints, system.start_up_taints) == ({"ray-train-platform/group": "system"}, (), ())
+    assert (system.labels, system.taints, system.start_up_taints) == (_balanced("system"), (), ())
     assert (system.ami_type, system.expected_devices) == ("AL2023_x86_64_STANDARD", {})
+
+
+def test_the_head_group_is_tainted_so_that_only_pods_of_jobs_run_there_and_may_be_empty() -> None:
+    heads = groups({}).heads
+    assert (heads.labels, heads.taints, heads.start_up_taints) == (_balanced("heads"), (HEAD_TAINT,), ())
+    assert (heads.min_size, heads.instance.gpus, heads.ami_type) == (0, 0, "AL2023_x86_64_STANDARD")
+
+
+def _balanced(group: str) -> dict[str, str]:
+    return {"ray-train-platform/group": group, "ray-train-platform/balanced": group}
 
 
 def test_a_gpu_group_has_its_taints() -> None:
@@ -38,7 +51,8 @@ def test_a_shared_gpu_is_several_devices_and_a_node_expects_whole_gpus() -> None
 
 def test_pods_of_an_efa_node_may_request_interfaces_and_huge_pages() -> None:
     h100 = groups({"network.pods_per_node": 50}).gpu[1]
-    memory = int(2048 * 2**30 * 0.925) - (255 + 11 * 50 + 100) * 2**20 - 5128 * 2 * 2**20
+    # nodeadm reserves memory for the type's own maximum of pods, whatever maxPods is.
+    memory = int(2048 * 2**30 * 0.925) - (255 + 11 * 737 + 100) * 2**20 - 5128 * 2 * 2**20
     assert h100.allocatable == {
         "cpu": "191450m",
         "memory": str(memory),
@@ -50,6 +64,105 @@ def test_pods_of_an_efa_node_may_request_interfaces_and_huge_pages() -> None:
     }
 
 
+def test_a_node_of_several_types_offers_what_every_type_has() -> None:
+    spot = {"kind": "spot", "instance_types": ["g5.2xlarge"]}
+    one, both = (
+        groups({"gpu_groups.0": {"name": "t4", "instance_type": "g5.xlarge", "max_size": 4, "capacity": capacity}})
+        for capacity in ({"kind": "spot"}, spot)
+    )
+    assert both.gpu[0].allocatable == one.gpu[0].allocatable
+
+
+def test_images_are_pulled_in_parallel_where_node_and_disk_are_large_enough() -> None:
+    t4, h100 = groups({}).gpu
+    assert (t4.pulls_in_parallel, h100.pulls_in_parallel) == (False, True)  # 4 and 192 vCPUs
+    no_raid = groups({"gpu_groups.1.local_nvme": False}).gpu[1]
+    assert (no_raid.disk_throughput_mib, no_raid.pulls_in_parallel) == (600, True)
+    slow = groups({"gpu_groups.1.local_nvme": False, "gpu_groups.1.disk_throughput_mib": 300}).gpu[1]
+    assert (slow.disk_throughput_mib, slow.pulls_in_parallel) == (300, False)
+
+
+def test_the_root_volume_is_fast_where_it_holds_the_images_of_jobs() -> None:
+    found = groups({})
+    throughputs = {one.name: one.disk_throughput_mib for one in found.all()}
+    assert throughputs == {"system": 125, "heads": 600, "t4": 125, "h100": 125}
+
+
 def test_ephemeral_storage_is_the_root_volume_without_raid() -> None:
     h100 = groups({"gpu_groups.1.local_nvme": False, "gpu_groups.1.disk_gib": 300}).gpu[1]
     assert h100.ephemeral_bytes == int(300 * 2**30 * 0.85)
+
+
+def test_a_group_of_several_zones_is_one_managed_group_per_zone() -> None:
+    spread = groups({"system_nodes": {"min_size": 3, "desired_size": 4, "max_size": 8}}).system.zone_groups
+    assert [(one.name, one.zone) for one in spread] == [
+        ("system-us-east-1a", "us-east-1a"),
+        ("system-us-east-1b", "us-east-1b"),
+        ("system-us-east-1c", "us-east-1c"),
+    ]
+    sizes = [(one.min_size, one.desired_size, one.max_size) for one in spread]
+    assert sizes == [(1, 2, 3), (1, 1, 3), (1, 1, 2)]
+
+
+def test_a_group_of_one_zone_keeps_its_name() -> None:
+    [h100] = groups({}).gpu[1].zone_groups
+    assert (h100.name, h100.zone, h100.max_size) == ("h100", "us-east-1a", 2)
+
+
+def test_a_capacity_block_is_a_managed_group_of_its_own() -> None:
+    """A new block is then a new managed group, and none is updated while it has nodes, which EKS refuses."""
+    block = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+    capacity = {**block, "ends": "2030-01-01T00:00:00Z"}
+    [part] = groups({"gpu_groups.1.capacity": capacity, "gpu_groups.1.placement": "none"}).gpu[1].zone_groups
+    assert part.name == "h100-9abcdef0"
+
+
+def test_a_zone_may_hold_all_nodes_of_a_gpu_group_because_a_job_runs_in_one_zone() -> None:
+    t4 = groups({"gpu_groups.0.min_size": 1, "gpu_groups.0.desired_size": 2}).gpu[0]
+    assert [(one.min_size, one.desired_size, one.max_size) for one in t4.zone_groups] == [
+        (1, 1, 4),
+        (0, 1, 4),
+        (0, 0, 4),
+    ]
+
+
+def test_head_nodes_of_fewer_nodes_than_zones_use_as_many_zones_as_nodes() -> None:
+    heads = groups({"head_nodes": {"max_size": 2}}).heads
+    assert [(one.name, one.max_size) for one in heads.zone_groups] == [("heads-us-east-1a", 1), ("heads-us-east-1b", 1)]
+
+
+@given(st.integers(1, 40), st.integers(2, 3), st.data())
+def test_the_zone_groups_add_up_to_the_group(largest: int, zones: int, data: st.DataObject) -> None:
+    desired = data.draw(st.integers(0, largest))
+    smallest = data.draw(st.integers(0, desired))
+    sizes = {"min_size": smallest, "desired_size": desired, "max_size": largest}
+    network = {"network.availability_zones": ["us-east-1a", "us-east-1b", "us-east-1c"][:zones]}
+    found = groups({**network, "head_nodes": sizes}).heads.zone_groups
+    assert [sum(getattr(one, key) for one in found) for key in sizes] == list(sizes.values())
+    assert all(0 <= one.min_size <= one.desired_size <= one.max_size and one.max_size > 0 for one in found)
+
+
+def test_the_queue_tries_paid_capacity_first_and_spot_last() -> None:
+    reserved = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+    block = {**reserved, "kind": "capacity_block", "id": "cr-0123456789abcdef1", "ends": "2030-01-01T00:00:00Z"}
+    kinds = {"spot": {"kind": "spot"}, "on-demand": {"kind": "on_demand"}, "reserved": reserved, "block": block}
+    listed = [
+        {"name": name, "instance_type": "p5.48xlarge", "capacity": kind, "max_size": 1} for name, kind in kinds.items()
+    ]
+    changes = {"gpu_groups": listed, "teams.0.gpus": {}}
+    by_kind = groups(changes).by_preference()
+    assert [one.name for one in by_kind] == ["block", "reserved", "on-demand", "spot"]
+    of_the_team = groups({**changes, "capacity_order": ["spot", "reserved"]}).by_preference()
+    assert [one.name for one in of_the_team] == ["spot", "reserved", "block", "on-demand"]
+
+
+def test_the_cache_is_what_images_and_temporary_files_leave_of_the_nvme() -> None:
+    """A p5.48xlarge has 8 disks of 3800 GB, of which 85 % are usable, and up to 8 pods with 20 GiB in /tmp each."""
+    t4, h100 = groups({}).gpu
+    assert h100.cache_gib == 8 * 3800 * 10**9 * 85 // 100 // 2**30 - 32 - 8 * 20
+    assert t4.cache_gib == 125 * 10**9 * 85 // 100 // 2**30 - 32 - 20
+
+
+def test_without_a_raid_of_nvme_disks_there_is_no_cache() -> None:
+    *_, h100 = groups({"gpu_groups.1.local_nvme": False}).gpu
+    assert h100.cache_gib == 0

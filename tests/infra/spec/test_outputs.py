@@ -86,7 +86,7 @@ def test_a_groups_output_has_the_drain_time_and_the_sharing() -> None:
     t4, h100 = gpu_groups_of(from_mapping(changed(dev_sections(), changes), file="sample"))
     assert (t4.devices_per_gpu, t4.drain_before) == (4, None)
     assert h100.drain_before is not None
-    assert h100.drain_before.isoformat() == "2030-01-08T11:00:00+00:00"
+    assert h100.drain_before.isoformat() == "2030-01-08T10:50:00+00:00"
 
 
 def test_outputs_round_trip_through_json() -> None:

@@ -29,7 +29,15 @@ BROKEN_PAIRS: list[tuple[str, dict[str, Any]]] = [
     ("the_lock_matches_the_stack", {"stack.cuda": "13.0", "images.trainer.contains.cuda": "13.0"}),
     ("images_match_the_stack", {"images.trainer.contains.ray": "2.59.0"}),
     ("images_match_the_stack", {"images.mlflow.contains.mlflow": "3.16.0"}),
-    ("the_project_supports_the_images_python", {"stack.python": "3.14", "images.trainer.contains.python": "3.14"}),
+    (
+        "the_project_supports_the_images_python",
+        {
+            "stack.python": "3.14",
+            "images.trainer.contains.python": "3.14",
+            "images.python-base.tag": "3.14-slim-bookworm",
+        },
+    ),
+    ("the_base_image_has_the_stacks_python", {"images.python-base.tag": "3.12-slim-bookworm"}),
     ("the_driver_supports_cuda", {"node_image.nvidia_driver": "575"}),
     ("the_driver_supports_cuda", {"compatibility.driver_for_cuda": {"12": "525"}}),
     ("kuberay_crds_match_the_operator", {"crds.kuberay": "1.5.0"}),
@@ -200,6 +208,25 @@ def test_an_image_of_ours_has_no_reference_without_the_stacks_registry() -> None
 
 def test_an_image_without_a_digest_is_pulled_by_its_tag() -> None:
     assert load_release().images["kueue"].reference() == "registry.k8s.io/kueue/kueue:v0.19.2"
+
+
+def test_an_image_of_ours_without_a_digest_names_no_image_that_could_exist() -> None:
+    assert load_release().images["mlflow"].reference("host/rtp-dev") == "host/rtp-dev/mlflow:not-pushed"
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_accepted"),
+    [
+        ("0.1.0", True),
+        ("0.1.0-cuda-0123456789ab", True),
+        ("0.1.01", False),
+        ("0.1.0.1-x", False),
+        ("cuda-0.1.0", False),
+    ],
+)
+def test_the_tag_of_an_image_of_ours_begins_with_the_platforms_version(tag: str, is_accepted: bool) -> None:  # noqa: FBT001
+    broken = findings(release_with({"images.trainer.tag": tag}), project=PROJECT)
+    assert (broken == ()) is is_accepted
 
 
 def test_the_staleness_report_starts_with_entries_never_looked_up_and_then_the_oldest() -> None:

@@ -30,6 +30,7 @@ from infra.spec.settings.schema import SCHEMA_FILE, environment_schema, render
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
 
 BLOCK = {"kind": "capacity_block", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
+BLOCK_UNTIL = {**BLOCK, "ends": "2030-01-01T00:00:00Z"}
 RESERVED = {"kind": "reservation", "id": "cr-0123456789abcdef0", "availability_zone": "us-east-1a"}
 
 
@@ -63,7 +64,7 @@ def test_the_unchanged_samples_are_valid(sections: dict[str, Any]) -> None:
         ({"gpu_group": []}, "gpu_group: no such setting\n    remedy: did you mean gpu_groups?"),
         ({"gpu_groups.0.capacity.id": "x"}, "gpu_groups.0.capacity.id: no such setting"),
         ({"environment.owner": ...}, "environment.owner: is required: Email address of the owner"),
-        ({"environment.owner": "me"}, "environment.owner = me: must match pattern"),
+        ({"environment.owner": "me"}, "environment.owner = me: must be an email address"),
         (
             {"environment.kind": "production"},
             "environment.kind = production: must be one of dev, staging, prod, test",
@@ -113,12 +114,29 @@ def test_an_invalid_value_is_refused_by_key_value_and_rule(changes: dict[str, An
         ({"network.service_cidr": "172.20.0.0/28"}, "network.service_cidr = 172.20.0.0/28: must be /12 to /24"),
         ({"network.service_cidr": "100.64.0.0/16"}, "must lie in 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16"),
         ({"network.service_cidr": "10.16.128.0/20"}, "overlaps network.cidr = 10.16.0.0/16"),
+        (
+            {"cluster.client_cidrs": ["10.99.0.0/24"]},
+            "cluster.client_cidrs.0 = 10.99.0.0/24: must lie in network.peered_cidrs, which is empty",
+        ),
         ({"network.peered_cidrs": ["10.16.4.0/24"]}, "network.peered_cidrs.0 = 10.16.4.0/24: overlaps network.cidr"),
         ({"network.cidr": "10.16.0.0/22"}, "too small: subnet 10.16.0.0/24 of us-east-1a has 256 addresses"),
         ({"cluster.kubernetes": "1.27"}, "cluster.kubernetes = 1.27: this release supports 1.35"),
         ({"cluster.public_cidrs": ["0.0.0.0/0"]}, "opens the API server to the internet"),
         ({"gpu_groups.1.name": "t4"}, "gpu_groups.0.name = t4: must be unique"),
-        ({"gpu_groups.1.name": "system"}, "gpu_groups.1.name = system: must be unique, and neither system"),
+        (
+            {"gpu_groups.1.name": "system"},
+            "gpu_groups.1.name = system: must be unique, and none of default, heads, sys",
+        ),
+        (
+            {"gpu_groups.1.name": "heads"},
+            "gpu_groups.1.name = heads: must be unique, and none of default, heads, system",
+        ),
+        (
+            {"system_nodes": {"min_size": 2, "desired_size": 3}},
+            "system_nodes.min_size = 2: each of the 3 zones of the network needs a node",
+        ),
+        ({"head_nodes": {"instance_type": "g5.xlarge"}}, "head_nodes.instance_type = g5.xlarge: not an instance type"),
+        ({"head_nodes": {"max_size": 0}}, "head_nodes.max_size = 0: must be greater than 0"),
         ({"gpu_groups.0.instance_type": "g4dn.xxlarge"}, "remedy: did you mean g4dn.xlarge?"),
         ({"gpu_groups.0.instance_type": "m7i.large"}, "not an instance type with GPUs in the catalogue"),
         (
@@ -138,8 +156,36 @@ def test_an_invalid_value_is_refused_by_key_value_and_rule(changes: dict[str, An
             {"gpu_groups.0.capacity": RESERVED, "gpu_groups.1.capacity": RESERVED, "gpu_groups.1.placement": "none"},
             "gpu_groups.1.capacity.id = cr-0123456789abcdef0: group t4 already uses this capacity",
         ),
+        (
+            {"gpu_groups.1.capacity": BLOCK_UNTIL, "gpu_groups.1.placement": "none", "gpu_groups.1.min_size": 1}
+            | {"gpu_groups.1.desired_size": 2},
+            "gpu_groups.1.min_size = 1: a Capacity Block starts without nodes",
+        ),
+        (
+            {"gpu_groups.1.capacity": BLOCK_UNTIL, "gpu_groups.1.placement": "none", "gpu_groups.1.desired_size": 2},
+            "gpu_groups.1.desired_size = 2: a Capacity Block starts without nodes",
+        ),
         ({"gpu_groups.0.sharing": {"mig_profile": "1g.10gb"}}, "mig_profile = 1g.10gb: T4 does not support MIG"),
         ({"gpu_groups.1.sharing": {"time_slices": 2}}, "gpu_groups.1.sharing: GPU sharing is for development"),
+        ({"capacity_order": ["h10"]}, "capacity_order.0 = h10: no such GPU group\n    remedy: did you mean h100?"),
+        ({"capacity_order": ["t4", "t4"]}, "capacity_order.1 = t4: is listed twice"),
+        ({"gpu_groups.1.topology": "network"}, "gpu_groups.1.topology = network: needs a group of fixed size"),
+        (
+            {
+                "gpu_groups.1.topology": "network",
+                "gpu_groups.1.capacity": BLOCK_UNTIL,
+                "gpu_groups.1.placement": "none",
+            },
+            "min_size = max_size, but they are 0 and 2: Kueue counts only nodes that exist",
+        ),
+        ({"gpu_groups.0.topology": "network"}, "EC2 reports no network layers for g4dn.xlarge"),
+        (
+            {
+                "gpu_groups.0": {"name": "t4", "instance_type": "g6e.xlarge", "topology": "network"}
+                | {"min_size": 4, "desired_size": 4, "max_size": 4}
+            },
+            "gpu_groups.0.topology = network: needs one zone, as the workers of a job do; the group has us-east-1a, us",
+        ),
         ({"teams.0.gpus": {"h10": 1}}, "teams.0.gpus.h10 = 1: no such GPU group\n    remedy: did you mean h100?"),
         (
             {"gpu_groups.1.sharing": {"mig_profile": "3g.40gb"}, "teams.0.gpus.h100": 33},
@@ -325,12 +371,51 @@ def test_a_group_is_accepted_only_if_its_subnet_has_enough_addresses(nodes: int,
             "teams": [],
         },
     )
-    system = -(-4 // 3) * addresses_per_node(pods)
+    # Two of six system nodes, and two of four head nodes.
+    others = 4 * addresses_per_node(pods)
     fits = {
-        "us-east-1a": system + 2 * addresses_per_node(pods) + 37,
-        "us-east-1b": system + nodes * addresses_per_node(pods) + 37,
+        "us-east-1a": others + 2 * addresses_per_node(pods) + 37,
+        "us-east-1b": others + nodes * addresses_per_node(pods) + 37,
     }
     if max(fits.values()) <= 2 ** (30 - prefix):
         from_mapping(sections, file="sample")
     else:
         assert "too small" in message_of(sections)
+
+
+def test_the_subnet_of_every_zone_has_room_for_all_nodes_of_a_gpu_group_of_several_zones() -> None:
+    """A job that takes the whole group runs in one zone."""
+    sections = changed(dev_sections(), {"network.cidr": "10.16.0.0/20", "gpu_groups.0.max_size": 10})
+    message = message_of(sections)
+    assert "subnet 10.16.4.0/22 of us-east-1b has 1024 addresses" in message
+    assert f"need {37 + (2 + 2 + 10) * 81}" in message
+
+
+@pytest.mark.parametrize(
+    ("logs", "said"),
+    [
+        ({"destination": "loki"}, "logs.loki_url: is required for logs.destination = loki"),
+        (
+            {"loki_url": "http://loki:3100"},
+            "logs.loki_url = http://loki:3100: logs.destination = cloudwatch sends nothing",
+        ),
+        ({"destination": "none", "loki_url": "http://loki"}, "logs.destination = none sends nothing to Loki"),
+        ({"destination": "loki", "loki_url": "http://loki/path"}, "logs.loki_url"),
+        ({"destination": "loki", "loki_url": "ftp://loki"}, "logs.loki_url"),
+        ({"destination": "s3"}, "logs.destination"),
+        ({"retention_days": 10}, "logs.retention_days"),
+    ],
+)
+def test_an_impossible_log_destination_is_refused(logs: dict[str, Any], said: str) -> None:
+    assert said in message_of(changed(dev_sections(), {"logs": logs}))
+
+
+def test_loki_needs_its_url_only() -> None:
+    sections = changed(dev_sections(), {"logs": {"destination": "loki", "loki_url": "https://loki.example"}})
+    assert from_mapping(sections, file="sample.yaml").logs.loki_url == "https://loki.example"
+
+
+@pytest.mark.parametrize("folder", ["s3://corpus", "corpus/", "corpus/*", "Corpus", "corpus//a", "corpus/$x"])
+def test_a_bucket_of_a_team_is_a_bucket_or_a_folder_without_wildcards(folder: str) -> None:
+    with pytest.raises(SettingsError, match=r"teams\.0\.dataset_buckets\.0"):
+        from_mapping(changed(dev_sections(), {"teams.0.dataset_buckets": [folder]}), file="sample")

@@ -10,13 +10,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from observability.metrics.recorder import Recorder
 from observability.metrics.training_metrics import TrainingMetrics
 from tests.observability.sample_run import restarted_run
+from tests.tune.sample_search import SampleSearch
+from tune.metrics import SearchMetrics
 
 RUN = "digits-1"
 
 
 def page(url: str) -> str:
     """The body of a scrape."""
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
+    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - loopback
         body: bytes = answer.read()
     return body.decode()
 
@@ -28,18 +30,19 @@ def families(url: str) -> dict[str, Metric]:
 
 
 def values(url: str) -> dict[str, float]:
-    """Values by series, e.g. `rtp_train_evaluation_loss{split="test"}`; the label `run` is omitted."""
+    """Values by series, e.g. `rtp_train_evaluation_loss{split="test"}`; the labels `run` and `search` are omitted."""
     found = {}
     for family in families(url).values():
         for sample in family.samples:
-            labels = {name: value for name, value in sample.labels.items() if name != "run"}
+            labels = {name: value for name, value in sample.labels.items() if name not in {"run", "search"}}
             text = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
             found[sample.name + (f"{{{text}}}" if text else "")] = sample.value
     return found
 
 
 def record_everything(recorder: Recorder) -> TrainingMetrics:
-    """Record a whole run with a restart, so that every metric of the inventory has a value."""
+    """Record a whole run with a restart, and a search, so that every metric of the inventory has a value."""
+    SearchMetrics(recorder, SampleSearch(trials=4, epochs=3).history)
     metrics = TrainingMetrics(recorder, run=RUN)
     for event in restarted_run():
         metrics.handle(event)

@@ -14,15 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from observability.metrics.inventory import INVENTORY
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.recorder import MetricsAddressError
+from platform_charts.images.job_progress import figures, searches
 from tests.distribution import RAY
 from tests.engines import prometheus
 from tests.engines.report_table import ran
-from tests.observability.metrics.exported import RUN, families, record_everything
+from tests.observability.metrics.exported import families, record_everything
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_prometheus_scrapes_every_metric_with_its_type(recorder: PrometheusRecor
     record_everything(recorder)
     with prometheus.scraping(recorder.url, folder=tmp_path) as server:
         deadline = time.monotonic() + 60
-        while not (series := server.query(f'{{__name__=~"rtp_train_.*", run="{RUN}"}}')):
+        while not (series := server.query('{__name__=~"rtp_.*"}')):
             assert time.monotonic() < deadline, "nothing was scraped"
             time.sleep(0.2)
         found = {one["metric"]["__name__"] for one in series}
@@ -71,21 +73,35 @@ def test_prometheus_scrapes_every_metric_with_its_type(recorder: PrometheusRecor
 def test_rays_metrics_agent_exports_the_same_names(tmp_path: Path) -> None:
     # Ray creates Unix sockets in this directory, whose paths must be shorter than those of pytest.
     folder = tempfile.mkdtemp(prefix="rtp-ray-")
-    output = tmp_path / "page.txt"
     try:
-        program = [sys.executable, "-m", "tests.observability.metrics.record_into_ray", folder, str(output)]
-        patient = {**os.environ, "RAY_raylet_start_wait_time_s": "120"}  # 30 by default, which a busy machine exceeds
-        ended = subprocess.run(program, env=patient, capture_output=True, text=True, timeout=240, check=False)
+        program = [sys.executable, "-m", "tests.observability.metrics.record_into_ray", folder, str(tmp_path)]
+        environment = {
+            **os.environ,
+            "RAY_raylet_start_wait_time_s": "120",  # 30 by default, which a busy machine exceeds
+            "RAY_metrics_report_interval_ms": "1000",
+        }
+        ended = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=240, check=False)
         assert ended.returncode == 0, ended.stderr
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     ran("Ray cluster")
-    parsed = {
-        (f"{family.name}_total" if family.type == "counter" else family.name): family.type
-        for family in text_string_to_metric_families(output.read_text())
-        if family.name.startswith("ray_rtp_train_")
-    }
+    ours, later, closed = (_ours(tmp_path / name) for name in ("first.txt", "later.txt", "closed.txt"))
+    parsed = {(f"{family.name}_total" if family.type == "counter" else family.name): family.type for family in ours}
     assert parsed == {f"ray_{spec.name}": spec.kind for spec in INVENTORY if spec.name not in _NOT_EXPORTED_BY_RAY}
+    # `platform_charts.images.job_progress` tells the processes of a restarted job apart by what their gauges share.
+    for gauges in ((figures.STEP, figures.PLANNED, figures.NEWEST), searches.GAUGES):
+        samples = [one for family in ours if family.name in gauges for one in family.samples]
+        own = [{name: text for name, text in one.labels.items() if name not in searches.LABELS} for one in samples]
+        assert own == [own[0]] * len(own)
+        assert "WorkerId" in own[0]
+    # What was set once stays, and goes with the recorder: the ranks of a search outlive the runs of its trials.
+    assert {family.name for family in later} == {family.name for family in ours}
+    assert "gauge" not in {family.type for family in closed if family.samples}
+
+
+def _ours(file: Path) -> list[Metric]:
+    found = text_string_to_metric_families(file.read_text(encoding="utf-8"))
+    return [family for family in found if family.name.startswith("ray_rtp_")]
 
 
 _NOT_EXPORTED_BY_RAY = {"rtp_train_nonfinite_steps_total", "rtp_train_checkpoints_refused_total"}

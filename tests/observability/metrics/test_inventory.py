@@ -20,15 +20,15 @@ def test_every_name_is_unique() -> None:
 
 @every_metric
 def test_a_name_ends_with_its_unit_and_kind(spec: MetricSpec) -> None:
-    assert re.fullmatch(r"rtp_train_[a-z][a-z_]*[a-z]", spec.name)
+    assert re.fullmatch(r"rtp_(train|search)_[a-z][a-z_]*[a-z]", spec.name)
     assert spec.name.endswith("_total") == (spec.kind == "counter")
     assert spec.name.removesuffix("_total").endswith(f"_{spec.unit}" if spec.unit else "")
     assert spec.unit not in {"milliseconds", "ms", "percent", "mebibytes", "minutes"}, "base units only"
 
 
 @every_metric
-def test_every_metric_has_the_label_run(spec: MetricSpec) -> None:
-    assert spec.labels[0] == "run"
+def test_every_metric_names_its_run_or_search(spec: MetricSpec) -> None:
+    assert spec.labels[0] == ("search" if spec.name.startswith("rtp_search_") else "run")
 
 
 @every_metric

@@ -28,7 +28,7 @@ STEP = Step(
     step=7,
     epoch=2,
     loss=0.5,
-    accuracy=0.75,
+    metrics={"accuracy": 0.75},
     gradient_norm=2.0,
     learning_rate=0.003,
     samples=64,
@@ -70,7 +70,7 @@ def test_a_step_sets_the_gauges(recorder: PrometheusRecorder, metrics: TrainingM
     assert found["rtp_train_step"] == 7
     assert found["rtp_train_epoch"] == 2
     assert found["rtp_train_loss"] == 0.5
-    assert found["rtp_train_accuracy_ratio"] == 0.75
+    assert found['rtp_train_metric{metric="accuracy"}'] == 0.75
     assert found["rtp_train_gradient_norm"] == 2.0
     assert found["rtp_train_learning_rate"] == 0.003
     assert found["rtp_train_last_step_seconds"] == 0.02
@@ -131,10 +131,12 @@ def test_a_step_that_is_not_finite_is_counted(
 
 def test_evaluations_are_labelled_by_split(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     for split, accuracy in (("validation", 0.9), ("test", 0.8), ("validation", 0.95)):
-        metrics.handle(Evaluated(split=split, step=7, epoch=2, loss=0.1, accuracy=accuracy, samples=9, seconds=0.2))
+        metrics.handle(
+            Evaluated(split=split, step=7, epoch=2, loss=0.1, metrics={"accuracy": accuracy}, samples=9, seconds=0.2)
+        )
     found = values(recorder.url)
-    assert found['rtp_train_evaluation_accuracy_ratio{split="validation"}'] == 0.95
-    assert found['rtp_train_evaluation_accuracy_ratio{split="test"}'] == 0.8
+    assert found['rtp_train_evaluation_metric{metric="accuracy",split="validation"}'] == 0.95
+    assert found['rtp_train_evaluation_metric{metric="accuracy",split="test"}'] == 0.8
     assert found['rtp_train_evaluation_loss{split="test"}'] == 0.1
     assert found['rtp_train_evaluation_seconds{split="test"}'] == 0.2
 

@@ -8,6 +8,7 @@ import pytest
 
 from observability.history import RunHistory
 from observability.report import facts
+from observability.runlog import RunStarted
 from tests.observability.sample_run import WEIGHTS_SHA256, restarted_run
 
 HISTORY = RunHistory.from_events(restarted_run())
@@ -32,6 +33,28 @@ def test_the_run_has_its_configuration_times_and_results() -> None:
     assert (rows["parameters"], rows["training samples"], rows["steps per epoch"]) == ("28,938", "1,437", "23")
     assert rows["newest checkpoint"] == "checkpoints/step-00000200"
     assert (rows["weights SHA-256"], rows["run directory"]) == (WEIGHTS_SHA256, "/runs/a")
+
+
+CODE = {"sha256": "a" * 64, "revision": None, "is_dirty": None, "archive": f"code/{'a' * 16}.tar.gz", "files": 1200}
+
+
+@pytest.mark.parametrize(
+    ("git", "commit"),
+    [
+        ({}, None),
+        ({"revision": "b" * 40, "is_dirty": False}, "b" * 40),
+        ({"revision": "b" * 40, "is_dirty": True}, f"{'b' * 40}, changed"),
+    ],
+)
+def test_the_run_s_own_code_has_its_hash_commit_and_archive(git: dict[str, object], commit: str | None) -> None:
+    started = RunStarted(time=2e9, run="a", settings={}, environment={"code": CODE | git})
+    rows = dict(facts.run_rows(RunHistory.from_events([*restarted_run(), started]), Path("/runs/a")))
+    assert (rows["code SHA-256"], rows.get("code commit")) == ("a" * 64, commit)
+    assert rows["code archive"] == f"code/{'a' * 16}.tar.gz, 1,200 files"
+
+
+def test_a_run_without_code_of_its_own_has_no_rows_of_it() -> None:
+    assert [label for label, _ in facts.run_rows(HISTORY, Path("/runs/a")) if label.startswith("code")] == []
 
 
 def test_the_test_and_the_best_validation_are_listed() -> None:

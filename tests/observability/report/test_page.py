@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,41 +13,14 @@ import pytest
 
 from observability.report import write_report
 from observability.runlog import FILE_NAME, Event, Notice, RunEnded, Step, TrainingStarted
+from tests.observability.report.parsed_page import Page
 from tests.observability.sample_run import NAME, WEIGHTS_SHA256, SampleRun, finished_run, restarted_run, write_run
 
 ALL_PLOTS = ["loss", "accuracy", "throughput", "optimization", "step-time", "startup", "checkpoints"]
 
 
-class Page(HTMLParser):
-    """The text, ids, references and tags of a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.html = html
-        self.references: list[str] = []
-        self.ids: list[str] = []
-        self.tags: Counter[str] = Counter()
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        for name, value in attrs:
-            if name in {"src", "href", "xlink:href", "srcset", "action", "data"}:
-                self.references.append(value or "")
-            if name == "id":
-                self.ids.append(value or "")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    @property
-    def drawings(self) -> list[str]:
-        """The `<svg>` elements."""
-        return re.findall(r"<svg.*?</svg>", self.html, re.DOTALL)
+class RunPage(Page):
+    """The report of a run."""
 
     @property
     def plots(self) -> list[str]:
@@ -56,13 +28,13 @@ class Page(HTMLParser):
         return [key for key in self.ids if key in ALL_PLOTS]
 
 
-def page_of(folder: Path, events: list[Event]) -> Page:
+def page_of(folder: Path, events: list[Event]) -> RunPage:
     """The report of a run with these events."""
-    return Page(write_report(write_run(folder, events)).read_text(encoding="utf-8"))
+    return RunPage(write_report(write_run(folder, events)).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page(tmp_path_factory: pytest.TempPathFactory) -> RunPage:
     """The report of a run with restarts."""
     return page_of(tmp_path_factory.mktemp("run"), restarted_run())
 
@@ -72,37 +44,37 @@ def test_the_page_is_written_to_the_run_directory(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [FILE_NAME, "report.html"]
 
 
-def test_a_finished_run_has_every_plot(page: Page) -> None:
+def test_a_finished_run_has_every_plot(page: RunPage) -> None:
     assert page.plots == ALL_PLOTS
 
 
-def test_every_drawing_is_valid_xml(page: Page) -> None:
+def test_every_drawing_is_valid_xml(page: RunPage) -> None:
     tags = [ET.fromstring(drawing).tag for drawing in page.drawings]  # noqa: S314 - our own output
     assert tags == ["{http://www.w3.org/2000/svg}svg"] * len(ALL_PLOTS)
 
 
-def test_the_page_is_self_contained(page: Page) -> None:
+def test_the_page_is_self_contained(page: RunPage) -> None:
     assert page.references, "plots refer to their own <defs>"
     assert [reference for reference in page.references if not reference.startswith("#")] == []
     assert re.findall(r"url\((?!#)|@import", page.html) == []
     assert page.tags["script"] == page.tags["link"] == page.tags["img"] == 0
 
 
-def test_ids_are_unique(page: Page) -> None:
+def test_ids_are_unique(page: RunPage) -> None:
     assert [key for key, count in Counter(page.ids).items() if count > 1] == []
 
 
-def test_every_reference_has_a_target(page: Page) -> None:
+def test_every_reference_has_a_target(page: RunPage) -> None:
     targets = {*page.references, *(f"#{key}" for key in re.findall(r"url\(#([^)]*)\)", page.html))}
     assert targets <= {f"#{key}" for key in page.ids}
 
 
-def test_plots_contain_no_colours_of_their_own(page: Page) -> None:
+def test_plots_contain_no_colours_of_their_own(page: RunPage) -> None:
     colours = {colour for drawing in page.drawings for colour in re.findall(r"#[0-9a-f]{6}\b(?![0-9a-f])", drawing)}
     assert colours == set()
 
 
-def test_every_css_variable_is_defined_for_light_and_dark_mode(page: Page) -> None:
+def test_every_css_variable_is_defined_for_light_and_dark_mode(page: RunPage) -> None:
     used = set(re.findall(r"var\((--[\w-]+)\)", page.html))
     assert used
     for variable in used:
@@ -121,7 +93,7 @@ def test_every_css_variable_is_defined_for_light_and_dark_mode(page: Page) -> No
         "killed by signal 9",
     ],
 )
-def test_the_page_contains(fact: str, page: Page) -> None:
+def test_the_page_contains(fact: str, page: RunPage) -> None:
     assert fact in page.text
 
 
@@ -135,7 +107,7 @@ def test_the_page_contains(fact: str, page: Page) -> None:
         "clip norm 1",
     ],
 )
-def test_a_plot_contains_the_label(label: str, page: Page) -> None:
+def test_a_plot_contains_the_label(label: str, page: RunPage) -> None:
     assert any(label in drawing for drawing in page.drawings)
 
 
@@ -145,7 +117,7 @@ def test_grouped_steps_are_explained(tmp_path: Path) -> None:
     assert "Each point is the mean of 3 steps." in page.text
 
 
-def test_ungrouped_steps_are_not_called_grouped(page: Page) -> None:
+def test_ungrouped_steps_are_not_called_grouped(page: RunPage) -> None:
     assert "The band" not in page.text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import tarfile
@@ -16,7 +17,7 @@ from platform_charts.charts.crds import CRD_GROUPS
 
 _CONFIG_MAP = """apiVersion: v1
 kind: ConfigMap
-metadata: { name: values }
+metadata: { name: "{{ .Release.Name }}-values" }
 data: { values: {{ .Values | toJson | quote }} }
 """
 
@@ -45,9 +46,12 @@ def crd(plural: str, group: str, **changes: object) -> Manifest:
 
 
 def archive(files: Mapping[str, str]) -> bytes:
-    """A packaged chart with these files."""
+    """A packaged chart with these files: the same bytes whenever it is made."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as packed,
+    ):
         for name, text in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(text.encode())

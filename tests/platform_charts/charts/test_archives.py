@@ -41,7 +41,7 @@ def chart_of(repository: str, sha256: str | None = SHA256) -> Chart:
 
 
 def source(site: Site) -> Registries:
-    return Registries(plain_hosts=[site.host], timeout_s=5)
+    return Registries(plain_hosts=[site.host], timeout_s=60)
 
 
 @pytest.mark.parametrize("scheme", ["http", "oci"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 import yaml
 
-from infra.spec.node_labels import GPU_TAINT, LABEL_PREFIX, SPOT_TAINT, START_UP_TAINT
+from infra.spec.node_labels import GPU_TAINT, HEAD_TAINT, LABEL_PREFIX, SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
 from platform_charts.charts.image_names import images_of, without_digest
 from platform_charts.charts.installs import ChartInstall
@@ -66,8 +66,10 @@ def test_charts_whose_crds_the_stack_applies_render_no_crds(name: str) -> None:
 def test_operators_run_on_system_nodes_and_daemons_tolerate_our_taints(name: str) -> None:
     for workload, spec in pods(rendered(name, ENVIRONMENT)):
         if workload["kind"] == "DaemonSet":
-            ours = {GPU_TAINT.key, SPOT_TAINT.key, START_UP_TAINT.key}
-            assert ours <= {one.get("key") for one in spec["tolerations"]}
+            ours = {GPU_TAINT.key, SPOT_TAINT.key, START_UP_TAINT.key, UNHEALTHY_TAINT.key}
+            ours |= {HEAD_TAINT.key} if name == "kube-prometheus-stack" else set()
+            tolerated = {one.get("key") for one in spec["tolerations"]}
+            assert ours <= tolerated or {"operator": "Exists"} in spec["tolerations"]
         else:
             assert spec["nodeSelector"][f"{LABEL_PREFIX}/group"] == "system", spec
 

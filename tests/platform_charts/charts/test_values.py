@@ -11,7 +11,8 @@ from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
 from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS, cluster_name
-from infra.spec.node_labels import GPU_TAINT, SPOT_TAINT, START_UP_TAINT
+from infra.spec.node_group import resolve_node_groups
+from infra.spec.node_labels import BALANCED_LABEL, GPU_TAINT, HEAD_TAINT, SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
@@ -100,6 +101,10 @@ def test_only_cached_registries_are_pulled_through_ecr() -> None:
     assert next(named_images(installs["kueue"].values)).startswith("registry.k8s.io/")
 
 
+def test_the_autoscaler_starts_other_nodes_for_pods_that_a_sick_node_refuses() -> None:
+    assert values("cluster-autoscaler")["extraArgs"]["status-taint"] == UNHEALTHY_TAINT.key
+
+
 def test_a_mirror_takes_precedence_over_a_cache() -> None:
     images = ImageNames(load_release(), mirror="mirror", caches={"quay.io": "cache"})
     assert images["kuberay-operator"].name == "mirror/quay.io/kuberay/operator"
@@ -133,10 +138,24 @@ def test_images_are_found_in_pods_templates_custom_resources_and_arguments() -> 
     assert without_digest(manifests) == ("a:1", "c:1", "d:1")
 
 
+def test_gpus_reach_pods_without_privileges_through_cdi() -> None:
+    plugin = values("nvidia-device-plugin")
+    assert plugin["deviceListStrategy"] == "cdi-cri"
+    assert plugin["nvidiaDriverRoot"] == "/"
+    assert plugin["securityContext"]["capabilities"] == {"add": ["SYS_ADMIN"]}
+
+
 @pytest.mark.parametrize("chart", sorted(GPU_CHARTS))
-def test_gpu_daemons_tolerate_only_our_taints(chart: str) -> None:
-    keys = [(one["key"], one["value"], one["effect"]) for one in values(chart)["tolerations"]]
-    assert keys == [(taint.key, taint.value, taint.effect) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)]
+def test_gpu_daemons_tolerate_only_the_taints_of_gpu_nodes(chart: str) -> None:
+    keys = [(one["key"], one.get("value"), one["effect"]) for one in values(chart)["tolerations"]]
+    assert keys == [(taint.key, taint.value, taint.effect) for taint in (GPU_TAINT, SPOT_TAINT, START_UP_TAINT)] + [
+        (UNHEALTHY_TAINT.key, None, UNHEALTHY_TAINT.effect)
+    ]
+
+
+def test_the_node_exporter_runs_on_head_nodes_too() -> None:
+    exporter = values("kube-prometheus-stack")["prometheus-node-exporter"]
+    assert HEAD_TAINT.key in {one["key"] for one in exporter["tolerations"]}
 
 
 def test_without_gpu_groups_no_gpu_chart_is_installed() -> None:
@@ -227,7 +246,7 @@ def test_kueue_manages_team_namespaces_only(environment: str) -> None:
 def test_every_job_is_queued_and_scheduled_all_or_nothing() -> None:
     config = kueue_configuration()
     assert config["manageJobsWithoutQueueName"] is True
-    assert {"ray.io/rayjob", "batch/job"} == set(config["integrations"]["frameworks"])
+    assert {"ray.io/rayjob", "ray.io/raycluster", "batch/job"} == set(config["integrations"]["frameworks"])
     assert config["waitForPodsReady"]["requeuingStrategy"]["backoffLimitCount"] > 0
 
 
@@ -253,6 +272,33 @@ def test_the_autoscaler_discovers_its_clusters_groups_with_its_service_account()
 def test_a_node_with_a_gpu_in_use_is_not_scaled_down() -> None:
     smallest_share = 1 / max(one.gpus for one in load_catalog().instances.values())
     assert values("cluster-autoscaler")["extraArgs"]["scale-down-gpu-utilization-threshold"] < smallest_share
+
+
+def test_the_autoscaler_balances_zones_by_a_label_that_gpu_nodes_lack() -> None:
+    """It would divide the new nodes of a job among zones, of which the job can use one."""
+    arguments = values("cluster-autoscaler")["extraArgs"]
+    assert (arguments["balance-similar-node-groups"], arguments["balancing-label"]) == (True, BALANCED_LABEL)
+    groups = resolve_node_groups(varied({}), catalog=load_catalog())
+    assert {one.name for one in groups.all() if BALANCED_LABEL in one.node_labels} == {"system", "heads"}
+
+
+def test_the_autoscaler_never_starts_more_gpus_of_a_model_than_its_groups_have_at_their_largest() -> None:
+    """The zone groups of a group could together exceed its max_size."""
+    second = {"name": "spare", "instance_type": "p5.48xlarge", "max_size": 1}
+    groups = [*dev_sections()["gpu_groups"], second]
+    groups[0]["sharing"] = {"time_slices": 4}
+    arguments = autoscaler_values_of(groups)
+    assert {key: value for key, value in arguments.items() if key.startswith("gpu-total")} == {
+        "gpu-total_nvidia-t4": "nvidia-t4:0:16",
+        "gpu-total_nvidia-h100": "nvidia-h100:0:24",
+    }
+
+
+def autoscaler_values_of(gpu_groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """The autoscaler's arguments in the sample environment with other GPU groups."""
+    found = installs_of(varied({"gpu_groups": gpu_groups}))["cluster-autoscaler"].values["extraArgs"]
+    assert isinstance(found, dict)
+    return found
 
 
 def test_prometheus_has_the_configured_retention_and_selects_every_monitor() -> None:

@@ -11,7 +11,7 @@ from infra.spec.node_labels import GROUP_LABEL
 from infra.spec.outputs import GpuGroupOutput, StackOutputs, read_outputs
 from infra.spec.release import load_release
 from platform_charts.jobs.rayjob import render_job
-from platform_charts.jobs.request import ClusterRequest, JobRequest, Target
+from platform_charts.jobs.request import JobRequest, Target
 from tests.infra.aws.graphs import graph
 
 
@@ -60,17 +60,9 @@ def job(**changes: Any) -> JobRequest:  # noqa: ANN401  # fields of any type
     return JobRequest(**{**fields, **changes})
 
 
-def cluster(**changes: Any) -> ClusterRequest:  # noqa: ANN401  # fields of any type
-    """A cluster of up to 8 GPUs of the team `research`."""
-    fields: dict[str, Any] = {
-        "name": "notebook",
-        "team": "research",
-        "min_workers": 0,
-        "max_workers": 8,
-        "gpus_per_worker": 1,
-        "cpus_per_worker": 4,
-    }
-    return ClusterRequest(**{**fields, **changes})
+def search_job(**changes: Any) -> JobRequest:  # noqa: ANN401 - fields of any type
+    """Four trials of two GPUs each."""
+    return job(**{"name": "first", "kind": "search", "workers": 2, "worker_groups": 4, **changes})
 
 
 def rendered(request: JobRequest, target: Target) -> Manifest:
@@ -79,9 +71,8 @@ def rendered(request: JobRequest, target: Target) -> Manifest:
 
 
 def worker_of(manifest: Manifest) -> Manifest:
-    """Specification of the worker pods of a RayJob or RayCluster."""
-    spec = manifest["spec"].get("rayClusterSpec", manifest["spec"])
-    template: Manifest = spec["workerGroupSpecs"][0]["template"]["spec"]
+    """Specification of the worker pods of a RayJob."""
+    template: Manifest = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]
     return template
 
 

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from platform_charts.jobs.document import to_yaml
-from platform_charts.jobs.raycluster import render_cluster
 from platform_charts.jobs.rayjob import render_job
-from tests.platform_charts.jobs.targets import cluster, job, target_of
+from tests.platform_charts.jobs.targets import job, search_job, target_of
 
 GOLDEN = Path(__file__).with_name("golden")
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "rayjob.yaml": lambda: to_yaml(render_job(job(group="a100"), target_of("prod"))),
-    "raycluster.yaml": lambda: to_yaml(render_cluster(cluster(), target_of("staging"))),
+    "search.yaml": lambda: to_yaml(render_job(search_job(group="a100", driver_memory_mib=896), target_of("prod"))),
 }
 REGENERATE = "python -m tests.platform_charts.jobs.test_document"
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.spec.capacity import EFA_HUGE_PAGES_BYTES
 from infra.spec.catalog import InstanceType, load_catalog
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
-from platform_charts.jobs.placement import find_team, place_cluster, place_job
+from platform_charts.jobs.placement import find_team, place_job
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.resources import gpu_share
-from tests.platform_charts.jobs.targets import cluster, group_of, job, target_of, with_groups
+from tests.platform_charts.jobs.targets import group_of, job, target_of, with_groups
 
 CATALOG = load_catalog()
 GPU_TYPES = sorted(name for name, instance in CATALOG.instances.items() if instance.gpu is not None)
@@ -40,12 +39,12 @@ def test_ranks_that_do_not_fill_their_nodes_are_spread_evenly() -> None:
 
 def test_the_cheapest_group_that_fits_is_taken() -> None:
     placement = place_job(job(workers=4), with_groups(A100, L4))
-    assert placement.group == L4
+    assert placement.groups == (L4,)
 
 
 def test_a_group_whose_cores_do_not_suffice_is_passed_over() -> None:
     placement = place_job(job(workers=1, cpus_per_worker=4), with_groups(T4, L4))
-    assert placement.group == L4
+    assert placement.groups == (L4,)
 
 
 def test_where_prices_are_unknown_the_group_with_fewer_pods_is_taken_and_then_the_first_name() -> None:
@@ -53,25 +52,24 @@ def test_where_prices_are_unknown_the_group_with_fewer_pods_is_taken_and_then_th
     groups = (group_of("g4dn.xlarge", name="a"), group_of("g6.12xlarge", name="c"), group_of("g6.12xlarge", name="b"))
     target = replace(with_groups(*groups), catalog=CATALOG.model_copy(update={"instances": unknown}))
     placement = place_job(job(workers=4, cpus_per_worker=1), target)
-    assert placement.group is not None
-    assert (placement.group.name, placement.pods) == ("b", 1)
+    assert ([group.name for group in placement.groups], placement.pods) == (["b"], 1)
 
 
 def test_a_known_price_comes_before_an_unknown_one() -> None:
     instances = {**CATALOG.instances}
     instances["g6.12xlarge"] = instances["g6.12xlarge"].model_copy(update={"usd_per_hour": None})
     target = replace(with_groups(L4, A100), catalog=CATALOG.model_copy(update={"instances": instances}))
-    assert place_job(job(workers=4), target).group == A100
+    assert place_job(job(workers=4), target).groups == (A100,)
 
 
 def test_only_the_part_of_a_node_that_is_used_counts_as_its_price() -> None:
     large, small = group_of("g5.12xlarge"), group_of("g6e.xlarge")  # 5.67 USD an hour for 4 GPUs, 1.86 for one
-    assert place_job(job(workers=1, cpus_per_worker=1), with_groups(small, large)).group == large
+    assert place_job(job(workers=1, cpus_per_worker=1), with_groups(small, large)).groups == (large,)
 
 
 def test_several_small_nodes_are_taken_where_they_are_cheaper_than_a_large_one() -> None:
     placement = place_job(job(workers=4, cpus_per_worker=1), with_groups(L4, T4))  # 4.60 and 4 x 0.53 USD an hour
-    assert (placement.group, placement.pods) == (T4, 4)
+    assert (placement.groups, placement.pods) == ((T4,), 4)
 
 
 def test_the_pods_of_a_job_are_interruptible_on_spot_nodes_only() -> None:
@@ -91,7 +89,6 @@ def test_a_rank_may_have_all_cores_of_its_gpu() -> None:
 
 def test_a_job_that_fills_its_group_is_placed() -> None:
     assert place_job(job(workers=32), with_groups(A100)).pods == A100.max_nodes
-    assert place_cluster(cluster(max_workers=16), with_groups(L4)).pods == 16
 
 
 def test_the_share_of_a_pod_is_that_of_its_gpus() -> None:
@@ -101,13 +98,13 @@ def test_the_share_of_a_pod_is_that_of_its_gpus() -> None:
 
 def test_a_named_group_is_taken_though_another_is_cheaper() -> None:
     placement = place_job(job(workers=4, group=A100.name), with_groups(A100, L4))
-    assert placement.group == A100
+    assert placement.groups == (A100,)
 
 
 def test_a_job_runs_on_a_capacity_block_only_if_it_names_it() -> None:
     block = group_of("p4d.24xlarge", name="block", drain_before=datetime(2027, 1, 1, tzinfo=UTC))
     target = with_groups(block)
-    assert place_job(job(group="block"), target).group == block
+    assert place_job(job(group="block"), target).groups == (block,)
     with pytest.raises(RefusedError, match="none but Capacity Blocks"):
         place_job(job(), target)
 
@@ -115,7 +112,7 @@ def test_a_job_runs_on_a_capacity_block_only_if_it_names_it() -> None:
 def test_a_job_shares_a_gpu_only_if_it_names_the_group() -> None:
     shared = group_of("g4dn.xlarge", name="shared", devices_per_gpu=4)
     target = with_groups(shared)
-    assert place_job(job(group="shared", workers=1, cpus_per_worker=1), target).group == shared
+    assert place_job(job(group="shared", workers=1, cpus_per_worker=1), target).groups == (shared,)
     with pytest.raises(RefusedError, match="groups whose GPUs are shared"):
         place_job(job(workers=1, cpus_per_worker=1), target)
 
@@ -127,14 +124,9 @@ def test_two_ranks_do_not_share_a_gpu(devices: int) -> None:
         place_job(job(group="shared", workers=2, cpus_per_worker=1), target)
 
 
-def test_ranks_without_a_gpu_go_to_the_system_nodes_one_pod_each() -> None:
+def test_ranks_without_a_gpu_go_to_the_head_nodes_one_pod_each() -> None:
     placement = place_job(job(gpus_per_worker=0, workers=3, cpus_per_worker=1), target_of("dev"))
-    assert (placement.group, placement.pods, placement.gpus, placement.share) == (None, 3, 0, (1, 4))
-
-
-def test_workers_of_a_cluster_that_scales_have_a_gpu_each() -> None:
-    placement = place_cluster(cluster(max_workers=8), with_groups(L4))
-    assert (placement.pods, placement.gpus, placement.efa) == (8, 1, 0)
+    assert (placement.groups, placement.pods, placement.gpus, placement.share) == ((), 3, 0, (1, 4))
 
 
 WRONG: list[tuple[dict[str, Any], type[PlatformError], str]] = [
@@ -174,21 +166,6 @@ def test_a_stack_without_teams_or_groups_says_what_to_add() -> None:
         place_job(job(), bare)
 
 
-def test_a_cluster_on_cpus_gets_as_many_pods_as_it_may_have() -> None:
-    placement = place_cluster(cluster(gpus_per_worker=0, max_workers=5, cpus_per_worker=2), target_of("dev"))
-    assert (placement.group, placement.pods, placement.gpus, placement.efa) == (None, 5, 0, 0)
-
-
-def test_a_cluster_whose_pods_need_too_many_cores_is_refused() -> None:
-    with pytest.raises(RefusedError, match="cpus_per_worker=64 exceeds 11, the cores per GPU"):
-        place_cluster(cluster(cpus_per_worker=64), with_groups(A100))
-
-
-def test_a_cluster_larger_than_its_group_is_refused_with_the_numbers() -> None:
-    with pytest.raises(RefusedError, match="max_workers=40 needs as many GPUs, it has at most 16"):
-        place_cluster(cluster(max_workers=40), with_groups(L4))
-
-
 @given(type_=st.sampled_from(GPU_TYPES), workers=st.integers(1, 40), cpus=st.integers(1, 24))
 def test_a_placement_holds_every_rank_within_the_group(type_: str, workers: int, cpus: int) -> None:
     group = group_of(type_)
@@ -207,9 +184,47 @@ def test_the_shares_of_a_node_leave_room_for_the_system_and_waste_little(type_: 
     instance: InstanceType = CATALOG.find_instance(type_)
     group = group_of(type_)
     whole = gpu_share(group, catalog=CATALOG).times(group.gpus_per_node)
-    huge_pages_gib = EFA_HUGE_PAGES_BYTES / 2**30 if group.efa_per_node else 0
+    huge_pages_gib = instance.efa_huge_pages_mib / 2**10 if group.efa_per_node else 0
     # Half a core and 1.5 GiB for daemon sets, and 7 % of the memory that the system does not show.
     assert whole.cpus <= instance.vcpus - 0.5
     assert whole.memory_gib + huge_pages_gib + 1.5 <= 0.93 * instance.memory_gib
     assert whole.cpus >= 0.74 * instance.vcpus
     assert whole.memory_gib >= 0.74 * instance.memory_gib
+
+
+def test_a_pod_gets_the_part_of_the_nodes_nvme_that_it_has_of_the_gpus() -> None:
+    group = group_of("p4d.24xlarge", cache_gib=6000)
+    assert [place_job(job(workers=workers), with_groups(group)).cache_gib for workers in (1, 3, 8, 16)] == [
+        750,
+        2250,
+        6000,
+        6000,
+    ]
+
+
+def test_pods_that_share_a_gpu_share_the_nvme_too() -> None:
+    shared = group_of("g4dn.xlarge", name="shared", cache_gib=40, devices_per_gpu=4)
+    assert place_job(job(workers=1, cpus_per_worker=1, group="shared"), with_groups(shared)).cache_gib == 10
+
+
+def test_a_job_that_caches_its_dataset_gets_a_group_with_nvme() -> None:
+    cheap, with_nvme = group_of("g6.12xlarge", name="cheap"), group_of("p4d.24xlarge", name="nvme", cache_gib=100)
+    placement = place_job(job(workers=4, needs_cache=True), with_groups(cheap, with_nvme))
+    assert [group.name for group in placement.groups] == ["nvme"]
+
+
+def test_of_the_groups_of_a_model_those_without_nvme_do_not_cache_a_dataset() -> None:
+    small, without = group_of("p4d.24xlarge", name="small", cache_gib=100), group_of("p4d.24xlarge", name="without")
+    large = group_of("p4d.24xlarge", name="large", cache_gib=800)
+    request = job(workers=4, gpu_model="a100", needs_cache=True)
+    placement = place_job(request, with_groups(large, without, small))
+    assert [group.name for group in placement.groups] == ["large", "small"]
+    assert placement.cache_gib == 50
+    assert "data.cache" in placement.left_out[0]
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_job_that_caches_its_dataset_is_refused_where_no_node_has_nvme(gpus: int) -> None:
+    request = job(workers=4, gpus_per_worker=gpus, cpus_per_worker=1, needs_cache=True)
+    with pytest.raises(RefusedError, match=r"NVMe disks.*data\.cache"):
+        place_job(request, with_groups(L4))

@@ -10,7 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from infra.spec.manifest import Manifest
 from infra.spec.settings import environment_names
+from platform_charts.jobs.pods import CACHE_LIMIT_VARIABLE
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
 from tests.kuberay.expand import expand
@@ -18,6 +20,7 @@ from tests.platform_charts.jobs.restricted import violations
 from tests.platform_charts.jobs.targets import group_of, job, rendered, target_of, variables, with_groups, worker_of
 from training.config.load import load_settings
 from training.config.sources import find_config, shipped_names
+from training.data.cache import LIMIT_VARIABLE
 from training.logs import POD_LOG_VARIABLE
 
 PROD = target_of("prod")
@@ -118,7 +121,15 @@ def run_in_shell(command: str) -> str:
 def test_the_head_takes_no_work_from_the_workers() -> None:
     spec = EFA_JOB["spec"]["rayClusterSpec"]["headGroupSpec"]
     assert spec["rayStartParams"]["num-cpus"] == "0"
-    assert spec["template"]["spec"]["nodeSelector"] == {"ray-train-platform/group": "system"}
+    assert spec["template"]["spec"]["nodeSelector"] == {"ray-train-platform/group": "heads"}
+
+
+def test_a_pod_without_gpus_takes_one_rank_beside_its_loaders() -> None:
+    request = job(workers=4, gpus_per_worker=0, cpus_per_worker=2, loader_cpus=1)
+    [workers] = rendered(request, PROD)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    [container] = workers["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["cpu"] == "2"
+    assert workers["rayStartParams"]["num-cpus"] == "1"
 
 
 def test_clients_of_ray_need_the_token() -> None:
@@ -159,9 +170,34 @@ def test_a_job_has_the_days_for_which_it_is_kept_as_an_annotation() -> None:
     assert annotations == {"ray-train-platform/keep-days": "0.5"}
 
 
-def test_workers_tolerate_the_taints_of_their_group() -> None:
+def test_workers_tolerate_the_taints_of_their_group_and_that_it_has_no_capacity() -> None:
     worker = worker_of(rendered(job(workers=4, group="l4", team="research"), target_of("staging")))
-    assert {toleration["key"] for toleration in worker["tolerations"]} == {"nvidia.com/gpu", "ray-train-platform/spot"}
+    tolerated = [toleration["key"] for toleration in worker["tolerations"]]
+    assert tolerated == ["nvidia.com/gpu", "ray-train-platform/spot", "ray-train-platform/no-capacity"]
+
+
+def _kept(ray_job: Manifest) -> set[str]:
+    """The pods of a job that a drain may not evict."""
+    marked = [
+        pod for pod in expand(ray_job) if pod["metadata"]["labels"].get("ray-train-platform/eviction") == "refused"
+    ]
+    return {pod["metadata"]["labels"].get("ray.io/node-type", "submitter") for pod in marked}
+
+
+def test_a_drain_may_evict_no_pod_of_a_job() -> None:
+    assert _kept(EFA_JOB) == {"head", "worker", "submitter"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"capacity_type": "SPOT"},
+        {"capacity_type": "CAPACITY_BLOCK", "drain_before": "2027-01-01T00:00:00+00:00"},
+    ],
+)
+def test_workers_on_nodes_that_ec2_ends_are_evicted_so_that_they_save(fields: dict[str, str]) -> None:
+    target = with_groups(group_of("p5.48xlarge", name="fleeting", **fields))
+    assert _kept(rendered(job(group="fleeting"), target)) == {"head", "submitter"}
 
 
 def test_a_pod_on_spot_ends_within_the_two_minutes_of_notice() -> None:
@@ -187,6 +223,19 @@ def test_datasets_are_read_only_and_runs_are_the_teams_own() -> None:
     assert mounts["/mnt/runs"] == {"name": "runs", "mountPath": "/mnt/runs"}
 
 
+def test_lustre_is_mounted_read_only_where_the_stack_has_it() -> None:
+    head, worker, *_ = expand(rendered(job(), target_of("lustre")))
+    for pod in (head, worker):
+        mounts = {mount["mountPath"]: mount for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+        assert mounts["/mnt/lustre"] == {"name": "lustre", "mountPath": "/mnt/lustre", "readOnly": True}
+        claim = {"claimName": "lustre", "readOnly": True}
+        assert {"name": "lustre", "persistentVolumeClaim": claim} in pod["spec"]["volumes"]
+
+
+def test_nothing_of_lustre_is_in_the_pods_of_a_stack_without_it() -> None:
+    assert "lustre" not in json.dumps(EFA_JOB)
+
+
 def test_no_pod_of_a_job_can_talk_to_the_api_server() -> None:
     assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in expand(EFA_JOB))
 
@@ -201,4 +250,22 @@ def test_the_image_comes_from_the_stacks_registry() -> None:
     [image] = {container["image"] for pod in expand(EFA_JOB) for container in pod["spec"]["containers"]}
     repository, _, tag = image.rpartition(":")
     assert repository == PROD.outputs.registries["trainer"]
-    assert tag == PROD.release.images["trainer"].tag
+    assert tag == "not-pushed"
+
+
+def test_workers_on_nodes_with_nvme_have_a_cache_with_a_limit() -> None:
+    worker = worker_of(rendered(job(workers=4), with_groups(group_of("p4d.24xlarge", cache_gib=6000))))
+    (container,) = worker["containers"]
+    assert {"name": "cache", "emptyDir": {"sizeLimit": "3000Gi"}} in worker["volumes"]
+    assert {"name": "cache", "mountPath": "/mnt/cache"} in container["volumeMounts"]
+    assert variables(container)[CACHE_LIMIT_VARIABLE] == "3000"
+    assert CACHE_LIMIT_VARIABLE == LIMIT_VARIABLE
+
+
+def test_there_is_no_cache_without_nvme_and_none_in_the_head() -> None:
+    with_nvme = rendered(job(workers=4), with_groups(group_of("p4d.24xlarge", cache_gib=6000)))
+    without = rendered(job(workers=4), with_groups(group_of("p4d.24xlarge")))
+    head = with_nvme["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    for pod in (head, worker_of(without)):
+        assert "cache" not in {volume["name"] for volume in pod["volumes"]}
+        assert CACHE_LIMIT_VARIABLE not in variables(pod["containers"][0])

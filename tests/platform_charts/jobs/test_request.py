@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from infra.spec.cluster_names import LONGEST_JOB_NAME
 from infra.spec.errors import SettingsError
-from platform_charts.jobs.request import LONGEST_CLUSTER_NAME, LONGEST_JOB_NAME
-from tests.platform_charts.jobs.targets import cluster, job
+from tests.platform_charts.jobs.targets import job
 
 WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"name": "ResNet"}, "name='ResNet'"),
@@ -27,6 +27,9 @@ WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"run": "My run"}, "run='My run'"),
     ({"kind": "conformance"}, "give the command to run"),
     ({"command": ()}, "command is empty"),
+    ({"kind": "session", "name": "session-a"}, "give the command to run"),
+    ({"kind": "session", "command": ("true",)}, "name=resnet101 of a session must begin with session-"),
+    ({"name": "session-a"}, "name=session-a: only the names of sessions begin with session-"),
 ]
 
 
@@ -34,20 +37,4 @@ WRONG_JOBS: list[tuple[dict[str, Any], str]] = [
 def test_a_wrong_job_is_refused_by_name_value_and_rule(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         job(**changes)
-    assert message in str(refusal.value)
-
-
-WRONG_CLUSTERS: list[tuple[dict[str, Any], str]] = [
-    ({"name": "a" * (LONGEST_CLUSTER_NAME + 1)}, "at most 53 characters"),
-    ({"min_workers": -1}, "min_workers=-1 must be at least 0"),
-    ({"min_workers": 3, "max_workers": 2}, "max_workers=2 must be at least 3"),
-    ({"max_workers": 0}, "max_workers=0 must be at least 1"),
-    ({"idle_minutes": 0.5}, "idle_minutes=0.5 must be at least 1"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), WRONG_CLUSTERS, ids=[str(changes) for changes, _ in WRONG_CLUSTERS])
-def test_a_wrong_cluster_is_refused_by_name_value_and_rule(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError) as refusal:
-        cluster(**changes)
     assert message in str(refusal.value)

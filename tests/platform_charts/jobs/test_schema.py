@@ -9,9 +9,8 @@ import jsonschema
 import pytest
 
 from infra.spec.manifest import Manifest
-from platform_charts.jobs.raycluster import render_cluster
 from tests.engines.kubernetes import crds
-from tests.platform_charts.jobs.targets import cluster, job, rendered, target_of
+from tests.platform_charts.jobs.targets import job, rendered, target_of
 
 
 @cache
@@ -49,12 +48,6 @@ JOBS = {
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_has_only_fields_of_kuberays_schema(name: str) -> None:
     jsonschema.validate(rendered(JOBS[name], target_of("prod")), schema_of("RayJob"))
-
-
-@pytest.mark.parametrize("gpus", [0, 1])
-def test_a_cluster_has_only_fields_of_kuberays_schema(gpus: int) -> None:
-    [manifest] = render_cluster(cluster(gpus_per_worker=gpus), target_of("prod"))
-    jsonschema.validate(manifest, schema_of("RayCluster"))
 
 
 def test_an_unknown_field_is_an_error() -> None:

@@ -102,7 +102,7 @@ def test_another_team_gives_another_bootstrap_job() -> None:
 
 
 def test_another_image_gives_another_bootstrap_job() -> None:
-    image = RELEASE.images["mlflow"].model_copy(update={"tag": "0.2.0"})
+    image = RELEASE.images["mlflow"].model_copy(update={"digest": f"sha256:{'d' * 64}"})
     later = RELEASE.model_copy(update={"images": {**RELEASE.images, "mlflow": image}})
     assert _job({}) != _job({}, later)
 

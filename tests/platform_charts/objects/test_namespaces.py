@@ -93,7 +93,7 @@ def test_jobs_mount_no_api_token(environment: str) -> None:
         assert account["automountServiceAccountToken"] is False
 
 
-def test_a_submitter_cannot_read_secrets_or_create_or_enter_pods() -> None:
+def test_a_submitter_cannot_read_secrets_or_create_or_attach_to_pods() -> None:
     rights = {
         (group, resource): set(one["verbs"])
         for one in SUBMITTER_RULES
@@ -102,8 +102,9 @@ def test_a_submitter_cannot_read_secrets_or_create_or_enter_pods() -> None:
     }
     assert ("", "secrets") not in rights
     assert rights["", "pods"] == {"get", "list", "watch"}
-    assert not {resource for _, resource in rights} & {"pods/exec", "pods/portforward", "pods/attach", "*"}
+    assert not {resource for _, resource in rights} & {"pods/attach", "pods/ephemeralcontainers", "*"}
     assert {"create", "patch", "delete"} <= rights["ray.io", "rayjobs"]
+    assert rights["ray.io", "rayclusters"] == {"get", "list", "watch"}
 
 
 def test_cluster_wide_permissions_of_teams_are_read_only() -> None:

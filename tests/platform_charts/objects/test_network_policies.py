@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from platform_charts.objects.network_policies import allow_rules, markdown_table
+from infra.spec.release import load_release
+from infra.spec.settings.logs import LogSettings
+from platform_charts.objects.network_policies import allow_rules, markdown_table, network_policies
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
     FACTS,
@@ -34,11 +36,15 @@ GRAFANA = Pod(namespace="monitoring", labels={"app.kubernetes.io/name": "grafana
 KUBERAY = Pod(namespace="kuberay-system")
 KUEUE = Pod(namespace="kueue-system")
 DCGM = Pod(namespace="gpu-system")
+DATA_SYNC = Pod(namespace="data-sync", labels={"app.kubernetes.io/name": "data-sync"})
+FLUENT_BIT = Pod(namespace="gpu-system", labels={"app.kubernetes.io/name": "fluent-bit"})
 COREDNS = Pod(namespace="kube-system", labels={"k8s-app": "kube-dns"})
+JOB_PROGRESS = Pod(namespace="monitoring", labels={"app.kubernetes.io/name": "job-progress"})
 STRANGER = Pod(namespace="default")
 
 API_SERVER, API_SERVICE = "10.16.1.7", "172.20.0.1"
 NODE, DATABASE = "10.16.65.3", "10.16.64.9"
+CLOUDWATCH = "52.94.233.10"
 S3, IMDS, POD_IDENTITY = "52.216.8.1", "169.254.169.254", "169.254.170.23"
 
 
@@ -72,12 +78,21 @@ S3, IMDS, POD_IDENTITY = "52.216.8.1", "169.254.169.254", "169.254.170.23"
         (PROMETHEUS, COREDNS, 9153),
         (PROMETHEUS, ALERTMANAGER, 9093),
         (GRAFANA, PROMETHEUS, 9090),
+        (JOB_PROGRESS, PROMETHEUS, 9090),
+        (JOB_PROGRESS, API_SERVICE, 443),
         (ALERTMANAGER, S3, 443),
         (ALERTMANAGER, POD_IDENTITY, 80),
         (KUBERAY, API_SERVICE, 443),
         (KUBERAY, API_SERVER, 443),
         (KUEUE, API_SERVICE, 443),
         (DCGM, API_SERVICE, 443),
+        (FLUENT_BIT, API_SERVICE, 443),
+        (FLUENT_BIT, CLOUDWATCH, 443),
+        (FLUENT_BIT, POD_IDENTITY, 80),
+        (PROMETHEUS, FLUENT_BIT, 2020),
+        (DATA_SYNC, S3, 443),
+        (DATA_SYNC, POD_IDENTITY, 80),
+        (DATA_SYNC, COREDNS, 53),
         (API_SERVER, KUEUE, 9443),
         (API_SERVER, KUEUE, 8082),
         (API_SERVER, Pod(namespace="monitoring"), 10250),
@@ -104,6 +119,9 @@ def test_required_traffic_is_allowed(source: End, target: End, port: int) -> Non
         (MLFLOW, S3, 80),
         (GRAFANA, HEAD, 8080),
         (GRAFANA, S3, 443),
+        (JOB_PROGRESS, HEAD, 8265),
+        (JOB_PROGRESS, S3, 443),
+        (JOB_PROGRESS, POD_IDENTITY, 80),
         (WORKER, PROMETHEUS, 9090),
         (WORKER, DATABASE, 5432),
         (WORKER, NODE, 10250),
@@ -114,7 +132,14 @@ def test_required_traffic_is_allowed(source: End, target: End, port: int) -> Non
         (NODE, HEAD, 8265),
         (S3, MLFLOW, 5000),
         (DCGM, S3, 443),
+        (DCGM, POD_IDENTITY, 80),
+        (FLUENT_BIT, CLOUDWATCH, 3100),
+        (FLUENT_BIT, HEAD, 8265),
+        (WORKER, FLUENT_BIT, 2020),
         (KUBERAY, S3, 443),
+        (DATA_SYNC, MLFLOW, 5000),
+        (DATA_SYNC, API_SERVICE, 6443),
+        (WORKER, DATA_SYNC, 8080),
     ],
 )
 def test_other_traffic_is_denied(source: End, target: End, port: int) -> None:
@@ -166,3 +191,13 @@ def test_the_markdown_table_has_a_row_for_every_rule() -> None:
 def test_the_security_document_has_the_table_of_prod() -> None:
     table = allow_rules(settings_of("prod"), database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
     assert markdown_table(table) in SECURITY.read_text(encoding="utf-8")
+
+
+def test_the_log_shipper_reaches_loki_at_its_port_and_no_aws_service() -> None:
+    logs = LogSettings(destination="loki", loki_url="http://loki.example:3100")
+    settings = settings_of("dev").model_copy(update={"logs": logs})
+    table = allow_rules(settings, database_port=5432, api_server_cidrs=FACTS.api_server_cidrs)
+    policies = PolicySet(network_policies(settings, load_release(), table))
+    assert policies.allows(FLUENT_BIT, "10.20.0.5", 3100)
+    assert not policies.allows(FLUENT_BIT, CLOUDWATCH, 443)
+    assert not policies.allows(FLUENT_BIT, POD_IDENTITY, 80)

@@ -13,13 +13,14 @@ from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.node_labels import GPU_RESOURCE
-from infra.spec.settings import StackSettings
+from infra.spec.settings import StackSettings, from_mapping
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.charts.kueue import EXCLUDED_RESOURCE_PREFIXES, kueue_values
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest, Target
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.shares import RESOURCES, divide
+from tests.infra.spec.samples import changed, dev_sections
 from tests.kuberay.expand import expand
 from tests.platform_charts.objects.samples import (
     CATALOG,
@@ -58,7 +59,7 @@ def test_a_team_borrows_gpus_only_where_its_settings_say_so(environment: StackSe
 def test_a_team_that_does_not_borrow_gpus_still_borrows_room_for_its_heads() -> None:
     queue = named(objects_of("prod")["queueing"], "ClusterQueue", "production")
     assert "borrowingLimit" in _quota(queue, "h100", "cpu")
-    assert "borrowingLimit" not in _quota(queue, "system", "cpu")
+    assert "borrowingLimit" not in _quota(queue, "heads", "cpu")
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -71,12 +72,13 @@ def test_every_flavor_has_a_quota_for_every_resource_in_the_same_order(environme
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_queues_name_flavors_that_exist_and_the_systems_is_tried_last(environment: str) -> None:
+def test_queues_name_flavors_that_exist_and_the_heads_is_tried_last(environment: str) -> None:
     objects = all_of(environment)
     flavors = [one["metadata"]["name"] for one in of_kind(objects, "ResourceFlavor")]
     for queue in of_kind(objects, "ClusterQueue"):
         assert [one["name"] for one in queue["spec"]["resourceGroups"][0]["flavors"]] == flavors
-    assert flavors[-1] == "system"
+    assert flavors[-1] == "heads"
+    assert "system" not in flavors
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -89,9 +91,10 @@ def test_only_its_own_namespace_reaches_a_teams_queue(environment: str) -> None:
         assert local["spec"] == {"clusterQueue": team.name}
 
 
-def test_a_head_without_tolerations_is_not_admitted_to_gpu_flavors() -> None:
+def test_a_flavor_tolerates_no_taint_so_that_a_head_is_not_admitted_to_gpu_flavors() -> None:
     objects = objects_of("dev")["queueing"]
-    assert "nodeTaints" not in named(objects, "ResourceFlavor", "system")["spec"]
+    heads = named(objects, "ResourceFlavor", "heads")["spec"]
+    assert [taint["key"] for taint in heads["nodeTaints"]] == ["ray-train-platform/heads"]
     spot = named(objects, "ResourceFlavor", "t4")["spec"]
     assert [taint["key"] for taint in spot["nodeTaints"]] == ["nvidia.com/gpu", "ray-train-platform/spot"]
     assert "tolerations" not in spot
@@ -169,3 +172,54 @@ def _quota(holder: Manifest, flavor: str, resource: str = GPU_RESOURCE) -> dict[
     [quota] = [one for one in found["resources"] if one["name"] == resource]
     assert isinstance(quota, dict)
     return quota
+
+
+_FIXED = {"min_size": 2, "desired_size": 2, "max_size": 2, "availability_zones": ["us-east-1a"]}
+
+
+def _with_groups(*groups: dict[str, Any], **changes: object) -> tuple[Manifest, ...]:
+    """Kueue's objects of the sample environment with other groups."""
+    sections = changed(dev_sections(), {"gpu_groups": list(groups), "teams.0.gpus": {}, **changes})
+    settings = from_mapping(sections, file="sample")
+    return queueing(settings, RELEASE, resolve_node_groups(settings, catalog=CATALOG))
+
+
+def test_queues_try_groups_in_order_of_preference_and_the_head_nodes_last() -> None:
+    spot = {"name": "cheap", "instance_type": "g5.xlarge", "max_size": 1, "capacity": {"kind": "spot"}}
+    objects = _with_groups(spot, {"name": "plain", "instance_type": "g5.xlarge", "max_size": 1})
+    for holder in (*of_kind(objects, "ClusterQueue"), *of_kind(objects, "Cohort")):
+        [group] = holder["spec"]["resourceGroups"]
+        assert [one["name"] for one in group["flavors"]] == ["plain", "cheap", "heads"]
+    reordered = _with_groups(
+        spot, {"name": "plain", "instance_type": "g5.xlarge", "max_size": 1}, capacity_order=["cheap"]
+    )
+    [queue] = of_kind(reordered, "ClusterQueue")
+    assert [one["name"] for one in queue["spec"]["resourceGroups"][0]["flavors"]] == ["cheap", "plain", "heads"]
+
+
+def test_a_job_borrows_in_an_earlier_group_before_it_uses_a_later_one_and_preempts_last() -> None:
+    policies = [queue["spec"]["flavorFungibility"] for queue in of_kind(all_of("prod"), "ClusterQueue")]
+    assert policies == [{"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"}] * 2
+
+
+def test_only_groups_with_topology_have_one_with_the_layers_that_ec2_reports() -> None:
+    near = {"name": "near", "instance_type": "p5.48xlarge", "topology": "network", **_FIXED}
+    nearer = {"name": "nearer", "instance_type": "p6-b200.48xlarge", "topology": "network", **_FIXED}
+    objects = _with_groups(near, nearer, {"name": "plain", "instance_type": "g5.xlarge", "max_size": 1})
+    flavors = {one["metadata"]["name"]: one["spec"].get("topologyName") for one in of_kind(objects, "ResourceFlavor")}
+    assert flavors == {"near": "network-3-layers", "nearer": "network-4-layers", "plain": None, "heads": None}
+    levels = {
+        one["metadata"]["name"]: [level["nodeLabel"] for level in one["spec"]["levels"]]
+        for one in of_kind(objects, "Topology")
+    }
+    assert levels["network-3-layers"] == [
+        *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)),
+        "kubernetes.io/hostname",
+    ]
+    assert len(levels["network-4-layers"]) == 5
+    assert of_kind(all_of("prod"), "Topology") == []
+
+
+def test_an_update_may_overwrite_the_taints_that_the_node_gate_sets() -> None:
+    flavors = of_kind(all_of("prod"), "ResourceFlavor")
+    assert {one["metadata"]["annotations"]["pulumi.com/patchForce"] for one in flavors} == {"true"}

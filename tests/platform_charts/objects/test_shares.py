@@ -12,13 +12,13 @@ from infra.spec.settings import StackSettings
 from infra.spec.settings.nodes import Sharing
 from infra.spec.sharing import devices_per_gpu
 from platform_charts.objects.shares import CPU, MEMORY, RESOURCES, GroupShares, divide, quantity, reachable_gpus
-from tests.platform_charts.objects.samples import CATALOG, ENVIRONMENTS, settings_of, shared_environments, varied
+from tests.platform_charts.objects.samples import CATALOG, settings_of, shared_environments, varied
 
 _AS_MUCH_AS_IT_TAKES = settings(deadline=None, max_examples=60)
 
 
 def shares_of(environment: StackSettings) -> tuple[GroupShares, ...]:
-    """How the environment's node groups are divided, the system's first."""
+    """How the environment's node groups are divided, the head group first."""
     return divide(environment, resolve_node_groups(environment, catalog=CATALOG))
 
 
@@ -57,15 +57,16 @@ def test_a_team_with_a_quarter_of_the_gpus_owns_a_quarter_of_the_group() -> None
     assert h100.owned["research"] == {CPU: 192, MEMORY: 2048 * 1024, GPU_RESOURCE: 8}
 
 
-def test_half_of_the_system_nodes_is_kept_for_the_platform() -> None:
-    environment = varied({"system_nodes": {"instance_type": "m7i.xlarge", "max_size": 4}, "teams": [_team()]})
-    system = shares_of(environment)[0]
-    assert (system.group.name, system.total[CPU], system.total[MEMORY], system.total[GPU_RESOURCE]) == (
-        "system",
-        8,
-        32768,
+def test_jobs_without_gpus_get_all_of_the_head_nodes_and_none_of_the_system_nodes() -> None:
+    environment = varied({"head_nodes": {"instance_type": "m7i.xlarge", "max_size": 4}, "teams": [_team()]})
+    heads, *gpu = shares_of(environment)
+    assert (heads.group.name, heads.total[CPU], heads.total[MEMORY], heads.total[GPU_RESOURCE]) == (
+        "heads",
+        15,  # of 3920 millicores each
+        4 * 14162,  # MiB: 92.5 % of 16 GiB, less 255 + 58 x 11 for the kubelet and 100 as the eviction threshold
         0,
     )
+    assert [one.group.name for one in gpu] == ["t4", "h100"]
 
 
 def test_a_team_that_borrows_reaches_every_gpu() -> None:
@@ -100,12 +101,22 @@ def test_a_gpu_has_as_many_slices_as_nvidia_lists(gib: int, profile: str, device
     assert devices_per_gpu(Sharing(mig_profile=profile), gpu) == devices
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_quantities_are_written_as_the_api_server_stores_them(environment: str) -> None:
-    for group in shares_of(settings_of(environment)):
-        for name, amount in group.total.items():
-            assert quantity(name, amount) in {f"{amount}Mi", str(amount)}
-            assert (quantity(name, amount) == f"{amount}Mi") == (name == MEMORY and amount > 0)
+@pytest.mark.parametrize(
+    ("resource", "amount", "written"),
+    [
+        (MEMORY, 0, "0"),
+        (MEMORY, 512, "512Mi"),
+        (MEMORY, 28_324, "28324Mi"),
+        (MEMORY, 32_768, "32Gi"),
+        (MEMORY, 5 * 2**20, "5Ti"),
+        (CPU, 0, "0"),
+        (CPU, 48, "48"),
+        (CPU, 1_500, "1500"),
+        (CPU, 2_000, "2k"),
+    ],
+)
+def test_a_quantity_has_the_largest_suffix_that_leaves_it_whole(resource: str, amount: int, written: str) -> None:
+    assert quantity(resource, amount) == written
 
 
 def _team(name: str = "research", **gpus: int) -> dict[str, object]:

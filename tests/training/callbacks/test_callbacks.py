@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,10 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from observability.runlog import Notice, Step, read_all, select
+from observability.runlog import CheckpointCommitted, Notice, Step, read_all, select
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import ALONE, small_settings
+from training.callbacks import checkpointing
 from training.callbacks.callback import Callback, Hooks
+from training.checkpoint.writer import AsyncCheckpointer
 from training.config.schema import TrainingSettings
 from training.data.types import Batch
 from training.errors import ResumeMismatchError
@@ -209,3 +212,34 @@ def test_every_rank_restores_the_state_that_rank_0_saved(tmp_path: Path) -> None
     on_ranks(2, _run_rank, tmp_path / "parted", 7)
     assert on_ranks(2, _run_rank, tmp_path / "parted", 12) == whole
     assert whole[0] == whole[1]
+
+
+def test_a_checkpoint_is_logged_once_it_is_committed_and_not_only_at_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that hangs before its next checkpoint then has the last one in its log."""
+    writers, logged = list[AsyncCheckpointer](), list[int]()
+
+    class Captured(AsyncCheckpointer):
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:  # noqa: ANN401  # passed on
+            super().__init__(*arguments, **keywords)
+            writers.append(self)
+
+    class Reader(Callback):
+        def is_due(self, loop: Loop) -> bool:
+            return loop.progress.step == 6
+
+        def on_step_start(self, loop: Loop) -> None:
+            if loop.progress.step == 3:
+                wait(writers[0]._futures)
+
+        def on_due(self, loop: Loop) -> None:
+            if loop.progress.step == 6:
+                logged.extend(event.step for event in select(read_all(tmp_path), CheckpointCommitted))
+
+    monkeypatch.setattr(checkpointing, "AsyncCheckpointer", Captured)
+    settings = small_settings(
+        loop={"max_steps": 8}, schedule={"name": "constant"}, checkpoint={"every_steps": 3, "keep_last": 2}
+    )
+    run(settings, tmp_path, Reader())
+    assert logged == [3]

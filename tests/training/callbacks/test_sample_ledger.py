@@ -24,7 +24,7 @@ def write(folder: Path, *, rank: int = 0, attempt: int = 0, **ids_of_steps: list
     for name, ids in ids_of_steps.items():
         batch = Batch(
             inputs=torch.zeros(len(ids), 1),
-            labels=torch.zeros(len(ids), dtype=torch.int64),
+            targets=torch.zeros(len(ids), dtype=torch.int64),
             ids=np.array(ids, dtype=np.int64),
             count=len(ids),
         )

@@ -59,7 +59,7 @@ def test_a_rule_that_would_drop_the_newest_is_refused() -> None:
         Retention(keep_last=0, keep_best=1, higher_is_better=True)
 
 
-@pytest.mark.parametrize(("metric", "best"), [("validation_accuracy", 20), ("validation_loss", 10)])
-def test_the_best_metric_determines_the_ranking(metric: str, best: int) -> None:
-    settings = CheckpointSettings.model_validate({"best_metric": metric, "keep_last": 1, "keep_best": 1})
-    assert Retention.of(settings).retained({10: 0.1, 20: 0.9, 30: 0.5}) == {best, 30}
+@pytest.mark.parametrize(("higher_is_better", "best"), [(True, 20), (False, 10)])
+def test_the_best_metric_determines_the_ranking(*, higher_is_better: bool, best: int) -> None:
+    settings = CheckpointSettings(keep_last=1, keep_best=1)
+    assert Retention.of(settings, higher_is_better=higher_is_better).retained({10: 0.1, 20: 0.9, 30: 0.5}) == {best, 30}

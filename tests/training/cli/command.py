@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-HEAVY = frozenset({"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy"})
+HEAVY = frozenset({"torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "pandas", "scipy", "optuna"})
 
 # Stays the last line of the error stream, whatever the command prints.
 _PROGRAM = """
 import json, sys
-from training.cli import main
-status = main(sys.argv[1:])
+from importlib import import_module
+status = import_module(sys.argv[1]).main(sys.argv[2:])
 print(json.dumps([int(status), list(sys.modules)]), file=sys.stderr)
 """
 
@@ -30,10 +30,10 @@ class Answer:
     heavy: frozenset[str]
 
 
-def ask(*arguments: str, cwd: Path = ROOT) -> Answer:
-    """Run `python -m training` with these arguments."""
+def ask(*arguments: str, cwd: Path = ROOT, program: str = "training.cli") -> Answer:
+    """Run `python -m training` with these arguments, or the `main` of another program."""
     ended = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *arguments],
+        [sys.executable, "-c", _PROGRAM, program, *arguments],
         cwd=cwd,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
         capture_output=True,

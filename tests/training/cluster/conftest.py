@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +33,12 @@ def name() -> str:
 def api(control_plane: ControlPlane) -> KubernetesApi:
     """The API server as the commands use it."""
     return KubernetesApi(control_plane.client())
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A code folder with a script."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('trained')\n")
+    return folder

@@ -27,6 +27,7 @@ from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.infra.aws.graphs import graph
+from training.cluster.context import team_named
 from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.job_settings import for_cluster
 from training.config.load import load_settings
@@ -38,7 +39,7 @@ TEAM = "research"
 def dev_outputs() -> dict[str, Any]:
     """The outputs of the dev environment's stack."""
     exported: dict[str, Any] = json.loads(json.dumps(graph("dev").outputs))
-    return exported
+    return {**exported, "is_recorded": True}
 
 
 def target(**changes: object) -> Target:
@@ -51,7 +52,7 @@ def objects(name: str, *overrides: str, team: str = TEAM) -> tuple[Manifest, ...
     """The objects of a job of that name, on two CPU workers."""
     stack = target()
     written = load_settings(["digits"], overrides=[f"run.name={name}", *overrides], environment={})
-    settings = for_cluster(written, stack.outputs, now=datetime.now(UTC))
+    settings = for_cluster(written, stack.outputs, team=team_named(stack.outputs, team), now=datetime.now(UTC))
     return render_job(request_of(settings, team=team, options=JobOptions()), stack)
 
 
@@ -151,7 +152,7 @@ def team_cluster_on(api: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Te
             api.delete(job)
 
 
-def wait_until(holds: Callable[[], bool], *, seconds: float = 30) -> None:
+def wait_until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
     """Wait for another process.
 
     Raises:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from moto import mock_aws
 
 from infra.kube.api import KubernetesApi
 from tests.engines.ports import free_port
@@ -79,14 +78,16 @@ def test_a_job_that_may_outlive_its_capacity_block_is_refused(
     assert main(["job", *where, *asked, "--deadline-hours", "4.9"]) == 0
 
 
-def test_a_job_whose_image_is_not_in_the_registry_is_not_submitted(
-    team_cluster: TeamCluster, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_job_whose_image_was_never_pushed_is_not_submitted(
+    team_cluster: TeamCluster, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(variable, "test")
-    with mock_aws():
+    recorded = team_cluster.outputs.read_text(encoding="utf-8")
+    team_cluster.outputs.write_text(json.dumps({**json.loads(recorded), "is_recorded": False}), encoding="utf-8")
+    try:
         assert run(team_cluster, "train", "--name", name, "--detach") == 3
-    assert "is not in the registry (RepositoryNotFoundException)" in capsys.readouterr().err
+    finally:
+        team_cluster.outputs.write_text(recorded, encoding="utf-8")
+    assert "rtp-dev/trainer: it was never pushed" in capsys.readouterr().err
     assert team_cluster.job(name) is None
 
 
@@ -168,7 +169,19 @@ def test_the_jobs_are_listed_with_state_and_size(
     team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
     assert run(team_cluster, "jobs") == 0
     headings, *rows = capsys.readouterr().out.splitlines()
-    assert headings.split() == ["job", "team", "state", "queue", "workers", "GPUs", "age", "reason"]
+    assert headings.split() == [
+        "job",
+        "team",
+        "state",
+        "queue",
+        "workers",
+        "GPUs",
+        "group",
+        "age",
+        "progress",
+        "left",
+        "reason",
+    ]
     (row,) = [row.split() for row in rows if row.startswith(name)]
     assert row[1:5] == ["research", "running", "2", "0"]
 

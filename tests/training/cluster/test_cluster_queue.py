@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from infra.kube.errors import ApiError
+from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.request import JobRequest
@@ -41,9 +42,14 @@ def is_queued(state: JobState) -> bool:
 
 
 def admitted(queued: Operated, request: JobRequest) -> Manifest:
-    """Submit a job and wait until all its pods run."""
+    """Submit a job and wait until all its pods run: the head, the workers, and the submitter, which comes last."""
     submitted = queued.submit(request)
-    wait_until(lambda: len(queued.pods(submitted)) > 0 and all(map(_runs, queued.pods(submitted))), seconds=_SECONDS)
+
+    def all_run() -> bool:
+        pods = queued.pods(submitted)
+        return any("ray.io/node-type" not in pod["metadata"]["labels"] for pod in pods) and all(map(_runs, pods))
+
+    wait_until(all_run, seconds=_SECONDS)
     return submitted
 
 
@@ -58,6 +64,18 @@ def test_a_job_within_its_quota_gets_all_its_pods_on_the_nodes_of_its_group(queu
     assert {pod["spec"]["nodeName"] for pod in workers} == {"a10g-0", "a10g-1"}
     # Kueue writes the group that it chose into the pods.
     assert {pod["spec"]["nodeSelector"]["ray-train-platform/group"] for pod in workers} == {"a10g"}
+
+
+def test_the_pods_of_a_job_that_ask_for_no_gpu_get_quota_and_nodes_of_the_head_group(queued: Operated) -> None:
+    submitted = admitted(queued, gpus("headed", "research", 4))
+    [head] = queued.pods(submitted, labels="ray.io/node-type=head")
+    assert head["spec"]["nodeName"].startswith("heads-")
+    assert head["spec"]["nodeSelector"] == {"ray-train-platform/group": "heads"}
+    [workload] = queued.cluster.items(KUEUE_API, "Workload", namespace="research")
+    flavors = {
+        one["name"]: set(one["flavors"].values()) for one in workload["status"]["admission"]["podSetAssignments"]
+    }
+    assert flavors == {"head": {"heads"}, "workers": {"a10g"}, "submitter": {"heads"}}
 
 
 def test_a_job_over_the_quota_is_queued_as_a_whole_with_the_reason_until_quota_is_free(queued: Operated) -> None:
@@ -127,7 +145,7 @@ def test_a_job_is_followed_from_the_queue_to_its_end_and_releases_its_quota(
 ) -> None:
     monkeypatch.setattr(following, "_POLL_SECONDS", 0.2)
     first = admitted(queued, gpus("first", "research", 8))
-    second = queued.submit(gpus("second", "research", 8))
+    second = queued.submit(gpus("second", "research", 8, restarts=0))
     follower = Follower(queued.api("research"), namespace="research", name="second", patience=_SECONDS)
     follower.sees("queued")
     follower.sees("position 1: ")

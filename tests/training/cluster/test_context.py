@@ -53,7 +53,7 @@ def test_without_pulumi_and_without_a_file_there_is_a_remedy(monkeypatch: pytest
 
 
 def test_with_several_teams_one_must_be_named() -> None:
-    with pytest.raises(SettingsError, match=r"has 2 teams, choose one\n.*--team, one of research, platform"):
+    with pytest.raises(SettingsError, match=r"has 2 teams, choose one\n.*\(--team\), one of research, platform"):
         team_named(target().outputs, None)
 
 

@@ -43,7 +43,7 @@ class Job:
             try:
                 wait_until(lambda: max(self.committed, default=0) > before, seconds=90)
                 subprocess.run(["/bin/bash", "-c", script], check=True, timeout=90)
-                return driver.wait(timeout=30)
+                return driver.wait(timeout=90)
             finally:
                 driver.kill()
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from platform_charts.jobs.request import LONGEST_JOB_NAME, JobRequest
+from infra.spec.cluster_names import LONGEST_JOB_NAME
+from platform_charts.jobs.request import JobRequest
 from tests.training.cluster.team_cluster import target
 from training.cluster.job_manifest import JobOptions, request_of
 from training.cluster.job_settings import for_cluster, job_name
@@ -21,7 +22,19 @@ NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 def cluster_settings(*overrides: str, config: str = "digits") -> TrainingSettings:
     """The settings of a run as the dev cluster runs it."""
-    return for_cluster(load_settings([config], overrides=overrides, environment={}), target().outputs, now=NOW)
+    return on_dev(load_settings([config], overrides=overrides, environment={}))
+
+
+def on_dev(written: TrainingSettings, *buckets: str) -> TrainingSettings:
+    """The settings of a run of a team that may read these buckets."""
+    outputs = target().outputs
+    team = outputs.teams[0].model_copy(update={"dataset_buckets": buckets})
+    return for_cluster(written, outputs, team=team, now=NOW)
+
+
+def images_in(path: str, *overrides: str) -> TrainingSettings:
+    """The settings of a run on an image folder."""
+    return load_settings(overrides=["data.dataset=image_folder", f"data.path={path}", *overrides], environment={})
 
 
 def test_settings_of_the_machine_are_replaced() -> None:
@@ -39,7 +52,7 @@ def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the
 
 def test_all_other_settings_are_kept() -> None:
     written = load_settings(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
-    settings = for_cluster(written, target().outputs, now=NOW)
+    settings = on_dev(written)
     for section in ("model", "data", "optimizer", "schedule", "loop", "precision", "checkpoint"):
         assert getattr(settings, section) == getattr(written, section)
 
@@ -54,6 +67,21 @@ def test_files_that_the_pods_cannot_read_are_refused(path: str) -> None:
 def test_shared_datasets_and_the_teams_own_data_are_accepted(path: str) -> None:
     settings = cluster_settings(f"data.path={path}", config="resnet50-cifar10")
     assert str(settings.data.path) == path
+
+
+def test_data_on_lustre_is_accepted_where_the_stack_has_it() -> None:
+    storage = {**target().outputs.storage.model_dump(), "lustre_id": "fs-0123456789abcdef0"}
+    written = load_settings(["resnet50-cifar10"], overrides=["data.path=/mnt/lustre/cifar"], environment={})
+    outputs = target(storage=storage).outputs
+    assert str(for_cluster(written, outputs, team=outputs.teams[0], now=NOW).data.path) == "/mnt/lustre/cifar"
+
+
+def test_data_on_lustre_is_refused_where_the_stack_has_none() -> None:
+    with pytest.raises(
+        SettingsError, match=r"data.path=/mnt/lustre/cifar: this stack has no FSx for Lustre"
+    ) as refusal:
+        cluster_settings("data.path=/mnt/lustre/cifar", config="resnet50-cifar10")
+    assert "storage.lustre" in refusal.value.remedy
 
 
 def test_the_remedy_names_the_target_of_the_copy() -> None:
@@ -79,6 +107,41 @@ def test_omitted_options_are_taken_from_the_job() -> None:
     assert JobOptions(priority="low").or_else(before) == JobOptions(group="h100", priority="low", deadline_hours=5)
 
 
+def test_a_group_on_the_command_line_replaces_the_choice_of_the_job_and_a_model_its_group() -> None:
+    by_model, by_group = JobOptions(gpu_model="a10g", spot=True, restarts=2), JobOptions(group="h100", restarts=2)
+    assert JobOptions(group="h100").or_else(by_model) == by_group
+    assert JobOptions(gpu_model="l4").or_else(by_group) == JobOptions(gpu_model="l4", restarts=2)
+    assert JobOptions(restarts=2).or_else(by_model) == by_model
+
+
 def test_a_rank_on_cpus_requests_the_cores_of_its_loaders() -> None:
     settings = cluster_settings("scale.cpus_per_worker=2", "data.loader_workers=3")
-    assert request_of(settings, team="research", options=JobOptions()).cpus_per_worker == 5
+    request = request_of(settings, team="research", options=JobOptions())
+    assert (request.cpus_per_worker, request.loader_cpus) == (5, 3)
+
+
+@pytest.mark.parametrize("allowed", ["corpus", "corpus/images"])
+def test_a_dataset_in_a_bucket_of_the_team_is_cached_on_nvme(allowed: str) -> None:
+    settings = on_dev(images_in("s3://corpus/images/v2"), "other", allowed)
+    assert (settings.data.path, str(settings.data.cache)) == ("s3://corpus/images/v2", "/mnt/cache")
+    assert request_of(settings, team="research", options=JobOptions()).needs_cache
+
+
+def test_a_dataset_on_the_file_system_is_read_in_place_or_cached() -> None:
+    for overrides, needs_cache in (((), False), (("data.cache=/mnt/cache",), True)):
+        settings = on_dev(images_in("/mnt/datasets/images", *overrides))
+        assert request_of(settings, team="research", options=JobOptions()).needs_cache is needs_cache
+
+
+@pytest.mark.parametrize("allowed", [(), ("other",), ("corpus/images/v1",), ("corp",), ("corpus/image",)])
+def test_a_bucket_that_the_team_may_not_read_is_refused(allowed: tuple[str, ...]) -> None:
+    with pytest.raises(SettingsError, match=r"data\.path=s3://corpus/images/v2: the jobs of team") as refusal:
+        on_dev(images_in("s3://corpus/images/v2"), *allowed)
+    assert ", ".join(allowed) in str(refusal.value)
+    assert "dataset_buckets" in refusal.value.remedy
+
+
+@pytest.mark.parametrize("cache", ["/tmp/cache", "/mnt/cache/../runs", "cache"])
+def test_a_cache_outside_the_pods_nvme_is_refused(cache: str) -> None:
+    with pytest.raises(SettingsError, match=r"a job's cache is /mnt/cache"):
+        on_dev(images_in("/mnt/datasets/images", f"data.cache={cache}"))

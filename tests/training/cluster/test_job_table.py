@@ -9,7 +9,7 @@ from kubernetes.client import ApiClient
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from tests.training.cluster.samples import ray_job
+from tests.training.cluster.samples import ray_job, workload
 from tests.training.cluster.team_cluster import TeamCluster
 from training.cluster.job_table import job_table, observe_jobs
 from training.cluster.queue_position import QueuePosition
@@ -73,3 +73,19 @@ def test_the_table_ends_with_how_ended_jobs_are_resumed_and_deleted() -> None:
     running = {**job, "status": {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}}
     table = job_table({"research": [Observation(job=running, position=QueuePosition(in_team=1))]}, now=now)
     assert "delete rayjob" not in table
+
+
+def test_the_table_shows_the_group_that_kueue_assigned() -> None:
+    job = ray_job("Running", "RUNNING")
+    job["metadata"]["creationTimestamp"] = "2026-11-21T08:00:00Z"
+    job["spec"]["rayClusterSpec"] = {"workerGroupSpecs": []}
+    assigned = workload(Admitted="admitted")
+    assigned["status"]["admission"] = {
+        "podSetAssignments": [
+            {"name": "head", "flavors": {"cpu": "heads"}},
+            {"name": "workers", "flavors": {"cpu": "a10g-spot", "nvidia.com/gpu": "a10g-spot"}},
+        ]
+    }
+    now = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
+    headings, row = job_table({"research": [Observation(job=job, workload=assigned)]}, now=now).splitlines()
+    assert row[headings.index("group") :].startswith("a10g-spot ")

@@ -9,7 +9,8 @@ import pytest
 from moto import mock_aws
 
 from infra.spec.errors import RefusedError
-from training.cluster.registry import check_image
+from tests.training.cluster.team_cluster import target
+from training.cluster.registry import check_image, check_images
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 
@@ -40,6 +41,11 @@ def test_a_missing_image_is_refused(image: str) -> None:
         check_image(f"{REGISTRY}/{image}")
 
 
+def test_an_image_that_was_never_pushed_is_refused_without_asking_the_registry() -> None:
+    with pytest.raises(RefusedError, match=r"no digest of image \S+/trainer: it was never pushed\n.*make image PUSH=1"):
+        check_image(f"{REGISTRY}/trainer:not-pushed")
+
+
 def test_an_image_of_another_registry_is_not_looked_up() -> None:
     assert check_image("localhost:5000/trainer:0.1.0") == "localhost:5000/trainer:0.1.0 is not in ECR"
 
@@ -49,3 +55,10 @@ def test_without_credentials_the_reason_is_returned_and_nothing_is_refused(monke
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert "credentials" in check_image(f"{REGISTRY}/trainer:0.1.0")
+
+
+def test_only_a_recorded_stack_has_no_registry_to_look_in() -> None:
+    recorded = target().outputs
+    check_images(recorded, f"{REGISTRY}/trainer:not-pushed")
+    with pytest.raises(RefusedError, match="it was never pushed"):
+        check_images(target(is_recorded=False).outputs, f"{REGISTRY}/trainer:not-pushed")

@@ -145,6 +145,9 @@ def test_a_job_that_is_being_deleted_is_stopping() -> None:
     assert state_of(Observation(job=job)).stage == "stopping"
 
 
+CLOSED = "untolerated taint {ray-train-platform/no-capacity true NoSchedule <nil>} in flavor a10g"
+
+
 @pytest.mark.parametrize(
     ("message", "shown"),
     [
@@ -155,6 +158,10 @@ def test_a_job_that_is_being_deleted_is_stopping() -> None:
         (
             "to pod set workers: flavor system doesn't match node affinity",
             "to pod set workers: flavor system doesn't match node affinity",
+        ),
+        (
+            f"to pod set workers: {CLOSED}",
+            f"to pod set workers: {CLOSED}: AWS had no capacity for that group lately; it is tried again within an hour",
         ),
     ],
 )

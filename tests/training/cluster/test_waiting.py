@@ -10,6 +10,13 @@ from training.cluster.waiting import waiting_reason
 
 NO_NODE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
 
+CHANGED_CODE = {
+    "exitCode": 1,
+    "reason": "Error",
+    "message": f"error: 1 ConfigMaps of the job: the content has sha256 {'a' * 64}, recorded is {'b' * 64}",
+}
+"""How the container that unpacks a job's code ends; the kubelet takes the message from its log."""
+
 
 @pytest.mark.parametrize(
     ("found", "reason"),
@@ -34,6 +41,25 @@ NO_NODE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
             pod(initContainerStatuses=[{"name": "init", "state": {"waiting": {"reason": "ErrImagePull"}}}]),
             "pod digits-head, container init: ErrImagePull",
         ),
+        (
+            pod(initContainerStatuses=[{"name": "code", "state": {"terminated": CHANGED_CODE}}]),
+            f"pod digits-head, container code: exited with code 1: {CHANGED_CODE['message']}",
+        ),
+        (
+            pod(
+                initContainerStatuses=[
+                    {
+                        "name": "code",
+                        "state": {
+                            "waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed"}
+                        },
+                        "lastState": {"terminated": CHANGED_CODE},
+                    }
+                ],
+                containerStatuses=[{"name": "ray-head", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            ),
+            f"pod digits-head, container code: CrashLoopBackOff: exited with code 1: {CHANGED_CODE['message']}",
+        ),
         (unscheduled_pod(NO_NODE), f"pod digits-head: Unschedulable: {NO_NODE}"),
         (waiting_pod("ContainerCreating"), "0 of 1 pods ready"),
         (ready_pod("digits-head"), ""),
@@ -54,6 +80,16 @@ def test_the_newest_warning_is_shown() -> None:
         event("FailedToCreateHeadPod", "exceeded quota: gpus", about="digits-abcde", kind="RayCluster", at="08:01:00"),
     ]
     assert waiting_reason([], events) == "raycluster digits-abcde: FailedToCreateHeadPod: exceeded quota: gpus"
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("digits-code-0", "resume it with CODE=folder"), ("digits-settings", "submit it again")],
+)
+def test_a_deleted_config_map_is_named_with_what_to_do(name: str, remedy: str) -> None:
+    message = f'MountVolume.SetUp failed for volume "x" : configmap "{name}" not found'
+    reason = waiting_reason([pod()], [event("FailedMount", message)])
+    assert reason.endswith(f'configmap "{name}" not found; it was deleted: stop the job and {remedy}')
 
 
 def test_normal_events_are_ignored() -> None:
@@ -83,4 +119,4 @@ def test_starting_pods_are_counted() -> None:
 def test_a_long_message_is_truncated_to_one_line() -> None:
     reason = waiting_reason([unscheduled_pod("word\n" * 500)], [])
     assert "\n" not in reason
-    assert len(reason) < 400
+    assert len(reason) < 450

@@ -10,6 +10,8 @@ from training.config.load import load_settings
 from training.config.schema import TrainingSettings
 from training.errors import SettingsError
 
+PRINT_CONFIG = "python -m training train --print-config shows every key with its meaning"
+
 
 def refusal(
     *,
@@ -28,18 +30,21 @@ def refusal(
     [
         ("loop:\n  epochs: -3\n", ["my.yaml:2: loop.epochs = -3: must be greater than 0"]),
         ("loop:\n  epochs: true\n", ["my.yaml:2: loop.epochs = true: must not be true or false"]),
+        ("optimizer: {betas: [0.9]}\n", ["my.yaml:1: optimizer.betas = [0.9]: has too few values"]),
+        ("optimizer: {betas: 0.9}\n", ["my.yaml:1: optimizer.betas = 0.9: must be a list"]),
+        ("optimizer: {betas: [0.9, false]}\n", ["my.yaml:1: optimizer.betas.1 = false: must not be true or false"]),
         ("loop:\n  epochs: many\n", ["my.yaml:2: loop.epochs = many: must be a valid integer"]),
-        ("\nloop:\n  epoch: 3\n", ["my.yaml:3: loop.epoch: no such setting\n    remedy: did you mean epochs?"]),
-        ("optimiser: {name: sgd}\n", ["my.yaml:1: optimiser: no such setting\n    remedy: did you mean optimizer?"]),
+        ("\nloop:\n  epoch: 3\n", ["my.yaml:3: loop.epoch: no such setting\n  remedy: did you mean epochs?"]),
+        ("optimiser: {name: sgd}\n", ["my.yaml:1: optimiser: no such setting\n  remedy: did you mean optimizer?"]),
         (
             "optimizer: {lr: 0.1}\n",
-            ["optimizer.lr: no such setting\n    remedy: did you mean optimizer.learning_rate?"],
+            ["optimizer.lr: no such setting\n  remedy: did you mean optimizer.learning_rate?"],
         ),
-        ("loop: {batch: 8}\n", ["loop.batch: no such setting\n    remedy: did you mean loop.global_batch?"]),
-        ("loop: {gamma: 8}\n", ["loop.gamma: no such setting\n    remedy: did you mean schedule.gamma?"]),
-        ("loop: {zzz: 8}\n", ["loop.zzz: no such setting\n    remedy: one of epochs, max_steps"]),
-        ("epochs: 3\n", ["epochs: no such setting\n    remedy: did you mean loop.epochs?"]),
-        ("optimizer: {name: adamm}\n", ["must be one of sgd, adam, adamw\n    remedy: did you mean adam?"]),
+        ("loop: {batch: 8}\n", ["loop.batch: no such setting\n  remedy: did you mean loop.global_batch?"]),
+        ("loop: {gamma: 8}\n", ["loop.gamma: no such setting\n  remedy: did you mean schedule.gamma?"]),
+        ("loop: {zzz: 8}\n", ["loop.zzz: no such setting\n  remedy: one of epochs, max_steps"]),
+        ("epochs: 3\n", ["epochs: no such setting\n  remedy: did you mean loop.epochs?"]),
+        ("optimizer: {name: adamm}\n", ["must be one of sgd, adam, adamw\n  remedy: did you mean adam?"]),
         ("optimizer: {betas: [0.9, 1.5]}\n", ["optimizer.betas.1 = 1.5: must be less than 1"]),
         (
             "model: {options: {width: {a: 1}}}\n",
@@ -75,12 +80,38 @@ def test_an_invalid_file_is_refused_with_the_line_to_change(
             "scale.collective_timeout=1e300",
             "--set: scale.collective_timeout = 1e+300: must be less than or equal to 604800",
         ),
-        ("run.name=My Run", "--set: run.name = My Run: must match pattern"),
+        ("run.name=My Run", "--set: run.name = My Run: must be at most 63 lower-case letters"),
         ("data.path=/x", "--set: data.path=/x is set, but dataset digits has no files"),
     ],
 )
 def test_an_invalid_override_is_refused(override: str, part: str) -> None:
     assert part in refusal(overrides=[override])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "lines"),
+    [
+        (["loop.epoch=2"], ["--set: loop.epoch: no such setting", f"  remedy: did you mean epochs? {PRINT_CONFIG}"]),
+        (["loop.epochs=0"], ["--set: loop.epochs = 0: must be greater than 0", f"  remedy: {PRINT_CONFIG}"]),
+        (
+            ["scale.launcher=zzz"],
+            ["--set: scale.launcher = zzz: must be one of ray, torchrun, plain", f"  remedy: {PRINT_CONFIG}"],
+        ),
+        (
+            ["loop.epoch=2", "scale.worker=1"],
+            [
+                "2 wrong settings",
+                "  --set: loop.epoch: no such setting",
+                "    remedy: did you mean epochs?",
+                "  --set: scale.worker: no such setting",
+                "    remedy: did you mean workers?",
+                f"  remedy: {PRINT_CONFIG}",
+            ],
+        ),
+    ],
+)
+def test_a_single_wrong_setting_has_one_remedy(overrides: list[str], lines: list[str]) -> None:
+    assert refusal(overrides=overrides).splitlines() == lines
 
 
 def test_an_invalid_flag_is_named_as_it_was_typed() -> None:
@@ -151,3 +182,13 @@ def test_a_binary_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     assert f"{path}: cannot be read" in refusal(files=[path])
+
+
+def test_a_search_is_not_trained(tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("loop: {epochs: 3}\nsearch:\n  trials: 3\n")
+    assert refusal(files=[path]) == (
+        f"{path}:2: search: is a section of a search, not of a run\n"
+        "  remedy: make tune CONFIG=… searches; to train the settings that its trials share, remove the section"
+    )
+    assert "--set: search: is a section of a search" in refusal(overrides=["search.trials=3"])

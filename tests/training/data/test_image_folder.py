@@ -310,7 +310,7 @@ def test_a_truncated_image_ends_the_epoch_and_is_named(root: Path, name: str, lo
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     bundle = _load(root)
     plan = BatchPlan(size=10, global_batch=4, world=1)
-    loader = TrainLoader(bundle, plan=plan, seed=0, rank=0, loader_workers=loader_workers)
+    loader = TrainLoader(bundle.train, plan=plan, seed=0, rank=0, loader_workers=loader_workers)
     error = _epoch_error(loader)
     assert f"cannot decode image {file}: " in str(error)
     assert error.remedy == "replace or delete the file"

@@ -54,13 +54,13 @@ def _loader(
     seed: int = 5,
 ) -> TrainLoader:
     plan = BatchPlan(size=SIZE, global_batch=96, world=world, accumulation=accumulation)
-    return TrainLoader(BUNDLE, plan=plan, seed=seed, rank=rank, loader_workers=loader_workers, augment=augment)
+    return TrainLoader(BUNDLE.train, plan=plan, seed=seed, rank=rank, loader_workers=loader_workers, augment=augment)
 
 
 def _rows_without_padding(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     return (
         torch.cat([batch.inputs[: batch.count] for batch in batches]),
-        torch.cat([batch.labels[: batch.count] for batch in batches]),
+        torch.cat([batch.targets[: batch.count] for batch in batches]),
         [int(sample) for batch in batches for sample in batch.ids],
     )
 
@@ -70,7 +70,7 @@ def _assert_equal_steps(first: list[list[Batch]], second: list[list[Batch]]) -> 
     for step, other in zip(first, second, strict=True):
         for batch, counterpart in zip(step, other, strict=True):
             assert torch.equal(batch.inputs, counterpart.inputs)
-            assert torch.equal(batch.labels, counterpart.labels)
+            assert torch.equal(batch.targets, counterpart.targets)
             assert batch.ids.tolist() == counterpart.ids.tolist()
             assert batch.count == counterpart.count
 
@@ -91,7 +91,7 @@ def test_the_ranks_read_each_sample_once_per_epoch(
     ids = [
         int(sample)
         for rank in range(world)
-        for step in TrainLoader(bundle, plan=plan, seed=1, rank=rank).epoch(epoch)
+        for step in TrainLoader(bundle.train, plan=plan, seed=1, rank=rank).epoch(epoch)
         for batch in step
         for sample in batch.ids
     ]
@@ -110,12 +110,12 @@ def test_short_batches_are_padded_with_other_samples(
 ) -> None:
     plan = BatchPlan(size=size, global_batch=global_batch, world=world, accumulation=accumulation)
     for rank in range(world):
-        for step in TrainLoader(_id_bundle(size), plan=plan, seed=1, rank=rank).epoch(0):
+        for step in TrainLoader(_id_bundle(size).train, plan=plan, seed=1, rank=rank).epoch(0):
             assert len(step) == accumulation
             for batch in step:
-                assert len(batch.inputs) == len(batch.labels) == max(batch.count, MINIMUM_ROWS)
-                assert batch.labels[: batch.count].tolist() == batch.ids.tolist()
-                assert len(set(batch.labels.tolist())) == len(batch.labels)
+                assert len(batch.inputs) == len(batch.targets) == max(batch.count, MINIMUM_ROWS)
+                assert batch.targets[: batch.count].tolist() == batch.ids.tolist()
+                assert len(set(batch.targets.tolist())) == len(batch.targets)
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -183,7 +183,7 @@ def test_different_seeds_give_different_orders() -> None:
 def test_a_plan_for_another_number_of_samples_is_rejected() -> None:
     plan = BatchPlan(size=SIZE + 1, global_batch=64, world=1)
     with pytest.raises(ValueError, match=f"plan.size={SIZE + 1}, but the training split has {SIZE} samples"):
-        TrainLoader(BUNDLE, plan=plan, seed=0, rank=0)
+        TrainLoader(BUNDLE.train, plan=plan, seed=0, rank=0)
 
 
 @settings(deadline=None)

@@ -52,7 +52,6 @@ def test_an_unknown_dataset_is_rejected_with_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("dataset", "options", "expected"),
     [
-        ("synthetic", {"sample": 5}, "data.options.sample: no such setting\n    remedy: did you mean samples?"),
         ("synthetic", {"samples": 0}, "data.options.samples = 0: must be greater than 0"),
         ("synthetic", {"kind": "sound"}, "data.options.kind = sound: must be one of features, images"),
         ("synthetic", {"height": 8}, "height=8 is an option of kind=images, got kind=features"),
@@ -67,6 +66,14 @@ def test_an_invalid_option_is_rejected_with_key_value_and_rule(
         registry.validate(DataSettings(dataset=dataset, options=options))
     assert expected in str(raised.value)
     assert f"options of dataset {dataset}: " in raised.value.remedy
+
+
+def test_a_misspelt_option_is_rejected_with_the_nearest_one() -> None:
+    with pytest.raises(
+        SettingsError,
+        match=r"data\.options\.sample: no such setting\n  remedy: did you mean samples\? options of dataset synthetic: ",
+    ):
+        registry.validate(DataSettings(dataset="synthetic", options={"sample": 5}))
 
 
 def test_an_option_is_rejected_for_a_dataset_without_options() -> None:

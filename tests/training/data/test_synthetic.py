@@ -35,16 +35,16 @@ def test_samples_have_the_configured_shape_balanced_classes_and_unit_variance(
     assert train.inputs.shape == (2000, *shape)
     assert train.inputs.dtype == torch.float32
     assert abs(train.inputs.std() - 1) < 0.1
-    assert train.labels.bincount().tolist() == [400] * 5
+    assert train.targets.bincount().tolist() == [400] * 5
 
 
 @pytest.mark.parametrize("options", [FEATURES, IMAGES], ids=["features", "images"])
 def test_a_classifier_generalises_from_one_split_to_another(options: SyntheticOptions) -> None:
     bundle = _load(options)
     train, test = _read_all(bundle.train), _read_all(bundle.test)
-    means = torch.stack([train.inputs[train.labels == label].mean(0) for label in range(5)]).flatten(1)
+    means = torch.stack([train.inputs[train.targets == label].mean(0) for label in range(5)]).flatten(1)
     nearest = torch.cdist(test.inputs.flatten(1), means).argmin(1)
-    assert (nearest == test.labels).float().mean() > 0.8
+    assert (nearest == test.targets).float().mean() > 0.8
 
 
 def test_all_samples_of_all_splits_are_distinct() -> None:

@@ -26,7 +26,7 @@ class _Faulty(SimpleCnn):
     """
 
     def __init__(self, spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> None:
-        super().__init__(channels=spec.shape[0], classes=spec.classes, width=16, dropout=0.25)
+        super().__init__(channels=spec.shape[0], classes=spec.outputs, width=16, dropout=0.25)
         self._steps_left = step
         self._rank = rank
         self._trace = Path(trace)
@@ -122,4 +122,4 @@ def aborting_at_exit(spec: SampleSpec, *, trace: str) -> SimpleCnn:
 
     if os.environ.get("RANK", "0") == "0":
         atexit.register(abort)
-    return SimpleCnn(channels=spec.shape[0], classes=spec.classes, width=16, dropout=0.25)
+    return SimpleCnn(channels=spec.shape[0], classes=spec.outputs, width=16, dropout=0.25)

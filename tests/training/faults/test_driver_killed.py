@@ -1,8 +1,9 @@
-"""SIGKILL of the driver: its ranks die with it, and the resumed run ends in the weights of an uninterrupted one."""
+"""SIGKILL or a crash of the driver: its ranks die with it, and the resumed run ends in the weights of an uninterrupted one."""
 
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.engines import report_table
 from tests.engines.ray_cluster import short_folder
 from tests.training.launch.driver import is_commit, train
 from tests.training.launch.ranks import run_world
+from tests.training.objectives.recipes import RECIPES, recipe
 from tests.training.runs import run_alone, small_settings
 from training.callbacks import sample_ledger as ledger
 from training.config.schema import TrainingSettings
@@ -27,7 +29,7 @@ EVERY_DIGIT_ONCE = {epoch: list(range(1293)) for epoch in range(1, EPOCHS + 1)}
 AS_SHIPPED = {"RAY_AUTH_MODE": "token"}
 """A driver protects its local Ray cluster with a token; the clusters that tests share have none."""
 
-EXIT_SECONDS = 10.0
+EXIT_SECONDS = 30.0
 """Longest time, in seconds, until everything that the killed driver had started has exited."""
 
 
@@ -82,11 +84,29 @@ def test_a_plain_run_killed_six_times_ends_in_the_weights_of_an_uninterrupted_on
     assert_like_uninterrupted(run, run_alone(chosen, tmp_path / "reference").weights_sha256)
 
 
+def test_a_driver_that_crashes_shows_its_stack(tmp_path: Path) -> None:
+    with train(settings("plain", 1), tmp_path) as driver:
+        assert driver.wait_for(is_commit), driver.end()
+        driver.process.send_signal(signal.SIGSEGV)  # as the kernel does when a compiled library accesses invalid memory
+        ended = driver.end()
+    assert ended.status == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in ended.err
+    assert "supervisor.py" in ended.err
+
+
 def test_a_torchrun_run_killed_three_times_ends_in_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     chosen = settings("torchrun", 2)
     run = kill_at([RANK_STARTING, TRAINING, FINISHING], chosen, tmp_path / "killed", seed=2)
     report_table.ran("torchrun")
     assert_like_uninterrupted(run, run_world(chosen, tmp_path / "reference").weights_sha256)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_killed_run_of_any_objective_ends_in_the_weights_of_an_uninterrupted_one(tmp_path: Path, name: str) -> None:
+    chosen = recipe(name, launcher="plain")
+    run = kill_at([TRAINING, PREPARING], chosen, tmp_path / "killed", seed=4)
+    weights = select(read_all(run), RunEnded)[-1].weights_sha256
+    assert weights == run_alone(chosen, tmp_path / "reference").weights_sha256
 
 
 @pytest.fixture

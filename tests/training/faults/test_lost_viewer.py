@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import signal
 import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +14,8 @@ from mlflow import MlflowClient
 from observability.runlog import CheckpointCommitted, Notice, RunEnded, read_all, select
 from tests.distribution import RAY
 from tests.observability.sample_run import restarted_run, write_run
-from tests.training.launch.driver import PATIENCE, ROOT, arguments_for, is_commit, train
+from tests.training.launch.driver import ROOT, arguments_for, is_commit, train
+from tests.training.launch.terminal import on_terminal
 from tests.training.runs import small_settings
 from training.tracking.state import TrackingState
 
@@ -47,31 +44,14 @@ def test_a_closed_terminal_commits_a_checkpoint_and_stops_the_run(tmp_path: Path
     chosen = small_settings(
         loop={"epochs": 200}, schedule={"name": "constant"}, scale={"launcher": launcher, "workers": 1}
     )
-    controller, terminal = pty.openpty()
-
-    def take_terminal() -> None:
-        os.setsid()
-        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-
-    with subprocess.Popen(
-        [sys.executable, "-m", "training", *arguments_for(chosen, tmp_path)],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        cwd=ROOT,
-        preexec_fn=take_terminal,  # noqa: PLW1509 - system calls only
-    ) as driver:
-        os.close(terminal)
-        run = tmp_path / "runs" / "run"
-        deadline = time.monotonic() + PATIENCE
-        while not select(read_all(run), CheckpointCommitted):
-            assert driver.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.close(controller)
+    run = tmp_path / "runs" / "run"
+    command = [sys.executable, "-m", "training", *arguments_for(chosen, tmp_path)]
+    with on_terminal(command, folder=ROOT) as terminal:
+        terminal.wait_until(lambda: bool(select(read_all(run), CheckpointCommitted)))
+        terminal.close()
         # As a shell does. The kernel has sent one already; the second must not end the run before it commits.
-        os.killpg(driver.pid, signal.SIGHUP)
-        assert driver.wait(PATIENCE) == 130
+        os.killpg(terminal.process.pid, signal.SIGHUP)
+        assert terminal.end() == 130
     events = read_all(run)
     assert [notice.message.partition(":")[0] for notice in select(events, Notice)] == ["SIGHUP"]
     end = select(events, RunEnded)[-1]

@@ -9,12 +9,15 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import psutil
 
+from observability.event_log import LogReader
 from observability.runlog import FILE_NAME, CheckpointCommitted, Event, RunLogReader
 from training.config.load import render
 from training.config.schema import TrainingSettings
@@ -39,7 +42,14 @@ class Driver:
     """`python -m training …` in a process group of its own, as a shell starts it.
 
     All its descendants inherit a marker in their environment, which finds them even after they are reparented.
+
+    Attributes:
+        MODULE: that it runs.
+        LOG: name of the log that it writes.
     """
+
+    MODULE = "training"
+    LOG = FILE_NAME
 
     def __init__(
         self,
@@ -51,19 +61,19 @@ class Driver:
         """Start it.
 
         Args:
-            arguments: command line after `python -m training`.
+            arguments: command line after `python -m MODULE`.
             run: folder of the run.
             prefix: command that runs the driver, such as `ip netns exec`.
             environment: variables in addition to those of this process.
         """
         self.run = run
         self._marker = uuid.uuid4().hex
-        events = run / FILE_NAME
-        self._reader = RunLogReader(run, offset=events.stat().st_size if events.exists() else 0)
+        events = run / self.LOG
+        self._reader = self.read_log(offset=events.stat().st_size if events.exists() else 0)
         self._events: list[Event] = []
         # SPT_NOENV: otherwise Ray's workers overwrite their environment, and the marker, with their process title.
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "training", *arguments],
+            [*prefix, sys.executable, "-m", self.MODULE, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -71,6 +81,10 @@ class Driver:
             env={**os.environ, **(environment or {}), _MARKER: self._marker, "SPT_NOENV": "1"},
             process_group=0,
         )
+
+    def read_log(self, *, offset: int = 0) -> LogReader:
+        """A reader of its log."""
+        return RunLogReader(self.run, offset=offset)
 
     def wait_for(self, has_happened: Callable[[Event], bool], *, timeout: float = PATIENCE) -> bool:
         """Wait for an event of this driver; False if the driver exited without it."""
@@ -115,7 +129,7 @@ class Driver:
             AssertionError: some are still running after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
-        while names := [process.name() for process in self.descendants()]:
+        while names := list(filter(None, map(_name, self.descendants()))):
             assert time.monotonic() < deadline, f"still running: {names}"
             time.sleep(0.05)
 
@@ -125,7 +139,7 @@ class Driver:
         except psutil.Error:
             return False
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -134,7 +148,16 @@ class Driver:
         if self.process.poll() is None:
             self.kill()
         for process in self.descendants():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def _name(process: psutil.Process) -> str:
+    """Name of a process; empty if it has exited meanwhile."""
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def arguments_for(settings: TrainingSettings, root: Path) -> list[str]:

@@ -46,7 +46,10 @@ def run_plain(chosen: TrainingSettings, folder: Path) -> Outcome:
 
 def evaluations(folder: Path) -> list[tuple[str, int, float, float]]:
     """Split, step, loss and accuracy of each evaluation in a run's log."""
-    return [(found.split, found.step, found.loss, found.accuracy) for found in select(read_all(folder), Evaluated)]
+    return [
+        (found.split, found.step, found.loss, found.metrics["accuracy"])
+        for found in select(read_all(folder), Evaluated)
+    ]
 
 
 def assert_same_run(run: Run, launcher: LauncherName, workers: int, folder: Path, *, accumulation: int = 1) -> None:

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import ray
 from ray import _raylet
 from ray._private import ray_constants, services
+from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray.train import ScalingConfig, WorkerGroupError
@@ -25,7 +26,7 @@ from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
-from training.launch import ray_node, ray_train, ray_trainer
+from training.launch import ray_cluster, ray_node, ray_trainer
 from training.launch.ray_node import LocalNode
 from training.launch.task import RankTask
 
@@ -139,7 +140,7 @@ def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
 
 def test_a_local_cluster_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
     task = RankTask(settings=small_settings(scale={"launcher": "ray"}), run_directory=tmp_path, attempt=0)
-    assert constants.V2_ENABLED_ENV_VAR in ray_train._ENVIRONMENT
+    assert constants.V2_ENABLED_ENV_VAR in ray_cluster._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
         local = ray_trainer.make_trainer(task, is_local=True)
@@ -165,7 +166,7 @@ def test_dead_ranks_are_those_that_failed_the_health_check() -> None:
 
 @pytest.mark.parametrize(
     "variable",
-    [name for name in (*ray_train._ENVIRONMENT, *ray_train._LOCAL_ENVIRONMENT) if name.startswith("RAY_TRAIN_")]
+    [name for name in (*ray_cluster._ENVIRONMENT, *ray_cluster._LOCAL_ENVIRONMENT) if name.startswith("RAY_TRAIN_")]
     + ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "RAY_CHDIR_TO_TRIAL_DIR"],
 )
 def test_ray_train_reads_the_variables_that_we_set(variable: str) -> None:
@@ -188,7 +189,7 @@ def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
 def test_the_raylet_knows_the_settings_that_we_set() -> None:
     """Ray compiles these settings in and ignores unknown ones."""
     raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
-    ours = [*ray_train._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, "RAY_worker_register_timeout_seconds"]
+    ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, "RAY_worker_register_timeout_seconds"]
     names = [name.removeprefix("RAY_") for name in ours]
     compiled = [name for name in names if name.islower()]
     assert len(compiled) == 4
@@ -202,3 +203,9 @@ def test_the_environment_of_a_worker_names_its_raylet() -> None:
 
 def test_our_object_store_is_not_below_rays_minimum() -> None:
     assert ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES <= ray_node._OBJECT_STORE_BYTES
+
+
+def test_ray_knows_which_nodes_drain() -> None:
+    """`draining_nodes` reads the keys; the values are deadlines."""
+    assert parameters(ray_state.state.get_draining_nodes) == []
+    assert get_args(inspect.signature(ray_state.state.get_draining_nodes).return_annotation) == (str, int)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from ray._raylet import GcsClient  # type: ignore[attr-defined] # a compiled mod
 
 from tests.distribution import RAY
 from tests.engines.ray_cluster import short_folder
+from tests.training.launch.driver import ROOT
 from tests.training.runs import small_settings
 from training.config.schema import ScaleSettings
 from training.errors import PlatformError
@@ -89,7 +92,7 @@ def shorten_rays_limit(patch: pytest.MonkeyPatch) -> None:
     query = services.get_node
 
     def get_node(address: str, node_id: str) -> object:
-        if NodeID.from_hex(node_id) not in GcsClient(address=address).get_all_node_info(timeout=10):
+        if NodeID.from_hex(node_id) not in GcsClient(address=address).get_all_node_info(timeout=60):
             raise RuntimeError("not registered")
         return query(address, node_id)
 
@@ -131,3 +134,30 @@ def test_a_local_run_starts_only_the_processes_that_it_needs(scratch: Path, earl
     assert children(earlier) == []
     assert not ray.is_initialized()
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
+
+
+WATCHED_START = """
+import os, sys, threading
+from pathlib import Path
+
+def watch(event, arguments):
+    has_threads = threading.active_count() > 1 or "training.launch.ray_node" in sys.modules
+    if event == "os.putenv" and has_threads and arguments[0].decode() not in os.environ:
+        print("added", arguments[0].decode(), flush=True)
+
+sys.addaudithook(watch)
+from training.launch.ray_cluster import RayCluster
+
+cluster = RayCluster(address=None, cpus=1, gpus=0, start_timeout=120, scratch=Path(sys.argv[1]))
+cluster.start(imports=sys.argv[2])
+cluster.close()
+print("started")
+"""
+
+
+@pytest.mark.parametrize("imports", ["training.launch.ray_trainer", "tune.trial.trainable"])
+def test_a_start_adds_no_environment_variable_while_other_threads_run(scratch: Path, imports: str) -> None:
+    """A variable that is added while another thread reads the environment can crash the process; one that is changed cannot."""
+    command = [sys.executable, "-c", WATCHED_START, str(scratch), imports]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines() == ["started"]

@@ -12,8 +12,8 @@ from training.data.types import SampleSpec
 from training.models.options import ResNetOptions
 from training.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet50, resnet101
 
-IMAGENET = SampleSpec(shape=(3, 224, 224), classes=1000)
-CIFAR = SampleSpec(shape=(3, 32, 32), classes=10)
+IMAGENET = SampleSpec(shape=(3, 224, 224), outputs=1000)
+CIFAR = SampleSpec(shape=(3, 32, 32), outputs=10)
 
 Factory = Callable[[SampleSpec, ResNetOptions], ResNet]
 

@@ -17,7 +17,7 @@ from training.models.simple_cnn import SimpleCnn, simple_cnn
 from training.optim import build_optimizer, learning_rate_at, set_learning_rate
 from training.seeding import configure_threads
 
-DIGITS = SampleSpec(shape=(1, 8, 8), classes=10)
+DIGITS = SampleSpec(shape=(1, 8, 8), outputs=10)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def parameter_count(model: nn.Module) -> int:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 8, 8), (3, 32, 32), (3, 33, 47), (3, 224, 224)])
 def test_images_of_any_size_map_to_logits(shape: tuple[int, int, int]) -> None:
     with torch.device("meta"):
-        model = simple_cnn(SampleSpec(shape=shape, classes=7), SimpleCnnOptions())
+        model = simple_cnn(SampleSpec(shape=shape, outputs=7), SimpleCnnOptions())
     assert model(torch.empty(2, *shape, device="meta")).shape == (2, 7)
 
 
@@ -44,7 +44,7 @@ def test_the_default_network_for_digits_has_24058_parameters() -> None:
 
 
 def test_weights_do_not_depend_on_the_image_size() -> None:
-    large = simple_cnn(SampleSpec(shape=(1, 224, 224), classes=10), SimpleCnnOptions())
+    large = simple_cnn(SampleSpec(shape=(1, 224, 224), outputs=10), SimpleCnnOptions())
     simple_cnn(DIGITS, SimpleCnnOptions()).load_state_dict(large.state_dict())
 
 

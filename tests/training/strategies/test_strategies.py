@@ -31,7 +31,7 @@ def single() -> SingleProcess:
 def _averaged_gradient(place: RankPlace, *, held_back: bool) -> tuple[list[float], float, int]:
     """The gradient of this rank's loss, its norm, and the ranks it is averaged over."""
     torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=30):
+    with process_group(place, gpu=False, timeout_seconds=120):
         strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1), device=CPU)
         own = INPUTS[place.rank :: place.world]
         if held_back:
@@ -61,7 +61,7 @@ def test_gradients_within_accumulating_stay_local_to_the_rank() -> None:
 def _buffers(place: RankPlace) -> list[list[list[float]]]:
     """This rank's buffers after a training step on its own inputs, and after they were synchronized."""
     torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=30):
+    with process_group(place, gpu=False, timeout_seconds=120):
         module = nn.BatchNorm1d(6)
         module.register_buffer("transposed", torch.full((6, 2), float(place.rank)).t())
         strategy = DataParallel(module, lambda module: SGD(module.parameters(), lr=0.1), device=CPU)
@@ -79,7 +79,7 @@ def test_synchronized_buffers_are_rank_0_s() -> None:
 
 def _state_names(place: RankPlace) -> dict[str, list[str]]:
     torch.set_num_threads(1)
-    with process_group(place, gpu=False, timeout_seconds=30):
+    with process_group(place, gpu=False, timeout_seconds=120):
         strategy = DataParallel(network(), lambda module: SGD(module.parameters(), lr=0.1, momentum=0.9), device=CPU)
         strategy.model(INPUTS).sum().backward()
         strategy.optimizer.step()

@@ -12,10 +12,10 @@ from training.tracking.model import register_model
 class InProcessRegistration:
     """In place of `training.tracking.registration.ModelRegistration`, which the tests of the follower use."""
 
-    def register(self, folder: Path, *, uri: str, run_id: str, name: str) -> str:
+    def register(self, run_directory: Path, *, uri: str, run_id: str, name: str) -> str:
         """Register the model."""
         mlflow.set_tracking_uri(uri)
-        return register_model(folder, run_id=run_id, name=name)
+        return register_model(run_directory, run_id=run_id, name=name)
 
     def cancel(self) -> None:
         """Do nothing: no process waits."""

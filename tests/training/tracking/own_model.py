@@ -12,7 +12,7 @@ class Branching(nn.Module):
 
     def __init__(self, spec: SampleSpec) -> None:
         super().__init__()
-        self.head = nn.Linear(spec.shape[0] * spec.shape[1] * spec.shape[2], spec.classes)
+        self.head = nn.Linear(spec.shape[0] * spec.shape[1] * spec.shape[2], spec.outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps images (n, channels, height, width) to logits (n, classes)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from observability.runlog import (
     read_all,
 )
 from training import environment
+from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
 from training.data.types import SampleSpec
 from training.export import save_safetensors, weights_sha256
@@ -35,7 +36,7 @@ from training.tracking.payload import points
 
 STEPS_PER_EPOCH = 20
 START = 1_790_000_000.0
-SPEC = SampleSpec(shape=(1, 8, 8), classes=10)
+SPEC = SampleSpec(shape=(1, 8, 8), outputs=10)
 
 
 def settings(
@@ -66,13 +67,12 @@ class RecordedRun:
             for event in events:
                 log.write(event)
 
-    def start(self, *, at_step: int = 0) -> None:
-        """Log the start of driver and training; from a checkpoint if `at_step` is not 0."""
+    def start(self, *, at_step: int = 0, code: RunCode | None = None) -> None:
+        """Log the start of driver and training, with the run's own code; from a checkpoint if `at_step` is not 0."""
         time = START + at_step
         settings = self.settings.model_dump(mode="json")
-        self.write(
-            RunStarted(time=time, run=self.directory.name, settings=settings, environment=environment.describe())
-        )
+        described = environment.describe(None if code is None else code.describe())
+        self.write(RunStarted(time=time, run=self.directory.name, settings=settings, environment=described))
         self.write(Phase(time=time, name="data"))
         if at_step:
             self.write(Restored(time=time, step=at_step, path=f"checkpoints/step-{at_step:08}"))
@@ -120,7 +120,7 @@ class RecordedRun:
         description = {
             "model": self.settings.model.model_dump(mode="json"),
             "shape": list(SPEC.shape),
-            "classes": SPEC.classes,
+            "samples": asdict(SPEC),
             "weights_sha256": digest,
         }
         (folder / "model.json").write_text(json.dumps(description), encoding="utf-8")
@@ -144,7 +144,7 @@ def _step(step: int, delay: float) -> list[Event]:
             step=step,
             epoch=epoch,
             loss=loss,
-            accuracy=1 - loss / 2.4,
+            metrics={"accuracy": 1 - loss / 2.4},
             gradient_norm=1 / step,
             learning_rate=1e-3,
             samples=64,
@@ -153,7 +153,7 @@ def _step(step: int, delay: float) -> list[Event]:
         )
     ]
     if step % STEPS_PER_EPOCH == 0:
-        evaluation = {"loss": loss, "accuracy": 0.9, "samples": 100, "seconds": 0.1}
+        evaluation = {"loss": loss, "metrics": {"accuracy": 0.9}, "samples": 100, "seconds": 0.1}
         events.append(Evaluated(time=time, split="validation", step=step, epoch=epoch, **evaluation))  # type: ignore[arg-type]
         events.append(
             CheckpointCommitted(

@@ -238,7 +238,7 @@ def test_resuming_a_failed_run_removes_its_error(uri: str, tmp_path: Path) -> No
 def test_nan_and_infinity_are_delivered(uri: str, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
-    values = {"loss": math.nan, "accuracy": 0.1, "gradient_norm": math.inf, "learning_rate": 0.1, "seconds": 0.1}
+    values = {"loss": math.nan, "gradient_norm": math.inf, "learning_rate": 0.1, "seconds": 0.1}
     run.write(Step(step=1, epoch=1, samples=64, **values))  # type: ignore[arg-type]
     stored = history(uri, deliver(run).run_id)
     assert math.isnan(stored["train/loss"][0][1])

@@ -28,7 +28,7 @@ def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_input_example_matches_the_signature() -> None:
-    spec = SampleSpec(shape=(3, 4, 5), classes=7)
+    spec = SampleSpec(shape=(3, 4, 5), outputs=7)
     inputs = model.input_example(spec)
     signature = model.model_signature(spec)
     assert inputs.shape[1:] == signature.inputs.inputs[0].shape[1:] == (3, 4, 5)
@@ -66,7 +66,7 @@ def test_a_model_that_can_no_longer_be_built_is_named_and_the_run_is_finished(
 
 @pytest.mark.parametrize("name", ["mlp", "simple_cnn", "resnet18"])
 def test_our_models_can_be_exported_for_any_batch_size(name: str) -> None:
-    spec = SampleSpec(shape=(3, 32, 32), classes=10)
+    spec = SampleSpec(shape=(3, 32, 32), outputs=10)
     module = build_model(ModelSettings(name=name), spec).eval()
     assert model.is_exportable(module, torch.from_numpy(model.input_example(spec)))
 

@@ -28,7 +28,7 @@ def events_with_metrics() -> list[Event]:
             step=3,
             epoch=1,
             loss=2.0,
-            accuracy=0.5,
+            metrics={"accuracy": 0.5},
             gradient_norm=1.0,
             learning_rate=0.1,
             samples=64,
@@ -39,7 +39,16 @@ def events_with_metrics() -> list[Event]:
             optimizer_seconds=0.04,
             checkpoint_seconds=0.05,
         ),
-        Evaluated(time=1.5006, split="validation", step=3, epoch=1, loss=1.0, accuracy=0.9, samples=100, seconds=0.1),
+        Evaluated(
+            time=1.5006,
+            split="validation",
+            step=3,
+            epoch=1,
+            loss=1.0,
+            metrics={"accuracy": 0.9},
+            samples=100,
+            seconds=0.1,
+        ),
         CheckpointCommitted(time=1.5006, step=3, path="x", bytes=10, stall_seconds=0.1, write_seconds=0.2),
     ]
 

@@ -20,12 +20,12 @@ def test_an_unavailable_store_and_a_refused_model_are_told_apart(tmp_path: Path)
     run = RecordedRun(settings(tmp_path, uri))
     run.start()
     run.end()
-    model = run.directory / "model"
     with pytest.raises(StoreUnavailableError):
-        ModelRegistration().register(model, uri=uri, run_id="r", name="n")
-    (model / "model.json").write_text((model / "model.json").read_text().replace('"mlp"', '"mlpp"'))
+        ModelRegistration().register(run.directory, uri=uri, run_id="r", name="n")
+    description = run.directory / "model" / "model.json"
+    description.write_text(description.read_text().replace('"mlp"', '"mlpp"'))
     with pytest.raises(SettingsError, match="mlpp"):
-        ModelRegistration().register(model, uri=f"sqlite:///{tmp_path / 'mlflow.db'}", run_id="r", name="n")
+        ModelRegistration().register(run.directory, uri=f"sqlite:///{tmp_path / 'mlflow.db'}", run_id="r", name="n")
 
 
 def test_a_process_that_is_killed_is_an_error_that_says_so(tmp_path: Path) -> None:

@@ -49,13 +49,17 @@ def test_a_run_is_delivered_completely_and_its_model_predicts(
     assert any(key.endswith("report.html") for key in s3_api.object_names())
     mlflow.set_tracking_uri(mlflow_server.uri)
     loaded = mlflow.pyfunc.load_model(f"models:/{report.model}")
-    assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.classes)
+    assert loaded.predict(np.zeros((5, *SPEC.shape), np.float32)).shape == (5, SPEC.outputs)
 
 
 def test_a_server_accepts_nan_and_infinity(mlflow_server: MlflowServer, tmp_path: Path) -> None:
     run = RecordedRun(settings(tmp_path, mlflow_server.uri))
     run.start()
-    run.write(Evaluated(split="validation", step=1, epoch=1, loss=math.nan, accuracy=math.inf, samples=1, seconds=0.1))
+    run.write(
+        Evaluated(
+            split="validation", step=1, epoch=1, loss=math.nan, metrics={"accuracy": math.inf}, samples=1, seconds=0.1
+        )
+    )
     assert sync([run.directory]) == ExitStatus.DONE
     stored = history(mlflow_server.uri, state_of(run).run_id)
     assert math.isnan(stored["validation/loss"][0][1])

@@ -14,8 +14,11 @@ from training.tracking import system
 
 
 def test_the_machine_is_sampled_during_the_block_and_at_its_end(tmp_path: Path) -> None:
+    deadline = time.monotonic() + 60
     with system.sampling(tmp_path, since=time.time() - 5, interval=0.05):
-        time.sleep(0.2)
+        while not system.read_points(tmp_path, offset=0)[0]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     points, offset = system.read_points(tmp_path, offset=0)
     cpu = [point for point in points if point.key == "system/cpu_utilization_percentage"]
     assert len(cpu) >= 2

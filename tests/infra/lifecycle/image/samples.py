@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import yaml
 
-from infra.lifecycle.image.plan import RECIPES, ImageName
+from infra.lifecycle.image.recipes import RECIPES, ImageName
 from infra.spec.release import RELEASE_FILE, ReleaseManifest
+from infra.spec.release_rules import ROOT
 from infra.spec.section import validate
 
 EFA_SHA256 = "e" * 64
@@ -23,6 +25,12 @@ def release(*, efa_sha256: str | None = EFA_SHA256, rds_sha256: str | None = RDS
     document["downloads"]["rds-certificates"]["sha256"] = rds_sha256
     document["images"]["python-base"]["digest"] = BASE_DIGEST
     return validate(ReleaseManifest, document, file="release.yaml")
+
+
+def commit(folder: Path) -> None:
+    """Commit everything, also without a change."""
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", "next")
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -45,6 +53,7 @@ def checkout(folder: Path, image: ImageName) -> Path:
             path = path / "module.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"numpy==1 \\\n    --hash=sha256:{'0' * 64}\n" if path.suffix == ".lock" else f"{name}\n")
+    shutil.copy(ROOT / ".dockerignore", folder)
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "first")

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from infra.lifecycle.commands import image as command
-from infra.lifecycle.image import ecr as ecr_api
 from infra.lifecycle.image import engines, plan
-from infra.lifecycle.image.ecr import Repository
-from infra.lifecycle.image.plan import ImageName
+from infra.lifecycle.image.recipes import ImageName
+from infra.lifecycle.image.source import read_source
 from infra.lifecycle.options import ImageOptions
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import RELEASE_FILE, load_release
-from tests.infra.lifecycle.image.samples import checkout, release
+from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
+from tests.infra.lifecycle.image.samples import checkout, commit, release
 
-REGION = "us-east-1"
 PROGRAM = """#!/bin/sh
 echo "$@" >> {calls}
 [ "$1" = login ] && cat >> {calls}.password
@@ -30,33 +26,14 @@ exit 0
 """
 
 
-class Ecr:
-    """An account's registry with the repository `rtp-dev/mlflow`."""
-
-    def __init__(self) -> None:
-        self.client = boto3.client("ecr", region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
-        found = self.client.create_repository(repositoryName="rtp-dev/mlflow", imageTagMutability="IMMUTABLE")
-        self.url: str = found["repository"]["repositoryUri"]
-
-    def put(self, tag: str) -> str:
-        """Push an image with a tag; returns its digest."""
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {"digest": "sha256:" + "0" * 64, "size": 1, "mediaType": "x"},
-            "layers": [],
-            "annotations": {"tag": tag},
-        }
-        answer = self.client.put_image(
-            repositoryName="rtp-dev/mlflow", imageTag=tag, imageManifest=json.dumps(manifest)
-        )
-        return str(answer["image"]["imageId"]["imageDigest"])
-
-
 @pytest.fixture
-def ecr() -> Iterator[Ecr]:
-    with mock_aws():
-        yield Ecr()
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    """An account of dev with the repositories that `up` makes first, and nothing else: the stack has no outputs."""
+    with allow_moto(monkeypatch):
+        account = Account("dev")
+        account.create("mlflow")
+        monkeypatch.setattr(command, "_show_layers", lambda *_: None)  # moto has no registry API
+        yield account
 
 
 @pytest.fixture
@@ -81,12 +58,6 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def push_to(ecr: Ecr, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the stack's outputs name this registry."""
-    registry = command._Registry(ecr.client, {"mlflow": ecr.url})
-    monkeypatch.setattr(command, "_registry", lambda _: registry)
-
-
 def run(*, push: bool = False, image: ImageName | None = "mlflow", **options: Any) -> int:  # noqa: ANN401
     """Run the command."""
     return command.image(ImageOptions(image=image, push=push, **options))
@@ -96,35 +67,48 @@ def test_an_image_is_built_under_a_local_name_with_its_sbom(
     calls: Path, manifest: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run() == 0
-    revision = plan.read_source(manifest.parent / "checkout", "mlflow").revision[:12]
-    assert f"--tag ray-train-platform/mlflow:{load_release().platform}-{revision}" in calls.read_text()
+    tag = plan.plan("mlflow", release(), read_source(manifest.parent / "checkout", "mlflow")).tag
+    assert f"--tag ray-train-platform/mlflow:{tag} " in calls.read_text()
     assert [path.suffixes[-2:] for path in (manifest.parent / "checkout/.local/sbom").iterdir()] == [[".cdx", ".json"]]
     assert "1 packages" in capsys.readouterr().out
 
 
-def test_a_pushed_revision_is_not_built_again(
-    ecr: Ecr, calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    push_to(ecr, monkeypatch)
-    source = plan.read_source(manifest.parent / "checkout", "mlflow")
-    digest = ecr.put(plan.plan("mlflow", release(), source).tag)
+def test_pushed_content_is_not_built_again_at_another_commit(account: Account, calls: Path, manifest: Path) -> None:
+    folder = manifest.parent / "checkout"
+    tag = plan.plan("mlflow", release(), read_source(folder, "mlflow")).tag
+    digest = put_image(account.ecr, "rtp-dev/mlflow", tag)
+    commit(folder)
     assert run(push=True, env="dev") == 0
-    assert load_release(manifest).images["mlflow"].digest == digest
+    image = load_release(manifest).images["mlflow"]
+    assert (image.tag, image.digest) == (tag, digest)
     assert calls.read_text() == "info\n"
 
 
-def test_a_push_passes_the_password_on_standard_input(
-    ecr: Ecr, calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    push_to(ecr, monkeypatch)
+def test_a_push_needs_repositories_and_no_outputs(account: Account, calls: Path, manifest: Path) -> None:
     with pytest.raises(PlatformError, match="the registry does not have it"):
         run(push=True, env="dev")
     words = [line.split() for line in calls.read_text().splitlines()]
-    assert [line[0] for line in words] == ["info", "build", "login", "push"]
+    assert [line[0] for line in words] == ["info", "login", "build", "push"]
+    tag = plan.plan("mlflow", release(), read_source(manifest.parent / "checkout", "mlflow")).tag
+    assert words[-1][1] == f"123456789012.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/mlflow:{tag}"
     password = calls.with_name("calls.password").read_text()
     assert password
     assert password not in calls.read_text()
     assert load_release(manifest).images["mlflow"].digest is None
+
+
+def test_a_push_before_there_are_repositories_names_the_command_that_makes_them(
+    account: Account, calls: Path, manifest: Path
+) -> None:
+    account.ecr.delete_repository(repositoryName="rtp-dev/mlflow")
+    with pytest.raises(RefusedError, match=r"no repository rtp-dev/mlflow\n  remedy: create it: make up ENV=dev"):
+        run(push=True, env="dev")
+
+
+def test_a_base_without_a_digest_is_refused(calls: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "load_release", load_release)
+    with pytest.raises(RefusedError, match=r"images\.python-base\.digest"):
+        run(push=True, env="dev")
 
 
 def test_uncommitted_changes_are_not_pushed(calls: Path, manifest: Path) -> None:
@@ -135,21 +119,5 @@ def test_uncommitted_changes_are_not_pushed(calls: Path, manifest: Path) -> None
 
 
 def test_a_push_needs_an_environment(calls: Path, manifest: Path) -> None:
-    with pytest.raises(SettingsError, match="the stack whose registry"):
+    with pytest.raises(SettingsError, match="the environment whose registry"):
         run(push=True)
-
-
-def test_an_absent_tag_has_no_digest(ecr: Ecr) -> None:
-    assert ecr_api.digest(ecr.client, Repository.of(ecr.url), "0.1.0-x") is None
-
-
-def test_an_absent_repository_is_refused(ecr: Ecr) -> None:
-    repository = Repository.of(ecr.url)._replace(name="rtp-dev/trainer")
-    with pytest.raises(RefusedError, match="no repository rtp-dev/trainer"):
-        ecr_api.digest(ecr.client, repository, "0.1.0-x")
-
-
-def test_credentials_of_another_account_are_refused(ecr: Ecr) -> None:
-    other = Repository.of(ecr.url)._replace(registry="999999999999.dkr.ecr.us-east-1.amazonaws.com")
-    with pytest.raises(RefusedError, match="the stack's is 999999999999"):
-        ecr_api.log_in(ecr.client, other)

@@ -10,14 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from infra.lifecycle.image.plan import IMAGES, RECIPES, VARIANTS, ImageName, Source, Torch, plan
+from infra.lifecycle.image.plan import EPOCH, Torch, plan
+from infra.lifecycle.image.recipes import IMAGES, RECIPES, VARIANTS, ImageName
+from infra.lifecycle.image.source import IgnoreRules, Source
 from infra.spec.release_rules import ROOT
 from infra.spec.settings.stores import StorageSettings
+from tests.distribution import RAY
 from tests.engines.report_table import ran, skipped
 from tests.infra.lifecycle.image.dockerfile import Dockerfile, environment, read
 from tests.infra.lifecycle.image.samples import release
+from training.code.selection import select
 
 FINAL = {"trainer": ("cpu", "cuda"), "mlflow": ("mlflow",)}
+TOOLS = {f"training/image/{name}" for name in ("install-efa", "remove_unused.py", "unused.txt")}
+"""Files of the folder `training` that stages of the build take alone."""
 STAGES = [(image, stage) for image in IMAGES for stage in FINAL[image]]
 
 
@@ -70,39 +76,38 @@ def test_an_image_runs_as_the_owner_of_the_file_system(image: ImageName, stage: 
 def test_no_package_installer_is_left(image: ImageName, stage: str) -> None:
     final = dockerfile(image).stages[stage] if image == "mlflow" else dockerfile(image).stages["cpu"]
     steps = [*dockerfile(image).stages["environment"].values("RUN"), *final.values("RUN")]
-    assert sum("pip uninstall" in step and step.rstrip().endswith("pip") for step in steps) == 2
+    commands = [command.strip() for step in steps for command in step.split("&&")]
+    assert sum("pip uninstall" in command and command.endswith("pip") for command in commands) == 2
     assert not [step for step in steps if "apt-get install" in step]
 
 
 def test_the_trainer_image_installs_with_the_developers_script_and_lock() -> None:
     stage = dockerfile("trainer").stages["environment"]
     copied = {source for value in stage.values("COPY") for source in value.split()[:-1]}
-    assert copied == {".make/environment", "requirements.lock", "requirements-bootstrap.lock"}
-    [step] = stage.values("RUN")
-    assert ".make/environment train " in step
+    assert copied - TOOLS == {".make/environment", "requirements.lock", "requirements-bootstrap.lock"}
+    assert ".make/environment train " in stage.values("RUN")[0]
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_packages_are_installed_by_hash_only(image: ImageName) -> None:
     script = (ROOT / ".make/environment").read_text(encoding="utf-8")
-    [step] = dockerfile(image).stages["environment"].values("RUN")
-    installing = script if image == "trainer" else step
+    installing = script if image == "trainer" else dockerfile(image).stages["environment"].values("RUN")[0]
     assert installing.count("--require-hashes") == 2
-    assert "pip sync --require-hashes --compile-bytecode" in installing
+    assert "pip sync --require-hashes " in installing
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_the_copied_files_are_those_of_the_recipe(image: ImageName) -> None:
     recipe = RECIPES[image]
     files = {recipe.lock, *recipe.context} - {".dockerignore"}
-    assert {source for source in dockerfile(image).sources() if source != "training/image/install-efa"} == files
+    assert set(dockerfile(image).sources()) - TOOLS == files
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_every_declared_argument_is_passed_and_no_other(image: ImageName) -> None:
     stages = dockerfile(image).stages.values()
     declared = {value.partition("=")[0] for stage in stages for value in stage.values("ARG")} | {"PYTHON_IMAGE"}
-    source = Source(ROOT, "0" * 40, 0, ())
+    source = Source(ROOT, "0" * 40, "0" * 64, ())
     torch = {"cpu": Torch("2.15.0+cpu", ""), "cuda": None}
     passed = {
         name
@@ -110,6 +115,47 @@ def test_every_declared_argument_is_passed_and_no_other(image: ImageName) -> Non
         for name in plan(image, release(), source, variant=variant, torch=torch[variant]).arguments
     }
     assert passed == declared
+
+
+def test_layers_of_the_trainer_are_ordered_by_how_often_they_change() -> None:
+    stage = dockerfile("trainer").stages["cpu"]
+    sources = [value.split()[:2] for value in stage.values("COPY")]
+    assert sources == [
+        ["--from=environment", "/torch/.venv"],
+        ["--from=environment", "/opt/ray-train-platform/.venv"],
+        ["--from=code", "/opt/ray-train-platform"],
+    ]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_no_bytecode_is_compared_with_the_time_of_its_source(image: ImageName) -> None:
+    """The engine sets the time of every file, so bytecode that is checked by time would be compiled again in every process."""
+    stages = dockerfile(image).stages
+    for stage in (stages["environment"], stages["code"]):
+        [compiling] = [step for step in stage.values("RUN") if "compileall" in step]
+        assert "PYTHONHASHSEED=0" in compiling
+        assert "--invalidation-mode unchecked-hash" in compiling
+    [installing] = [step for step in stages["environment"].values("RUN") if "compileall" in step]
+    assert installing.index("-name '*.pyc' -delete") < installing.index("compileall")
+    for stage in (stages["environment"], stages[FINAL[image][0]]):
+        assert "PYTHONDONTWRITEBYTECODE=1" in " ".join([*stage.values("ENV"), *stage.values("RUN")])
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_commit_is_not_in_the_image(image: ImageName) -> None:
+    values = [one.value for stage in dockerfile(image).stages.values() for one in stage.instructions]
+    assert not [value for value in values if "revision" in value.lower()]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_stages_that_others_copy_from_set_the_time_of_their_files(image: ImageName) -> None:
+    stages = dockerfile(image).stages
+    copied = {
+        value.split()[0] for stage in stages.values() for value in stage.values("COPY") if value.startswith("--from=")
+    }
+    for name in {one.removeprefix("--from=") for one in copied}:
+        assert "SOURCE_DATE_EPOCH" in stages[name].values("ARG")
+        assert '--date="@${SOURCE_DATE_EPOCH}" {} +' in stages[name].values("RUN")[-1]
 
 
 def test_dockerignore_keeps_the_build_context() -> None:
@@ -120,6 +166,13 @@ def test_dockerignore_keeps_the_build_context() -> None:
     for image in IMAGES:
         for source in dockerfile(image).sources():
             assert any(source == one or source.startswith(f"{one}/") for one in allowed), source
+
+
+def test_the_template_of_new_projects_is_in_the_trainer_image() -> None:
+    rules = IgnoreRules((ROOT / ".dockerignore").read_text(encoding="utf-8"))
+    template = ROOT / "training/project_template"
+    files = select(template, is_copy=True).files
+    assert [path for path in files if not rules.takes(f"training/project_template/{path}")] == []
 
 
 def test_the_cuda_variant_leaves_gpu_visibility_to_the_device_plugin() -> None:
@@ -138,7 +191,8 @@ def test_the_program_runs_from_the_copied_files_alone(image: ImageName, command:
         shutil.move(folder / "platform_charts/images/mlflow_server", folder / "mlflow_server")
     [compiling] = dockerfile(image).stages["code"].values("RUN")
     step = ["sh", "-c", compiling.replace("python3", sys.executable)]
-    subprocess.run(step, cwd=folder, check=True, capture_output=True)
+    epoch = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
+    subprocess.run(step, cwd=folder, env=epoch, check=True, capture_output=True)
     bare = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(folder),
@@ -164,16 +218,25 @@ def test_an_installer_with_a_wrong_hash_is_refused_before_it_is_unpacked(tmp_pat
     assert not target.exists()
 
 
-def test_the_trainer_images_files_train(tmp_path: Path) -> None:
+@pytest.mark.xdist_group(RAY)
+def test_the_trainer_images_files_train_and_search(tmp_path: Path) -> None:
     code = context("trainer", tmp_path / "code")
-    command = ["-m", "training", "train", "--launcher", "plain", "--num-workers", "1", "--epochs", "1", "--name", "one"]
+    one = ["train", "--launcher", "plain", "--num-workers", "1", "--epochs", "1", "--name", "one"]
+    run_from(code, ["training", *one, "--set", "run.directory=runs"], tmp_path)
+    assert list((tmp_path / "runs" / "one" / "checkpoints").iterdir())
+    small = ["search.trials=1", "search.scheduler={name: none}", "search.directory=searches", "loop.epochs=1"]
+    run_from(code, ["tune", "search", "--name", "s", *(part for one in small for part in ("--set", one))], tmp_path)
+    assert (tmp_path / "searches" / "s" / "report.html").exists()
+
+
+def run_from(code: Path, command: list[str], folder: Path) -> None:
+    """Run a module of a copy of the code in a folder, without MLflow."""
     done = subprocess.run(
-        [sys.executable, *command, "--set", f"run.directory={tmp_path / 'runs'}", "--set", "tracking.enabled=false"],
-        cwd=tmp_path,
+        [sys.executable, "-m", *command, "--set", "tracking.enabled=false"],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(code)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert list((tmp_path / "runs" / "one" / "checkpoints").iterdir())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from infra.lifecycle.image.engines import ENGINES, Buildah, Docker, ImageEngine, find, run
-from infra.lifecycle.image.plan import Build, plan, read_source
+from infra.lifecycle.image.engines import ENGINES, Answer, Buildah, Docker, ImageEngine, find, run
+from infra.lifecycle.image.plan import EPOCH, Build, plan
+from infra.lifecycle.image.source import read_source
 from infra.spec.errors import PlatformError, RefusedError
 from tests.infra.lifecycle.image.samples import checkout, release
 
@@ -19,27 +21,34 @@ def build(tmp_path: Path) -> Build:
     return plan("trainer", release(), read_source(checkout(tmp_path, "trainer"), "trainer"))
 
 
-def only(name: str) -> object:
+def only(name: str) -> Callable[[Sequence[str]], Answer]:
     """A machine on which only one engine can build."""
 
-    def why_not(command: Sequence[str]) -> str | None:
-        return None if command[0] == name else "not on PATH"
+    def ask(command: Sequence[str]) -> Answer:
+        return Answer("", None if command[0] == name else "not on PATH")
 
-    return why_not
+    return ask
 
 
 @pytest.mark.parametrize("name", ["docker", "buildah", "podman"])
 def test_the_available_engine_is_chosen(name: str) -> None:
-    assert find(only(name)).name == name  # type: ignore[arg-type]
+    assert find(only(name)).name == name
 
 
 def test_docker_is_preferred() -> None:
-    assert find(lambda _: None).name == "docker"
+    assert find(lambda _: Answer("Name: mine\nDriver: docker-container\n", None)).name == "docker"
+
+
+def test_a_builder_that_cannot_set_timestamps_is_not_chosen() -> None:
+    with pytest.raises(
+        RefusedError, match=r"docker: its builder cannot set .* `docker buildx create --use`\n  buildah: off"
+    ):
+        find(lambda command: Answer("Driver:        docker\n", None if command[0] == "docker" else "off"))
 
 
 def test_without_an_engine_the_error_names_each_reason() -> None:
     with pytest.raises(RefusedError, match=r"docker: off\n  buildah: off\n  podman: off") as refused:
-        find(lambda _: "off")
+        find(lambda _: Answer("", "off"))
     assert "install buildah or podman" in refused.value.remedy
 
 
@@ -54,23 +63,36 @@ def test_docker_without_buildx_is_not_chosen(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_every_engine_builds_the_same(engine: ImageEngine, build: Build) -> None:
-    command = engine.build(build, "name:tag")
-    pairs = {command[index + 1] for index, word in enumerate(command) if word == "--build-arg"}
-    assert {f"{key}={value}" for key, value in build.arguments.items()} <= pairs
-    assert command[-1] == str(build.context)
-    for option, value in {
-        "--file": str(build.dockerfile),
-        "--target": "cuda",
-        "--tag": "name:tag",
-        "--platform": "linux/amd64",
-    }.items():
-        assert command[command.index(option) + 1] == value
+    for command in (engine.build(build, "name:tag"), engine.release(build, "name:tag")[0]):
+        pairs = {command[index + 1] for index, word in enumerate(command) if word == "--build-arg"}
+        assert pairs == {f"{key}={value}" for key, value in build.arguments.items()}
+        assert command[-1] == str(build.context)
+        for option, value in {"--file": str(build.dockerfile), "--target": "cuda", "--platform": "linux/amd64"}.items():
+            assert command[command.index(option) + 1] == value
+        assert "name:tag" in " ".join(command)
 
 
-def test_an_image_has_the_time_of_its_commit(build: Build) -> None:
-    assert f"SOURCE_DATE_EPOCH={build.committed}" in Docker().build(build, "x")
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_annotations_go_into_a_manifest_that_can_hold_them(engine: ImageEngine, build: Build) -> None:
+    command = engine.release(replace(build, annotations={"a.b": "numpy==1 timm==2"}), "registry/name:tag")[0]
+    assert command[command.index("--annotation") + 1] == "a.b=numpy==1 timm==2"
+    if engine.name == "docker":
+        assert command[command.index("--output") + 1].endswith(",oci-mediatypes=true")
+    assert "--annotation" not in engine.release(build, "registry/name:tag")[0]
+
+
+def test_an_image_and_its_files_have_a_fixed_time(build: Build) -> None:
+    assert build.arguments["SOURCE_DATE_EPOCH"] == str(EPOCH)
+    for command in (Docker().build(build, "x"), Docker().release(build, "x")[0]):
+        assert "rewrite-timestamp=true" in command[command.index("--output") + 1].split(",")
     podman = Buildah("podman").build(build, "x")
-    assert podman[podman.index("--timestamp") + 1] == str(build.committed)
+    assert podman[podman.index("--timestamp") + 1] == str(EPOCH)
+
+
+def test_a_release_is_pushed(build: Build) -> None:
+    [docker] = Docker().release(build, "registry/name:tag")
+    assert {"name=registry/name:tag", "push=true"} <= set(docker[docker.index("--output") + 1].split(","))
+    assert Buildah().release(build, "registry/name:tag")[-1] == ["buildah", "push", "registry/name:tag"]
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,22 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from infra.lifecycle.image import sbom
-from infra.lifecycle.image.plan import IMAGES, RECIPES, Build, ImageName, Source, Torch, Variant, plan
+from infra.lifecycle.image.plan import Build, Torch, plan
+from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName, Variant
+from infra.lifecycle.image.source import Source
 from infra.spec.release_rules import ROOT
 from tests.infra.lifecycle.image.samples import EFA_SHA256, release
 
+REMOVED: dict[ImageName, set[str]] = {"trainer": {"setuptools"}, "mlflow": set()}
+"""Packages of the lock that are not in the image."""
 CPU = Torch("2.15.0+cpu", "")
 
 
-def build(image: ImageName, variant: Variant = "cuda", torch: Torch | None = None) -> Build:
+def build(
+    image: ImageName, variant: Variant = "cuda", torch: Torch | None = None, *, revision: str = "a" * 40
+) -> Build:
     """A build with this repository's lock files."""
-    return plan(image, release(), Source(ROOT, "a" * 40, 1_790_000_000, ()), variant=variant, torch=torch)
+    return plan(image, release(), Source(ROOT, revision, "c" * 64, ()), variant=variant, torch=torch)
 
 
 def components(build: Build) -> dict[str, dict[str, Any]]:
@@ -41,9 +46,12 @@ def test_every_package_of_the_lock_is_listed_with_its_hashes(image: ImageName) -
     text = (ROOT / RECIPES[image].lock).read_text(encoding="utf-8")
     listed = components(build(image))
     pinned = re.findall(r"^(\S+)==(\S+) ", text, flags=re.MULTILINE)
-    assert {(name, listed[name]["version"]) for name, _ in pinned} == set(pinned)
+    kept = {one for one in pinned if one[0] not in REMOVED[image]}
+    assert {(name, listed[name]["version"]) for name, _ in kept} == kept
+    assert not REMOVED[image] & set(listed)
     hashes = {one["content"] for component in listed.values() for one in component.get("hashes", [])}
-    assert hashes - {EFA_SHA256} == set(re.findall(r"sha256:(\S+)", text))
+    entries = [entry for entry in re.split(r"\n(?=[a-z])", text) if entry.partition("==")[0] not in REMOVED[image]]
+    assert hashes - {EFA_SHA256} == set(re.findall(r"sha256:(\S+)", "\n".join(entries)))
 
 
 def test_the_cpu_variant_has_its_own_torch_and_no_nvidia_packages() -> None:
@@ -72,6 +80,11 @@ def test_the_same_build_has_the_same_sbom_and_another_build_another_serial_numbe
     assert len(numbers) == 2
 
 
-def test_an_empty_lock_has_no_packages(tmp_path: Path) -> None:
-    (tmp_path / "empty.lock").write_text("")
-    assert list(sbom.read_lock(tmp_path / "empty.lock")) == []
+def test_the_sbom_names_the_commit_that_the_image_does_not_contain() -> None:
+    one, other = build("mlflow"), build("mlflow", revision="b" * 40)
+    assert one.tag == other.tag
+    properties = {
+        each["name"]: each["value"] for each in json.loads(sbom.document(other))["metadata"]["component"]["properties"]
+    }
+    assert properties["ray-train-platform:revision"] == "b" * 40
+    assert json.loads(sbom.document(one))["serialNumber"] != json.loads(sbom.document(other))["serialNumber"]

@@ -22,10 +22,7 @@ def nodes(environment: str) -> list[dict[str, Any]]:
 def test_every_group_has_its_largest_number_of_nodes(environment: str) -> None:
     settings = settings_of(environment)
     groups = Counter(node["metadata"]["labels"]["ray-train-platform/group"] for node in nodes(environment))
-    expected = {
-        request.name: size for request, size in zip(settings.launch_requests()[1:], _sizes(environment), strict=True)
-    }
-    assert groups == {settings.launch_requests()[0].name: settings.system_nodes.max_size, **expected}
+    assert groups == {request.name: request.max_size for request in settings.launch_requests()}
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -41,6 +38,8 @@ def test_a_p5_node_offers_what_ec2_lists_for_it() -> None:
     offered = node["status"]["allocatable"]
     assert (offered["nvidia.com/gpu"], offered["vpc.amazonaws.com/efa"]) == ("8", "32")
     assert int(offered["hugepages-2Mi"]) == 5128 * 2 * 2**20
+    p4d = next(one for one in nodes("prod") if one["metadata"]["name"] == "a100-0")
+    assert int(p4d["status"]["allocatable"]["hugepages-2Mi"]) == 21122 * 2**20
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-east-1b"
 
 
@@ -48,7 +47,3 @@ def test_a_node_without_efa_offers_no_huge_pages() -> None:
     assert all(
         "hugepages-2Mi" not in one["status"]["allocatable"] for one in nodes("dev") if "t4" in one["metadata"]["name"]
     )
-
-
-def _sizes(environment: str) -> list[int]:
-    return [group.max_size for group in settings_of(environment).gpu_groups]

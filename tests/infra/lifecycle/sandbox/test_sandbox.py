@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,18 +14,19 @@ from pathlib import Path
 import pytest
 
 from infra.kube.connection import connect_with
+from infra.kube.stack_connection import connect
 from infra.lifecycle.cli import main
 from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.keeper import lock_of
 from infra.lifecycle.sandbox.layout import kubeconfig_in
-from infra.lifecycle.sandbox.modules import OPERATORS
+from infra.lifecycle.sandbox.modules import KUEUE, OPERATORS
 from infra.lifecycle.sandbox.programs import find_operator
 from infra.spec.errors import PlatformError
 from infra.spec.outputs import read_outputs
 from tests.distribution import KUBERNETES
 from tests.engines.kubernetes import engine_environment, engine_programs
 from tests.infra.aws.graphs import settings_of
-from training.cluster.connection import connect
+from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group(KUBERNETES)
 
@@ -42,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_sandbox_has_the_nodes_of_its_environment_and_leaves_nothing_when_stopped(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sandbox", "--env", "dev"]) == 0
     printed = capsys.readouterr().out
@@ -54,15 +57,29 @@ def test_a_sandbox_has_the_nodes_of_its_environment_and_leaves_nothing_when_stop
         state = "is running" if module in operators else "is missing: run make engines"
         assert f"sandbox: {module.title} {module.version} {state}" in printed
     nodes = connect_with(kubeconfig_in(folder)).items("v1", "Node")
-    expected = settings_of("dev").system_nodes.max_size + sum(group.max_size for group in settings_of("dev").gpu_groups)
-    assert len(nodes) == expected
+    assert len(nodes) == sum(request.max_size for request in settings_of("dev").launch_requests())
     outputs = read_outputs(json.loads((folder / "outputs.json").read_text()), file="outputs.json")
     connect(outputs, kubeconfig=kubeconfig_in(folder), environment={})
+    if KUEUE in operators:
+        _holds_and_releases(monkeypatch, capsys, folder)
     assert main(["sandbox", "--env", "dev"]) == 3
     assert "make sandbox-down" in capsys.readouterr().err
     assert main(["sandbox-down"]) == 0
     assert _processes_of(folder) == set()
     assert list(folder.parent.iterdir()) == []
+
+
+def _holds_and_releases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """What the sandbox prints to export is all that `hold` and `release-queues` need; there is no pulumi."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig_in(folder)))
+    assert main(["hold", "--env", "dev", "--outputs", str(folder / "outputs.json")]) == 0
+    assert capsys.readouterr().out.endswith("dev: no job runs\n")
+    monkeypatch.setenv("RTP_STACK_OUTPUTS", str(folder / "outputs.json"))
+    assert main(["release-queues", "--env", "dev"]) == 0
+    assert capsys.readouterr().out == "queues released: platform, research\n"
+    assert main(["release-queues", "--env", "prod"]) == 2
+    assert "outputs of environment dev, not of prod" in capsys.readouterr().err
 
 
 def test_the_programs_of_a_killed_keeper_end_and_its_files_are_deleted(folder: Path) -> None:
@@ -91,6 +108,34 @@ def test_stopping_without_a_sandbox_does_nothing(folder: Path, capsys: pytest.Ca
     assert main(["sandbox-down"]) == 0
     assert "not running" in capsys.readouterr().out
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("while it starts", signal.SIGINT),
+        ("while it is filled", signal.SIGINT),
+        ("while it is filled", signal.SIGTERM),
+    ],
+)
+def test_an_interrupted_start_says_that_it_stops_and_leaves_nothing(
+    moment: str, number: signal.Signals, folder: Path
+) -> None:
+    # A process in the background of a shell ignores SIGINT, and so do those that it starts.
+    starts = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from infra.lifecycle.cli import main"
+    command = [sys.executable, "-uc", f"{starts}; sys.exit(main(['sandbox', '--env', 'dev']))"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        if moment == "while it is filled":
+            assert process.stdout.readline().startswith("sandbox: ")
+        else:
+            wait_until(lambda: len(_processes_of(folder)) > 1, seconds=60)
+        process.send_signal(number)
+        said = process.stdout.read()
+        assert process.wait(60) == 130
+    assert said.endswith("sandbox: interrupted, and stopped\n")
+    assert _processes_of(folder) == set()
+    assert list(folder.parent.iterdir()) == []
 
 
 def _processes_of(folder: Path) -> set[int]:

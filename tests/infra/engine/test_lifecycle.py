@@ -1,0 +1,85 @@
+"""The life of every environment in the real Pulumi engine, from an empty account to its end, as the deployment guide has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from infra.spec.names import cluster_name
+from tests.deployment_guide import BARE, BRING_UP, DESTROY, PREPARE, UNPROTECT, UPDATE, Step
+from tests.engines.pulumi_engine import Engine, engine
+from tests.infra.aws.graphs import settings_of
+
+pytestmark = pytest.mark.timeout(2700)
+
+Start = Callable[[str], Engine]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Makes an environment in an empty account; skips without the engine."""
+    with ExitStack() as stack:
+        yield lambda environment: stack.enter_context(engine(tmp_path, settings_of(environment), monkeypatch))
+
+
+def test_the_guide_leads_from_an_empty_account_to_an_environment_and_back(start: Start) -> None:
+    stack = start("dev")
+    _walk(stack, (*PREPARE, *BRING_UP))
+    created = [urn.rpartition("::")[2] for call, urn in stack.provider.calls if call == "create"]
+    assert created.index("trainer") < created.index("vpc")
+    _expect_no_changes(stack, "dev")
+    _walk(stack, UPDATE)
+    _change(stack, "dev")
+    _walk(stack, DESTROY)
+    left = stack.pulumi("stack", "--stack", "dev", "--show-urns").stdout
+    assert cluster_name(settings_of("dev")) not in left
+
+
+def test_a_protected_environment_is_destroyed_only_without_its_protection(start: Start) -> None:
+    stack = start("staging")
+    stack.pulumi("stack", "init", "staging")
+    up = stack.lifecycle("up", "--env", "staging", "--yes")
+    assert up.returncode == 0, up.stdout
+    _expect_no_changes(stack, "staging")
+    _change(stack, "staging")
+    refused = stack.lifecycle("destroy", "--env", "staging", "--yes")
+    assert refused.returncode == 3, refused.stdout
+    assert all(step.command in refused.stdout for step in UNPROTECT)
+    _walk(stack, UNPROTECT)
+    ended = stack.lifecycle("destroy", "--env", "staging", "--yes")
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_bare_pulumi_brings_up_an_empty_account_in_two_runs(start: Start) -> None:
+    stack = start("prod")
+    stack.pulumi("stack", "init", "prod")
+    _walk(stack, BARE)
+    _expect_no_changes(stack, "prod")
+    kept = stack.lifecycle("destroy", "--env", "prod", "--yes")
+    assert kept.returncode == 3, kept.stdout
+    assert "protected" in kept.stdout
+
+
+def _walk(stack: Engine, steps: Iterable[Step]) -> None:
+    """Run commands of the guide as they are written there."""
+    for step in steps:
+        ran = stack.shell(f"{step.command} {step.confirmation}")
+        assert ran.returncode == step.status, f"{step.command}\n{ran.stdout}"
+        assert step.says in ran.stdout, f"{step.command}\n{ran.stdout}"
+
+
+def _expect_no_changes(stack: Engine, environment: str) -> None:
+    preview = stack.pulumi("preview", "--stack", environment, "--expect-no-changes")
+    assert preview.returncode == 0, preview.stdout
+
+
+def _change(stack: Engine, environment: str) -> None:
+    """A changed setting updates what it concerns, and replaces nothing."""
+    before = len(stack.provider.calls)
+    stack.checkout.edit(environment, {("environment", "owner"): "other@example.com"})
+    changed = stack.lifecycle("up", "--env", environment, "--yes")
+    assert changed.returncode == 0, changed.stdout
+    assert {call for call, _ in stack.provider.calls[before:]} == {"update"}

@@ -1,0 +1,128 @@
+"""Connecting to the stack's cluster, and to no other."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+import yaml
+from moto import mock_aws
+
+from infra.kube.stack_connection import connect
+from infra.lifecycle.caller import caller_of
+from infra.lifecycle.sandbox.processes import free_ports
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.outputs import StackOutputs
+from tests.training.cluster.team_cluster import dev_outputs, target
+
+MOTO_ACCOUNT = "123456789012"
+AUTHORITY = "-----BEGIN CERTIFICATE-----\nbW9jayBjZXJ0aWZpY2F0ZQ==\n-----END CERTIFICATE-----\n"
+
+
+def outputs(**changes: object) -> StackOutputs:
+    """The dev stack's outputs, with some replaced."""
+    return target(**changes).outputs
+
+
+def kubeconfig(folder: Path, *, server: str, authority: str = "another") -> Path:
+    """A kubeconfig whose current context is at `server`."""
+    encoded = base64.b64encode(authority.encode()).decode()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": encoded}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "mine", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "mine",
+    }
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_the_stacks_own_endpoint_is_accepted(tmp_path: Path) -> None:
+    stack = outputs()
+    api = connect(stack, kubeconfig=kubeconfig(tmp_path, server=stack.cluster.endpoint), environment={})
+    assert api.server == stack.cluster.endpoint
+
+
+def test_the_context_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, server="https://prod.example")
+    with pytest.raises(RefusedError, match=r"current context of .* is https://prod\.example, the cluster of stack dev"):
+        connect(outputs(), kubeconfig=file, environment={})
+
+
+def test_the_context_of_another_cluster_is_refused_if_the_environment_names_it(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, server="https://prod.example")
+    with pytest.raises(RefusedError, match="current context"):
+        connect(outputs(), kubeconfig=None, environment={"KUBECONFIG": str(file)})
+
+
+def test_the_same_cluster_through_a_tunnel_is_recognized_by_its_ca(tmp_path: Path) -> None:
+    encoded = base64.b64encode(AUTHORITY.encode()).decode()
+    stack = outputs(cluster={**dev_outputs()["cluster"], "certificate_authority": encoded})
+    file = kubeconfig(tmp_path, server="https://127.0.0.1:8443", authority=AUTHORITY)
+    assert connect(stack, kubeconfig=file, environment={}).server == "https://127.0.0.1:8443"
+
+
+def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="absent"):
+        connect(outputs(), kubeconfig=tmp_path / "absent", environment={})
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """AWS as moto fakes it, and credentials of its account."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        yield
+
+
+@pytest.mark.usefixtures("aws")
+def test_the_credentials_of_another_account_are_refused() -> None:
+    with pytest.raises(RefusedError, match=f"of account {MOTO_ACCOUNT}, stack dev is in 111122223333"):
+        connect(outputs(), kubeconfig=None, environment={})
+
+
+@pytest.mark.usefixtures("aws")
+def test_without_the_aws_cli_there_is_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RefusedError, match="no `aws` on PATH"):
+        connect(outputs(account=MOTO_ACCOUNT), kubeconfig=None, environment={})
+
+
+def test_without_credentials_the_account_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(RefusedError, match="no AWS account to reach stack dev with"):
+        connect(outputs(), kubeconfig=None, environment={})
+
+
+def test_an_endpoint_that_does_not_answer_is_no_lack_of_credentials(no_sts: None) -> None:
+    with pytest.raises(
+        RefusedError, match=r"(?s)AWS does not answer: Could not connect .*remedy: check the network"
+    ) as caught:
+        connect(outputs(), kubeconfig=None, environment={})
+    assert "sign in" not in str(caught.value)
+
+
+def test_a_caller_behind_a_broken_network_is_not_told_to_sign_in(no_sts: None) -> None:
+    with pytest.raises(RefusedError, match=r"(?s)AWS does not answer: .*remedy: check the network") as caught:
+        caller_of(boto3.Session(region_name="us-east-1"))
+    assert "sign in" not in str(caught.value)
+
+
+@pytest.fixture
+def no_sts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials, and an endpoint of STS that refuses connections."""
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it keeps the credentials it finds
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    (port,) = free_ports(1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{port}")

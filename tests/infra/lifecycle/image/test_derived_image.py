@@ -1,0 +1,259 @@
+"""`image --from`: real wheels, the real uv and Dockerfile; AWS is moto, and where no engine runs, the engine is a script."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
+
+from infra.lifecycle.commands import derived_image as command
+from infra.lifecycle.image import engines
+from infra.lifecycle.image.derive import DOCKERFILE, derive
+from infra.lifecycle.image.plan import EngineBuild
+from infra.lifecycle.options import ImageOptions
+from infra.packages.derived import BASE_ANNOTATION, PACKAGES_ANNOTATION, shortcomings
+from infra.packages.overlay import THIS_PYTHON, Overlay, overlay
+from infra.packages.requirements import read_requirements
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
+from infra.spec.release import ReleaseManifest
+from infra.spec.release_rules import ROOT
+from tests.engines.image_builder import BASE, ImageBuilder, image_builder
+from tests.engines.oci_registry import PASSWORD, USER, registry
+from tests.engines.report_table import ran, skipped
+from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
+from tests.infra.lifecycle.image.dockerfile import read
+from tests.infra.lifecycle.image.samples import release
+from tests.infra.packages.test_overlay import PLATFORM
+from tests.infra.packages.wheels import use_only, wheel
+
+ENGINE = """#!/bin/sh
+echo "$@" >> {calls}
+[ "$1" = login ] && cat > /dev/null
+exit 0
+"""
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    """An account of dev whose trainer repository has the release's image."""
+    with allow_moto(monkeypatch):
+        account = Account("dev")
+        account.create("trainer")
+        use_base(monkeypatch, put_image(account.ecr, "rtp-dev/trainer", "0.1.0-cuda-0123"))
+        yield account
+
+
+def use_base(monkeypatch: pytest.MonkeyPatch, digest: str | None) -> None:
+    """Have the command see a release whose trainer image has this digest."""
+    monkeypatch.setattr(command, "load_release", lambda: pushed(digest))
+
+
+def pushed(digest: str | None) -> ReleaseManifest:
+    """A release whose trainer image has this digest."""
+    found = release()
+    trainer = found.images["trainer"].model_copy(update={"digest": digest})
+    return found.model_copy(update={"images": {**found.images, "trainer": trainer}})
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """File with the arguments of the engine's calls."""
+    program, notes = tmp_path / "bin/buildah", tmp_path / "calls"
+    program.parent.mkdir()
+    program.write_text(ENGINE.format(calls=notes))
+    program.chmod(0o755)
+    monkeypatch.setattr(engines, "ENGINES", (engines.Buildah(),))
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    return notes
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A code folder that requires `greeter`; uv finds it in the folder `wheels` beside it."""
+    use_only(tmp_path / "wheels", monkeypatch)
+    wheel(tmp_path / "wheels", "greeter", "1.0")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/requirements.txt").write_text("greeter\nnumpy>=2\n")
+    return tmp_path / "code"
+
+
+def run(code: Path, **options: object) -> int:
+    """Run the command."""
+    return command.derived_image(ImageOptions(from_=code, **{"env": "dev", **options}))  # type: ignore[arg-type]
+
+
+def test_the_image_is_built_from_the_releases_digest_and_pushed(account: Account, calls: Path, code: Path) -> None:
+    with pytest.raises(PlatformError, match="the registry does not have it"):  # the script pushes nothing
+        run(code)
+    words = [line.split() for line in calls.read_text().splitlines()]
+    assert [line[0] for line in words] == ["info", "login", "build", "push"]
+    repository = "123456789012.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/trainer"
+    [base] = [one["imageDigest"] for one in account.ecr.list_images(repositoryName="rtp-dev/trainer")["imageIds"]]
+    assert f"TRAINER_IMAGE={repository}@{base}" in words[2]
+    assert f"{BASE_ANNOTATION}={base}" in words[2]
+    assert f"{PACKAGES_ANNOTATION}=greeter==1.0" in words[2]
+    assert words[3][1].startswith(f"{repository}:custom-")
+    [file] = (calls.parent / ".local/sbom").iterdir()
+    bom = json.loads(file.read_text())
+    assert [one["name"] for one in bom["components"]] == [f"{repository}@{base}", "greeter"]
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(file.read_text()) is None
+
+
+def test_an_image_that_was_pushed_before_is_named_again_and_not_built(
+    account: Account, calls: Path, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(PlatformError):
+        run(code)
+    tag = calls.read_text().split(":custom-")[1].split()[0]
+    digest = put_image(account.ecr, "rtp-dev/trainer", f"custom-{tag}")
+    calls.unlink()
+    assert run(code) == 0
+    assert calls.read_text() == "info\n"
+    image = f"IMAGE=123456789012.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/trainer@{digest}"
+    assert capsys.readouterr().out.splitlines()[-1] == image
+
+
+def test_no_image_is_built_for_what_the_trainer_has(
+    calls: Path, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code / "requirements.txt").write_text("numpy>=2\n")
+    assert run(code) == 0
+    assert "needs nothing that the trainer image lacks" in capsys.readouterr().out
+    assert not calls.exists()
+
+
+def test_a_contradiction_is_reported_before_anything_is_asked(calls: Path, code: Path) -> None:
+    (code / "requirements.txt").write_text("numpy<2\n")
+    with pytest.raises(SettingsError, match="numpy<2: the platform has"):
+        run(code)
+    assert not calls.exists()
+
+
+@pytest.mark.parametrize(
+    ("digest", "reason"), [(None, "digest unresolved"), (f"sha256:{'9' * 64}", "not in the registry")]
+)
+@pytest.mark.usefixtures("account")
+def test_an_environment_without_the_trainer_image_is_refused(
+    digest: str | None, reason: str, calls: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_base(monkeypatch, digest)
+    with pytest.raises(
+        RefusedError, match=rf"no trainer image to derive from: {reason}\n.*make image PUSH=1"
+    ) as refused:
+        run(code)
+    assert "ENV=dev" in refused.value.remedy
+
+
+def test_what_makes_no_sense_is_refused(calls: Path, code: Path) -> None:
+    with pytest.raises(SettingsError, match="needs the environment"):
+        run(code, env=None)
+    with pytest.raises(SettingsError, match="released trainer image only"):
+        run(code, image="mlflow")
+    with pytest.raises(SettingsError, match="no such folder"):
+        run(code / "none")
+
+
+def test_hadolint_reports_nothing() -> None:
+    hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if hadolint is None:
+        skipped("hadolint", "no hadolint on PATH or in .venv", "make env FOR=dev")
+    answer = subprocess.run([hadolint, str(DOCKERFILE)], check=False, capture_output=True, text=True)
+    ran("hadolint")
+    assert (answer.stdout, answer.returncode) == ("", 0)
+
+
+def test_user_environment_and_command_are_the_trainers() -> None:
+    keywords = {one.keyword for one in read(DOCKERFILE).stages["derived"].instructions}
+    assert keywords == {"ARG", "LABEL", "ENV", "COPY"}
+    assert read(DOCKERFILE).stages["derived"].values("ENV") == ["PATH=${PATH}:/opt/ray-train-platform/packages/bin"]
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+    """A real engine, with an image that is laid out like the trainer's."""
+    found = image_builder(tmp_path_factory.mktemp("builder"))
+    folder = tmp_path_factory.mktemp("trainer")
+    (folder / "Dockerfile").write_text(
+        f"FROM {BASE}\nRUN python3 -m venv --without-pip /opt/ray-train-platform/.venv\n"
+        "ENV PATH=/opt/ray-train-platform/.venv/bin:/bin PYTHONDONTWRITEBYTECODE=1\nUSER 1000:1000\n"
+    )
+    found.run("build", "--quiet", "--tag", "localhost/trainer", str(folder))
+    return found
+
+
+def installed(code: Path) -> Overlay:
+    """The packages of a code folder, for this Python, which is that of the test's base image."""
+    return overlay(read_requirements(code), PLATFORM, THIS_PYTHON, root=code.with_name("overlays"), say=print)
+
+
+def build_of(found: Overlay, account: Account) -> EngineBuild:
+    """The build of an image with some packages, on the test's base image."""
+    build = derive(found, pushed(f"sha256:{'1' * 64}"), account.registry)
+    local = {"TRAINER_IMAGE": "localhost/trainer", "PYTHON": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    return replace(build, arguments={**build.arguments, **local})
+
+
+def test_a_pushed_image_says_what_was_added_to_which_base(
+    account: Account, code: Path, builder: ImageBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code / "requirements.txt").write_text("greeter\n")
+    engine, build = engines.Buildah(str(builder.program)), build_of(installed(code), account)
+    with registry(tmp_path / "registry") as running:
+        host = f"127.0.0.1:{running.port}"
+        (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
+        # Instead of `login`, which speaks TLS only.
+        login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        (tmp_path / "auth.json").write_text(json.dumps({"auths": {host: {"auth": login}}}))
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        for words in engine.release(build, f"{host}/rtp-dev/trainer:{build.tag}"):
+            engines.run(words)
+        manifest = running.repository("rtp-dev/trainer").manifest(build.tag)
+    assert manifest is not None
+    recorded = manifest.document["annotations"]
+    assert list(shortcomings(recorded, [Requirement("greeter>=1")], pushed(f"sha256:{'1' * 64}"))) == []
+
+
+def test_a_derived_image_imports_its_packages_whatever_pods_set(
+    account: Account, code: Path, builder: ImageBuilder, tmp_path: Path
+) -> None:
+    (code / "requirements.txt").write_text("greeter\n")
+    digests, layers = [], []
+    for number in range(2):
+        found = installed(code)
+        for path in found.packages.rglob("*"):
+            os.utime(path, (0, 1000 * number))
+        words = engines.Buildah().build(build_of(found, account), f"localhost/d:{number}")
+        builder.run(*[word for word in words[1:] if word != "--layers"])
+        digests.append(builder.export(f"localhost/d:{number}", tmp_path / str(number)))
+        blobs = tmp_path / str(number) / "blobs/sha256"
+        manifest = json.loads((blobs / digests[-1].removeprefix("sha256:")).read_text())
+        layers.append(len(manifest["layers"]))
+    assert digests[0] == digests[1]
+    assert manifest["annotations"][PACKAGES_ANNOTATION] == "greeter==1.0"
+    assert manifest["annotations"][BASE_ANNOTATION] == f"sha256:{'1' * 64}"
+    config = json.loads((blobs / manifest["config"]["digest"].removeprefix("sha256:")).read_text())
+    assert config["config"]["User"] == "1000:1000"
+    assert config["config"]["Labels"]["ray-train-platform.packages"] == "greeter==1.0"
+    base = builder.export("localhost/trainer", tmp_path / "base").removeprefix("sha256:")
+    assert layers[0] == len(json.loads((tmp_path / "base/blobs/sha256" / base).read_text())["layers"]) + 1
+    container = builder.run("from", "localhost/d:0").strip()
+    program = (
+        "import greeter, importlib.metadata as m; print(greeter.VERSION, m.version('greeter'), greeter.__cached__)"
+    )
+    said = builder.run("run", "--env", "PYTHONPATH=/mnt/code", container, "python3", "-c", program).split()
+    assert said[:2] == ["1.0", "1.0"]
+    assert builder.run("run", container, "python3", "-c", f"print(open({said[2]!r}, 'rb').read(8)[4])").strip() == "1"

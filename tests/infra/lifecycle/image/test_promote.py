@@ -1,0 +1,125 @@
+"""`promote`: AWS is moto's, the two registries are real."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.lifecycle.commands import promote as command
+from infra.lifecycle.image.distribution import Manifest
+from infra.lifecycle.image.ecr import EnvironmentRegistry
+from infra.lifecycle.image.record import write_push
+from infra.lifecycle.options import PromoteOptions
+from infra.spec.errors import RefusedError
+from infra.spec.release import RELEASE_FILE, Image, load_release
+from tests.engines.oci_registry import RunningRegistry, push_image, registry
+from tests.infra.lifecycle.image.accounts import Account, allow_moto
+
+TAG = f"{load_release().platform}-0123456789ab"
+
+
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Account]]:
+    """The accounts of staging and prod, with repositories."""
+    with allow_moto(monkeypatch):
+        found = {name: Account(name) for name in ("staging", "prod")}
+        for account in found.values():
+            account.create("trainer", "mlflow")
+        yield found
+
+
+@pytest.fixture
+def registries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, RunningRegistry]]:
+    """A registry for each environment, in place of ECR's."""
+    with registry(tmp_path / "staging") as staging, registry(tmp_path / "prod") as prod:
+        found = {"staging": staging, "prod": prod}
+
+        def remote(self: EnvironmentRegistry, image: Image) -> Any:  # noqa: ANN401 - as the method it replaces
+            return found[self.environment].repository(self.registry.name(image))
+
+        monkeypatch.setattr(EnvironmentRegistry, "remote", remote)
+        yield found
+
+
+@pytest.fixture
+def release_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the release manifest, used by the command."""
+    file = Path(shutil.copy(RELEASE_FILE, tmp_path))
+    monkeypatch.setattr(command, "RELEASE_FILE", file)
+    return file
+
+
+@pytest.fixture
+def pushed(registries: dict[str, RunningRegistry], release_file: Path) -> Manifest:
+    """MLflow's image in staging, and in the release."""
+    image = push_image(registries["staging"].repository("rtp-staging/mlflow"), TAG, [b"packages", b"code"])
+    write_push(release_file, "mlflow", tag=TAG, digest=image.digest, revision="a" * 40, today=command.today())
+    return image
+
+
+def run(**options: Any) -> int:  # noqa: ANN401
+    return command.promote(PromoteOptions(**{"image": "mlflow", "from_": "staging", "to": "prod", **options}))
+
+
+def test_prod_gets_the_digest_of_staging_and_the_release_records_it(
+    accounts: dict[str, Account],
+    registries: dict[str, RunningRegistry],
+    pushed: Manifest,
+    release_file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run() == 0
+    assert registries["prod"].repository("rtp-prod/mlflow").manifest(TAG) == pushed
+    image = load_release(release_file).images["mlflow"]
+    assert (image.tag, image.digest) == (TAG, pushed.digest)
+    assert image.source == f"built from commit {'a' * 40}; copied from staging to prod on {command.today()}"
+    recorded = release_file.read_bytes()
+    assert "mlflow: 3 blobs, " in capsys.readouterr().out
+    assert run() == 0
+    assert "mlflow: already promoted, 0 bytes copied" in capsys.readouterr().out
+    assert release_file.read_bytes() == recorded
+
+
+def test_an_image_that_was_never_pushed_is_refused(accounts: dict[str, Account], release_file: Path) -> None:
+    with pytest.raises(
+        RefusedError, match=r"unresolved in release\.yaml, .*: images\.trainer\.digest, images\.mlflow\.digest"
+    ):
+        run(image=None)
+
+
+@pytest.mark.usefixtures("accounts", "pushed")
+def test_one_environment_is_not_two() -> None:
+    with pytest.raises(RefusedError, match="staging and staging have the same repositories"):
+        run(to="staging")
+
+
+@pytest.mark.usefixtures("pushed")
+def test_a_target_without_repositories_names_the_command_that_makes_them(accounts: dict[str, Account]) -> None:
+    accounts["prod"].ecr.delete_repository(repositoryName="rtp-prod/mlflow")
+    with pytest.raises(RefusedError, match=r"no repository rtp-prod/mlflow\n  remedy: create it: make up ENV=prod"):
+        run()
+
+
+@pytest.mark.usefixtures("accounts")
+def test_an_image_that_the_source_lacks_is_refused(registries: dict[str, RunningRegistry], release_file: Path) -> None:
+    digest = f"sha256:{'d' * 64}"
+    write_push(release_file, "mlflow", tag=TAG, digest=digest, revision="a" * 40, today=command.today())
+    with pytest.raises(RefusedError, match=f"rtp-staging/mlflow has no image {digest}"):
+        run()
+    assert "copied" not in release_file.read_text()
+
+
+@pytest.mark.usefixtures("pushed")
+def test_each_side_has_its_profile(
+    accounts: dict[str, Account], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    (tmp_path / "config").write_text("[profile one]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    with pytest.raises(RefusedError, match=r"staging: The config profile \(two\)"):
+        run(from_profile="two", to_profile="one")
+    with pytest.raises(RefusedError, match=r"prod: The config profile \(two\)"):
+        run(from_profile="one", to_profile="two")

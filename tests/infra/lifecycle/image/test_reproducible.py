@@ -1,0 +1,101 @@
+"""The same content built twice, from two checkouts, at two times, gives the same bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.image.engines import Buildah
+from infra.lifecycle.image.plan import EPOCH, Build, plan
+from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName
+from infra.lifecycle.image.source import read_source
+from infra.spec.release_rules import ROOT
+from tests.engines.image_builder import BASE, ImageBuilder, image_builder
+from tests.infra.lifecycle.image.dockerfile import read
+from tests.infra.lifecycle.image.samples import commit, git, release
+
+FINAL: dict[ImageName, str] = {"trainer": "cpu", "mlflow": "mlflow"}
+"""The stage in which a user is made and the code arrives."""
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+    """A real engine."""
+    return image_builder(tmp_path_factory.mktemp("builder"))
+
+
+def clone(folder: Path, image: ImageName, *, umask: int, message: str) -> Path:
+    """This repository's files of an image in a checkout of its own, with the permissions of a umask."""
+    recipe = RECIPES[image]
+    for name in (recipe.dockerfile, recipe.lock, *recipe.context):
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        else:
+            shutil.copy(source, target)
+    for path in folder.rglob("*"):
+        path.chmod((0o777 if path.is_dir() or os.access(path, os.X_OK) else 0o666) & ~umask)
+    git(folder, "init", "--quiet")
+    (folder / "README.md").write_text(message)
+    commit(folder)
+    return folder
+
+
+def without_installation(text: str) -> str:
+    """A Dockerfile without the steps that install packages or make users, which need a network and a whole system."""
+    steps = re.sub(r"\\\n", " ", text).splitlines()
+    unwanted = re.compile(r"(?:RUN .*(?:pip|python3 -c|install-efa|/torch|ldd) )|COPY --from=(?!code)")
+    return "\n".join(step for step in steps if not unwanted.match(step)) + "\n"
+
+
+def small_build(folder: Path, image: ImageName) -> Build:
+    """The build of an image without its installed packages, on the test's base image."""
+    build = plan(image, release(), read_source(folder, image))
+    dockerfile = folder.with_name(f"{folder.name}.Dockerfile")
+    dockerfile.write_text(without_installation(build.dockerfile.read_text(encoding="utf-8")))
+    arguments = {**build.arguments, "PYTHON_IMAGE": BASE}
+    return replace(build, target=FINAL[image], arguments=arguments, dockerfile=dockerfile)
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_two_checkouts_give_the_same_image(image: ImageName, builder: ImageBuilder, tmp_path: Path) -> None:
+    one = small_build(clone(tmp_path / "one", image, umask=0o022, message="one"), image)
+    other = small_build(clone(tmp_path / "other", image, umask=0o077, message="other"), image)
+    assert one.revision != other.revision
+    assert one.tag == other.tag
+    digests = []
+    for number, build in enumerate((one, other)):
+        for path in build.context.rglob("*"):
+            os.utime(path, (time.time(), time.time() - 1000 * number), follow_symlinks=False)
+        reference = f"localhost/{image}:{number}"
+        builder.run(*[word for word in Buildah().build(build, reference)[1:] if word != "--layers"])
+        digests.append(builder.export(reference, tmp_path / str(number)))
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_user_has_the_day_of_the_epoch(image: ImageName, tmp_path: Path) -> None:
+    """`useradd` writes the day into /etc/shadow: that of SOURCE_DATE_EPOCH, if the stage declares it."""
+    useradd = shutil.which("useradd", path="/usr/sbin:/sbin")
+    if useradd is None or os.geteuid() != 0:
+        pytest.skip("useradd needs root, and Debian's package passwd")
+    stage = read(ROOT / RECIPES[image].dockerfile).stages[FINAL[image]]
+    step = next(value for value in stage.values("RUN") if "useradd" in value)
+    assert "SOURCE_DATE_EPOCH" in stage.values("ARG")
+    (tmp_path / "etc").mkdir()
+    for name in ("passwd", "shadow", "gshadow"):
+        (tmp_path / "etc" / name).touch()
+    (tmp_path / "etc/group").write_text("some:x:1000:\n")
+    words = shlex.split(next(part for part in step.split("&&") if "useradd" in part))
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
+    subprocess.run([useradd, "--prefix", tmp_path, *words[1:]], env=environment, check=True, capture_output=True)
+    assert (tmp_path / "etc/shadow").read_text().split(":")[2] == str(EPOCH // 86_400)

@@ -1,0 +1,223 @@
+"""Queues that are held while nodes are replaced, with the real Kueue, KubeRay and scheduler; Ray's drivers are fakes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError, ConnectionLostError
+from infra.lifecycle.rollout import hold
+from infra.lifecycle.rollout.hold import await_empty, holding, release_surely
+from infra.lifecycle.rollout.jobs import running_jobs
+from infra.lifecycle.rollout.queues import HELD, held_queues, hold_queues, release_queues
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import MANAGED_BY, Manifest, api_object
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_jobs import job
+from tests.engines.kubernetes_operators import Operated
+from training.cluster.state import JobState
+
+_SECONDS = 60
+TEAMS = ("platform", "research")
+
+
+@pytest.fixture
+def held(queued: Operated) -> Iterator[Operated]:
+    """`queued`, whose queues are open again afterwards."""
+    yield queued
+    release_queues(queued.cluster)
+    assert {policy(queued, team) for team in TEAMS} == {"None"}
+
+
+def queue(queued: Operated, team: str) -> Manifest:
+    found = queued.cluster.read(api_object(KUEUE_API, "ClusterQueue", team))
+    assert found is not None
+    return found
+
+
+def policy(queued: Operated, team: str) -> str:
+    return str(queue(queued, team)["spec"]["stopPolicy"])
+
+
+def running(queued: Operated, name: str) -> Manifest:
+    """A job of all GPUs of a group, whose driver runs."""
+    submitted = queued.submit(job(name, team="research", group="a10g", workers=8))
+    queued.dashboards.say(name, "RUNNING")
+    queued.await_state(submitted, is_running, what="running")
+    return submitted
+
+
+def is_running(state: JobState) -> bool:
+    return state.stage == "running"
+
+
+def is_held(state: JobState) -> bool:
+    return state.stage == "queued" and "held while the platform is updated" in state.reason
+
+
+def test_a_held_queue_admits_no_job_while_those_that_run_go_on(held: Operated) -> None:
+    first = running(held, "first")
+    assert hold_queues(held.cluster, "Hold") == TEAMS
+    second = held.submit(job("second", team="platform", workers=1, gpus_per_worker=0))
+    held.await_state(second, is_held, what="held")
+    assert is_running(held.look(first))
+    assert release_queues(held.cluster) == TEAMS
+    held.await_state(second, lambda state: state.stage == "starting", what="admitted")
+
+
+@pytest.mark.timeout(300)
+def test_a_drained_job_resumes_its_run_by_itself_and_uses_up_no_retry(held: Operated) -> None:
+    drained = running(held, "drained")
+    before = held.cluster.read(drained)
+    hold_queues(held.cluster, "HoldAndDrain")
+    said: list[str] = []
+    await_empty(held.cluster, "HoldAndDrain", say=said.append, seconds=120)
+    assert "job research/drained: on a10g, heads, 8 GPUs" in said[0]
+    held.await_state(drained, lambda state: state.stage == "queued", what="queued again")
+    assert held.pods(drained) == []
+    release_queues(held.cluster)
+    held.await_state(drained, is_running, what="running again")
+    after = held.cluster.read(drained)
+    assert before is not None
+    assert after is not None
+    words = shlex.split(after["spec"]["entrypoint"])
+    assert words[words.index("--name") + 1] == "drained"
+    assert after["status"].get("failed", 0) == 0
+    assert after["status"]["rayClusterName"] != before["status"]["rayClusterName"]
+    # The deadline counts from the new admission.
+    assert after["status"]["startTime"] > before["status"]["startTime"]
+    assert "requeueState" not in held.workload(drained)["status"]
+
+
+def test_an_update_of_the_stack_leaves_held_queues_alone(held: Operated) -> None:
+    hold_queues(held.cluster, "Hold")
+    (manifest,) = [one for one in held.environment.manifests if one["kind"] == "ClusterQueue" and
+                   one["metadata"]["name"] == "research"]  # fmt: skip
+    held.cluster.apply(manifest)
+    assert policy(held, "research") == "Hold"
+    assert held_queues(held.cluster) == TEAMS
+
+
+def test_a_later_command_can_drain_what_an_earlier_one_holds(held: Operated) -> None:
+    hold_queues(held.cluster, "Hold")
+    assert hold_queues(held.cluster, "HoldAndDrain") == TEAMS
+    assert {policy(held, team) for team in TEAMS} == {"HoldAndDrain"}
+
+
+def test_a_queue_that_an_administrator_has_stopped_stays_stopped(held: Operated) -> None:
+    stopped = queue(held, "research")
+    held.cluster.patch(stopped, {"spec": {"stopPolicy": "Hold"}})
+    try:
+        assert hold_queues(held.cluster, "Hold") == ("platform",)
+        assert hold_queues(held.cluster, "HoldAndDrain") == TEAMS
+        release_queues(held.cluster)
+        assert policy(held, "research") == "Hold"
+        assert HELD not in queue(held, "research")["metadata"].get("annotations", {})
+    finally:
+        held.cluster.patch(stopped, {"spec": {"stopPolicy": "None"}})
+
+
+@pytest.mark.parametrize("error", [RefusedError, KeyboardInterrupt])
+def test_the_queues_are_released_whatever_ends_the_update(held: Operated, error: type[BaseException]) -> None:
+    said: list[str] = []
+    seen: list[tuple[str, ...]] = []
+
+    def update() -> None:
+        with holding(held.cluster, "Hold", env="dev", say=said.append, seconds=5):
+            seen.append(held_queues(held.cluster))
+            raise error("the update failed")
+
+    with pytest.raises(error):
+        update()
+    assert seen == [TEAMS]
+    assert held_queues(held.cluster) == ()
+    assert said == ["queues released: platform, research"]
+
+
+def test_a_job_that_does_not_end_in_time_is_named_and_the_queues_are_released(held: Operated) -> None:
+    running(held, "endless")
+    with pytest.raises(RefusedError) as caught, holding(held.cluster, "Hold", env="dev", say=print, seconds=0):
+        pytest.fail("the nodes are not empty")
+    assert "job research/endless: on a10g, heads, 8 GPUs, since 20" in str(caught.value)
+    assert "JOBS=drain, or DRAIN=1 of `make hold`" in caught.value.remedy
+    assert held_queues(held.cluster) == ()
+
+
+def test_jobs_on_other_groups_are_not_waited_for(held: Operated) -> None:
+    running(held, "elsewhere")
+    assert running_jobs(held.cluster, groups=frozenset({"t4"})) == ()
+    assert [one.name for one in running_jobs(held.cluster, groups=frozenset({"t4", "a10g"}))] == ["elsewhere"]
+    await_empty(held.cluster, "Hold", say=print, seconds=0, groups=frozenset({"t4"}))
+
+
+class Unsteady:
+    """Fails the first requests of an API server, then passes them on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, api: KubernetesApi, errors: list[Exception]) -> None:
+        self.errors, self._items = errors, api.items
+        patch.setattr(api, "items", self.items)
+        patch.setattr(hold, "_POLL_SECONDS", 0.0)
+
+    def items(self, *arguments: Any, **options: Any) -> list[Manifest]:  # noqa: ANN401 - as of the API server
+        if self.errors:
+            raise self.errors.pop()
+        return self._items(*arguments, **options)
+
+
+@pytest.mark.parametrize("error", [ConnectionLostError("no answer"), ApiError("failed calling webhook", code=500)])
+def test_a_wait_and_a_release_outlast_what_may_pass(
+    error: Exception, custom_resources: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = api_object(KUEUE_API, "ClusterQueue", "alone", labels={"app.kubernetes.io/managed-by": MANAGED_BY}, spec={})
+    said: list[str] = []
+    custom_resources.delete_all(custom_resources.items("ray.io/v1", "RayJob"))  # of other tests, without operators
+    with custom_resources.applied(queue):
+        hold_queues(custom_resources, "Hold")
+        flaky = Unsteady(monkeypatch, custom_resources, [error, error])
+        await_empty(custom_resources, "Hold", say=said.append, seconds=60)
+        assert said == [f"retrying: {error.args[0]}"]
+        flaky.errors += [error, error]
+        release_surely(custom_resources, env="dev", say=said.append)
+        assert said[1:] == ["queues released: alone"]
+        assert held_queues(custom_resources) == ()
+
+
+def test_a_wait_does_not_outlast_a_refusal(custom_resources: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    Unsteady(monkeypatch, custom_resources, [ApiError("forbidden", code=403)])
+    with pytest.raises(ApiError, match="forbidden"):
+        await_empty(custom_resources, "Hold", say=print, seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(ConnectionLostError("no answer"), "no answer"), (ApiError("forbidden", code=403), "forbidden")],
+)
+def test_queues_that_cannot_be_released_are_reported_with_the_remedy(
+    error: Exception, why: str, kubernetes_api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> list[Manifest]:
+        raise error
+
+    monkeypatch.setattr(kubernetes_api, "items", refuse)
+    monkeypatch.setattr(hold, "_POLL_SECONDS", 0.0)
+    said: list[str] = []
+    release_surely(kubernetes_api, env="dev", say=said.append, seconds=0)
+    (line,) = said
+    assert why in line
+    assert "make release-queues ENV=dev" in line
+
+
+def test_a_cluster_without_kueue_has_no_queue_to_hold(
+    kubernetes_api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> list[Manifest]:
+        raise ApiError("unknown kind", code=404)
+
+    monkeypatch.setattr(kubernetes_api, "items", unknown)
+    assert hold_queues(kubernetes_api, "Hold") == ()
+    assert release_queues(kubernetes_api) == ()

@@ -1,0 +1,180 @@
+"""The plan of an update, from documents of `pulumi preview --json`.
+
+The documents have the form of pulumi's pkg/display/json.go, with the inputs of the recorded graph and the paths that the bridged
+AWS provider reports.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import pytest
+
+from infra.lifecycle.rollout.jobs import RunningJob
+from infra.lifecycle.rollout.plan import explain, mode_of, plan_of_update
+from platform_charts.jobs.progress import Progress
+from tests.infra.aws.graphs import graph
+
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""How pulumi writes a value that is known after the update only (sdk/go/common/resource/plugin/rpc.go)."""
+
+TYPE = "aws:eks/nodeGroup:NodeGroup"
+
+
+@cache
+def inputs_of(group: str) -> Mapping[str, Any]:
+    """Inputs of a node group in dev, as the engine sends them."""
+    (found,) = [one for one in graph("dev").resources if one.type == TYPE and one.name == group]
+    return {**copy.deepcopy(found.properties), "launchTemplate": {"id": "lt-1", "version": "3"}}
+
+
+def step(op: str, group: str = "a10g", *, paths: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401  # inputs of any type
+    """A step on a node group with changed inputs, and the kinds of change at the paths below them."""
+    old, urn = inputs_of(group), f"urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup${TYPE}::{group}"
+    kinds = {path: {"kind": kind, "inputDiff": True} for path, kind in (paths or {}).items()}
+    state = {"urn": urn, "custom": True, "type": TYPE}
+    return {
+        "op": op,
+        "urn": urn,
+        "provider": "urn:pulumi:dev::ray-train-platform::pulumi:providers:aws::aws::id",
+        **({} if op == "create" else {"oldState": {**state, "id": f"dev:{group}", "inputs": old}}),
+        **({} if op == "delete" else {"newState": {**state, "inputs": {**old, **changes}}}),
+        **({"diffReasons": sorted(changes)} if changes else {}),
+        "detailedDiff": kinds or None,
+    }
+
+
+def plan(*steps: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
+    found = plan_of_update({"steps": list(steps), "changeSummary": {"same": 200, "update": len(steps)}})
+    return [(one.group, one.effect, one.reasons) for one in found.rolling]
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("launchTemplate.version", {"launchTemplate": {"id": "lt-1", "version": UNKNOWN}}),
+        ("releaseVersion", {"releaseVersion": "1.35.4-20261201"}),
+        ("version", {"version": "1.36"}),
+    ],
+)
+@pytest.mark.parametrize("is_detailed", [True, False])
+def test_a_new_template_image_or_version_rolls_the_group(
+    path: str, changes: dict[str, Any], *, is_detailed: bool
+) -> None:
+    assert plan(step("update", paths={path: "update"} if is_detailed else None, **changes)) == [
+        ("a10g", "rolls", (path if is_detailed else path.partition(".")[0],))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("updateConfig.maxUnavailablePercentage", {"updateConfig": {"maxUnavailablePercentage": 50}}),
+        ("labels.x", {"labels": {"x": "y"}}),
+        ("nodeRepairConfig.enabled", {"nodeRepairConfig": {"enabled": False}}),
+        ("scalingConfig.maxSize", {"scalingConfig": {"minSize": 0, "maxSize": 99}}),
+        ("tagsAll.release", {"tagsAll": {"release": "2"}}),
+    ],
+)
+def test_other_changes_replace_no_node(path: str, changes: dict[str, Any]) -> None:
+    assert plan(step("update", paths={path: "update"}, **changes)) == []
+
+
+def test_a_smaller_group_may_end_nodes() -> None:
+    smaller = step("update", paths={"scalingConfig.maxSize": "update"}, scalingConfig={"minSize": 0, "maxSize": 1})
+    assert plan(smaller) == [("a10g", "may shrink", ("scalingConfig.maxSize",))]
+
+
+def test_the_steps_of_a_replacement_are_one_entry() -> None:
+    changes: dict[str, Any] = {"instanceTypes": ["g6.12xlarge"], "paths": {"instanceTypes[0]": "update-replace"}}
+    steps = [step(op, **changes) for op in ("create-replacement", "replace", "delete-replaced")]
+    assert plan(*steps) == [("a10g", "is replaced", ("instanceTypes[0]",))]
+
+
+def test_a_deleted_group_ends_and_a_new_one_does_not() -> None:
+    assert plan(step("create", "t4-us-east-1a"), step("delete", "a10g"), step("same", "system-us-east-1a")) == [
+        ("a10g", "is deleted", ())
+    ]
+
+
+def test_a_group_of_several_resources_is_named_by_its_nodes_label() -> None:
+    labels = {**inputs_of("a10g")["labels"]}
+    zonal = step("update", paths={"version": "update"}, version="1.36")
+    zonal["urn"] = zonal["urn"].replace("::a10g", "::a10g-us-east-1a")
+    found = plan_of_update({"steps": [zonal]})
+    assert labels["ray-train-platform/group"] == "a10g"
+    assert found.groups == {"a10g"}
+    assert str(found.rolling[0]) == "node group a10g, a10g-us-east-1a, rolls (version)"
+
+
+@pytest.mark.parametrize("document", [{}, {"steps": None}, {"steps": []}])
+def test_an_update_without_steps_rolls_nothing(document: dict[str, Any]) -> None:
+    assert plan_of_update(document).groups == frozenset()
+    assert explain(plan_of_update(document), ()) == ()
+
+
+def template_step(op: str = "update") -> dict[str, Any]:
+    """A step on the launch template of group a10g."""
+    urn = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup$aws:ec2/launchTemplate:LaunchTemplate::a10g"
+    return {"op": op, "urn": urn, "detailedDiff": {"userData": {"kind": "update"}}}
+
+
+def test_resources_of_other_types_are_ignored() -> None:
+    assert plan(template_step()) == []
+
+
+def block_step(op: str) -> dict[str, Any]:
+    """A step on the managed group of a Capacity Block."""
+    made = step(op)
+    for state in {"oldState", "newState"} & set(made):
+        made[state]["inputs"] = {**made[state]["inputs"], "capacityType": "CAPACITY_BLOCK"}
+    return made
+
+
+KEPT = "node group a10g keeps its nodes: EKS updates the group of a Capacity Block only while it is empty"
+
+
+@pytest.mark.parametrize("op", ["same", "update"])
+def test_a_capacity_block_that_an_update_passes_over_is_named(op: str) -> None:
+    system = step("update", "system-us-east-1a", paths={"version": "update"}, version="1.36")
+    assert explain(plan_of_update({"steps": [block_step(op), system]}), ())[1] == KEPT
+    assert explain(plan_of_update({"steps": [block_step(op), template_step()]}), ()) == (KEPT,)
+
+
+def test_a_capacity_block_is_not_named_without_a_change_of_nodes_or_if_it_goes() -> None:
+    for steps in ([block_step("same"), template_step("same")], [block_step("delete"), template_step()]):
+        assert KEPT not in explain(plan_of_update({"steps": steps}), ())
+
+
+JOB = RunningJob(
+    namespace="research",
+    name="digits",
+    is_placed=True,
+    groups=frozenset({"a10g", "system"}),
+    gpus=8,
+    since=datetime(2026, 11, 22, 8, tzinfo=UTC),
+    progress=Progress(40, 120, "epoch 1/3  loss 0.4000  12:30 left"),
+)
+
+
+def test_the_explanation_names_groups_jobs_and_choices() -> None:
+    found = plan_of_update({"steps": [step("update", paths={"version": "update"}, version="1.36")]})
+    assert explain(found, ()) == ("node group a10g rolls (version)", "no job runs on them")
+    assert explain(found, [JOB]) == (
+        "node group a10g rolls (version)",
+        "1 job on them:",
+        "  job research/digits: on a10g, system, 8 GPUs, since 2026-11-22 08:00 UTC, step 40/120, 12:30 left",
+        "wait:  hold the queues, and update when these jobs have ended",
+        "drain: hold the queues and evict these jobs: each saves, and resumes by itself after the update",
+        "go:    update now: EKS waits 15 minutes for a node's jobs, and fails the update if they still run",
+    )
+    assert [mode_of("wait"), mode_of("drain"), mode_of("go")] == ["Hold", "HoldAndDrain", None]
+
+
+def test_the_explanation_says_that_a_deleted_group_takes_its_jobs_along() -> None:
+    (go,) = [line for line in explain(plan_of_update({"steps": [step("delete")]}), [JOB]) if line.startswith("go:")]
+    assert go == "go:    update now: the nodes of a deleted or replaced group end with the jobs on them"

@@ -1,0 +1,92 @@
+"""What an image must have for a code folder."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from packaging.requirements import Requirement
+
+from infra.lifecycle.image.recipes import RECIPES
+from infra.packages.derived import (
+    REMOVED,
+    TAG_PREFIX,
+    image_markers,
+    image_platform,
+    image_target,
+    manifest_annotations,
+    shortcomings,
+)
+from infra.packages.lock import Package
+from infra.spec.release import ReleaseManifest
+from infra.spec.release_rules import ROOT
+from tests.infra.lifecycle.image.dockerfile import read
+from tests.infra.lifecycle.image.samples import release
+
+BASE = f"sha256:{'1' * 64}"
+MISSING = [Requirement("timm>=1"), Requirement("Einops")]
+
+
+@pytest.fixture
+def pushed() -> ReleaseManifest:
+    """A release whose trainer image was pushed."""
+    found = release()
+    trainer = found.images["trainer"].model_copy(update={"digest": BASE})
+    return found.model_copy(update={"images": {**found.images, "trainer": trainer}})
+
+
+def told(pushed: ReleaseManifest, *packages: Package, base: str = BASE) -> list[str]:
+    """What an image with these packages lacks."""
+    return list(shortcomings(manifest_annotations(packages, base=base), MISSING, pushed))
+
+
+def test_an_image_with_the_packages_on_the_releases_trainer_will_do(pushed: ReleaseManifest) -> None:
+    assert told(pushed, Package("timm", "1.0.1", ()), Package("einops", "0.8.2", ()), Package("x", "1", ())) == []
+
+
+def test_every_package_that_an_image_lacks_is_told(pushed: ReleaseManifest) -> None:
+    assert told(pushed, Package("timm", "0.9", ())) == ["Einops: not installed", "timm>=1: has 0.9"]
+
+
+def test_an_image_of_an_earlier_release_is_told(pushed: ReleaseManifest) -> None:
+    packages = [Package("timm", "1.0.1", ()), Package("einops", "0.8.2", ())]
+    earlier = f"sha256:{'2' * 64}"
+    assert told(pushed, *packages, base=earlier) == [
+        f"it was derived from {earlier}, the trainer of this release is {BASE}"
+    ]
+
+
+def test_an_image_that_somebody_else_built_records_nothing(pushed: ReleaseManifest) -> None:
+    assert next(iter(shortcomings({}, MISSING, pushed))).startswith("it was derived from an unknown image")
+
+
+def test_the_images_python_is_that_of_its_base() -> None:
+    tag = str(release().images["python-base"].tag)
+    assert tag.startswith(f"{image_target(release()).python}-")
+    assert image_markers(release())["python_version"] == image_target(release()).python
+
+
+def test_packages_that_the_dockerfile_removes_are_not_in_the_image() -> None:
+    steps = (ROOT / RECIPES["trainer"].dockerfile).read_text(encoding="utf-8")
+    removed = {
+        name for names in re.findall(r"-m pip uninstall --yes --quiet ([a-z ]+)", steps) for name in names.split()
+    }
+    unused = (ROOT / RECIPES["trainer"].unused).read_text(encoding="utf-8").splitlines()
+    removed |= {line for line in unused if line and not set("#/") & set(line)}
+    locked = image_platform(ROOT / "requirements.lock").locked
+    assert removed & set(locked) == REMOVED
+    assert image_platform(ROOT / "requirements.lock").installed("setuptools") is None
+    assert image_platform(ROOT / "requirements.lock").version("setuptools") == locked["setuptools"]
+
+
+def test_the_trainer_image_has_no_lock_so_that_pods_check_packages_and_install_none() -> None:
+    stages = read(ROOT / RECIPES["trainer"].dockerfile).stages
+    assert "requirements.lock" in " ".join(stages["environment"].values("COPY"))
+    for name in ("code", "efa", "cpu", "cuda"):
+        assert "requirements.lock" not in " ".join(stages[name].values("COPY"))
+
+
+def test_no_image_of_ours_has_a_tag_of_derived_ones() -> None:
+    assert not str(release().platform).startswith(TAG_PREFIX)
+    assert "." in release().platform
+    assert "." not in TAG_PREFIX

@@ -1,0 +1,127 @@
+"""FSx for Lustre in the settings: what is refused, what it costs, and which nodes are far from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.spec.catalog import load_catalog
+from infra.spec.cost import CostItem, estimate_cost
+from infra.spec.errors import SettingsError
+from infra.spec.settings import StackSettings, from_mapping
+from infra.spec.settings.stores import LustreSettings
+from tests.infra.spec.samples import Tree, changed, dev_sections, prod_sections
+
+LUSTRE = {"source": "s3://corpus/imagenet", "availability_zone": "us-east-1a"}
+
+
+def settings(changes: Tree | None = None, *, sections: Tree | None = None, **lustre: object) -> StackSettings:
+    """The sample environment with a Lustre file system."""
+    tree = {**(sections or dev_sections()), "storage": {"lustre": {**LUSTRE, **lustre}}}
+    return from_mapping(changed(tree, changes or {}), file="sample")
+
+
+def lustre_of(**fields: Any) -> LustreSettings:  # noqa: ANN401 - settings of any type
+    """The settings of the file system, validated as part of an environment."""
+    found = settings(**fields).storage.lustre
+    assert found is not None
+    return found
+
+
+def test_no_environment_has_one_by_default() -> None:
+    assert from_mapping(dev_sections(), file="sample").storage.lustre is None
+
+
+@pytest.mark.parametrize("size", [1200, 2400, 4800, 7200])
+def test_the_sizes_that_fsx_offers_are_accepted(size: int) -> None:
+    assert lustre_of(size_gib=size).size_gib == size
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"size_gib": 3600}, "storage.lustre.size_gib = 3600: must be 1200 or a multiple of 2400"),
+        ({"size_gib": 0}, "storage.lustre.size_gib = 0: must be 1200 or a multiple of 2400"),
+        ({"tier": "persistent-100"}, "storage.lustre.tier = persistent-100: must be one of scratch, persistent-125"),
+        ({"source": "corpus/imagenet"}, "storage.lustre.source = corpus/imagenet: must be s3://BUCKET/FOLDER"),
+        (
+            {"source": "s3://corpus//imagenet"},
+            "storage.lustre.source = s3://corpus//imagenet: must be s3://BUCKET/FOLDER",
+        ),
+        (
+            {"source": "s3://corpus/../secret"},
+            "storage.lustre.source = s3://corpus/../secret: must be s3://BUCKET/FOLDER",
+        ),
+        (
+            {"availability_zone": "us-east-1f"},
+            "storage.lustre.availability_zone = us-east-1f: must be a zone of the network: us-east-1a",
+        ),
+    ],
+)
+def test_what_fsx_does_not_offer_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        settings(**fields)
+    assert said in str(refusal.value)
+
+
+def test_a_zone_without_gpu_nodes_is_refused() -> None:
+    with pytest.raises(SettingsError) as refusal:
+        settings({"gpu_groups.0.availability_zones": ["us-east-1b"]}, availability_zone="us-east-1c")
+    said = "storage.lustre.availability_zone = us-east-1c: no GPU group has nodes in this zone"
+    assert said in str(refusal.value)
+    assert "remedy: use one of us-east-1a, us-east-1b" in str(refusal.value)
+
+
+def test_an_environment_without_gpu_groups_may_have_one_in_any_zone() -> None:
+    assert settings({"gpu_groups": [], "teams": []}, availability_zone="us-east-1c").storage.lustre is not None
+
+
+def test_prod_refuses_scratch_and_dev_accepts_it() -> None:
+    assert lustre_of(tier="scratch").throughput is None
+    with pytest.raises(SettingsError, match=r"storage.lustre.tier = scratch: prod needs a persistent tier"):
+        settings(sections=prod_sections(), tier="scratch")
+
+
+def test_the_tier_is_the_throughput_per_tebibyte() -> None:
+    assert lustre_of().throughput == 125
+    assert lustre_of(tier="persistent-1000").throughput == 1000
+
+
+def test_the_subnet_has_an_address_for_every_file_server() -> None:
+    small = {"network.cidr": "10.16.0.0/20", "network.pods_per_node": 16, "gpu_groups.0.max_size": 1, "teams": []}
+    assert settings(small, size_gib=2400).storage.lustre is not None
+    with pytest.raises(SettingsError, match=r"too small: subnet .* of us-east-1a has 1024 addresses"):
+        settings(small, size_gib=1_200_000)
+
+
+def line_of(**fields: Any) -> CostItem:  # noqa: ANN401 - settings of any type
+    """The line of the file system in the estimate."""
+    cost = estimate_cost(settings(**fields), catalog=load_catalog())
+    (found,) = [item for item in cost.items if item.name.startswith("FSx for Lustre")]
+    return found
+
+
+def test_it_costs_its_size_whether_used_or_not() -> None:
+    line = line_of(size_gib=2400, tier="scratch")
+    assert (line.name, line.idle, line.full) == ("FSx for Lustre, scratch, GiB", 2400, 2400)
+    assert line.usd_per_unit_hour == pytest.approx(0.14 / 730)
+
+
+def test_a_tier_without_a_price_is_unresolved() -> None:
+    catalog = load_catalog()
+    prices = catalog.prices.lustre
+    unpriced = [tier for tier, price in prices.items() if price.usd is None]
+    for tier in unpriced:
+        cost = estimate_cost(settings(tier=tier), catalog=catalog)
+        assert f"FSx for Lustre, {tier}, GiB" in cost.unresolved
+
+
+def test_every_tier_has_a_row_in_the_price_table() -> None:
+    tiers = LustreSettings.model_json_schema()["properties"]["tier"]["enum"]
+    assert set(load_catalog().prices.lustre) == set(tiers)
+
+
+def test_an_environment_without_one_has_no_line() -> None:
+    cost = estimate_cost(from_mapping(dev_sections(), file="sample"), catalog=load_catalog())
+    assert [item.name for item in cost.items if "Lustre" in item.name] == []

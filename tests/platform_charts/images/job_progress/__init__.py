@@ -1,0 +1,1 @@
+"""Tests of the program that writes the progress of jobs."""

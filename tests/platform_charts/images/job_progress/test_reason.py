@@ -1,0 +1,108 @@
+"""Why a job does not run, in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.spec.manifest import Manifest
+from platform_charts.images.job_progress.reason import reason_of
+from tests.training.cluster.samples import ray_job, workload
+from training.cluster.state import Observation, state_of
+
+FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidia.com/gpu in flavor h100"
+OTHERS = "flavor system doesn't match node affinity, {}, untolerated taint {{spot true}} in flavor t4"
+DEACTIVATED = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
+PREEMPTED = "Preempted to accommodate a workload"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (workload(QuotaReserved=f"!{FULL}"), FULL),
+        (workload(QuotaReserved="!pod set a: " + OTHERS.format("no quota")), "pod set a: no quota"),
+        (workload(QuotaReserved="!pod set a: flavor x doesn't match node affinity"), None),
+        (workload(Evicted=PREEMPTED, QuotaReserved="!pending"), f"{PREEMPTED}; pending"),
+        (workload(Evicted=f"!Previously: {PREEMPTED}", QuotaReserved="!pending"), "pending"),
+        (workload(Evicted="The workload is deactivated", QuotaReserved="!pending"), "pending"),
+        (workload(QuotaReserved="!the\nClusterQueue  is stopped"), "the ClusterQueue is stopped"),
+    ],
+)
+def test_a_queued_job_has_the_reason_that_make_jobs_shows(found: Manifest, expected: str | None) -> None:
+    job = ray_job("Suspended", suspend=True)
+    shown = state_of(Observation(job=job, workload=found)).reason
+    text = reason_of(job, found)
+    assert text == (expected or shown)
+    assert shown.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("job", "found", "expected"),
+    [
+        (ray_job("Suspended", suspend=True), None, None),
+        (ray_job(suspend=True), workload(QuotaReserved="ok", Admitted="ok"), None),
+        (ray_job("Suspended", suspend=True), workload(active=False), "stopped"),
+        (ray_job("Running", "RUNNING"), workload(active=False), "stopped"),
+        (ray_job("Suspended", suspend=True), workload(active=False, Evicted=DEACTIVATED), DEACTIVATED),
+        (ray_job("Suspended", suspend=True), workload(active=False, Evicted=f"!Previously: {DEACTIVATED}"), "stopped"),
+        (ray_job("Running", "RUNNING"), None, None),
+        (ray_job("Running", "PENDING"), workload(QuotaReserved="ok", Admitted="ok"), None),
+        (ray_job("Complete", "SUCCEEDED"), workload(active=False), None),
+        (ray_job("Complete", "STOPPED"), None, "stopped"),
+        (ray_job("Retrying", message="attempt 2"), None, "attempt 2"),
+        (ray_job("Failed", reason="DeadlineExceeded"), None, "DeadlineExceeded"),
+        (ray_job("Failed", reason="AppFailed", message="exit 1:\nTraceback"), None, "AppFailed: exit 1: Traceback"),
+        (ray_job("ValidationFailed", message="no name"), None, "no name"),
+    ],
+)
+def test_each_state_has_its_reason(job: Manifest, found: Manifest | None, expected: str | None) -> None:
+    assert reason_of(job, found) == expected
+
+
+EXIT = "Job entrypoint command failed with exit code {}, last available logs (truncated to 20,000 chars):\nerror"
+
+
+@pytest.mark.parametrize("code", [1, 3, 137, -9, 130])
+def test_a_failed_driver_has_the_reason_that_make_jobs_shows(code: int) -> None:
+    job = ray_job("Failed", "FAILED", reason="AppFailed", message=EXIT.format(code))
+    shown = state_of(Observation(job=job))
+    assert reason_of(job, None) == ("stopped" if shown.stage == "stopped" else shown.reason)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        ({}, None),
+        ({"desiredWorkerReplicas": 4}, "0 of 4 workers ready"),
+        ({"desiredWorkerReplicas": 4, "readyWorkerReplicas": 3}, "3 of 4 workers ready"),
+        ({"desiredWorkerReplicas": 4, "readyWorkerReplicas": 4}, None),
+        (
+            {
+                "desiredWorkerReplicas": 4,
+                "conditions": [{"type": "HeadPodReady", "status": "False", "message": "ray-head: no such image"}],
+            },
+            "head not ready: ray-head: no such image",
+        ),
+        (
+            {
+                "desiredWorkerReplicas": 4,
+                "conditions": [{"type": "HeadPodReady", "status": "True", "message": "ready"}],
+            },
+            "0 of 4 workers ready",
+        ),
+    ],
+)
+def test_a_starting_job_waits_for_its_head_and_then_for_its_workers(cluster: Manifest, expected: str | None) -> None:
+    assert reason_of(ray_job("Initializing", rayClusterStatus=cluster), None) == expected
+
+
+def test_a_job_that_is_being_deleted_has_none() -> None:
+    job = ray_job("Failed", reason="AppFailed")
+    job["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    assert reason_of(job, None) is None
+
+
+def test_a_long_reason_is_truncated() -> None:
+    text = reason_of(ray_job("Failed", reason="AppFailed", message="x" * 900), None)
+    assert text is not None
+    assert len(text) == 400
+    assert text.endswith("…")

@@ -1,0 +1,154 @@
+"""The RayJob of a search: one cluster with the workers of all trials that run at the same time."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.manifest import Manifest
+from platform_charts.jobs.code import PackedCode
+from platform_charts.jobs.placement import place_job
+from platform_charts.jobs.price import describe_choice
+from platform_charts.jobs.rayjob import is_search, render_job
+from tests.kuberay.expand import expand
+from tests.platform_charts.jobs.restricted import violations
+from tests.platform_charts.jobs.targets import group_of, job, rendered, search_job, target_of, with_groups
+
+PROD = target_of("prod")
+A100, L4 = group_of("p4d.24xlarge"), group_of("g6.12xlarge")  # 8 GPUs with EFA, and 4
+
+
+def head_of(ray_job: Manifest) -> Manifest:
+    """The container of the head."""
+    template = ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]
+    container: Manifest = template["spec"]["containers"][0]
+    return container
+
+
+def test_one_job_has_the_workers_of_all_concurrent_trials() -> None:
+    (workers,) = rendered(search_job(group="a100"), PROD)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert workers["replicas"] * int(limits["nvidia.com/gpu"]) == 8
+
+
+def test_the_driver_is_the_search_of_the_jobs_name() -> None:
+    code = PackedCode(identity='{"sha256": "0"}', data=b"archive")
+    *_, ray_job = render_job(search_job(code=code), PROD)
+    assert shlex.split(ray_job["spec"]["entrypoint"]) == [
+        *("python", "-m", "tune", "search", "--config", "/etc/training/settings.yaml"),
+        *("--code", "/mnt/code-archive/code.tar.gz", "--name", "first"),
+    ]
+
+
+def test_a_search_is_told_from_other_jobs_by_a_label() -> None:
+    ours = rendered(search_job(), PROD)
+    assert ours["metadata"]["labels"]["ray-train-platform/kind"] == "search"
+    assert is_search(ours)
+    assert not is_search(rendered(job(), PROD))
+
+
+def test_a_terminated_pod_waits_for_the_driver_in_the_searchs_folder() -> None:
+    ray_job = rendered(search_job(), PROD)
+    assert "cd /mnt/runs/searches/first " in head_of(ray_job)["lifecycle"]["preStop"]["exec"]["command"][-1]
+
+
+def test_a_search_continues_on_a_new_cluster_after_its_driver_has_failed() -> None:
+    assert rendered(search_job(), PROD)["spec"]["backoffLimit"] == 1
+
+
+def test_the_head_has_memory_for_what_drives_each_trial_and_no_cpu_for_ranks() -> None:
+    plain, ours = (rendered(search_job(**extra), PROD) for extra in ({}, {"driver_memory_mib": 8 * 224}))
+    assert [head_of(one)["resources"]["limits"]["memory"] for one in (plain, ours)] == ["6Gi", "8Gi"]
+    assert ours["spec"]["rayClusterSpec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+
+
+def test_every_pod_passes_restricted() -> None:
+    *_, ray_job = render_job(search_job(), PROD)
+    assert [violation for pod in expand(ray_job) for violation in violations(pod)] == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "trials", "pods", "gpus"),
+    [
+        (2, 4, 1, 8),  # all trials on one node
+        (2, 6, 2, 6),  # three trials in each of two pods
+        (2, 5, 5, 2),  # five are not divisible by the pods that would do: one trial each, on two nodes
+        (3, 2, 1, 6),
+        (3, 4, 2, 6),  # a trial lies within a node, though eight GPUs would hold two and two thirds
+        (8, 3, 3, 8),
+        (16, 2, 4, 8),  # each trial on two whole nodes
+        (1, 32, 4, 8),
+    ],
+)
+def test_a_trial_lies_within_one_node_if_it_can(workers: int, trials: int, pods: int, gpus: int) -> None:
+    placement = place_job(search_job(workers=workers, worker_groups=trials), with_groups(A100))
+    assert (placement.pods, placement.gpus) == (pods, gpus)
+
+
+def test_only_trials_on_several_nodes_need_efa() -> None:
+    within, across = (
+        place_job(search_job(workers=workers, worker_groups=4 // (workers // 8)), with_groups(A100))
+        for workers in (8, 16)
+    )
+    assert (within.pods, within.efa) == (4, 0)
+    assert (across.pods, across.efa) == (4, 4)
+
+
+def test_a_choice_of_groups_does_not_excuse_missing_interfaces_that_nobody_needs() -> None:
+    request = search_job(workers=8, worker_groups=4, gpu_model="a100")
+    placement = place_job(request, with_groups(A100))
+    assert "EFA" not in describe_choice(placement, with_groups(A100))
+
+
+def test_on_cpus_every_rank_of_every_trial_is_a_pod() -> None:
+    placement = place_job(search_job(workers=2, worker_groups=3, gpus_per_worker=0, cpus_per_worker=2), PROD)
+    assert (placement.pods, placement.share.cpus) == (6, 2)
+
+
+def test_more_trials_than_a_group_has_nodes_for_are_refused_with_the_numbers() -> None:
+    with pytest.raises(RefusedError, match=r"40 GPUs \(5 x 8\) need 5 nodes of 8, it has at most 4"):
+        place_job(search_job(workers=8, worker_groups=5), with_groups(A100))
+    with pytest.raises(RefusedError, match=r"34 GPUs \(17 x 2\) need 5 nodes"):
+        place_job(search_job(workers=2, worker_groups=17), with_groups(A100))
+
+
+def test_trials_that_do_not_divide_over_their_nodes_are_refused() -> None:
+    with pytest.raises(RefusedError, match="9 ranks do not divide evenly over 2 nodes; use 8 or 10"):
+        place_job(search_job(workers=9, worker_groups=2), with_groups(A100))
+
+
+def test_trials_do_not_meet_on_shared_gpus() -> None:
+    shared = group_of("g6.12xlarge", devices_per_gpu=4)
+    with pytest.raises(RefusedError, match="pods share each of its GPUs"):
+        place_job(search_job(workers=1, worker_groups=2, group=shared.name), with_groups(shared))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"worker_groups": 0}, "worker_groups=0 must be at least 1"),
+        ({"driver_memory_mib": -1}, "driver_memory_mib=-1 must be at least 0"),
+        ({"kind": "train"}, "worker_groups=4 with kind=train: only a search has several"),
+    ],
+)
+def test_a_wrong_request_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        search_job(**changes)
+
+
+def test_more_trials_than_a_head_node_has_memory_for_are_refused_with_the_numbers() -> None:
+    """An m7i.xlarge has 16 GiB, of which the kubelet leaves 13.8 and the daemon sets 12.8."""
+    dev = target_of("dev")
+    assert dev.outputs.head_instance_type == "m7i.xlarge"
+    common = {"gpus_per_worker": 0, "cpus_per_worker": 1, "worker_groups": 27}
+    assert head_of(rendered(search_job(driver_memory_mib=27 * 224, **common), dev))["resources"]["limits"] == {
+        "cpu": "2",
+        "memory": "12Gi",
+    }
+    with pytest.raises(
+        RefusedError, match=r"head of first needs 13 GiB .*m7i.xlarge.* room for 12 GiB\n.*search.concurrency"
+    ):
+        rendered(search_job(driver_memory_mib=28 * 224, **common), dev)

@@ -1,0 +1,151 @@
+"""The diagnostics' DaemonSet, the gate's arguments and roles, and the alert rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.spec.cluster_names import READY_TIMEOUT_MINUTES
+from infra.spec.manifest import Manifest
+from infra.spec.node_labels import DIAGNOSE_LABEL, NO_CAPACITY_TAINT, UNHEALTHY_TAINT
+from infra.spec.release import load_release
+from infra.spec.settings import StackSettings, from_mapping
+from platform_charts.images.node_gate.__main__ import parser
+from platform_charts.objects.alert_rules import alert_rules
+from platform_charts.objects.image_pull import IMAGE_PULL
+from platform_charts.objects.phases import platform_objects
+from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.infra.spec.samples import changed, dev_sections
+from tests.platform_charts.objects.samples import FACTS, named
+
+DEPLOYMENT = Path(__file__).parents[3] / "docs" / "DEPLOYMENT.md"
+MIG = {"gpu_groups.1.sharing": {"mig_profile": "1g.10gb"}, "gpu_groups.1.efa": False}
+
+
+def varied(**changes: object) -> StackSettings:
+    return from_mapping(changed(dev_sections(), changes), file="sample")
+
+
+def gpu_objects(**changes: object) -> tuple[Manifest, ...]:
+    return platform_objects(varied(**changes), load_release(), FACTS)["gpu"]
+
+
+def diagnosing(level: str, **changes: object) -> tuple[Manifest, ...]:
+    return gpu_objects(gpu_health={"diagnostics": level}, **changes)
+
+
+def gate_arguments(objects: tuple[Manifest, ...]) -> list[str]:
+    (container,) = named(objects, "Deployment", "node-gate")["spec"]["template"]["spec"]["containers"]
+    arguments: list[str] = container["args"]
+    return arguments
+
+
+def diagnosed(objects: tuple[Manifest, ...]) -> dict[str, bool]:
+    (groups,) = [one.removeprefix("--groups=") for one in gate_arguments(objects) if one.startswith("--groups=")]
+    return {name: group["is_diagnosed"] for name, group in json.loads(groups).items()}
+
+
+def test_by_default_nothing_is_diagnosed() -> None:
+    objects = gpu_objects()
+    assert [one["metadata"]["name"] for one in objects if one["kind"] in {"DaemonSet", "Role", "RoleBinding"}] == [
+        IMAGE_PULL
+    ]
+    assert "--diagnostics" not in gate_arguments(objects)
+    assert diagnosed(objects) == {"t4": False, "h100": False}
+
+
+@pytest.mark.parametrize(("level", "number"), [("quick", 1), ("medium", 2)])
+def test_diagnostics_run_on_labelled_nodes_with_the_levels_number(level: str, number: int) -> None:
+    objects = diagnosing(level)
+    pod = named(objects, "DaemonSet", "gpu-diagnostics")["spec"]["template"]["spec"]
+    assert f"dcgmi diag -r {number} " in pod["initContainers"][0]["command"][-1]
+    assert pod["nodeSelector"] == {DIAGNOSE_LABEL: "true"}
+    assert diagnosed(objects) == {"t4": True, "h100": True}
+
+
+def test_the_diagnostics_have_no_permissions_on_the_cluster_and_only_what_gpus_need() -> None:
+    """NVIDIA's runtime gives GPUs that no one has requested to containers with CAP_SYS_ADMIN only."""
+    pod = named(diagnosing("quick"), "DaemonSet", "gpu-diagnostics")["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert not any("hostPath" in volume for volume in pod["volumes"])
+    for container in (*pod["initContainers"], *pod["containers"]):
+        added = ["SYS_ADMIN"] if container["name"] == "diagnose" else None
+        assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+        assert container["securityContext"]["capabilities"].get("add") == added
+        assert "privileged" not in container["securityContext"]
+        assert "nvidia.com/gpu" not in container["resources"]["limits"]
+
+
+def test_the_gate_may_only_list_pods_of_its_namespace() -> None:
+    role = named(diagnosing("quick"), "Role", "node-gate")
+    assert role["metadata"]["namespace"] == "gpu-system"
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+
+
+def test_groups_with_mig_are_not_diagnosed() -> None:
+    assert diagnosed(diagnosing("quick", **MIG)) == {"t4": True, "h100": False}
+
+
+def test_the_image_comes_from_the_mirror() -> None:
+    pod = named(diagnosing("quick", mirrors={"images": "mirror.example/all"}), "DaemonSet", "gpu-diagnostics")
+    image = pod["spec"]["template"]["spec"]["initContainers"][0]["image"]
+    assert image.startswith("mirror.example/all/nvcr.io/nvidia/cloud-native/dcgm")
+
+
+@pytest.mark.parametrize(("status", "report"), [(0, "Pass"), (226, "GPU 3: Fail\n  Error: ECC")])
+def test_the_script_ends_with_the_status_of_the_diagnostics(status: int, report: str, tmp_path: Path) -> None:
+    """With programs in place of DCGM's, which need a GPU."""
+    programs = {
+        "nv-hostengine": "sleep 60",
+        "dcgmi": f'[ "$1" = discovery ] && exit 0; [ "$*" = "diag -r 1" ] || exit 99; echo "{report}"; exit {status}',
+    }
+    for name, body in programs.items():
+        tmp_path.joinpath(name).write_text(f"#!/bin/bash\n{body}\n")
+        tmp_path.joinpath(name).chmod(0o755)
+    pod = named(diagnosing("quick"), "DaemonSet", "gpu-diagnostics")["spec"]["template"]["spec"]
+    script = pod["initContainers"][0]["command"][-1]
+    script = script.replace("/dev/termination-log", str(tmp_path / "message")).replace(
+        "/tmp/report", str(tmp_path / "report")
+    )
+    script = f"trap 'kill %1' EXIT\n{script}"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-c", script], env={"PATH": path}, stdout=subprocess.DEVNULL, timeout=30, check=False
+    )
+    assert ended.returncode == status
+    if status:
+        assert (tmp_path / "message").read_text() == f"{report}\n"
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_alert_has_a_routed_severity_and_says_what_to_do(environment: str) -> None:
+    (rules,) = alert_rules(settings_of(environment), load_release())
+    alerts: list[dict[str, Any]] = [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
+    assert {one["labels"]["severity"] for one in alerts} == {"critical", "warning"}
+    document = DEPLOYMENT.read_text(encoding="utf-8")
+    assert [one["alert"] for one in alerts if f"`{one['alert']}`" not in document] == []
+    assert all(len(one["annotations"]["description"]) > len(one["annotations"]["summary"]) for one in alerts)
+
+
+def test_unhealthy_nodes_are_counted_by_their_taint() -> None:
+    (rules,) = alert_rules(varied(), load_release())
+    expressions = {rule["alert"]: rule["expr"] for group in rules["spec"]["groups"] for rule in group["rules"]}
+    assert f'kube_node_spec_taint{{key="{UNHEALTHY_TAINT.key}"}}' in expressions["GpuNodeUnhealthy"]
+
+
+def test_alerts_follow_the_settings() -> None:
+    settings = varied(gpu_groups=[], logs={"destination": "none"}, **{"teams.0.gpus": {}})
+    assert alert_rules(settings, load_release()) == ()
+
+
+def test_the_gates_program_accepts_its_arguments() -> None:
+    options = parser().parse_args(gate_arguments(gpu_objects()))
+    assert options.groups["h100"].parts == ["h100"]
+    assert options.groups["t4"].parts == ["t4-us-east-1a", "t4-us-east-1b", "t4-us-east-1c"]
+    assert (options.hold_minutes, options.no_capacity_taint) == (50, NO_CAPACITY_TAINT.key)
+    assert options.hold_minutes > READY_TIMEOUT_MINUTES

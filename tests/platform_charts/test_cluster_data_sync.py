@@ -1,0 +1,145 @@
+"""Copies to the datasets on a real API server: admission, who may write, and the command that follows the Job.
+
+There is no kubelet: the tests write the status of pods in its place. The controllers of Jobs and volumes are real.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from infra.kube.errors import ApiError
+from infra.spec.cluster_names import DATA_ACCOUNT, DATA_NAMESPACE, DATASETS_CLAIM
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest, api_object
+from platform_charts.jobs.data_sync import CONTAINER, DataSyncRequest, render_data_sync
+from platform_charts.jobs.request import Target
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_platform import Environment, in_dev
+from tests.training.cluster.team_cluster import wait_until
+from training.cluster.data_sync import PodsOfJob, follow, submit
+from training.errors import ExitStatus
+
+pytestmark = in_dev
+
+
+def job_of(environment: Environment, source: str = "s3://corpus/images") -> Manifest:
+    outputs = environment.stack.outputs
+    storage = outputs.storage.model_copy(update={"dataset_sources": ("corpus", "other")})
+    target = environment.target
+    stack = Target(
+        outputs=outputs.model_copy(update={"storage": storage}), release=target.release, catalog=target.catalog
+    )
+    return render_data_sync(DataSyncRequest(source=source, destination="datasets/images"), stack)
+
+
+@pytest.fixture
+def made(environment: Environment) -> Iterator[Manifest]:
+    """A submitted Job."""
+    found = submit(environment.cluster, job_of(environment))
+    yield found
+    environment.cluster.delete_all([{**found, "metadata": {**found["metadata"], "uid": None}}])
+
+
+def end_pod(cluster: Cluster, made: Manifest, code: int) -> None:
+    """End the pod of a Job like the kubelet."""
+    metadata = made["metadata"]
+    pods = PodsOfJob(cluster, metadata["namespace"], metadata["name"], metadata["uid"])
+    wait_until(lambda: pods.submitter() is not None)
+    pod = pods.submitter()
+    assert pod is not None
+    ended = {
+        "exitCode": code,
+        "reason": "Error",
+        "startedAt": "2026-11-22T10:00:00Z",
+        "finishedAt": "2026-11-22T10:00:01Z",
+    }
+    status = {"name": CONTAINER, "image": "x", "imageID": "x", "ready": False, "restartCount": 0}
+    cluster.update_status(
+        pod,
+        {"phase": "Failed" if code else "Succeeded", "containerStatuses": [{**status, "state": {"terminated": ended}}]},
+    )
+
+
+def is_over(cluster: Cluster, made: Manifest) -> bool:
+    conditions = ((cluster.read(made) or {}).get("status") or {}).get("conditions") or []
+    return any(one["type"] in {"Complete", "Failed"} for one in conditions)
+
+
+def test_the_pod_passes_pod_security(environment: Environment) -> None:
+    template = job_of(environment)["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template}
+    pod["metadata"] = {**template["metadata"], "name": "copy", "namespace": DATA_NAMESPACE}
+    environment.cluster.create(pod, is_dry_run=True)
+    assert environment.cluster.warnings == []
+    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        environment.cluster.create(pod, is_dry_run=True)
+
+
+def test_the_claim_of_the_copies_binds_to_a_writable_volume_and_a_teams_to_a_read_only_one(
+    environment: Environment,
+) -> None:
+    options = {}
+    for namespace in (DATA_NAMESPACE, environment.team):
+        claim = api_object("v1", "PersistentVolumeClaim", DATASETS_CLAIM, namespace=namespace)
+        bound = environment.cluster.await_(claim, lambda one: one["status"]["phase"] == "Bound", what="bound")
+        volume = environment.cluster.read(api_object("v1", "PersistentVolume", bound["spec"]["volumeName"]))
+        assert volume is not None
+        options[namespace] = "ro" in volume["spec"]["mountOptions"]
+    assert options == {DATA_NAMESPACE: False, environment.team: True}
+
+
+def test_a_member_of_a_team_can_neither_copy_nor_use_the_account_and_the_volume(environment: Environment) -> None:
+    member = environment.member(environment.team)
+    job = job_of(environment)
+    with pytest.raises(ApiError, match="cannot create resource"):
+        member.create(job)
+    with pytest.raises(ApiError, match="cannot get resource"):
+        member.read(job)
+    pod = {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"]}
+    pod["metadata"] = {"name": "copy", "namespace": DATA_NAMESPACE}
+    with pytest.raises(ApiError, match="cannot create resource"):
+        member.create(pod)
+    token = api_object("v1", "ServiceAccount", DATA_ACCOUNT, namespace=DATA_NAMESPACE)
+    with pytest.raises(ApiError, match="cannot get resource"):
+        member.read(token)
+
+
+def test_the_same_copy_is_followed_and_another_to_the_same_destination_is_refused(
+    environment: Environment, made: Manifest
+) -> None:
+    assert submit(environment.cluster, job_of(environment))["metadata"]["uid"] == made["metadata"]["uid"]
+    with pytest.raises(RefusedError, match="writes this destination: s3://corpus/images"):
+        submit(environment.cluster, job_of(environment, "s3://other/images"))
+
+
+def test_a_finished_copy_makes_room_for_the_next(environment: Environment, made: Manifest) -> None:
+    end_pod(environment.cluster, made, 0)
+    wait_until(partial(is_over, environment.cluster, made))
+    second = submit(environment.cluster, job_of(environment, "s3://other/images"))
+    assert second["metadata"]["uid"] != made["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(0, ExitStatus.DONE), (2, ExitStatus.WRONG_INPUT), (3, ExitStatus.REFUSED)]
+)
+def test_the_command_mirrors_the_exit_status_of_the_program(
+    environment: Environment, made: Manifest, code: int, status: ExitStatus
+) -> None:
+    """What is refused is not tried again: the Job fails with its first pod."""
+    ending = threading.Thread(target=end_pod, args=(environment.cluster, made, code))
+    ending.start()
+    assert follow(environment.cluster, made) == status
+    ending.join()
+
+
+def test_a_copy_that_failed_is_tried_again(environment: Environment, made: Manifest) -> None:
+    end_pod(environment.cluster, made, 1)
+    metadata = made["metadata"]
+    pods = PodsOfJob(environment.cluster, metadata["namespace"], metadata["name"], metadata["uid"])
+    wait_until(lambda: len(pods.all()) == 2, seconds=60)
+    assert not is_over(environment.cluster, made)

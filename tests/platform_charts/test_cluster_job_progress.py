@@ -1,0 +1,325 @@
+"""The program that fills the columns of RayJobs: a real API server, a real Prometheus, and the account's own permissions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import CoreV1Api, CustomObjectsApi
+from kubernetes.client.exceptions import ApiException
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.lifecycle.sandbox.processes import Process
+from infra.spec.cluster_names import JOB_COLUMNS, MONITORING_NAMESPACE
+from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
+from observability.event_log import Event
+from observability.metrics.inventory import MetricSpec
+from observability.metrics.recorder import NullRecorder
+from platform_charts.images.job_progress import figures
+from platform_charts.images.job_progress.__main__ import Jobs, poll
+from platform_charts.jobs.rayjob import KIND_LABEL
+from platform_charts.objects.job_progress import progress_objects
+from tests.engines.kubernetes import Cluster
+from tests.engines.prometheus import scraping
+from tests.platform_charts.test_cluster_job_columns import table
+from tests.tune.sample_search import SampleSearch, history_of
+from tune.events import TrialEnded
+from tune.metrics import SearchMetrics
+
+ACCOUNT = "job-progress"
+USER = f"system:serviceaccount:{MONITORING_NAMESPACE}:{ACCOUNT}"
+TEAM = "progressing"
+IMAGES = Path(__file__).parents[2] / "platform_charts" / "images"
+PROGRESS, TIME_LEFT, REASON = JOB_COLUMNS.values()
+OBJECTS = progress_objects(load_release(), registry="registry.example")
+
+
+@pytest.fixture(scope="module")
+def rights(custom_resources: Cluster) -> Iterator[None]:
+    """The account with its role."""
+    with (
+        custom_resources.namespace(MONITORING_NAMESPACE),
+        custom_resources.namespace(TEAM),
+        custom_resources.applied(*(one for one in OBJECTS if one["kind"] != "Deployment")),
+    ):
+        yield
+
+
+@pytest.fixture
+def jobs(control_plane: ControlPlane, rights: None) -> Jobs:
+    return Jobs(control_plane.client(USER), columns=JOB_COLUMNS)
+
+
+def rayjob(name: str) -> Manifest:
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": name, "namespace": TEAM},
+        "spec": {"entrypoint": "true", "clusterSelector": {"ray.io/cluster": "none"}},
+    }
+
+
+def written(cluster: Cluster, job: Manifest) -> dict[str, str]:
+    found = cluster.read(job)
+    assert found is not None
+    known: dict[str, str] = found["metadata"].get("annotations", {})
+    return known
+
+
+class Exposition:
+    """Metrics of runs as Ray's agent exports them, with the labels that the PodMonitor adds."""
+
+    def __init__(self) -> None:
+        labels = ("run", "namespace", "training_job")
+        self.registry = CollectorRegistry()
+        self._gauges = {
+            name: Gauge(name, name, labels, registry=self.registry)
+            for name in (figures.STEP, figures.PLANNED, figures.NEWEST)
+        }
+        server, self._thread = start_http_server(0, "127.0.0.1", self.registry)
+        self._server = server
+        self.url = f"http://127.0.0.1:{server.server_port}/metrics"
+
+    def at(self, job: str, step: int, *, planned: int = 5000) -> None:
+        values = {figures.STEP: step, figures.PLANNED: planned, figures.NEWEST: time.time()}
+        for name, value in values.items():
+            self._gauges[name].labels(run=job, namespace=TEAM, training_job=job).set(value)
+
+    def search(self, job: str, started: Event) -> SearchMetrics:
+        """The driver of a search that has just started, with its own exporter."""
+        return SearchMetrics(_Gauges(self.registry, job), history_of(started))
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Gauges(NullRecorder):
+    """Sets gauges as Ray exports them, without NaN, with the labels that the PodMonitor adds."""
+
+    def __init__(self, registry: CollectorRegistry, job: str) -> None:
+        super().__init__()
+        self._registry, self._job = registry, job
+        self._gauges: dict[str, Gauge] = {}
+
+    def _make_series(self, spec: MetricSpec, labels: dict[str, str]) -> Callable[[float], None]:
+        added = {"namespace": TEAM, "training_job": self._job, "WorkerId": "driver"}
+        if spec.name not in self._gauges:
+            names = (*spec.labels, *added)
+            self._gauges[spec.name] = Gauge(f"ray_{spec.name}", spec.help, names, registry=self._registry)
+        return lambda value: None if isnan(value) else self._gauges[spec.name].labels(**labels, **added).set(value)
+
+
+def _search_events() -> list[Event]:
+    """Those of a search that starts now and ends in a few minutes."""
+    events = SampleSearch(trials=6, epochs=9, failing={"t002": "killed"}, name="tuning").events
+    shift = time.time() - events[0].time
+    return [replace(event, time=event.time + shift) for event in events]
+
+
+@pytest.fixture
+def exposition() -> Iterator[Exposition]:
+    found = Exposition()
+    yield found
+    found.close()
+
+
+def program(control_plane: ControlPlane, folder: Path, prometheus: str) -> Process:
+    """The program as the Deployment runs it, with a token of its account, and more frequent polls."""
+    token = json.loads(
+        CoreV1Api(control_plane.client())
+        .create_namespaced_service_account_token(ACCOUNT, MONITORING_NAMESPACE, {"spec": {}}, _preload_content=False)
+        .data
+    )["status"]["token"]
+    kubeconfig = yaml.safe_load(control_plane.kubeconfig.read_text(encoding="utf-8"))
+    kubeconfig["users"][0]["user"] = {"token": token}
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+    (deployment,) = [one for one in OBJECTS if one["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    arguments = [one for one in container["args"] if not one.startswith("--prometheus=")]
+    return Process(
+        [sys.executable, *container["command"][1:], *arguments, f"--prometheus={prometheus}", "--interval=0.2"],
+        log=folder / "program.log",
+        environment={"KUBECONFIG": str(file), "PYTHONPATH": os.fspath(IMAGES)},
+    )
+
+
+def shown(cluster: Cluster, name: str) -> Mapping[str, object]:
+    return table(cluster, TEAM)[1][name]
+
+
+def wait_for(holds: Callable[[], bool], log: Path, *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+        time.sleep(0.1)
+
+
+def test_the_program_follows_prometheus_and_survives_its_end(
+    custom_resources: Cluster,
+    control_plane: ControlPlane,
+    rights: None,
+    exposition: Exposition,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job, log = rayjob("digits"), tmp_path / "program.log"
+    with custom_resources.applied(job), ExitStack() as stack:
+        custom_resources.update_status(job, {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"})
+        with scraping(exposition.url, folder=tmp_path) as prometheus:
+            process = program(control_plane, tmp_path, prometheus.url)
+            stack.callback(process.stop)
+            for step in range(1200, 1241, 10):  # 10 to 20 steps per second
+                exposition.at("digits", step)
+                text = f"{step:,}/5,000 (24 %)"
+                wait_for(lambda text=text: shown(custom_resources, "digits")["progress"] == text, log)  # type: ignore[misc]
+            wait_for(lambda: shown(custom_resources, "digits")["time left"] is not None, log)
+            exposition.at("digits", 1300)
+            wait_for(lambda: shown(custom_resources, "digits")["progress"] == "1,300/5,000 (26 %)", log)
+            left = shown(custom_resources, "digits")["time left"]
+        # Prometheus is gone.
+        wait_for(lambda: "Prometheus does not answer" in log.read_text(encoding="utf-8"), log)
+        row = shown(custom_resources, "digits")
+        assert (row["progress"], row["reason"]) == ("1,300/5,000 (26 %)", None)
+        assert str(left).endswith("m")
+        failed = {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "message": "exit code 1"}
+        custom_resources.update_status(job, failed)
+        wait_for(lambda: shown(custom_resources, "digits")["reason"] == "AppFailed: exit code 1", log)
+        row = shown(custom_resources, "digits")
+        assert (row["progress"], row["time left"]) == ("1,300/5,000 (26 %)", None)
+
+
+def test_a_search_shows_its_trials_beside_a_run(
+    custom_resources: Cluster,
+    control_plane: ControlPlane,
+    rights: None,
+    exposition: Exposition,
+    tmp_path: Path,
+) -> None:
+    search, run, log = rayjob("tuning"), rayjob("digits"), tmp_path / "program.log"
+    search["metadata"]["labels"] = {KIND_LABEL: "search"}
+    events = _search_events()
+
+    def shows(name: str, text: str) -> Callable[[], bool]:
+        return lambda: shown(custom_resources, name)["progress"] == text
+
+    with custom_resources.applied(search, run), scraping(exposition.url, folder=tmp_path) as prometheus:
+        for job in (search, run):
+            custom_resources.update_status(job, {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"})
+        exposition.at("digits", 1240)
+        exposition.at("tuning", 40, planned=120)  # a trial, before its driver is scraped
+        with ExitStack() as stack:
+            process = program(control_plane, tmp_path, prometheus.url)
+            stack.callback(process.stop)
+            wait_for(shows("digits", "1,240/5,000 (24 %)"), log)
+            assert shown(custom_resources, "tuning")["progress"] is None
+            driver = exposition.search("tuning", events[0])
+            wait_for(shows("tuning", "0/6 trials, 0 running"), log)
+            half = next(index for index, event in enumerate(events) if isinstance(event, TrialEnded)) + 2
+            for event in events[1:half]:
+                driver.handle(event)
+            expected = re.compile(r"1/6 trials, \d running,( 1 failed,)? validation accuracy 0\.\d{4}")
+            wait_for(lambda: bool(expected.fullmatch(str(shown(custom_resources, "tuning")["progress"]))), log)
+            wait_for(lambda: str(shown(custom_resources, "tuning")["time left"]).endswith("m"), log)
+            for event in events[half:]:
+                driver.handle(event)
+            best = history_of(*events).ranked()[0].best("validation_accuracy", "max")
+            wait_for(shows("tuning", f"6/6 trials, 0 running, 1 failed, validation accuracy {best:.4f}"), log)
+            custom_resources.update_status(search, {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"})
+            wait_for(shows("tuning", f"6/6 trials, 1 failed, validation accuracy {best:.4f}"), log)
+            row = shown(custom_resources, "tuning")
+            assert (row["time left"], row["reason"]) == (None, None)
+            assert shown(custom_resources, "digits")["progress"] == "1,240/5,000 (24 %)"
+
+
+def test_a_job_without_news_is_not_written(custom_resources: Cluster, jobs: Jobs) -> None:
+    job = rayjob("digits")
+    run = figures.Run(step=10, planned_steps=100, newest=time.time() + 60, steps_per_second=0.5)
+    with custom_resources.applied(job):
+        custom_resources.update_status(job, {"jobDeploymentStatus": "Running"})
+        versions = []
+        for _ in range(3):
+            assert poll(jobs, {(TEAM, "digits"): run}) == []
+            found = custom_resources.read(job)
+            assert found is not None
+            versions.append(found["metadata"]["resourceVersion"])
+        assert written(custom_resources, job) == {PROGRESS: "10/100 (10 %)", TIME_LEFT: "3m"}
+    assert len(set(versions)) == 1
+
+
+def test_a_patch_leaves_what_others_wrote(custom_resources: Cluster, jobs: Jobs) -> None:
+    ours = rayjob("digits")
+    ours["metadata"]["annotations"] = {"ray-train-platform/submission": "1"}
+    with custom_resources.applied(ours) as (made,):
+        assert jobs.write(made, {"progress": "1/2 (50 %)"}) == ""
+        # Neither the submitter's repeated request nor another writer's patch conflicts with it.
+        again = custom_resources.apply(ours, force=False)
+        custom_resources.patch(ours, {"metadata": {"annotations": {"other": "x"}}})
+        assert jobs.write(made, {"time left": "5m", "progress": "2/2 (100 %)"}) == ""
+        expected = {"ray-train-platform/submission": "1", "other": "x", PROGRESS: "2/2 (100 %)", TIME_LEFT: "5m"}
+        assert written(custom_resources, ours) == expected
+        assert jobs.write(made, {"time left": None}) == ""
+        assert TIME_LEFT not in written(custom_resources, ours)
+    (owned,) = [one["fieldsV1"] for one in again["metadata"]["managedFields"] if one["manager"] == ACCOUNT]
+    assert set(owned["f:metadata"]["f:annotations"]) == {f"f:{PROGRESS}"}
+    assert again["metadata"]["generation"] == made["metadata"]["generation"]
+
+
+def test_a_job_that_was_deleted_or_replaced_in_between_is_passed_over(custom_resources: Cluster, jobs: Jobs) -> None:
+    first, second = rayjob("digits"), rayjob("others")
+    with custom_resources.applied(first, second) as (made, _):
+        listed = list(jobs.list_all())
+        custom_resources.delete_all([first])
+        assert jobs.write(made, {"reason": "late"}) == f"{TEAM}/digits: not written (404 Not Found)"
+        custom_resources.apply(first)
+        assert jobs.write(made, {"reason": "late"}) == f"{TEAM}/digits: not written (422 Unprocessable Entity)"
+        assert written(custom_resources, first) == {}
+        # The UID is immutable, so a patch for another one is invalid. The other jobs of the poll are written.
+        for job in (first, second):
+            custom_resources.update_status(job, {"jobDeploymentStatus": "Failed", "reason": "AppFailed"})
+        stale = [{**one, "status": {"jobDeploymentStatus": "Failed", "reason": "AppFailed"}} for one in listed]
+        jobs.list_all = lambda: iter(stale)  # type: ignore[method-assign]
+        assert poll(jobs, {}) == [f"{TEAM}/digits: not written (422 Unprocessable Entity)"]
+        assert written(custom_resources, second) == {REASON: "AppFailed"}
+
+
+def test_all_pages_of_jobs_are_read(custom_resources: Cluster, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform_charts.images.job_progress.__main__._PAGE", 2)
+    with custom_resources.applied(*(rayjob(f"job-{number}") for number in range(5))):
+        names = [one["metadata"]["name"] for one in jobs.list_all()]
+    assert sorted(names) == [f"job-{number}" for number in range(5)]
+
+
+def test_the_account_has_no_other_permissions(control_plane: ControlPlane, rights: None) -> None:
+    api = control_plane.client(USER)
+    core, custom = CoreV1Api(api), CustomObjectsApi(api)
+    forbidden: tuple[Callable[[], Any], ...] = (
+        core.list_secret_for_all_namespaces,
+        core.list_pod_for_all_namespaces,
+        core.list_node,
+        lambda: custom.get_namespaced_custom_object("ray.io", "v1", TEAM, "rayjobs", "digits"),
+        lambda: custom.delete_namespaced_custom_object("ray.io", "v1", TEAM, "rayjobs", "digits"),
+        lambda: custom.create_namespaced_custom_object("ray.io", "v1", TEAM, "rayjobs", rayjob("digits")),
+        lambda: custom.patch_namespaced_custom_object_status("ray.io", "v1", TEAM, "rayjobs", "digits", {}),
+        lambda: custom.list_cluster_custom_object("ray.io", "v1", "rayclusters"),
+        lambda: custom.patch_namespaced_custom_object("kueue.x-k8s.io", "v1beta2", TEAM, "workloads", "digits", {}),
+    )
+    for request in forbidden:
+        with pytest.raises(ApiException) as refused:
+            request()
+        assert refused.value.status == 403

@@ -1,0 +1,427 @@
+"""No object that a team's member can create or change takes GPUs beyond the team's share.
+
+With the real API server, KubeRay, Kueue and scheduler: in the dev environment each of the two teams owns one node of the
+group a10g, with 4 GPUs. Both nodes are taken, so everything else has to be refused, or to stay in the queue without pods.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from kubernetes.client import CustomObjectsApi
+
+from infra.kube.errors import ApiError
+from infra.lifecycle.sandbox.modules import KUEUE
+from infra.spec.manifest import Manifest, api_object
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_jobs import job, rayjob
+from tests.engines.kubernetes_operators import Operated, operating, operator_program
+from tests.training.cluster.team_cluster import wait_until
+from training.cluster.objects import RAY_JOB
+
+_TEAM = "research"
+_GPU = "nvidia.com/gpu"
+_SECONDS = 60
+
+Change = Callable[[Manifest], None]
+
+
+@pytest.fixture(scope="module")
+def full() -> Iterator[Operated]:
+    """A cluster of its own whose GPUs are all taken, by a job of each team."""
+    operator_program(KUEUE)
+    with operating() as operated:
+        for team in ("platform", _TEAM):
+            request = job("taken", team=team, group="a10g", workers=4)
+            made = operated.submit(request)
+            wait_until(partial(_has_pods, operated, made, 3), seconds=_SECONDS)
+        yield operated
+        operated.remove(*operated.cluster.items(*RAY_JOB))
+
+
+def _has_pods(full: Operated, made: Manifest, count: int) -> bool:
+    return len(full.pods(made)) == count
+
+
+def _member(full: Operated) -> Cluster:
+    return full.environment.member(_TEAM)
+
+
+def _attempt(full: Operated, change: Change) -> Manifest:
+    """A job on four more GPUs, changed."""
+    manifest = copy.deepcopy(rayjob(full.environment, job("more", team=_TEAM, group="a10g", workers=4)))
+    change(manifest)
+    return manifest
+
+
+def _cluster_spec(manifest: Manifest) -> dict[str, Any]:
+    found: dict[str, Any] = manifest["spec"]["rayClusterSpec"]
+    return found
+
+
+def _worker_group(manifest: Manifest) -> dict[str, Any]:
+    (found,) = _cluster_spec(manifest)["workerGroupSpecs"]
+    assert isinstance(found, dict)
+    return found
+
+
+def _templates(manifest: Manifest) -> dict[str, dict[str, Any]]:
+    return {
+        "head": _cluster_spec(manifest)["headGroupSpec"]["template"]["spec"],
+        "worker": _worker_group(manifest)["template"]["spec"],
+        "submitter": manifest["spec"]["submitterPodTemplate"]["spec"],
+    }
+
+
+def _without_worker_gpus(manifest: Manifest) -> None:
+    for values in _templates(manifest)["worker"]["containers"][0]["resources"].values():
+        del values[_GPU]
+
+
+def _unchanged(_manifest: Manifest) -> None:
+    """As `make train` submits it."""
+
+
+def _no_queue(manifest: Manifest) -> None:
+    del manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+
+
+def _queue_of_another_team(manifest: Manifest) -> None:
+    manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "platform"
+
+
+def _not_suspended(manifest: Manifest) -> None:
+    manifest["spec"]["suspend"] = False
+
+
+def _several_hosts_for_a_replica(manifest: Manifest) -> None:
+    _worker_group(manifest).update(replicas=1, minReplicas=1, maxReplicas=1, numOfHosts=4)
+
+
+def _gpus_in_an_init_container(manifest: Manifest) -> None:
+    container = copy.deepcopy(_templates(manifest)["worker"]["containers"][0])
+    _without_worker_gpus(manifest)
+    del container["lifecycle"]
+    _templates(manifest)["worker"]["initContainers"] = [{**container, "name": "first"}]
+
+
+def _gpus_in_a_sidecar(manifest: Manifest) -> None:
+    _gpus_in_an_init_container(manifest)
+    _templates(manifest)["worker"]["initContainers"][0]["restartPolicy"] = "Always"
+
+
+def _gpus_as_limits_only(manifest: Manifest) -> None:
+    del _templates(manifest)["worker"]["containers"][0]["resources"]["requests"][_GPU]
+
+
+def _gpus_in_the_head(manifest: Manifest) -> None:
+    taints = _templates(manifest)["worker"]["tolerations"]
+    _without_worker_gpus(manifest)
+    head = _templates(manifest)["head"]
+    head.update(tolerations=taints)
+    head.pop("nodeSelector")
+    head["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "6Gi", _GPU: "4"}}
+
+
+def _gpus_in_the_submitter(manifest: Manifest) -> None:
+    taints = _templates(manifest)["worker"]["tolerations"]
+    _without_worker_gpus(manifest)
+    submitter = _templates(manifest)["submitter"]
+    submitter.update(tolerations=taints)
+    submitter.pop("nodeSelector")
+    submitter["containers"][0]["resources"]["limits"][_GPU] = "4"
+
+
+def _slices_of_gpus(manifest: Manifest) -> None:
+    for values in _templates(manifest)["worker"]["containers"][0]["resources"].values():
+        values["nvidia.com/mig-1g.5gb"] = values.pop(_GPU)
+
+
+def _prebuilt_workload(manifest: Manifest) -> None:
+    manifest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = "of-the-job-taken"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _unchanged,
+        _no_queue,
+        _queue_of_another_team,
+        _not_suspended,
+        _several_hosts_for_a_replica,
+        _gpus_in_an_init_container,
+        _gpus_in_a_sidecar,
+        _gpus_as_limits_only,
+        _gpus_in_the_head,
+        _gpus_in_the_submitter,
+        _slices_of_gpus,
+        _prebuilt_workload,
+    ],
+)
+def test_a_job_without_free_quota_gets_no_pods(change: Change, full: Operated) -> None:
+    with _submitted(full, _attempt(full, change)) as made:
+        _settle(full)
+        assert full.pods(made) == []
+        assert made["spec"]["suspend"] is True
+
+
+def _existing_cluster(manifest: Manifest) -> None:
+    _gpus_in_the_submitter(manifest)
+    del manifest["spec"]["rayClusterSpec"]
+    manifest["spec"]["clusterSelector"] = {"ray.io/cluster": "taken"}
+
+
+def _more_workers_than_counted(manifest: Manifest) -> None:
+    _worker_group(manifest).update(replicas=0, minReplicas=4, maxReplicas=4)
+
+
+def _no_replicas(manifest: Manifest) -> None:
+    group = _worker_group(manifest)
+    del group["replicas"]
+    group.update(minReplicas=4, maxReplicas=4)
+
+
+def _autoscaling(manifest: Manifest) -> None:
+    _cluster_spec(manifest)["enableInTreeAutoscaling"] = True
+
+
+def _elastic(manifest: Manifest) -> None:
+    manifest["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
+
+
+def _cluster_stays_after_the_job(manifest: Manifest) -> None:
+    manifest["spec"]["ttlSecondsAfterFinished"] = 86400
+
+
+def _own_deletion(manifest: Manifest) -> None:
+    policy = {"policy": "DeleteNone"}
+    manifest["spec"]["deletionStrategy"] = {"onSuccess": policy, "onFailure": policy}
+
+
+def _worker_that_does_not_end(manifest: Manifest) -> None:
+    _templates(manifest)["worker"]["terminationGracePeriodSeconds"] = 86400
+
+
+def _submitter_that_does_not_end(manifest: Manifest) -> None:
+    _templates(manifest)["submitter"]["terminationGracePeriodSeconds"] = 86400
+
+
+def _chosen_node(manifest: Manifest) -> None:
+    _templates(manifest)["worker"]["nodeName"] = "a10g-0"
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (_existing_cluster, "clusterSelector"),
+        (_more_workers_than_counted, "replicas, minReplicas and maxReplicas"),
+        (_no_replicas, "replicas, minReplicas and maxReplicas"),
+        (_autoscaling, "enableInTreeAutoscaling"),
+        (_elastic, "elastic-job"),
+        (_cluster_stays_after_the_job, "ttlSecondsAfterFinished"),
+        (_own_deletion, "deletionStrategy"),
+        (_worker_that_does_not_end, "terminationGracePeriodSeconds"),
+        (_submitter_that_does_not_end, "terminationGracePeriodSeconds"),
+        (_chosen_node, "nodeName"),
+    ],
+)
+def test_a_job_that_could_hold_gpus_that_kueue_does_not_count_is_refused(
+    change: Change, rule: str, full: Operated
+) -> None:
+    with pytest.raises(ApiError, match=rule), _submitted(full, _attempt(full, change)):
+        pass
+
+
+def test_a_job_that_claims_an_admitted_job_as_its_owner_is_refused(full: Operated) -> None:
+    """Kueue does not suspend the jobs of a job that it has admitted, and members may write owner references."""
+    owner = _taken(full)
+    reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "controller": True}
+    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    attempt = _attempt(full, _unchanged)
+    attempt["metadata"]["ownerReferences"] = [reference]
+    with pytest.raises(ApiError, match="ownerReferences"), _submitted(full, attempt):
+        pass
+
+
+def _set_replicas(manifest: Manifest) -> None:
+    _worker_group(manifest).update(replicas=2, minReplicas=2, maxReplicas=2)
+
+
+def _set_gpus(manifest: Manifest) -> None:
+    _gpus_in_the_submitter(manifest)
+
+
+def test_the_spec_of_an_admitted_job_cannot_be_changed(full: Operated) -> None:
+    for change in (_set_replicas, _set_gpus, _not_queued):
+        found = _taken(full)
+        before = copy.deepcopy(found["spec"])
+        change(found)
+        with pytest.raises(ApiError, match="spec of a submitted job cannot be changed"):
+            _member(full).patch(found, {"spec": found["spec"]})
+        assert _taken(full)["spec"] == before
+
+
+def _not_queued(manifest: Manifest) -> None:
+    manifest["spec"]["suspend"] = not manifest["spec"].get("suspend", False)
+
+
+def test_a_queued_job_cannot_be_started_by_hand(full: Operated) -> None:
+    with _submitted(full, _attempt(full, _unchanged)) as made:
+        with pytest.raises(ApiError, match="spec of a submitted job cannot be changed"):
+            _member(full).patch(made, {"spec": {"suspend": False}})
+        _settle(full)
+        assert full.pods(made) == []
+
+
+def test_a_queued_job_cannot_claim_an_owner(full: Operated) -> None:
+    owner = _taken(full)
+    reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "controller": True}
+    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    with _submitted(full, _attempt(full, _unchanged)) as made, pytest.raises(ApiError, match="ownerReferences"):
+        _member(full).patch(made, {"metadata": {"ownerReferences": [reference]}})
+
+
+def test_the_status_of_a_job_cannot_be_written(full: Operated) -> None:
+    """Kueue releases the quota of a job whose status says that it is over."""
+    with pytest.raises(ApiError, match="forbidden"):
+        _member(full).update_status(_taken(full), {"jobDeploymentStatus": "Complete"})
+
+
+def _fewer_pods(workload: Manifest) -> Manifest:
+    sets = copy.deepcopy(workload["spec"]["podSets"])
+    for one in sets:
+        one["template"]["spec"]["containers"][0]["resources"] = {}
+    return {"spec": {"podSets": sets}}
+
+
+def test_a_member_changes_nothing_of_a_workload_but_whether_it_is_active(full: Operated) -> None:
+    with _submitted(full, _attempt(full, _unchanged)) as made:
+        _settle(full)
+        workload = full.workload(made)
+        changes: tuple[Manifest, ...] = (
+            _fewer_pods(workload),
+            {"spec": {"queueName": "other"}},
+            {"spec": {"priority": 9000}},
+            {"metadata": {"annotations": {"kueue.x-k8s.io/elastic-job": "true"}}},
+            {"metadata": {"labels": {"kueue.x-k8s.io/job-uid": "other"}}},
+            {"metadata": {"ownerReferences": []}},
+            {"metadata": {"finalizers": []}},
+        )
+        for change in changes:
+            with pytest.raises(ApiError, match=r"spec\.active"):
+                _member(full).patch(workload, change)
+        for active in (False, True):
+            assert _member(full).patch(workload, {"spec": {"active": active}})["spec"]["active"] is active
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("ray.io/v1", "RayCluster"),
+        ("ray.io/v1", "RayService"),
+        ("batch/v1", "Job"),
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
+        ("v1", "Pod"),
+        ("v1", "ReplicationController"),
+        ("v1", "PersistentVolumeClaim"),
+        ("v1", "ServiceAccount"),
+        ("kueue.x-k8s.io/v1beta2", "Workload"),
+        ("kueue.x-k8s.io/v1beta2", "LocalQueue"),
+    ],
+)
+def test_a_member_creates_no_other_object_that_makes_pods_or_quota(api_version: str, kind: str, full: Operated) -> None:
+    with pytest.raises(ApiError, match="forbidden") as refusal:
+        _member(full).create(api_object(api_version, kind, "more", namespace=_TEAM), is_dry_run=True)
+    assert refusal.value.code == 403
+
+
+def test_a_member_cannot_enlarge_the_cluster_of_an_admitted_job(full: Operated) -> None:
+    name = _taken(full)["status"]["rayClusterName"]
+    with pytest.raises(ApiError, match="forbidden"):
+        _member(full).patch(
+            api_object("ray.io/v1", "RayCluster", name, namespace=_TEAM), {"spec": {"workerGroupSpecs": []}}
+        )
+
+
+def test_a_cluster_that_an_administrator_creates_is_queued_too(full: Operated) -> None:
+    spec = rayjob(full.environment, job("by-hand", team=_TEAM, group="a10g", workers=4))["spec"]["rayClusterSpec"]
+    queue = {"kueue.x-k8s.io/queue-name": _TEAM}
+    for name, labels in (("queued", queue), ("no-queue", {})):
+        cluster = api_object("ray.io/v1", "RayCluster", name, namespace=_TEAM, labels=labels, spec=spec)
+        with full.cluster.applied(cluster) as (made,):
+            _settle(full)
+            assert made["spec"]["suspend"] is True
+            assert full.cluster.items("v1", "Pod", namespace=_TEAM, labels=f"ray.io/cluster={name}") == []
+
+
+def test_the_cluster_of_a_job_that_is_deleted_alone_does_not_go_on(full: Operated) -> None:
+    """Last, because it ends the team's job: `kubectl delete --cascade=orphan` releases the quota of the job."""
+    name = _taken(full)["status"]["rayClusterName"]
+    _orphan(full, "taken")
+    cluster = api_object("ray.io/v1", "RayCluster", name, namespace=_TEAM)
+    try:
+        wait_until(lambda: not _ray_pods(full, name), seconds=_SECONDS)
+    finally:
+        full.cluster.delete(cluster)
+
+
+def _ray_pods(full: Operated, cluster: str) -> list[Manifest]:
+    return full.cluster.items("v1", "Pod", namespace=_TEAM, labels=f"ray.io/cluster={cluster}")
+
+
+def _orphan(full: Operated, name: str) -> None:
+    """Delete a job without its dependents, as a member."""
+    client = CustomObjectsApi(_member(full).client)
+    client.delete_namespaced_custom_object("ray.io", "v1", _TEAM, "rayjobs", name, propagation_policy="Orphan")
+
+
+def _taken(full: Operated) -> Manifest:
+    found = full.cluster.read(api_object(*RAY_JOB, "taken", namespace=_TEAM))
+    assert found is not None
+    return found
+
+
+@contextmanager
+def _submitted(full: Operated, attempt: Manifest) -> Iterator[Manifest]:
+    """A job that a member submitted, deleted afterwards."""
+    try:
+        yield _member(full).create(attempt)
+    finally:
+        full.remove(attempt)
+
+
+def _settle(full: Operated) -> None:
+    """Wait until the operators have handled what was submitted before: a later job is queued for lack of quota.
+
+    It asks for another number of GPUs: Kueue writes no reason to a Workload that equals one without quota.
+    """
+    later = copy.deepcopy(rayjob(full.environment, job("later", team=_TEAM, group="a10g", workers=3)))
+    with _submitted(full, later) as made:
+        full.await_state(made, lambda state: state.stage == "queued" and "quota" in state.reason, what="queued")
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_the_pods_of_a_schedule_have_no_gpus(full: Operated, kind: str) -> None:
+    """Kueue would count them, but a member makes no pods except those that submit jobs."""
+    container = {"name": "first", "image": "x", "resources": {"limits": {_GPU: "1"}}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
+    pod[kind] = [container]
+    with pytest.raises(ApiError, match="a schedule submits jobs, and they ask for GPUs"):
+        _member(full).create(_cron_job(pod))
+    with pytest.raises(ApiError, match="nodeName is not allowed"):
+        _member(full).create(_cron_job({"restartPolicy": "Never", "nodeName": "a10g-0", "containers": [_PLAIN]}))
+
+
+_PLAIN = {"name": "main", "image": "x"}
+
+
+def _cron_job(pod: Manifest) -> Manifest:
+    job_template = {"spec": {"template": {"spec": pod}}}
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": job_template}
+    return api_object("batch/v1", "CronJob", "gpus", namespace=_TEAM, spec=spec)

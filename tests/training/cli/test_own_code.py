@@ -1,0 +1,109 @@
+"""Code folders that cannot be trained with are refused before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.training.cli.command import ROOT, ask
+from tests.training.code.projects import write
+
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A code folder, what is trained with it, the exit status, and parts of the error."""
+
+    make: Callable[[Path], object]
+    parts: tuple[str, ...]
+    model: str = ""
+    status: int = 2
+
+
+def files(**contents: str) -> Callable[[Path], object]:
+    """Writes modules, with `__` for a slash in their names."""
+    return lambda folder: write(folder, {f"{name.replace('__', '/')}.py": text for name, text in contents.items()})
+
+
+def secrets_only(folder: Path) -> None:
+    write(folder, {".env": "TOKEN=1\n", "notes.txt": KEY})
+
+
+def two_gigabytes(folder: Path) -> None:
+    write(folder, {"nets.py": ""})
+    with (folder / "data.bin").open("wb") as file:
+        file.truncate(2 * 2**30)
+
+
+def package(init: str) -> Callable[[Path], object]:
+    return lambda folder: write(folder, {"mine/__init__.py": init, "mine/nets.py": ""})
+
+
+WRONG = {
+    "nowhere": Wrong(str, ("mine: no such folder",)),
+    "a file": Wrong(Path.touch, ("mine: it is a file",)),
+    "empty": Wrong(Path.mkdir, ("has no files",)),
+    "secrets only": Wrong(secrets_only, ("everything in it is left out", ".env (looks like a secret)", "notes.txt")),
+    "too large": Wrong(two_gigabytes, ("has 2048.0 MiB, more than 100", "2048.0 MiB data.bin"), status=3),
+    "hides the standard library": Wrong(files(json="a = 1"), ("json.py", "Python or the trainer has a module")),
+    "hides the trainer": Wrong(files(training__nets="a = 1"), ("training", "Python or the trainer has a module")),
+    "hides a package": Wrong(files(numpy="a = 1"), ("numpy at the top", "would import the installed")),
+    "no such module": Wrong(files(nets="a = 1"), ("--model: model.name=net:make", "no module named 'net'"), "net:make"),
+    "wrong syntax": Wrong(files(nets="def f(:"), ('nets.py", line 1', "SyntaxError: invalid syntax"), "nets:make"),
+    "wrong syntax above": Wrong(package("import ("), ('mine/__init__.py", line 1', "SyntaxError"), "mine.nets:f"),
+    "unknown setting": Wrong(
+        lambda folder: write(folder, {"train.yaml": "loop: {epoch: 3}\n"}), ("train.yaml:1: loop.epoch", "epochs?")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_code_folder_that_cannot_be_used_is_refused_with_a_remedy(tmp_path: Path, name: str) -> None:
+    wrong = WRONG[name]
+    wrong.make(tmp_path / "mine")
+    model = ("--model", wrong.model) if wrong.model else ()
+    answer = ask("train", "--code", str(tmp_path / "mine"), *model, "--set", f"run.directory={tmp_path / 'runs'}")
+    assert answer.status == wrong.status, answer.err
+    for part in (*wrong.parts, "remedy:"):
+        assert part in answer.err
+    assert "/training/" not in answer.err.replace(str(tmp_path), "")
+    assert answer.heavy == set()
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("code", ["import torch, no_such_package", "1 / 0", "import sys; sys.exit()"])
+def test_names_are_checked_without_an_import_which_may_need_what_only_the_ranks_have(tmp_path: Path, code: str) -> None:
+    folder = tmp_path / "project"
+    package(code)(folder)
+    (folder / "mine" / "nets.py").write_text("def f(spec): return spec\n")
+    answer = ask("train", "--code", str(folder), "--model", "mine.nets:f", "--print-config")
+    assert answer.status == 0, answer.err
+    assert not answer.heavy
+
+
+def test_the_platform_itself_is_not_taken_for_the_user_s_code() -> None:
+    answer = ask("train", "--code", str(ROOT))
+    assert (answer.status, "this is the platform itself" in answer.err) == (2, True)
+
+
+def test_secrets_and_pipes_are_left_out_and_listed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "mine", {"nets.py": "", ".env": "TOKEN=1\n", "key.txt": KEY})
+    os.mkfifo(folder / "pipe")
+    answer = ask("train", "--code", str(folder), "--print-config")
+    assert answer.status == 0
+    assert "left out of the code archive: .env (looks like a secret), key.txt (looks like a secret)" in answer.err
+    assert "pipe (not a file)" in answer.err
+
+
+def test_code_without_git_needs_no_more_than_a_config_in_it(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path / "mine", {"train.yaml": "run: {seed: 7}\nmodel: {name: 'nets:make'}\n", "nets.py": "make = dict\n"}
+    )
+    answer = ask("train", "--code", "mine/", "--print-config", cwd=tmp_path)
+    assert (answer.status, "seed: 7" in answer.out) == (0, True), answer.err
+    assert sorted(path.name for path in folder.iterdir()) == ["nets.py", "train.yaml"]

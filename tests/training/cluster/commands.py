@@ -1,0 +1,58 @@
+"""Commands on a cluster, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from tests.engines.kubernetes_operators import Operated
+from tests.training.cli.command import ROOT
+from tests.training.cluster.team_cluster import dev_outputs
+
+
+def options_on(queued: Operated, folder: Path) -> list[str]:
+    """Options of a command for the team research; the outputs are written to a folder."""
+    reached = yaml.safe_load(queued.plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+    outputs = dev_outputs()
+    connection = {"endpoint": reached["server"], "certificate_authority": reached["certificate-authority-data"]}
+    file = folder / "outputs.json"
+    file.write_text(json.dumps({**outputs, "cluster": {**outputs["cluster"], **connection}}))
+    return ["--env", "dev", "--outputs", str(file), "--kubeconfig", str(queued.plane.kubeconfig), "--team", "research"]
+
+
+@contextmanager
+def command(
+    *arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A command in which SIGINT is not ignored."""
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "import sys; from training.cli import main; sys.exit(main(sys.argv[1:]))"
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program, *arguments],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Read lines until one contains a text; returns that line."""
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if text in line:
+            return line
+    raise AssertionError(f"ended without {text!r}: {''.join(seen)}")

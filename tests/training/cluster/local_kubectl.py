@@ -1,0 +1,55 @@
+"""A kubectl whose pods are this machine, because no kubelet runs containers here: `exec` runs the program, `port-forward` forwards.
+
+$KUBECTL_PYTHON    the pods' Python
+$KUBECTL_CODE      the folder that is /mnt/code in the pods
+$KUBECTL_FORWARDS  folder with a file, named like its process ID, for each forward that runs
+$KUBECTL_CUT       file that cuts forwards: they stay, and pass nothing on
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+
+def main() -> None:
+    """Run the command line."""
+    words = [word for word in sys.argv[1:] if not word.startswith(("--kubeconfig=", "--namespace="))]
+    if words[0] == "exec":
+        program = words[words.index("--") + 1 :]
+        program = [word.replace("/mnt/code", os.environ["KUBECTL_CODE"]) for word in program]
+        if program[0] == "python":
+            program[0] = os.environ["KUBECTL_PYTHON"]
+        os.execvp(program[0], program)  # noqa: S606
+    local, remote = words[-1].split(":")
+    Path(os.environ["KUBECTL_FORWARDS"], str(os.getpid())).touch()
+    forward(int(local), int(remote))
+
+
+def forward(local: int, remote: int) -> None:
+    """Pass connections on until the process is killed."""
+    with socket.create_server(("127.0.0.1", local)) as server:
+        while True:
+            client, _ = server.accept()
+            if Path(os.environ["KUBECTL_CUT"]).exists():
+                client.close()
+                continue
+            target = socket.create_connection(("127.0.0.1", remote))
+            for source, sink in ((client, target), (target, client)):
+                threading.Thread(target=copy, args=(source, sink), daemon=True).start()
+
+
+def copy(source: socket.socket, sink: socket.socket) -> None:
+    """Copy until the source ends."""
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+if __name__ == "__main__":
+    main()

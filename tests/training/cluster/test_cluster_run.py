@@ -1,0 +1,110 @@
+"""A user's own command from the command line through the real Kueue and KubeRay; Ray's drivers and kubelets are fakes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from infra.spec.manifest import Manifest, api_object
+from tests.engines.kubernetes_jobs import job
+from tests.engines.kubernetes_operators import Operated
+from tests.kuberay.expand import expand
+from tests.training.cluster.code_of_jobs import deliver, mount_parts
+from tests.training.cluster.commands import command, options_on, read_until
+from training.cli import main
+from training.cluster.objects import RAY_JOB
+from training.errors import ExitStatus
+
+_SECONDS = 60
+_CMD = 'torchrun train.py --note "it\'s $NODE_RANK" && exit 7'
+
+
+@pytest.fixture
+def on_cluster(queued: Operated, tmp_path: Path) -> list[str]:
+    """Options of a command for the team research."""
+    return options_on(queued, tmp_path)
+
+
+def _job(queued: Operated, name: str) -> Manifest:
+    found = queued.cluster.read(api_object(*RAY_JOB, name, namespace="research"))
+    assert found is not None
+    return found
+
+
+def _submitted(queued: Operated, on_cluster: list[str], code: Path, *options: str) -> Manifest:
+    given = ["--cmd", _CMD, "--code", str(code), "--workers", "8", "--group", "a10g", "--name", "mine"]
+    assert main(["run", *given, "--detach", *options, *on_cluster]) == ExitStatus.DONE
+    return _job(queued, "mine")
+
+
+def test_a_command_is_queued_admitted_followed_and_its_exit_status_mirrored(
+    queued: Operated, on_cluster: list[str], code: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = queued.submit(job("first", team="research", group="a10g", workers=8))
+    made = _submitted(queued, on_cluster, code)
+    assert "job mine submitted to queue research of dev: 2 worker pods with 8 GPUs" in capsys.readouterr().out
+    queued.await_state(made, lambda state: state.stage == "queued" and "quota" in state.reason, what="queued")
+    assert main(["jobs", *on_cluster]) == ExitStatus.DONE
+    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("mine ")]
+    assert row[1:3] == ["research", "queued"]
+    queued.dashboards.say("mine", "RUNNING")
+    queued.remove(first)
+    queued.await_state(made, lambda state: state.stage == "running", what="running")
+    head, *_ = expand(made)
+    mount_parts(queued.cluster, head, tmp_path / "parts")
+    delivered = deliver(head, tmp_path)
+    assert delivered.returncode == 0, delivered.stderr
+    assert (tmp_path / "delivered" / "files" / "train.py").read_text() == "print('trained')\n"
+    queued.end(made, "FAILED", "Job entrypoint command failed with exit code 7. No logs available.")
+    queued.await_state(made, lambda state: state.stage == "failed", what="failed")
+    assert main(["logs", "mine", *on_cluster]) == 7
+    assert "the command exited with status 7" in capsys.readouterr().out
+
+
+def test_a_stopped_command_is_queued_again_by_resume(
+    queued: Operated, on_cluster: list[str], code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queued.dashboards.say("mine", "RUNNING")
+    made = _submitted(queued, on_cluster, code)
+    queued.await_state(made, lambda state: state.stage == "running", what="running")
+    assert main(["stop", "mine", *on_cluster]) == ExitStatus.DONE
+    assert "job mine: its command gets SIGTERM on every node" in capsys.readouterr().out
+    assert queued.pods(made) == []
+    assert main(["resume", "mine", "--detach", *on_cluster]) == ExitStatus.DONE
+    assert "job mine is queued again" in capsys.readouterr().out
+
+
+def test_resume_starts_an_ended_command_again_with_its_code(
+    queued: Operated, on_cluster: list[str], code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queued.dashboards.say("mine", "RUNNING")
+    made = _submitted(queued, on_cluster, code, "--restarts", "2", "--priority", "low")
+    queued.await_state(made, lambda state: state.stage == "running", what="running")
+    queued.end(made, "SUCCEEDED")
+    queued.await_state(made, lambda state: state.stage == "done", what="done")
+    assert main(["resume", "mine", "--set", "loop.epochs=3", "--detach", *on_cluster]) == ExitStatus.WRONG_INPUT
+    assert "runs a command of its own, which has no settings" in capsys.readouterr().err
+    queued.dashboards.say("mine", "PENDING")
+    assert main(["resume", "mine", "--detach", *on_cluster]) == ExitStatus.DONE
+    again = _job(queued, "mine")
+    assert again["metadata"]["uid"] != made["metadata"]["uid"]
+    assert again["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "training-low"
+    assert shlex.split(again["spec"]["entrypoint"]) == shlex.split(made["spec"]["entrypoint"])
+    part = api_object("v1", "ConfigMap", "mine-code-0", namespace="research")
+    kept = queued.cluster.read(part)
+    assert kept is not None
+    assert [one["uid"] for one in kept["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
+
+
+def test_an_interrupt_leaves_the_command_running(queued: Operated, on_cluster: list[str], code: Path) -> None:
+    queued.dashboards.say("mine", "RUNNING")
+    given = ["--cmd", _CMD, "--code", str(code), "--workers", "8", "--group", "a10g", "--name", "mine"]
+    with command("run", *given, *on_cluster) as process:
+        read_until(process, "running")
+        process.send_signal(2)
+        rest, _ = process.communicate(timeout=_SECONDS)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    assert "job mine keeps running" in rest
+    assert "make stop ENV=dev JOB=mine TEAM=research" in rest

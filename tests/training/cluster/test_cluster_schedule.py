@@ -1,0 +1,329 @@
+"""Schedules with the real CronJob controller, Kueue and KubeRay.
+
+Fake nodes run no containers: the tests run the program of the submitting pod, with the rights of its service account.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import CoreV1Api
+
+from infra.spec.cluster_names import SCHEDULER_ACCOUNT
+from infra.spec.manifest import Manifest, api_object
+from platform_charts.jobs.code import PART_BYTES
+from tests.engines.kubernetes_operators import Operated
+from tests.training.cluster.code_of_jobs import NETS, deliver, mount_parts, project
+from tests.training.cluster.team_cluster import dev_outputs, wait_until
+from training.cli import main
+from training.cluster import control
+
+_SECONDS = 60
+TEAM = "research"
+
+
+@pytest.fixture
+def scheduled(queued: Operated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operated]:
+    """`queued`, with the commands' outputs and kubeconfig in `tmp_path`; deletes all CronJobs afterwards."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    reached = yaml.safe_load(queued.plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+    cluster = {"endpoint": reached["server"], "certificate_authority": reached["certificate-authority-data"]}
+    outputs = {**dev_outputs(), "cluster": {**dev_outputs()["cluster"], **cluster}}
+    (tmp_path / "outputs.json").write_text(json.dumps(outputs))
+    yield queued
+    queued.cluster.delete_all(queued.cluster.items("batch/v1", "CronJob"), seconds=_SECONDS)
+
+
+def run(scheduled: Operated, folder: Path, command: str, *arguments: str) -> int:
+    """Run a command as an administrator."""
+    where = ["--env", "dev", "--team", TEAM, "--outputs", str(folder / "outputs.json")]
+    return main([command, *arguments, *where, "--kubeconfig", str(scheduled.plane.kubeconfig)])
+
+
+def jobs(scheduled: Operated) -> list[Manifest]:
+    found = scheduled.cluster.items("ray.io/v1", "RayJob", namespace=TEAM, labels="ray-train-platform/schedule")
+    return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+
+
+def names(scheduled: Operated) -> list[str]:
+    return [one["metadata"]["name"] for one in jobs(scheduled)]
+
+
+def cron_job(scheduled: Operated) -> Manifest:
+    (found,) = scheduled.cluster.items("batch/v1", "CronJob", namespace=TEAM)
+    return found
+
+
+def due(scheduled: Operated) -> Manifest:
+    """Have the controller start an occurrence: its last one was a day ago. Returns the running pod of the Job."""
+    before = {one["metadata"]["uid"] for one in pods(scheduled)}
+    last = datetime.now(UTC) - timedelta(days=1)
+    scheduled.cluster.update_status(cron_job(scheduled), {"lastScheduleTime": f"{last:%Y-%m-%dT%H:%M:%SZ}"})
+    wait_until(lambda: {one["metadata"]["uid"] for one in pods(scheduled)} > before, seconds=_SECONDS)
+    (found,) = [one for one in pods(scheduled) if one["metadata"]["uid"] not in before]
+    return found
+
+
+def pods(scheduled: Operated) -> list[Manifest]:
+    """Running pods that submit."""
+    found = scheduled.cluster.items("v1", "Pod", namespace=TEAM, labels="ray-train-platform/schedule")
+    return [one for one in found if one["status"].get("phase") == "Running" and "ray-train-platform/job" not in
+            one["metadata"]["labels"]]  # fmt: skip
+
+
+def submit(scheduled: Operated, pod: Manifest, folder: Path, *, job: str | None = None) -> str:
+    """Run the pod's program with the rights of its service account; returns what it prints."""
+    (container,) = pod["spec"]["containers"]
+    (template,) = [one for one in pod["spec"]["volumes"] if "configMap" in one]
+    mounted = api_object("v1", "ConfigMap", template["configMap"]["name"], namespace=TEAM)
+    found = scheduled.cluster.read(mounted)
+    assert found is not None
+    (folder / "objects.json").write_text(found["data"]["objects.json"])
+    if any("projected" in one and one["name"] == "code" for one in pod["spec"]["volumes"]):
+        mount_parts(scheduled.cluster, pod, folder / "parts", volume="code")
+    assert pod["spec"]["serviceAccountName"] == SCHEDULER_ACCOUNT
+    kubeconfig = folder / "scheduler.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(as_scheduler(scheduled)))
+    named = job or pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+    mounts = {"$(JOB_NAME)": named, "/etc/schedule-code": str(folder / "parts"), "/etc/schedule": str(folder)}
+    arguments = container["args"]
+    for before, after in mounts.items():
+        arguments = [one.replace(before, after) for one in arguments]
+    program, *words = container["command"]
+    assert program == "python"
+    answer = subprocess.run(
+        [sys.executable, *words, *arguments, f"--kubeconfig={kubeconfig}"],
+        cwd=Path(__file__).parents[3] / "platform_charts" / "images",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def as_scheduler(scheduled: Operated) -> dict[str, Any]:
+    """A kubeconfig with a token of the service account."""
+    config: dict[str, Any] = yaml.safe_load(scheduled.plane.kubeconfig.read_text())
+    answer = CoreV1Api(scheduled.cluster.client).create_namespaced_service_account_token(
+        SCHEDULER_ACCOUNT, TEAM, {"spec": {"expirationSeconds": 3600}}
+    )
+    config["users"][0]["user"] = {"token": answer.status.token}
+    return config
+
+
+def put(scheduled: Operated, folder: Path, *arguments: str) -> None:
+    assert run(scheduled, folder, "train", "--schedule", "* * * * *", "--name", "nightly", *arguments) == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_schedule_submits_a_new_run_through_the_queue_and_is_listed(
+    scheduled: Operated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(scheduled, tmp_path)
+    assert "each job and run is nightly-YYYYMMDD-HHMM (UTC), and goes through queue research" in capsys.readouterr().out
+    pod = due(scheduled)
+    printed = submit(scheduled, pod, tmp_path)
+    (job,) = jobs(scheduled)
+    name = job["metadata"]["name"]
+    last = datetime.fromisoformat(cron_job(scheduled)["status"]["lastScheduleTime"])
+    assert name == f"nightly-{last:%Y%m%d-%H%M}"
+    assert printed == f"{name} submitted\n"
+    words = shlex.split(job["spec"]["entrypoint"])
+    assert words[words.index("--name") + 1] == name
+    settings = scheduled.cluster.read(api_object("v1", "ConfigMap", f"{name}-settings", namespace=TEAM))
+    assert settings is not None
+    assert yaml.safe_load(settings["data"]["settings.yaml"])["run"]["name"] == name
+    assert settings["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    scheduled.await_state(job, lambda state: state.stage == "starting", what="admitted")
+    assert submit(scheduled, pod, tmp_path) == (
+        f"{name} is not submitted: it exists, or an earlier occurrence has not ended\n"
+    )
+    scheduled.dashboards.say(name, "RUNNING")
+    scheduled.await_state(job, lambda state: state.stage == "running", what="running")
+    scheduled.end(job, "SUCCEEDED")
+    scheduled.await_state(job, lambda state: state.stage == "done", what="done")
+    assert run(scheduled, tmp_path, "schedules") == 0
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split()[:8] == ["nightly", TEAM, "*", "*", "*", "*", "*", "Etc/UTC"]
+    assert f"{last:%Y-%m-%d %H:%M} UTC" in row
+    assert name in row
+    assert row.endswith("done")
+
+
+@pytest.mark.timeout(300)
+def test_every_occurrence_has_the_code_that_the_schedule_was_made_with_and_keeps_it(
+    scheduled: Operated, tmp_path: Path
+) -> None:
+    code = project(tmp_path / "project", noise_bytes=PART_BYTES)
+    put(scheduled, tmp_path, "--code", str(code))
+    (code / "nets.py").write_text("edited = True\n")
+    submit(scheduled, due(scheduled), tmp_path)
+    (job,) = jobs(scheduled)
+    assert run(scheduled, tmp_path, "unschedule", "nightly") == 0
+    template = api_object("v1", "ConfigMap", "nightly-schedule", namespace=TEAM)
+    wait_until(lambda: scheduled.cluster.read(template) is None, seconds=_SECONDS)
+
+    scheduled.await_state(job, lambda state: state.stage == "starting", what="admitted")
+    wait_until(lambda: bool(scheduled.pods(job, labels="ray.io/node-type=head")), seconds=_SECONDS)
+    (head,) = scheduled.pods(job, labels="ray.io/node-type=head")
+    mount_parts(scheduled.cluster, head, tmp_path / "pod" / "parts")
+    answer = deliver(head, tmp_path / "pod")
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "pod" / "delivered" / "files" / "nets.py").read_text() == NETS
+    owners = {one["uid"] for one in code_maps(scheduled, job["metadata"]["name"])}
+    assert owners == {job["metadata"]["uid"]}
+
+
+@pytest.mark.timeout(300)
+def test_code_that_a_change_of_the_schedule_replaced_is_kept_while_a_job_may_be_submitted_with_it(
+    scheduled: Operated, tmp_path: Path
+) -> None:
+    code = project(tmp_path / "project")
+    put(scheduled, tmp_path, "--code", str(code))
+    (first,) = of_schedule(scheduled)
+    pod = due(scheduled)
+    (code / "nets.py").write_text(f"{NETS}\nCHANGED = 1\n")
+    put(scheduled, tmp_path, "--code", str(code))
+    assert len(of_schedule(scheduled)) == 2
+    submit(scheduled, pod, tmp_path)
+
+    scheduled.cluster.delete(cron_jobs_job(scheduled, pod))
+    wait_until(lambda: not cron_job(scheduled)["status"].get("active"), seconds=_SECONDS)
+    put(scheduled, tmp_path, "--code", str(code))
+    (second,) = of_schedule(scheduled)
+    assert second != first
+    assert len(jobs(scheduled)) == 1
+    code_maps(scheduled, jobs(scheduled)[0]["metadata"]["name"], count=1)
+
+
+def of_schedule(scheduled: Operated) -> list[str]:
+    """Names of the ConfigMaps with the schedule's own code."""
+    owner = cron_job(scheduled)["metadata"]["uid"]
+    found = [one["metadata"] for one in scheduled.cluster.items("v1", "ConfigMap", namespace=TEAM)]
+    owned = [one["name"] for one in found if owner in {by["uid"] for by in one.get("ownerReferences", ())}]
+    return [name for name in owned if name != "nightly-schedule"]
+
+
+def cron_jobs_job(scheduled: Operated, pod: Manifest) -> Manifest:
+    """The Job of a pod."""
+    name = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+    return api_object("batch/v1", "Job", name, namespace=TEAM)
+
+
+def code_maps(scheduled: Operated, name: str, *, count: int = 2) -> list[dict[str, Any]]:
+    """The owners of the ConfigMaps with a job's code."""
+    found = scheduled.cluster.items("v1", "ConfigMap", namespace=TEAM)
+    mine = [one["metadata"] for one in found if one["metadata"]["name"].startswith(f"{name}-code-")]
+    assert len(mine) == count
+    return [owner for one in mine for owner in one["ownerReferences"]]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("concurrency", "left"), [("forbid", 1), ("replace", 2), ("allow", 2)])
+def test_the_rule_holds_while_an_earlier_job_runs(
+    concurrency: str, left: int, scheduled: Operated, tmp_path: Path
+) -> None:
+    put(scheduled, tmp_path, "--concurrency", concurrency)
+    pod = due(scheduled)
+    submit(scheduled, pod, tmp_path, job="nightly-29000000")
+    (first,) = jobs(scheduled)
+    scheduled.await_state(first, lambda state: state.stage == "starting", what="admitted")
+    submit(scheduled, pod, tmp_path)
+    assert len(jobs(scheduled)) == left
+    expected = "stopped" if concurrency == "replace" else "starting"
+    scheduled.await_state(first, lambda state: state.stage == expected, what=expected)
+
+
+@pytest.mark.timeout(300)
+def test_a_job_that_somebody_stopped_does_not_hold_up_the_schedule_and_the_history_is_limited(
+    scheduled: Operated, tmp_path: Path
+) -> None:
+    put(scheduled, tmp_path, "--history", "1")
+    pod = due(scheduled)
+    for number in range(2):
+        submit(scheduled, pod, tmp_path, job=f"nightly-{29000000 + number}")
+        job = jobs(scheduled)[-1]
+        scheduled.dashboards.say(job["metadata"]["name"], "RUNNING")
+        scheduled.await_state(job, lambda state: state.stage == "running", what="running")
+        scheduled.end(job, "SUCCEEDED")
+        scheduled.await_state(job, lambda state: state.stage == "done", what="done")
+    submit(scheduled, pod, tmp_path, job="nightly-29000002")
+    first, *kept = ("nightly-20250219-2120", "nightly-20250219-2121", "nightly-20250219-2122")
+    wait_until(lambda: names(scheduled) == kept, seconds=_SECONDS)
+    assert first not in names(scheduled)
+    control.stop(scheduled.api(TEAM), jobs(scheduled)[-1])
+    assert submit(scheduled, pod, tmp_path, job="nightly-29000003") == "nightly-20250219-2123 submitted\n"
+
+
+@pytest.mark.timeout(300)
+def test_a_schedule_is_replaced_paused_and_deleted_and_its_jobs_stay(
+    scheduled: Operated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(scheduled, tmp_path)
+    submit(scheduled, due(scheduled), tmp_path)
+    assert run(scheduled, tmp_path, "unschedule", "nightly", "--pause") == 0
+    assert run(scheduled, tmp_path, "schedules") == 0
+    assert " paused " in capsys.readouterr().out
+    put(scheduled, tmp_path, "--time-zone", "Europe/Berlin")
+    assert cron_job(scheduled)["spec"]["suspend"] is False
+    assert cron_job(scheduled)["spec"]["timeZone"] == "Europe/Berlin"
+    assert run(scheduled, tmp_path, "unschedule", "nightly") == 0
+    template = api_object("v1", "ConfigMap", "nightly-schedule", namespace=TEAM)
+    wait_until(lambda: scheduled.cluster.read(template) is None, seconds=_SECONDS)
+    assert len(jobs(scheduled)) == 1
+    assert run(scheduled, tmp_path, "unschedule", "nightly") == 2
+    assert "no such schedule" in capsys.readouterr().err
+
+
+def test_members_schedule_in_their_own_namespace_only(scheduled: Operated, tmp_path: Path) -> None:
+    put(scheduled, tmp_path)
+    manifest = cron_job(scheduled)
+    del manifest["metadata"]["managedFields"], manifest["metadata"]["resourceVersion"], manifest["metadata"]["uid"]
+    scheduled.environment.member(TEAM).apply(manifest, is_dry_run=True)
+    with pytest.raises(Exception, match="cannot patch resource"):
+        scheduled.environment.member("platform").apply(manifest, is_dry_run=True)
+
+
+def test_a_job_without_a_queue_of_a_members_cron_job_never_starts(scheduled: Operated, tmp_path: Path) -> None:
+    """Otherwise a CronJob would be a way around the queue."""
+    put(scheduled, tmp_path)
+    spec = cron_job(scheduled)["spec"]["jobTemplate"]["spec"]
+    job = api_object("batch/v1", "Job", "around", namespace=TEAM, spec=spec)
+    with scheduled.cluster.applied(job):
+        found = scheduled.cluster.read(job)
+        assert found is not None
+        assert found["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--schedule", "61 * * * *"], "'61' is not a minute"),
+        (["--schedule", "@daily", "--time-zone", "Berlin"], "unknown time zone 'Berlin'"),
+        (["--schedule", "@daily", "--name", "n" * 40], "its jobs are named NAME-YYYYMMDD-HHMM"),
+        (["--schedule", "@daily", "--history", "0"], "history=0 must be between 1 and 100"),
+    ],
+)
+def test_an_invalid_schedule_is_refused_before_connecting(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "outputs.json").write_text(json.dumps(dev_outputs()))
+    where = ["--env", "dev", "--team", TEAM, "--outputs", str(tmp_path / "outputs.json")]
+    assert main(["train", *where, *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_schedule_without_a_cluster_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--schedule", "@daily"]) == 2
+    assert "--schedule needs a cluster" in capsys.readouterr().err

@@ -1,0 +1,120 @@
+"""Sessions from the command line through the real Kueue, KubeRay and scheduler; Ray's drivers and kubelets are fakes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from infra.spec.manifest import Manifest, api_object
+from tests.engines.kubernetes_jobs import job
+from tests.engines.kubernetes_operators import Operated
+from tests.training.cluster.commands import command, options_on, read_until
+from tests.training.cluster.team_cluster import wait_until
+from training.cli import main
+from training.cluster.objects import RAY_JOB
+from training.errors import ExitStatus
+
+_SECONDS = 60
+
+_KUBECTL = """#!/bin/sh
+echo "kubectl $*" >> "$CALLS"
+case "$*" in *printenv*) echo a-token;; esac
+"""
+
+
+@pytest.fixture
+def on_cluster(queued: Operated, tmp_path: Path) -> list[str]:
+    """Options of a command for the team research."""
+    return options_on(queued, tmp_path)
+
+
+@pytest.fixture
+def kubectl_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """File with the calls of kubectl, which is a fake: no kubelet runs the pods' containers here."""
+    program, calls = tmp_path / "bin" / "kubectl", tmp_path / "calls"
+    program.parent.mkdir()
+    program.write_text(_KUBECTL)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(calls))
+    monkeypatch.chdir(tmp_path)
+    return calls
+
+
+def _session(queued: Operated, name: str) -> Manifest:
+    found = queued.cluster.read(api_object(*RAY_JOB, name, namespace="research"))
+    assert found is not None
+    return found
+
+
+def test_a_session_runs_is_used_and_releases_its_quota_at_its_end(
+    queued: Operated, on_cluster: list[str], kubectl_calls: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queued.dashboards.say("session-notes", "RUNNING")
+    started = ["cluster", "notes", "--gpus", "8", "--group", "a10g", "--idle", "45m", *on_cluster]
+    assert main(started) == ExitStatus.DONE
+    shown = capsys.readouterr().out
+    assert "session session-notes: 2 worker pods with 8 GPUs, about $" in shown
+    assert "make shell ENV=dev JOB=session-notes TEAM=research" in shown
+    assert "after 45 minutes without use, at the latest after 8 h" in shown
+
+    assert main(["shell", *on_cluster]) == ExitStatus.DONE
+    assert main(["shell", "notes", "--head", *on_cluster]) == ExitStatus.DONE
+    assert main(["forward", "session-notes", "--port", "9000", *on_cluster]) == ExitStatus.DONE
+    worker, head, token, port = (line.split() for line in kubectl_calls.read_text().splitlines())
+    in_code = ["--", "/bin/bash", "-c", "cd", "/mnt/code", "2>/dev/null;", "exec", "/bin/bash"]
+    assert worker[-9:] == ["--container=ray-worker", *in_code]
+    assert "-workers-worker-" in worker[-10]
+    assert head[-9:] == ["--container=ray-head", *in_code]
+    assert token[-2:] == ["printenv", "RAY_AUTH_TOKEN"]
+    assert port[-1] == "9000:8265"
+    assert "--namespace=research" in port
+    assert "RAY_AUTH_TOKEN_PATH=" in capsys.readouterr().out
+
+    later = queued.submit(job("later", team="research", group="a10g", workers=8))
+    queued.await_state(later, lambda state: state.stage == "queued" and "quota" in state.reason, what="queued")
+    session = _session(queued, "session-notes")
+    queued.end(session, "SUCCEEDED")
+    queued.await_state(session, lambda state: state.stage == "done", what="done")
+    queued.await_state(later, lambda state: state.stage == "starting", what="admitted")
+    assert main(["resume", "session-notes", *on_cluster]) == ExitStatus.REFUSED
+    assert "start another: make cluster ENV=dev" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_a_session_is_queued_says_that_it_holds_no_gpus(
+    queued: Operated, on_cluster: list[str]
+) -> None:
+    queued.submit(job("all", team="research", group="a10g", workers=8))
+    with command("cluster", "wanted", "--group", "a10g", *on_cluster) as process:
+        read_until(process, "position 1")
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=_SECONDS)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    assert "job session-wanted stays in the queue and holds no GPUs" in rest
+    assert "make stop ENV=dev JOB=session-wanted TEAM=research" in rest
+    assert queued.pods(_session(queued, "session-wanted")) == []
+
+
+def test_a_stopped_session_releases_its_pods(
+    queued: Operated, on_cluster: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cluster", "brief", "--gpus", "1", "--group", "a10g", "--detach", *on_cluster]) == ExitStatus.DONE
+    session = _session(queued, "session-brief")
+    wait_until(lambda: len(queued.pods(session)) == 3, seconds=_SECONDS)
+    assert main(["stop", "session-brief", *on_cluster]) == ExitStatus.DONE
+    assert "session session-brief ends: 0.0" in capsys.readouterr().out
+    assert queued.pods(session) == []
+
+
+def test_a_shell_needs_a_session_that_runs(
+    queued: Operated, on_cluster: list[str], kubectl_calls: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert queued.cluster.items(*RAY_JOB, namespace="research") == []
+    assert main(["shell", *on_cluster]) == ExitStatus.REFUSED
+    assert "team research has no running session" in capsys.readouterr().err
+    assert main(["forward", "notes", *on_cluster]) == ExitStatus.REFUSED
+    assert "session-notes: no such session of team research" in capsys.readouterr().err
+    assert not kubectl_calls.exists()

@@ -1,0 +1,149 @@
+"""Whether the image of a job has the packages of its code; ECR is moto."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from infra.packages.derived import manifest_annotations
+from infra.packages.lock import Package
+from infra.spec.errors import RefusedError, SettingsError
+from infra.spec.manifest import Manifest
+from platform_charts.jobs.rayjob import render_job
+from tests.platform_charts.jobs.targets import job
+from tests.training.cluster.team_cluster import TEAM, target
+from training.cluster.code_packages import check_derived, require_image
+from training.cluster.context import ClusterContext, team_named
+from training.code.archive import pack
+
+BASE = f"sha256:{'1' * 64}"
+IMAGE = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/trainer@sha256:{'d' * 64}"
+
+
+@pytest.fixture
+def context() -> ClusterContext:
+    """A stack in moto's account, whose release has a pushed trainer image."""
+    stack = target(is_recorded=False, registries={"trainer": IMAGE.partition("@")[0], "mlflow": "m"})
+    trainer = stack.release.images["trainer"].model_copy(update={"digest": BASE})
+    release = stack.release.model_copy(update={"images": {**stack.release.images, "trainer": trainer}})
+    return ClusterContext(env="dev", target=replace(stack, release=release), team=team_named(stack.outputs, TEAM))
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A code folder that requires a package of the platform and one more."""
+    (tmp_path / "requirements.txt").write_text("numpy>=2\ntimm>=1\n")
+    (tmp_path / "model.py").write_text("")
+    return tmp_path
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """ECR with the trainer's repository; gives the client."""
+    import boto3  # noqa: PLC0415 - slow, and few tests need it
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        ecr = boto3.client("ecr", region_name="us-east-1")
+        ecr.create_repository(repositoryName="rtp-dev/trainer")
+        yield ecr
+
+
+def push(ecr: Any, context: ClusterContext, *packages: str, base: str = BASE) -> Manifest:  # noqa: ANN401 - boto3's
+    """Push a derived image with some packages, as name==version; gives a job that runs in it."""
+    pairs = (one.partition("==") for one in packages)
+    added = [Package(name, version, ()) for name, _, version in pairs]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {},
+        "layers": [],
+        "annotations": manifest_annotations(added, base=base),
+    }
+    put = ecr.put_image(repositoryName="rtp-dev/trainer", imageTag="custom-0", imageManifest=json.dumps(manifest))
+    return job_with(f"{IMAGE.partition('@')[0]}@{put['image']['imageId']['imageDigest']}", context)
+
+
+def job_with(image: str, context: ClusterContext) -> Manifest:
+    """A job that runs in an image."""
+    _, ray_job = render_job(job(image=image, workers=1, gpus_per_worker=0), context.target)
+    return ray_job
+
+
+def test_code_whose_packages_the_release_has_needs_no_image(code: Path, context: ClusterContext) -> None:
+    (code / "requirements.txt").write_text("numpy>=2\nray[train]\n")
+    require_image(code, context, image=None)
+    require_image(None, context, image=None)
+
+
+def test_packages_that_the_release_lacks_are_named_with_the_command_that_adds_them(
+    code: Path, context: ClusterContext
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        require_image(code, context, image=None)
+    assert str(refused.value).splitlines()[1] == "  timm>=1"
+    assert f"make image FROM={code} ENV=dev" in refused.value.remedy
+
+
+def test_an_archive_that_a_run_has_kept_is_looked_at_too(code: Path, tmp_path: Path, context: ClusterContext) -> None:
+    archive = tmp_path / "0123456789abcdef.tar.gz"
+    archive.write_bytes(pack(code).data)
+    with pytest.raises(RefusedError, match=r"timm>=1"):
+        require_image(archive, context, image=None)
+
+
+def test_the_image_is_of_linux_whatever_this_machine_is(code: Path, context: ClusterContext) -> None:
+    (code / "requirements.txt").write_text("timm; sys_platform == 'darwin'\n")
+    require_image(code, context, image=None)
+    (code / "requirements.txt").write_text("timm; sys_platform == 'linux'\n")
+    with pytest.raises(RefusedError):
+        require_image(code, context, image=None)
+
+
+def test_a_contradiction_is_refused_even_with_an_image(code: Path, context: ClusterContext) -> None:
+    (code / "requirements.txt").write_text("torch<2\n")
+    with pytest.raises(SettingsError, match=r"torch<2: the platform has 2\."):
+        require_image(code, context, image=IMAGE)
+
+
+def test_an_image_with_the_packages_is_accepted(repository: Any, code: Path, context: ClusterContext) -> None:  # noqa: ANN401
+    check_derived(push(repository, context, "timm==1.0.1"), code, context)
+
+
+def test_an_image_without_a_package_is_refused(repository: Any, code: Path, context: ClusterContext) -> None:  # noqa: ANN401
+    with pytest.raises(RefusedError, match=r"does not fit the job:\n  timm>=1: has 0\.9\n"):
+        check_derived(push(repository, context, "timm==0.9"), code, context)
+
+
+def test_an_image_of_another_release_is_refused_also_without_code(repository: Any, context: ClusterContext) -> None:  # noqa: ANN401
+    with pytest.raises(RefusedError, match="it was derived from sha256:2222") as refused:
+        check_derived(push(repository, context, base=f"sha256:{'2' * 64}"), None, context)
+    assert "make image FROM=folder ENV=dev" in refused.value.remedy
+
+
+@pytest.mark.usefixtures("repository")
+def test_the_releases_own_image_may_be_named(context: ClusterContext) -> None:
+    check_derived(job_with(f"{IMAGE.partition('@')[0]}@{BASE}", context), None, context)
+
+
+@pytest.mark.usefixtures("repository")
+def test_an_image_that_is_gone_is_refused(code: Path, context: ClusterContext) -> None:
+    with pytest.raises(RefusedError, match="is not in the registry"):
+        check_derived(job_with(IMAGE, context), code, context)
+
+
+def test_a_registry_that_cannot_be_read_is_a_warning(
+    code: Path, context: ClusterContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    check_derived(job_with(IMAGE, context), code, context)
+    assert "warning: what image" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""A forwarded port that works, breaks or is taken; the forwarding program is a real process."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.sandbox.processes import free_ports
+from infra.spec.errors import RefusedError
+from tests.training.cluster import local_kubectl
+from training.cluster.port_forward import local_port, port_forward
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer every path."""
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """Port of a server in the place of the pod's."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as found:
+        thread = threading.Thread(target=partial(found.serve_forever, poll_interval=0.02))
+        thread.start()
+        yield found.server_port
+        found.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """File that cuts the forwards."""
+    monkeypatch.setenv("KUBECTL_FORWARDS", str(tmp_path))
+    monkeypatch.setenv("KUBECTL_CUT", str(tmp_path / "cut"))
+    return tmp_path / "cut"
+
+
+def forwarding(local: int, remote: int) -> list[str]:
+    """The command."""
+    return [sys.executable, str(Path(local_kubectl.__file__)), "port-forward", "pod/head", f"{local}:{remote}"]
+
+
+def test_a_forward_that_stays_but_passes_nothing_on_is_broken(server: int, cut: Path) -> None:
+    (local,) = free_ports(1)
+    with port_forward(forwarding(local, server), url=f"http://127.0.0.1:{local}/") as forward:
+        forward.await_open()
+        cut.touch()
+        assert forward.await_broken(probe_seconds=0.01) == "nothing answers any more"
+
+
+def test_a_command_that_ends_is_broken_with_its_words(server: int) -> None:
+    command = [sys.executable, "-c", "import sys; sys.exit('error: lost connection to pod')"]
+    with port_forward(command, url=f"http://127.0.0.1:{server}/") as forward:
+        assert forward.await_broken() == "error: lost connection to pod"
+        # The server answers at that address, but not through the command.
+        with pytest.raises(ConnectionError, match="lost connection to pod"):
+            forward.await_open()
+
+
+def test_a_forward_to_nothing_does_not_open(cut: Path) -> None:
+    local, nothing = free_ports(2)
+    with (
+        port_forward(forwarding(local, nothing), url=f"http://127.0.0.1:{local}/") as forward,
+        pytest.raises(ConnectionError),
+    ):
+        forward.await_open(seconds=5)
+    assert not cut.exists()
+
+
+def test_the_usual_port_gives_way_and_a_wanted_one_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert local_port(0, usual=port) not in {0, port}
+        with pytest.raises(RefusedError, match=f"port {port} of this machine is in use"):
+            local_port(port, usual=8888)
+    assert local_port(0, usual=port) == port

@@ -1,0 +1,198 @@
+"""Logs of pods that are gone, from CloudWatch (moto) and from a double of Loki."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra.spec.errors import RefusedError
+from infra.spec.outputs import read_outputs
+from tests.engines.loki import Loki, loki
+from tests.engines.ports import free_port
+from tests.training.cluster.team_cluster import dev_outputs
+from training.cluster.cloudwatch_logs import CloudWatchLogs, filter_pattern
+from training.cluster.loki_logs import LokiLogs, stream_selector
+from training.cluster.shipped_logs import LOKI_URL_VARIABLE, LogStore, find_lines, log_store_of
+from training.cluster.shipped_query import LogQuery, ShippedRecord
+
+LogsClient = Any
+"""boto3 makes its classes at run time."""
+
+GROUP = "/rtp/rtp-dev/containers"
+NOW = datetime.now(UTC).replace(microsecond=0)
+SINCE = NOW - timedelta(days=14)
+
+
+def query(**changes: object) -> LogQuery:
+    asked: dict[str, Any] = {
+        "namespace": "research",
+        "job": "digits",
+        "since": SINCE,
+        "container": "ray-worker",
+        **changes,
+    }
+    return LogQuery(**asked)
+
+
+def record(
+    pod: str = "digits-a-worker-1", *, job: str = "digits", container: str = "ray-worker", **content: object
+) -> str:
+    """A record as the shipper writes it."""
+    return json.dumps(
+        {"stream": "stdout", "namespace": "research", "pod": pod, "container": container, "job": job, **content}
+    )
+
+
+def at(minutes_ago: float) -> int:
+    """A time in milliseconds."""
+    return int((NOW - timedelta(minutes=minutes_ago)).timestamp() * 1000)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of CloudWatch with the empty log group."""
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "test")
+    with mock_aws():
+        client = boto3.client("logs", region_name="us-east-1")
+        client.create_log_group(logGroupName=GROUP)
+        yield client
+
+
+def put(client: LogsClient, stream: str, *events: tuple[int, str]) -> None:
+    client.create_log_stream(logGroupName=GROUP, logStreamName=stream)
+    listed = [{"timestamp": when, "message": message} for when, message in events]
+    client.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=listed)
+
+
+CLOUDWATCH = CloudWatchLogs(group=GROUP, region="us-east-1")
+
+
+def test_the_newest_pods_lines_come_first(group: LogsClient) -> None:
+    put(group, "research.old.ray-worker", (at(50), record("old", log="a")), (at(49), record("old", log="b")))
+    put(group, "research.new.ray-worker", (at(9), record("new", log="c")))
+    found = find_lines(CLOUDWATCH, query())
+    assert [(one.pod, one.lines) for one in found.attempts] == [("new", ["c"]), ("old", ["a", "b"])]
+    assert found.attempts[1].first == NOW - timedelta(minutes=50)
+    assert found.is_complete
+
+
+def test_lines_of_other_jobs_containers_and_times_are_dropped(group: LogsClient) -> None:
+    old = int((SINCE - timedelta(hours=1)).timestamp() * 1000)
+    put(
+        group,
+        "research.x.ray-worker",
+        (old, record(log="too old")),
+        (at(9), record(job="digits-2", log="another job's")),
+    )
+    put(group, "research.y.ray-head", (at(9), record(container="ray-head", log="the head's")), (at(8), "not JSON"))
+    put(group, "research.z.ray-worker", (at(7), record(log="ours")))
+    assert [one.lines for one in find_lines(CLOUDWATCH, query()).attempts] == [["ours"]]
+
+
+def test_a_ranks_lines_are_its_json_records_verbatim(group: LogsClient) -> None:
+    line = {"time": "2026-11-21T08:00:00.000Z", "level": "info", "message": "ä", "rank": 1, "step": None}
+    put(group, "research.a.ray-worker", (at(9), record(record=line)), (at(8), record(record={**line, "rank": 0})))
+    put(group, "research.b.ray-worker", (at(7), record(log="rank 1 as text")))
+    assert find_lines(CLOUDWATCH, query(rank=1)).attempts[0].lines == [json.dumps(line, ensure_ascii=False)]
+
+
+def test_every_page_is_read(group: LogsClient) -> None:
+    put(group, "research.a.ray-worker", *((at(30) + index, record(log=str(index))) for index in range(25)))
+    store = CloudWatchLogs(group=GROUP, region="us-east-1", page=10)
+    assert find_lines(store, query()).attempts[0].lines == [str(index) for index in range(25)]
+
+
+def test_a_missing_group_is_an_error_that_names_it(group: LogsClient) -> None:
+    group.delete_log_group(logGroupName=GROUP)
+    with pytest.raises(
+        RefusedError, match=rf"{GROUP} in us-east-1: .*ResourceNotFound.*\n.*remedy: the stack makes the group"
+    ):
+        find_lines(CLOUDWATCH, query())
+
+
+def test_the_service_is_asked_for_the_jobs_records_only() -> None:
+    assert filter_pattern(query(rank=3)) == (
+        '{ ($.namespace = "research") && ($.job = "digits") && ($.container = "ray-worker") && ($.record.rank = 3) }'
+    )
+    assert filter_pattern(query(container=None, pod="p")).endswith('&& ($.pod = "p") }')
+
+
+class Endless:
+    """A store whose pages never end."""
+
+    place = "a store"
+
+    def search(self, query: LogQuery) -> Iterator[ShippedRecord]:
+        """Yield for ever."""
+        while True:
+            yield ShippedRecord(time.time_ns(), record(log="again", job=query.job))
+
+
+def test_a_search_ends_at_its_time_limit_and_says_so() -> None:
+    found = find_lines(Endless(), query(), seconds=0.2)
+    assert not found.is_complete
+    assert len(found.attempts[0].lines) > 0
+
+
+@pytest.fixture
+def server() -> Iterator[Loki]:
+    with loki() as one:
+        yield one
+
+
+def add(server: Loki, when_ns: int, line: str, **labels: str) -> None:
+    known = {"cluster": "rtp-dev", "namespace": "research", "job": "digits", "container": "ray-worker", **labels}
+    server.lines.append((known, when_ns, line))
+
+
+def test_lokis_pages_are_followed_even_if_lines_share_a_time(server: Loki) -> None:
+    start = at(30) * 10**6
+    for index in range(25):
+        add(server, start + index // 4, record(log=str(index)))
+    add(server, start, record(job="other", log="another job's"), job="other")
+    store: LogStore = LokiLogs(url=server.url, cluster="rtp-dev", page=7)
+    (attempt,) = find_lines(store, query()).attempts
+    assert attempt.lines == [str(index) for index in range(25)]
+    assert len(server.queries) > 3
+
+
+def test_equal_lines_of_one_time_are_all_kept(server: Loki) -> None:
+    for _ in range(3):
+        add(server, at(30) * 10**6, record(log="same"))
+    store = LokiLogs(url=server.url, cluster="rtp-dev", page=4)
+    assert find_lines(store, query()).attempts[0].lines == ["same"] * 3
+
+
+def test_lokis_query_selects_streams_by_their_labels() -> None:
+    assert stream_selector(query(rank=3), cluster="rtp-dev") == (
+        '{cluster="rtp-dev",namespace="research",job="digits",container="ray-worker"} | json rank="record.rank" | rank="3"'
+    )
+
+
+def test_an_unreachable_loki_is_an_error_that_names_the_variable() -> None:
+    store = LokiLogs(url=f"http://127.0.0.1:{free_port()}", cluster="rtp-dev")
+    with pytest.raises(RefusedError, match=r"Loki at http://127.*\n.*RTP_LOKI_URL"):
+        find_lines(store, query())
+
+
+@pytest.mark.parametrize(
+    ("logs", "expected"),
+    [
+        ({"destination": "cloudwatch", "log_group": GROUP}, CLOUDWATCH),
+        ({"destination": "loki", "loki_url": "http://loki:3100"}, LokiLogs(url="http://here:1", cluster="rtp-dev")),
+        ({"destination": "none"}, None),
+        (None, None),
+    ],
+)
+def test_the_store_follows_the_stacks_outputs(logs: dict[str, str] | None, expected: LogStore | None) -> None:
+    outputs = {name: value for name, value in dev_outputs().items() if name != "logs"}
+    stack = read_outputs({**outputs, **({"logs": logs} if logs else {})}, file="outputs")
+    assert log_store_of(stack, environment={LOKI_URL_VARIABLE: "http://here:1"}) == expected

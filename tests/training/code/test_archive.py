@@ -1,0 +1,399 @@
+"""Packing a code folder, the identity of its content, and unpacking it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import random
+import re
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.spec.errors import PlatformError, RefusedError, SettingsError
+from tests.training.code.projects import FILES, committed, git, write
+from training.code.archive import CodeArchive, pack, read_archive, unpack
+from training.code.identity import CodeIdentity
+
+HASHES = re.compile(r"sha256 [0-9a-f]{64}, recorded is [0-9a-f]{64}")
+
+
+def sha256(folder: Path) -> str:
+    return pack(folder).identity.sha256
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def in_reverse(folder: Path) -> None:
+    write(folder, dict(reversed(FILES.items())))
+
+
+def long_ago(folder: Path) -> None:
+    for path in write(folder).rglob("*"):
+        os.utime(path, (1, 1))
+
+
+def under_a_strict_umask(folder: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write(folder)
+    finally:
+        os.umask(before)
+
+
+def of_another_user(folder: Path) -> None:
+    for path in write(folder).rglob("*"):
+        os.chown(path, 4711, 4712)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        in_reverse,
+        long_ago,
+        under_a_strict_umask,
+        pytest.param(of_another_user, marks=pytest.mark.skipif(os.getuid() != 0, reason="only root changes owners")),
+    ],
+)
+def test_equal_files_have_an_equal_hash(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "elsewhere" / "copy")
+    assert sha256(tmp_path / "elsewhere" / "copy") == sha256(write(tmp_path / "project"))
+
+
+def change_a_byte(folder: Path) -> None:
+    (folder / "nets.py").write_text(FILES["nets.py"].replace("None", "nine"))
+
+
+def make_executable(folder: Path) -> None:
+    (folder / "nets.py").chmod(0o755)
+
+
+def rename(folder: Path) -> None:
+    (folder / "nets.py").rename(folder / "nest.py")
+
+
+def add_an_empty_file(folder: Path) -> None:
+    (folder / "empty.py").touch()
+
+
+@pytest.mark.parametrize("change", [change_a_byte, make_executable, rename, add_an_empty_file])
+def test_a_change_changes_the_hash(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    folder = write(tmp_path / "project")
+    before = sha256(folder)
+    change(folder)
+    assert sha256(folder) != before
+
+
+def test_the_hash_does_not_depend_on_the_compressor(tmp_path: Path) -> None:
+    archive = pack(write(tmp_path / "project"))
+    file = tmp_path / "code.tar.gz"
+    file.write_bytes(gzip.compress(gzip.decompress(archive.data), compresslevel=1))
+    assert read_archive(file).identity.sha256 == archive.identity.sha256
+
+
+@given(
+    files=st.dictionaries(
+        st.text(st.characters(codec="utf-8", exclude_characters="/\\", exclude_categories=("Cc", "Cs")), min_size=1)
+        .filter(lambda name: name not in {".", ".."} and len(name.encode()) < 200)
+        .map(lambda name: f"notes/{name}.txt"),
+        st.binary(max_size=50),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_what_was_unpacked_packs_to_the_same_hash(
+    files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "notes").mkdir()
+    for path, data in files.items():
+        (folder / path).write_bytes(data)
+    archive = pack(folder)
+    copy = folder.parent / f"{folder.name}-copy"
+    unpack(archive, copy)
+    assert pack(copy).identity.sha256 == archive.identity.sha256
+
+
+def test_files_are_read_only_once_unpacked_and_keep_their_executable_bit(tmp_path: Path) -> None:
+    folder = write(tmp_path / "project")
+    make_executable(folder)
+    unpack(pack(folder), tmp_path / "copy")
+    assert contents(tmp_path / "copy") == FILES
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "copy").iterdir() if path.is_file()}
+    assert modes == {"nets.py": 0o555, "train.yaml": 0o444}
+
+
+def test_a_changed_byte_is_refused_with_both_hashes_or_changes_nothing(tmp_path: Path) -> None:
+    archive = pack(write(tmp_path / "project"))
+    size = len(archive.data)
+    refused = []
+    for place in [*range(10), *random.Random(0).sample(range(10, size - 8), 30), *range(size - 8, size)]:
+        data = bytearray(archive.data)
+        data[place] ^= 1
+        target = tmp_path / str(place)
+        try:
+            unpack(replace(archive, data=bytes(data)), target)
+        except PlatformError as error:
+            refused.append((str(error), target))
+        else:
+            assert contents(target) == FILES  # gzip's own header, such as its time
+    assert len(refused) > 30
+    for message, target in refused:
+        assert HASHES.search(message)
+        assert archive.identity.sha256 in message
+        assert not target.exists()
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.999])
+def test_a_truncated_archive_is_refused_with_both_hashes(tmp_path: Path, kept: float) -> None:
+    archive = pack(write(tmp_path / "project"))
+    cut = replace(archive, data=archive.data[: int(len(archive.data) * kept)])
+    with pytest.raises(PlatformError, match=HASHES.pattern + r"( and it is cut off)?"):
+        unpack(cut, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def crafted(*members: tarfile.TarInfo) -> CodeArchive:
+    """An archive of these members, which verifies."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(b"x" * member.size))
+    tar_bytes = buffer.getvalue()
+    identity = CodeIdentity(sha256=hashlib.sha256(tar_bytes).hexdigest())
+    return CodeArchive(identity=identity, data=gzip.compress(tar_bytes), source=Path("crafted.tar.gz"))
+
+
+def member(name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, 1 if kind == tarfile.REGTYPE else 0
+    return info
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        member("../outside.py"),
+        member("/outside.py"),
+        member("package/../../outside.py"),
+        member("link.py", kind=tarfile.SYMTYPE, link="a.py"),
+        member("link.py", kind=tarfile.SYMTYPE, link="/etc/passwd"),
+        member("link.py", kind=tarfile.LNKTYPE, link="a.py"),
+        member("pipe", kind=tarfile.FIFOTYPE),
+        member("folder", kind=tarfile.DIRTYPE),
+    ],
+    ids=lambda one: f"{one.type!r} {one.name}",
+)
+def test_an_archive_of_anything_but_files_inside_its_folder_is_refused(tmp_path: Path, wrong: tarfile.TarInfo) -> None:
+    with pytest.raises(SettingsError, match=r"crafted\.tar\.gz.*no code archive"):
+        unpack(crafted(member("a.py"), wrong), tmp_path / "target" / "copy")
+    assert list(tmp_path.rglob("*.py")) == []
+
+
+def test_a_file_that_is_no_archive_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(b"not gzip")
+    with pytest.raises(SettingsError, match=r"x\.tar\.gz"):
+        read_archive(tmp_path / "x.tar.gz")
+    (tmp_path / "y.tar.gz").write_bytes(gzip.compress(b"not a tar" * 100))
+    with pytest.raises(SettingsError, match=r"y\.tar\.gz.*no code archive"):
+        unpack(read_archive(tmp_path / "y.tar.gz"), tmp_path / "copy")
+    with pytest.raises(SettingsError, match=r"z\.tar\.gz: no such file"):
+        read_archive(tmp_path / "z.tar.gz")
+
+
+def test_an_unpacked_folder_is_used_again_if_it_is_equal(tmp_path: Path) -> None:
+    archive = pack(write(tmp_path / "project"))
+    unpack(archive, tmp_path / "copy")
+    before = (tmp_path / "copy" / "nets.py").stat().st_ino
+    (tmp_path / "copy" / "__pycache__").mkdir()
+    unpack(archive, tmp_path / "copy")
+    assert (tmp_path / "copy" / "nets.py").stat().st_ino == before
+
+
+def edit(folder: Path) -> None:
+    (folder / "nets.py").chmod(0o644)
+    (folder / "nets.py").write_text("changed\n")
+
+
+def remove(folder: Path) -> None:
+    (folder / "nets.py").unlink()
+
+
+def add(folder: Path) -> None:
+    (folder / "torch.py").touch()
+
+
+@pytest.mark.parametrize(("change", "named"), [(edit, "nets.py"), (remove, "nets.py"), (add, "torch.py")])
+def test_an_unpacked_folder_that_was_changed_is_refused(
+    tmp_path: Path, change: Callable[[Path], None], named: str
+) -> None:
+    archive = pack(write(tmp_path / "project"))
+    unpack(archive, tmp_path / "copy")
+    change(tmp_path / "copy")
+    with pytest.raises(PlatformError, match=rf"{named} differ"):
+        unpack(archive, tmp_path / "copy")
+
+
+def test_several_drivers_unpack_into_one_folder_at_the_same_time(tmp_path: Path) -> None:
+    archive = pack(write(tmp_path / "project"))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: unpack(archive, tmp_path / "runs" / "copy"), range(24)))
+    assert contents(tmp_path / "runs" / "copy") == FILES
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["copy"]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "project")
+    (folder / "nets.py").chmod(0)
+    if os.access(folder / "nets.py", os.R_OK):  # root reads everything
+        opened = Path.open
+
+        def refuse(path: Path, *arguments: object, **options: object) -> object:
+            if path.name == "nets.py":
+                raise PermissionError(13, "Permission denied", str(path))
+            return opened(path, *arguments, **options)  # type: ignore[call-overload]
+
+        monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SettingsError, match=r"nets\.py.*Permission denied"):
+        pack(folder)
+
+
+def test_a_pipe_in_the_folder_is_left_out(tmp_path: Path) -> None:
+    folder = write(tmp_path / "project")
+    os.mkfifo(folder / "pipe")
+    archive = pack(folder)
+    assert archive.selection is not None
+    assert archive.selection.left_out == {"pipe": "not a file"}
+
+
+def test_the_identity_names_the_commit_of_a_clean_folder(tmp_path: Path) -> None:
+    identity = pack(committed(tmp_path / "project")).identity
+    assert identity.revision is not None
+    assert (len(identity.revision), identity.is_dirty) == (40, False)
+    assert identity.describe() == f"{identity.sha256[:16]} (commit {identity.revision[:7]})"
+
+
+def stage_a_change(folder: Path) -> None:
+    change_a_byte(folder)
+    git(folder, "add", ".")
+
+
+def delete_a_file(folder: Path) -> None:
+    (folder / "nets.py").unlink()
+
+
+def add_an_ignored_file(folder: Path) -> None:
+    (folder / ".git" / "info" / "exclude").write_text("*.log\n")
+    (folder / "a.log").touch()
+
+
+def import_it(folder: Path) -> None:
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "nets.cpython-312.pyc").touch()
+
+
+def add_a_secret(folder: Path) -> None:
+    (folder / ".env").write_text("TOKEN=x\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_dirty"),
+    [
+        (change_a_byte, True),
+        (stage_a_change, True),
+        (delete_a_file, True),
+        (add_an_empty_file, True),
+        (make_executable, True),
+        (add_an_ignored_file, False),
+        (import_it, False),
+        (add_a_secret, False),
+    ],
+)
+def test_a_folder_is_dirty_if_what_is_packed_differs_from_the_commit(
+    tmp_path: Path, change: Callable[[Path], None], *, is_dirty: bool
+) -> None:
+    folder = committed(tmp_path / "project")
+    change(folder)
+    assert pack(folder).identity.is_dirty is is_dirty
+
+
+def test_a_relative_path_names_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(write(tmp_path / "tree"), "init")
+    folder = write(tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "tree")
+    (tmp_path / "link").symlink_to(folder)
+    expected = pack(folder).identity
+    for given_path in ("../project", "../project/", "../tree/../project", "../link"):
+        assert pack(Path(given_path)).identity == expected
+    assert expected.revision is None
+
+
+def test_a_folder_of_a_larger_work_tree_is_not_dirty_because_of_its_neighbours(tmp_path: Path) -> None:
+    root = committed(tmp_path / "work", {"mine/nets.py": "a = 1\n", "other/x.py": "b = 1\n"})
+    before = pack(root / "mine").identity
+    (root / "other" / "x.py").write_text("b = 2\n")
+    (root / "other" / "new.py").touch()
+    assert pack(root / "mine").identity == before
+    assert before.is_dirty is False
+    (root / "mine" / "nets.py").write_text("a = 2\n")
+    assert pack(root / "mine").identity.is_dirty is True
+
+
+def test_without_git_there_is_a_hash_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "project")
+    identity = pack(folder).identity
+    assert (identity.revision, identity.is_dirty, identity.describe()) == (None, None, identity.sha256[:16])
+    monkeypatch.setenv("PATH", "")
+    assert pack(folder).identity == identity
+
+
+def test_a_work_tree_without_a_commit_has_no_revision(tmp_path: Path) -> None:
+    folder = write(tmp_path / "project")
+    git(folder, "init")
+    assert pack(folder).identity.revision is None
+
+
+def test_a_work_tree_cannot_be_packed_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = committed(tmp_path / "project")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RefusedError, match="install git"):
+        pack(folder)
+
+
+def test_a_program_at_the_top_of_the_folder_is_packed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "project", {**FILES, "__main__.py": "", "__init__.py": "", "tests/test_nets.py": ""})
+    unpack(pack(folder), tmp_path / "copy")
+    assert (tmp_path / "copy" / "__main__.py").exists()
+
+
+def test_a_module_that_another_run_has_imported_does_not_hide_the_folder_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(write(tmp_path / "earlier", {"nets_of_mine.py": ""})))
+    __import__("nets_of_mine")
+    with pytest.raises(SettingsError, match="nets_of_mine"):
+        pack(write(tmp_path / "project", {"nets_of_mine.py": "a = 1\n"}))
+
+
+def test_a_copy_is_packed_without_git_s_folder(tmp_path: Path) -> None:
+    folder = committed(tmp_path / "project")
+    shutil.copytree(folder / ".git", folder / "package" / ".git")
+    assert sha256(folder) == sha256(write(tmp_path / "plain"))

@@ -1,0 +1,143 @@
+"""The packages of a code folder, with the real lock and environment, and wheels made by hand."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.spec.errors import RefusedError, SettingsError
+from tests.infra.packages.wheels import use_only, wheel
+from training.code import packages
+from training.code.packages import packages_for, require_installed
+from training.script.variables import NodePlace, environment_of
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A code folder; uv installs from the folder `wheels` beside it."""
+    use_only(tmp_path / "wheels", monkeypatch)
+    (tmp_path / "code").mkdir()
+    return tmp_path / "code"
+
+
+def require(code: Path, *lines: str) -> Path | None:
+    """Write requirements.txt; gives the packages."""
+    (code / "requirements.txt").write_text("".join(f"{line}\n" for line in lines))
+    return packages_for(code, root=code.with_name("overlays"))
+
+
+def test_nothing_is_installed_for_code_without_requirements(code: Path) -> None:
+    assert packages_for(code, root=code.with_name("overlays")) is None
+
+
+def test_nothing_is_installed_for_what_the_environment_has(code: Path) -> None:
+    assert require(code, "numpy>=2", "torch", "ray==2.60.0", "# timm") is None
+    assert not code.with_name("overlays").exists()
+
+
+def test_a_missing_package_is_installed_beside_the_environment(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel(code.with_name("wheels"), "greeter", "1.0", needs=["numpy>=2"])
+    numpy = importlib.metadata.version("numpy")
+    wheel(code.with_name("wheels"), "numpy", numpy)
+    found = require(code, "greeter")
+    assert found is not None
+    assert "packages: installing greeter into " in capsys.readouterr().err
+    program = "import greeter, numpy; print(greeter.VERSION, numpy.__version__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(found)}, check=True, capture_output=True, text=True
+    )
+    assert ran.stdout.split() == ["1.0", numpy]
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("greeter")
+
+
+def test_the_second_run_starts_no_uv_and_takes_milliseconds(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(code.with_name("wheels"), "greeter", "1.0")
+    first = require(code, "greeter")
+    monkeypatch.setattr(subprocess, "run", None)
+    times = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        assert require(code, "greeter") == first
+        times.append(time.perf_counter() - begun)
+    print(f"found again in {min(times) * 1000:.1f} ms")
+    assert min(times) < 0.1
+
+
+PROGRAM = """
+import subprocess, sys
+from pathlib import Path
+from training.code import packages
+from training.code.import_path import on_import_path, use_code
+folder, root = Path(sys.argv[1]), Path(sys.argv[2])
+real = packages.packages_for
+packages.packages_for = lambda code: real(code, root=root)
+with on_import_path(folder):
+    import greeter
+del sys.modules["greeter"]
+try:
+    import greeter
+except ImportError:
+    print("gone after the block")
+use_code(folder)
+child = "import mine, greeter; print(mine.WHO, greeter.VERSION)"
+subprocess.run([sys.executable, "-c", child], check=True)
+import numpy
+print(numpy.__file__)
+"""
+
+
+def test_code_and_its_packages_are_on_the_import_path_of_a_process_and_its_children(code: Path) -> None:
+    wheel(code.with_name("wheels"), "greeter", "1.0")
+    (code / "requirements.txt").write_text("greeter\n")
+    (code / "mine.py").write_text("WHO = 'mine'\n")
+    overlays = str(code.with_name("overlays"))
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(code), overlays], check=True, capture_output=True, text=True
+    )
+    said = ran.stdout.splitlines()
+    assert said[:2] == ["gone after the block", "mine 1.0"]
+    assert not said[2].startswith(overlays)
+
+
+def test_a_contradiction_names_the_platforms_version(code: Path) -> None:
+    with pytest.raises(SettingsError, match=r"numpy<2: the platform has 2\."):
+        require(code, "numpy<2")
+
+
+def test_a_package_that_no_index_has_is_refused_before_anything_is_written(code: Path) -> None:
+    with pytest.raises(RefusedError, match="no-such-package"):
+        require(code, "no-such-package")
+    assert [one.name for one in code.with_name("overlays").iterdir()] == ["lock"]
+
+
+def test_an_image_installs_nothing_and_names_what_it_lacks(code: Path) -> None:
+    (code / "requirements.txt").write_text("numpy>=2\ntimm>=1\n")
+    with pytest.raises(RefusedError) as refused:
+        packages_for(code, lock=code / "none", root=code / "overlays")
+    assert "  timm>=1: not installed" in str(refused.value).splitlines()
+    assert "numpy" not in str(refused.value)
+    assert "make image FROM=" in refused.value.remedy
+
+
+def test_an_image_that_has_everything_is_accepted(code: Path) -> None:
+    (code / "requirements.txt").write_text("numpy>=2\nray[train,tune]\n")
+    require_installed(code)
+    assert packages_for(code, lock=code / "none") is None
+
+
+def test_a_command_of_ones_own_imports_the_packages_and_finds_their_programs(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(code.with_name("wheels"), "greeter", "1.0")
+    found = require(code, "greeter")
+    monkeypatch.setattr(packages, "packages_for", lambda _: found)
+    place = NodePlace(rank=0, nodes=1, processes=1, cpus=1, master_address="127.0.0.1", master_port=1)
+    environment = environment_of({"PATH": "/bin", "PYTHONPATH": "/first"}, place, output=code, code=code)
+    assert environment["PYTHONPATH"].split(":") == ["/first", str(code), str(found)]
+    assert environment["PATH"].split(":")[1:] == [f"{found}/bin", "/bin"]

@@ -1,0 +1,203 @@
+"""The cache of a dataset on a local disk: real copies by the real program, and runs that read them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from observability.runlog import Notice, Phase, TrainingStarted, read_all, select
+from tests.engines.s3 import S3Api
+from tests.engines.small_disk import small_disk
+from tests.platform_charts.images.data_sync.bucket import Bucket, new_bucket
+from tests.training.runs import run_alone, small_settings, steps_of
+from training.config.load import load_settings
+from training.config.schema import DataSettings
+from training.data.cache import LIMIT_VARIABLE, cached, fill
+from training.errors import DataError, PreflightError, SettingsError, TrainingFailedError
+from training.preflight import Machine, check
+
+SECONDS = 60
+EMPTY: Mapping[str, str] = {}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A small image folder of two classes."""
+    generator = np.random.default_rng(0)
+    for split, count in (("train", 12), ("val", 4)):
+        for number in range(count):
+            folder = tmp_path / "images" / split / f"class-{number % 2}"
+            folder.mkdir(parents=True, exist_ok=True)
+            pixels = generator.integers(0, 255, size=(16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number}.png")
+    return tmp_path / "images"
+
+
+def data(path: Path | str, cache: Path) -> DataSettings:
+    return DataSettings.model_validate({"dataset": "image_folder", "path": str(path), "cache": str(cache)})
+
+
+def copy(settings: DataSettings, environment: Mapping[str, str] = EMPTY, *, is_restart: bool = False) -> list[str]:
+    """Fill the cache; returns what was reported."""
+    lines: list[str] = []
+    fill(settings, is_restart=is_restart, report=lines.append, environment={**os.environ, **environment})
+    return lines
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def test_a_run_trains_on_the_copy_as_it_does_on_the_source(images: Path, tmp_path: Path) -> None:
+    sections: dict[str, dict[str, Any]] = {
+        "loop": {"epochs": 1, "global_batch": 4},
+        "model": {"name": "simple_cnn"},
+    }
+    section = {"dataset": "image_folder", "path": str(images), "options": {"image_size": 16}}
+    in_place, on_disk = tmp_path / "runs" / "a", tmp_path / "runs" / "b"
+    expected = run_alone(small_settings(**sections, data=section), in_place)
+    with_cache = {**section, "cache": str(tmp_path / "cache")}
+    assert run_alone(small_settings(**sections, data=with_cache), on_disk) == expected
+    assert [one.loss for one in steps_of(on_disk)] == [one.loss for one in steps_of(in_place)]
+    events = read_all(on_disk)
+    assert "cache" in [one.name for one in select(events, Phase)]
+    assert any("16 objects; 0 are there, 16 to copy" in one.message for one in select(events, Notice))
+    (first,), (second,) = (select(read_all(folder), TrainingStarted) for folder in (in_place, on_disk))
+    assert first.dataset_fingerprint == second.dataset_fingerprint
+
+
+def test_ranks_read_the_copy(images: Path, tmp_path: Path) -> None:
+    settings = data(images, tmp_path / "cache")
+    copy(settings)
+    assert contents(cached(settings).folder) == contents(images)
+    assert cached(settings).cache is None
+    assert cached(cached(settings)) == cached(settings)
+
+
+def test_a_restart_sees_the_same_files_although_the_source_has_changed(images: Path, tmp_path: Path) -> None:
+    settings = data(images, tmp_path / "cache")
+    copy(settings)
+    before = contents(images)
+    (images / "train" / "class-0" / "0.png").unlink()
+    copy(settings, is_restart=True)
+    assert contents(cached(settings).folder) == before
+
+
+def test_a_new_run_copies_what_has_changed(images: Path, tmp_path: Path) -> None:
+    settings = data(images, tmp_path / "cache")
+    copy(settings)
+    (images / "train" / "class-0" / "0.png").write_bytes(b"changed")
+    assert any("15 are there, 1 to copy" in line for line in copy(settings))
+    assert contents(cached(settings).folder) == contents(images)
+
+
+def test_a_damaged_file_is_replaced_at_a_restart(images: Path, tmp_path: Path) -> None:
+    settings = data(images, tmp_path / "cache")
+    copy(settings)
+    (cached(settings).folder / "train" / "class-0" / "0.png").write_bytes(b"damaged")
+    copy(settings, is_restart=True)
+    assert contents(cached(settings).folder) == contents(images)
+
+
+def test_two_runs_share_a_cache_and_the_second_one_waits(images: Path, tmp_path: Path) -> None:
+    settings = data(images, tmp_path / "cache")
+    outputs: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: outputs.append(copy(settings))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    copied = [line for output in outputs for line in output if "to copy" in line]
+    assert sorted("16 to copy" in line for line in copied) == [False, True]
+    assert contents(cached(settings).folder) == contents(images)
+
+
+def test_a_killed_rank_leaves_no_copier_behind_and_the_next_one_continues(images: Path, tmp_path: Path) -> None:
+    settings = data(images, tmp_path / "cache")
+    script = (
+        "import os, signal, sys\n"
+        "from training.config.schema import DataSettings\n"
+        "from training.data.cache import fill\n"
+        "def report(line):\n"
+        "    if 'to copy' in line: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"fill(DataSettings.model_validate_json({settings.model_dump_json()!r}), is_restart=False, report=report)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=SECONDS).returncode == -9
+    copy(settings)  # waits for the lock that a copier left behind would hold
+    assert contents(cached(settings).folder) == contents(images)
+
+
+def test_a_dataset_that_does_not_fit_is_refused_with_size_and_room(images: Path, tmp_path: Path) -> None:
+    (images / "train" / "class-0" / "large.png").write_bytes(bytes(2**30))
+    with pytest.raises(
+        DataError, match=r"needs 1\.1 GB .* of its limit of 1\.1 GB .* has 1\.1 GB \(1073741824 bytes\) free"
+    ):
+        copy(data(images, tmp_path / "cache"), {LIMIT_VARIABLE: "1"})
+
+
+def test_a_full_disk_is_refused(images: Path, tmp_path: Path) -> None:
+    (images / "train" / "class-0" / "large.png").write_bytes(bytes(2_000_000))
+    with small_disk(tmp_path / "disk", size="1m"), pytest.raises(DataError, match=r"the file system has .* free"):
+        copy(data(images, tmp_path / "disk" / "cache"))
+
+
+def test_a_cache_that_cannot_be_written_is_named(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"data\.cache=.*file/cache cannot be written"):
+        copy(data(images, tmp_path / "file" / "cache"))
+
+
+@pytest.fixture
+def bucket(s3_api: S3Api, images: Path, tmp_path: Path) -> Iterator[tuple[Bucket, dict[str, str]]]:
+    with new_bucket(s3_api, tmp_path / "unused") as found:
+        found.put(contents(images))
+        yield found, s3_api.environment()
+
+
+def test_a_folder_of_a_bucket_is_copied(bucket: tuple[Bucket, dict[str, str]], images: Path, tmp_path: Path) -> None:
+    source, environment = bucket
+    settings = data(f"s3://{source.name}/data", tmp_path / "cache")
+    copy(settings, environment)
+    assert contents(cached(settings).folder) == contents(images)
+
+
+def test_a_bucket_that_does_not_answer_fails_with_its_message(
+    bucket: tuple[Bucket, dict[str, str]], tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingFailedError, match=r"data\.path=s3://no-such-bucket/data was not copied.*NoSuchBucket"):
+        copy(data("s3://no-such-bucket/data", tmp_path / "cache"), bucket[1])
+
+
+def test_an_empty_bucket_folder_is_refused(bucket: tuple[Bucket, dict[str, str]], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has no objects"):
+        copy(data(f"s3://{bucket[0].name}/nothing", tmp_path / "cache"), bucket[1])
+
+
+def test_a_bucket_without_a_cache_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    overrides = ["data.dataset=image_folder", "data.path=s3://corpus/images", f"run.directory={tmp_path}"]
+    settings = load_settings(overrides=overrides, environment={})
+    with pytest.raises(
+        PreflightError, match=r"data\.path=s3://corpus/images is in a bucket, and data\.cache is not set"
+    ):
+        check(settings, Machine(cpus=2, gpus=0))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["data.cache=/c"], "has nothing to copy: path is not set"),
+        (["data.dataset=image_folder", "data.path=/d", "data.cache=/d/c"], "would be copied into itself"),
+    ],
+)
+def test_a_cache_that_makes_no_sense_is_refused(overrides: list[str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        load_settings(overrides=overrides, environment={})

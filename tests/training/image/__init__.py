@@ -1,0 +1,1 @@
+"""Scripts that run in the build of the trainer image."""

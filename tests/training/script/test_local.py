@@ -1,0 +1,162 @@
+"""`run` on this machine, as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.engines.report_table import ran
+from training.code.archive import pack
+from training.code.identity import SUFFIX
+from training.errors import ExitStatus
+
+ROOT = Path(__file__).resolve().parents[3]
+_SECONDS = 120
+
+_PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+_PROGRAM += "import sys; from training.cli import main; sys.exit(main(sys.argv[1:]))"
+
+_ALL_REDUCE = """
+import mine.part, os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+number = torch.tensor([float(10 ** dist.get_rank())])
+dist.all_reduce(number)
+open(f"{os.environ['RTP_OUTPUT_FOLDER']}/rank-{dist.get_rank()}", "w").write(f"{int(number)} {mine.part.NAME}")
+dist.destroy_process_group()
+"""
+
+_SAVES = """
+import pathlib, signal, sys
+def save(number, frame):
+    pathlib.Path("saved").write_text(signal.Signals(number).name)
+    sys.exit(0)
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, save)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A code folder with a script that needs a package of its own."""
+    folder = tmp_path / "my project"
+    (folder / "mine").mkdir(parents=True)
+    (folder / "mine" / "part.py").write_text("NAME = 'live'\n")
+    (folder / "tools").mkdir()
+    (folder / "tools" / "reduce.py").write_text(_ALL_REDUCE)
+    (folder / "saves.py").write_text(_SAVES)
+    return folder
+
+
+@contextmanager
+def running(*arguments: str, cwd: Path = ROOT, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, in a process group of its own, as a shell starts it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, "run", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ask(*arguments: str, cwd: Path = ROOT, **variables: str) -> tuple[int, str, str]:
+    """Exit status and streams of the command."""
+    with running(*arguments, cwd=cwd, **variables) as process:
+        out, err = process.communicate(timeout=_SECONDS)
+        return process.returncode, out, err
+
+
+def test_torchrun_reduces_over_the_workers_with_the_packages_of_the_code_folder(code: Path, tmp_path: Path) -> None:
+    ran("torchrun")
+    given = ["--cmd=torchrun tools/reduce.py", f"--code={code}", "--workers=2", f"--root={tmp_path}", "--name=first"]
+    status, _, err = ask(*given, PATH="/usr/bin:/bin")  # nobody has activated an environment
+    assert status == 0, err
+    assert [(tmp_path / "first" / f"rank-{rank}").read_text() for rank in (0, 1)] == ["11 live", "11 live"]
+
+
+def test_an_archive_that_a_run_has_kept_runs_as_it_was(code: Path, tmp_path: Path) -> None:
+    archive = tmp_path / f"code{SUFFIX}"
+    archive.write_bytes(pack(code).data)
+    (code / "mine" / "part.py").write_text("NAME = 'changed'\n")
+    status, out, err = ask(
+        "--cmd=python -c 'import mine.part; print(mine.part.NAME)'", f"--code={archive}", f"--root={tmp_path}"
+    )
+    assert (status, out) == (0, "live\n"), err
+
+
+def test_the_command_has_the_variables_of_a_cluster(tmp_path: Path) -> None:
+    text = "echo $NNODES $NODE_RANK $PET_NPROC_PER_NODE $MASTER_ADDR; ((PET_MASTER_PORT == MASTER_PORT)) && pwd"
+    status, out, err = ask(f"--cmd={text}", "--workers=3", f"--root={tmp_path / 'runs'}", cwd=tmp_path)
+    assert (status, out) == (0, f"1 0 3 127.0.0.1\n{tmp_path}\n"), err
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("exit 3", 3, "error: 'exit 3' exited with status 3\n"),
+        ("kill -SEGV $$", 139, "was ended by signal 11 (exit status 139)"),
+        ("true && no-such-program", 127, "remedy: the shell did not find the program"),
+    ],
+)
+def test_the_exit_status_is_the_commands(text: str, status: int, said: str, tmp_path: Path) -> None:
+    found, _, err = ask(f"--cmd={text}", f"--root={tmp_path}")
+    assert found == status
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--cmd="], "cmd is empty"),
+        (["--cmd=echo 'a"], "unexpected EOF"),
+        (["--cmd=torchrunn saves.py"], "torchrunn: no such program on PATH"),
+        (["--cmd=torchrun tools/reduse.py"], "did you mean tools/reduce.py?"),
+        (["--cmd=saves.py"], "write ./saves.py"),
+        (["--cmd=true", "--code=no/folder"], "code folder no/folder: no such folder"),
+        (["--cmd=true", "--name=../x"], "invalid name='../x'"),
+        (["--cmd=true", "--group=a10g"], "--group needs a cluster"),
+        (["--cmd=true", "--out=job.yaml"], "--out needs a cluster"),
+        (["--cmd=true", "--restarts=1"], "--restarts needs a cluster"),
+    ],
+)
+def test_bad_input_is_named_before_anything_starts(arguments: list[str], said: str, code: Path, tmp_path: Path) -> None:
+    given = arguments if any(one.startswith("--code") for one in arguments) else [*arguments, f"--code={code}"]
+    status, _, err = ask(*given, f"--root={tmp_path / 'runs'}")
+    assert status == ExitStatus.WRONG_INPUT
+    assert said in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_ctrl_c_reaches_the_command_once_which_may_save(code: Path, tmp_path: Path) -> None:
+    with running("--cmd=python saves.py", f"--code={code}", f"--root={tmp_path}") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+        process.communicate(timeout=_SECONDS)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    assert (code / "saved").read_text() == "SIGINT"
+
+
+def test_sigterm_is_passed_on(code: Path, tmp_path: Path) -> None:
+    with running("--cmd=python saves.py", f"--code={code}", f"--root={tmp_path}") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        process.communicate(timeout=_SECONDS)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    assert (code / "saved").read_text() == "SIGTERM"

@@ -1,0 +1,135 @@
+"""`new`: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.training.cli.command import ROOT, ask
+from training import new_project
+from training.errors import PlatformError
+from training.new_project import TEMPLATE, place_of
+
+FILES = {
+    ".gitignore",
+    "README.md",
+    "requirements.txt",
+    "results.ipynb",
+    "train.yaml",
+    *(f"tumour_cost/{name}.py" for name in ("__init__", "data", "model", "objective")),
+    "test_tumour_cost.py",
+}
+
+
+def files(folder: Path) -> set[str]:
+    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_new_project_has_its_name_in_every_file_and_says_what_to_do_next(tmp_path: Path) -> None:
+    folder = tmp_path / "tumour-cost"
+    answer = ask("new", str(folder))
+    assert answer.status == 0, answer.err
+    assert answer.heavy == set()
+    assert files(folder) == FILES
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
+    assert [name for name, text in texts.items() if re.search("my[-_]project", text, re.IGNORECASE)] == []
+    assert texts["README.md"].startswith("# tumour-cost\n")
+    assert "name: tumour_cost.model:Net" in texts["train.yaml"]
+    named = dict(re.findall(r"make (train|test) CODE=(\S+)", answer.out))  # as the shorter of its two paths
+    assert {command: (ROOT / path).resolve() for command, path in named.items()} == {"train": folder, "test": folder}
+
+
+def test_files_of_programs_in_the_template_are_not_copied(tmp_path: Path) -> None:
+    cache = TEMPLATE / "my_project" / "__pycache__"
+    was_there = cache.is_dir()
+    cache.mkdir(exist_ok=True)
+    (cache / "left.pyc").write_bytes(b"")
+    try:
+        new_project.create(str(tmp_path / "tumour-cost"))
+    finally:
+        (cache / "left.pyc").unlink()
+        if not was_there:
+            cache.rmdir()
+    assert files(tmp_path / "tumour-cost") == FILES
+
+
+def test_a_name_is_a_folder_beside_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT / "docs")
+    assert place_of("mine") == ROOT.parent / "mine"
+    assert place_of("../mine") == ROOT / "mine"
+    monkeypatch.chdir(tmp_path)
+    assert place_of("mine") == tmp_path / "mine"
+
+
+def test_an_empty_folder_is_filled_and_a_repository_without_files_too(tmp_path: Path) -> None:
+    (tmp_path / "mine" / ".git").mkdir(parents=True)
+    assert new_project.create(str(tmp_path / "mine")).package == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "parts"),
+    [
+        (None, 2, ["NAME", "make new NAME=my-project"]),
+        ("full", 3, ["full", "2 files or folders", "another NAME"]),
+        ("file", 3, ["file", "is a file"]),
+        ("nowhere/mine", 2, ["nowhere", "no such folder"]),
+        ("my project", 2, ["'my project'", "letters, digits, - and _"]),
+        ("1st", 2, ["'1st'", "start with a letter"]),
+        ("class", 2, ["'class'", "word of Python"]),
+        ("json", 2, ["module 'json'", "another NAME"]),
+        ("scikit_learn/..", 2, ["'..'"]),
+        ("numpy", 2, ["module 'numpy'", "another NAME"]),
+        ("training", 2, ["module 'training'", "another NAME"]),
+        ("tests", 2, ["module 'tests'", "another NAME"]),
+        (str(ROOT / "mine"), 2, [str(ROOT), "NAME=../mine"]),
+        (str(ROOT / "docs" / "mine"), 2, [str(ROOT), "NAME=../mine"]),
+    ],
+)
+def test_a_wrong_name_is_refused_and_nothing_is_written(
+    tmp_path: Path, name: str | None, status: int, parts: list[str]
+) -> None:
+    (tmp_path / "full" / "a").mkdir(parents=True)
+    (tmp_path / "full" / "b").write_text("b")
+    (tmp_path / "file").write_text("")
+    before = files(tmp_path)
+    answer = ask("new", *([] if name is None else [name]), cwd=tmp_path)
+    assert answer.status == status, answer.err
+    for part in (*parts, "remedy:"):
+        assert part in answer.err
+    assert "Traceback" not in answer.err
+    assert files(tmp_path) == before
+    assert not (ROOT / "mine").exists()
+    assert not (ROOT / "docs" / "mine").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(self: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    with pytest.raises(PlatformError, match="Permission denied"):
+        new_project.create(str(tmp_path / "mine"))
+
+
+def test_the_notebook_is_valid_and_has_no_output() -> None:
+    notebook = json.loads((TEMPLATE / "results.ipynb").read_text(encoding="utf-8"))
+    nbformat.validate(notebook)
+    assert [cell for cell in notebook["cells"] if cell.get("outputs")] == []
+
+
+def test_an_installed_platform_has_the_template(tmp_path: Path) -> None:
+    """Its files are those that setuptools copies into a wheel."""
+    program = "import setuptools, sys; sys.argv = ['setup.py', '-q', 'build_py', '--build-lib', sys.argv[1]]; setuptools.setup()"
+    built = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    template = tmp_path / "training" / "project_template"
+    assert files(template) == {name.replace("tumour_cost", "my_project") for name in FILES}
+    assert json.loads((template / "results.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4

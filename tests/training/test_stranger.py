@@ -1,0 +1,237 @@
+"""A user's first hour: a new project, its changes, its tests, its notebook, all in real processes outside the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.datasets import load_breast_cancer
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+
+from observability.runlog import Evaluated, Restored, RunEnded, read_all, select
+from tests.training.launch.driver import ROOT, Driver, is_commit
+from training.code.kept import current_identity
+from training.data.holdout import hold_out
+
+TORCHRUN = ("--launcher", "torchrun")
+LONG = ("--set", "loop.epochs=400", "--set", "schedule.name=constant", "--set", "checkpoint.every_steps=20")
+
+
+def python(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the platform on its import path."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    ended = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A new project in a fresh folder."""
+    folder = tmp_path / "tumour-cost"
+    python("-m", "training", "new", str(folder))
+    return folder
+
+
+def edit(file: Path, *changes: tuple[str, str]) -> None:
+    text = file.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, f"{file}: {old}"
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+
+
+def training(project: Path, name: str, *options: str) -> Driver:
+    """Start `train --code`; the runs are beside the project."""
+    runs = project.parent / "runs"
+    where = ("--name", name, "--set", f"run.directory={runs}", "--set", "tracking.enabled=false")
+    return Driver("train", "--code", str(project), *where, *options, run=runs / name)
+
+
+def train(project: Path, name: str, *options: str) -> Path:
+    """Train to the end; returns the run's folder."""
+    with training(project, name, *options) as driver:
+        ended = driver.end()
+    assert ended.status == 0, ended.out + ended.err
+    return driver.run
+
+
+def reported(run: Path) -> dict[str, float]:
+    """The metrics of the test split."""
+    event = [event for event in select(read_all(run), Evaluated) if event.split == "test"][-1]
+    return {"loss": event.loss, **event.metrics}
+
+
+def weights_of(run: Path) -> str:
+    return select(read_all(run), RunEnded)[-1].weights_sha256
+
+
+def tumours(test_fraction: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """The test split, standardized by the training split: measurements and whether each is malignant."""
+    inputs, is_benign = load_breast_cancer(return_X_y=True)
+    targets = 1 - is_benign
+    rest, test = hold_out(targets, test_fraction)
+    train = rest[hold_out(targets[rest], 0.1)[0]]
+    standard = (inputs - inputs[train].mean(axis=0)) / inputs[train].std(axis=0)
+    return torch.tensor(standard[test]).float(), torch.tensor(targets[test])
+
+
+def exported_logits(run: Path, module: nn.Sequential, inputs: torch.Tensor) -> torch.Tensor:
+    """The exported weights in a module of plain torch."""
+    stored = load_file(run / "model" / "model.safetensors")
+    module.load_state_dict({name.removeprefix("layers."): value for name, value in stored.items()})
+    with torch.no_grad():
+        logits: torch.Tensor = module.eval()(inputs)
+    return logits.flatten()
+
+
+def test_a_new_project_trains_at_once_and_its_model_is_registered(project: Path) -> None:
+    """On two ranks under Ray, as `make train CODE=…` starts them."""
+    command = ("-m", "training", "train", "--code", project.name, "--name", "first")
+    ended = python(*command, cwd=project.parent, RTP_RUN_DIRECTORY="")
+    run = project.parent / ".local" / "runs" / "first"
+    assert not ended.stderr
+    inputs, targets = tumours(0.2)
+    layers = (nn.Flatten(), nn.Linear(30, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(), nn.Linear(32, 1))
+    logits = exported_logits(run, nn.Sequential(*layers), inputs)
+    losses = binary_cross_entropy_with_logits(logits, targets.float(), reduction="none")
+    expected = {
+        "loss": float((losses * torch.where(targets == 1, 2, 1)).mean()),
+        "accuracy": float(((logits > 0) == (targets == 1)).float().mean()),
+        "missed": float((logits[targets == 1] <= 0).float().mean()),
+    }
+    assert reported(run) == pytest.approx(expected)
+    assert expected["accuracy"] > 0.9
+    assert re.search(r"MLflow +run \w+, model tumour_cost", ended.stdout), ended.stdout
+
+
+def test_changes_of_model_dataset_and_objective_are_trained_with(project: Path) -> None:
+    first = train(project, "first", *TORCHRUN)
+    edit(project / "tumour_cost" / "model.py", ("nn.ReLU()", "nn.GELU()"), ("width: int = 32", "width: int = 16"))
+    edit(project / "tumour_cost" / "data.py", ("test_fraction: float = 0.2", "test_fraction: float = 0.3"))
+    edit(
+        project / "tumour_cost" / "objective.py",
+        (
+            'binary_cross_entropy_with_logits(logits, targets, reduction="none")',
+            "softplus(logits * (1 - 2 * targets)).square()",
+        ),
+        ("import binary_cross_entropy_with_logits", "import softplus"),
+        ('name="missed"', 'name="miss_rate"'),
+        ('"missed": means', '"miss_rate": means'),
+    )
+    edit(project / "train.yaml", ("    width: 32\n", ""))
+    second = train(project, "second", *TORCHRUN)
+    inputs, targets = tumours(0.3)
+    layers = (nn.Flatten(), nn.Linear(30, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Dropout(), nn.Linear(16, 1))
+    logits = exported_logits(second, nn.Sequential(*layers), inputs)
+    losses = torch.where(targets == 1, 2 * softplus(-logits) ** 2, softplus(logits) ** 2)
+    expected = {
+        "loss": float(losses.mean()),
+        "accuracy": float(((logits > 0) == (targets == 1)).float().mean()),
+        "miss_rate": float((logits[targets == 1] <= 0).float().mean()),
+    }
+    assert reported(second) == pytest.approx(expected)
+    assert set(reported(first)) == {"loss", "accuracy", "missed"}
+    assert current_identity(first) != current_identity(second)
+
+
+def test_a_run_that_is_killed_or_stopped_goes_on_with_its_own_code(project: Path) -> None:
+    """Meanwhile the project changes: its dropout and batch norm must not, and the weights are those of an uninterrupted run."""
+    with training(project, "broken", *TORCHRUN, *LONG) as driver:
+        assert driver.wait_for(is_commit)
+        driver.kill()
+        driver.wait_for_descendants()
+    edit(
+        project / "tumour_cost" / "model.py",
+        ("nn.Dropout(dropout)", "nn.Identity()"),
+        ("nn.BatchNorm1d(width)", "nn.Identity()"),
+    )
+    resume = ("resume", str(driver.run))
+    with Driver(*resume, run=driver.run) as driver:
+        assert driver.wait_for(lambda event: isinstance(event, Restored))
+        assert driver.wait_for(is_commit)
+        python("-m", "training", "stop", str(driver.run))
+        assert driver.end().status == 130
+    stopped = select(read_all(driver.run), RunEnded)[-1].step
+    last = ("--set", f"loop.max_steps={stopped + 30}")
+    python("-m", "training", *resume, *last)
+    edit(
+        project / "tumour_cost" / "model.py",
+        ("nn.Identity(),\n            nn.ReLU", "nn.BatchNorm1d(width),\n            nn.ReLU"),
+        ("nn.Identity()", "nn.Dropout(dropout)"),
+    )
+    whole = train(project, "whole", *TORCHRUN, *LONG, *last)
+    assert current_identity(whole) == current_identity(driver.run)
+    assert weights_of(whole) == weights_of(driver.run)
+    archive = next((driver.run / "code").glob("*.tar.gz"))
+    repeated = train(archive, "repeated", *TORCHRUN, *LONG, *last)
+    assert weights_of(repeated) == weights_of(whole)
+
+
+def test_a_mistake_in_the_code_is_shown_and_the_run_resumed_with_corrected_code(project: Path) -> None:
+    edit(project / "tumour_cost" / "model.py", ("import math\n", "import mathh\n"))
+    with training(project, "broken", *TORCHRUN) as driver:
+        ended = driver.end()
+    assert ended.status == 1
+    assert ended.err.startswith("error: Traceback (most recent call last):\n"), ended.err
+    assert "import mathh" in ended.err.splitlines()[2]
+    assert f"make resume NAME={driver.run} CODE=folder" in ended.err
+    edit(project / "tumour_cost" / "model.py", ("import mathh\n", "import math\n"))
+    python("-m", "training", "resume", str(driver.run), "--code", str(project))
+    assert weights_of(driver.run) == weights_of(train(project, "whole", *TORCHRUN))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("data:tumours", "date:tumours", ("train.yaml:8: data.dataset=tumour_cost.date:tumours", "CODE=…")),
+        (
+            "data:tumours",
+            "data:tumour",
+            ("train.yaml:8: data.dataset=tumour_cost.data:tumour", "did you mean tumours?"),
+        ),
+        ("width:", "widht:", ("'widht': 32", "(spec: SampleSpec, *, width: int = 32, dropout: float = 0.2)")),
+    ],
+)
+def test_what_the_code_does_not_have_is_refused_before_anything_starts(
+    project: Path, old: str, new: str, parts: tuple[str, ...]
+) -> None:
+    edit(project / "train.yaml", (old, new))
+    with training(project, "refused") as driver:
+        ended = driver.end()
+    assert ended.status == 2
+    for part in (*parts, "remedy:"):
+        assert part in ended.err
+    assert not driver.run.exists()
+
+
+def test_the_tests_of_a_new_project_pass_and_fail_with_the_project(project: Path) -> None:
+    assert "5 passed" in python("-m", "pytest", cwd=project).stdout
+    edit(project / "tumour_cost" / "objective.py", ("(self.missed_cost - 1)", "self.missed_cost"))
+    with pytest.raises(AssertionError, match="1 failed, 4 passed"):
+        python("-m", "pytest", cwd=project)
+
+
+def test_the_notebook_of_a_new_project_evaluates_a_run(project: Path, tmp_path: Path) -> None:
+    run = train(project, "tumour_cost-first", *TORCHRUN)
+    execute = ("nbconvert", "--to", "notebook", "--execute", "--output-dir", str(tmp_path), "results.ipynb")
+    python("-m", *execute, cwd=project, RTP_RUN_DIRECTORY=str(run.parent), JUPYTER_PLATFORM_DIRS="1")
+    notebook = json.loads((tmp_path / "results.ipynb").read_text(encoding="utf-8"))
+    cells = {cell["id"]: cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"}
+    assert str(run) in "".join(cells["run"][0]["text"])
+    shown = json.loads("".join(cells["evaluation"][0]["data"]["text/plain"]).replace("'", '"'))
+    assert shown == pytest.approx(reported(run))
+    for plot in ("curves", "histogram"):
+        assert any("image/png" in output.get("data", {}) for output in cells[plot])
+    assert np.isfinite(shown["loss"])

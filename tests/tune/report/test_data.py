@@ -1,0 +1,150 @@
+"""The numbers behind a search's report."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from ray.tune.schedulers.async_hyperband import _Bracket
+
+from tests.tune.sample_search import PBT, PBT_SPACE, START, SampleSearch, history_of
+from tune.events import SearchStarted, TrialAdded, TrialEnded, TrialReported
+from tune.report.data import SearchData
+from tune.texts import MetricTexts
+
+
+def data_of(search: SampleSearch, *, is_running: bool = False) -> SearchData:
+    """What the report of a search sees."""
+    return SearchData(history=search.history, texts=MetricTexts(None), is_running=is_running)
+
+
+@pytest.fixture(scope="module")
+def population() -> SearchData:
+    """A population of eight."""
+    return data_of(SampleSearch(trials=8, epochs=20, scheduler=PBT, space=PBT_SPACE))
+
+
+def test_improvements_end_with_the_best_value() -> None:
+    data = data_of(SampleSearch(trials=16))
+    found = data.improvements()
+    values = [one.value for one in found]
+    assert len(found) > 5
+    assert values == sorted(set(values))
+    assert found[-1].trial == data.ranked[0].id
+    assert found[-1].value == data.ranked[0].best("validation_accuracy", "max")
+
+
+def test_the_best_time_is_one_of_a_whole_trial() -> None:
+    data = data_of(SampleSearch(trials=4, epochs=3, scheduler={"name": "none"}, objectives={"seconds": "min"}))
+    assert data.improvements()[-1].value == min(trial.worker_seconds for trial in data.trials)
+
+
+def test_a_failed_trial_improves_nothing() -> None:
+    best = data_of(SampleSearch(trials=4, epochs=9)).ranked[0].id
+    data = data_of(SampleSearch(trials=4, epochs=9, failing={best: "killed"}))
+    assert best not in {one.trial for one in data.improvements()}
+
+
+def test_the_last_moment_has_all_worker_seconds() -> None:
+    data = data_of(SampleSearch(trials=16, failing={"t003": "killed"}))
+    seconds = [one.worker_seconds for one in data.moments]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] == pytest.approx(data.history.worker_seconds)
+
+
+def test_survival_counts_the_trials_of_each_epoch() -> None:
+    data = data_of(SampleSearch(trials=16))
+    survival = data.survival()
+    assert len(survival) == 27
+    assert survival[0] == 16
+    assert survival == sorted(survival, reverse=True)
+    assert sum(survival) == sum(trial.epoch for trial in data.trials)
+    assert survival[-1] == sum(trial.status == "done" for trial in data.trials)
+
+
+@pytest.mark.parametrize("grace", [1, 2, 5])
+@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("epochs", [6, 10, 27, 50, 81])
+def test_rungs_are_those_of_ray(grace: int, factor: int, epochs: int) -> None:
+    scheduler = {"name": "asha", "grace_epochs": grace, "reduction_factor": factor}
+    data = data_of(SampleSearch(trials=1, epochs=epochs, scheduler=scheduler, until=1))
+    milestones = [epoch for epoch, _ in _Bracket(grace, epochs, factor, 0)._rungs]
+    assert data.rungs() == sorted(epoch for epoch in milestones if epoch < epochs)
+
+
+def test_only_asha_has_rungs_that_all_trials_share() -> None:
+    assert data_of(SampleSearch(trials=2, scheduler={"name": "hyperband"}, until=3)).rungs() == []
+
+
+def test_the_ancestry_covers_every_epoch_once(population: SearchData) -> None:
+    for trial in population.trials:
+        parts = population.ancestry(trial)
+        assert parts[0][1] == 0
+        assert parts[-1][0] == trial.id
+        assert parts[-1][2] == trial.epoch == 20
+        assert all(left[2] == right[1] for left, right in pairwise(parts))
+
+
+def test_the_curve_of_a_clone_is_that_of_its_weights(population: SearchData) -> None:
+    clone = next(trial for trial in population.trials if len(trial.schedule) > 1)
+    stretch, end = clone.schedule[0], clone.schedule[1].epoch
+    donor = population.history.trials[stretch.trial]
+    curve = population.curve(clone)
+    assert [point for point in curve if point[0] <= end] == [one for one in population.values(donor) if one[0] <= end]
+    assert [epoch for epoch, _ in curve] == sorted({epoch for epoch, _ in curve})
+
+
+def test_only_settings_that_change_have_a_schedule(population: SearchData) -> None:
+    assert population.perturbed()[:2] == ["optimizer.learning_rate", "optimizer.weight_decay"]
+    assert data_of(SampleSearch(trials=4)).perturbed() == []
+
+
+def searched(objectives: Mapping[str, str], points: list[dict[str, float]]) -> SearchData:
+    """A search whose trials have these results."""
+    events: list[Any] = [SearchStarted(time=START, search="a", settings={}, shared={}, objectives=dict(objectives))]
+    for index, point in enumerate(points):
+        trial = f"t{index:03d}"
+        events.append(TrialAdded(trial=trial, values={}))
+        seconds = point.get("seconds", 1.0)
+        events.append(TrialReported(trial=trial, epoch=1, step=1, metrics=point, worker_seconds=seconds))
+        events.append(TrialEnded(trial=trial, status="done", worker_seconds=seconds))
+    return SearchData(history=history_of(*events), texts=MetricTexts(None), is_running=False)
+
+
+def test_the_front_has_every_trial_that_no_other_dominates() -> None:
+    draw = random.Random(1)
+    points = [{"validation_accuracy": draw.random(), "seconds": draw.uniform(1, 9)} for _ in range(40)]
+    data = searched({"validation_accuracy": "max", "seconds": "min"}, points)
+    front = {trial.id for trial in data.front()}
+    for index, point in enumerate(points):
+        beaten = any(
+            other["validation_accuracy"] > point["validation_accuracy"] and other["seconds"] < point["seconds"]
+            for other in points
+        )
+        assert (f"t{index:03d}" in front) is not beaten
+    assert 2 <= len(front) < 40
+
+
+def test_equal_trials_are_both_on_the_front() -> None:
+    point = {"validation_accuracy": 0.5, "parameters": 100.0}
+    data = searched({"validation_accuracy": "max", "parameters": "min"}, [point, point, {**point, "parameters": 101.0}])
+    assert [trial.id for trial in data.front()] == ["t000", "t001"]
+
+
+def test_a_trial_without_a_result_is_not_on_the_front() -> None:
+    data = searched(
+        {"validation_accuracy": "max", "parameters": "min"}, [{"validation_accuracy": math.nan, "parameters": 1.0}]
+    )
+    assert data.front() == []
+
+
+def test_a_trial_that_failed_is_not_on_the_front() -> None:
+    data = searched(
+        {"validation_accuracy": "max", "parameters": "min"}, [{"validation_accuracy": 0.5, "parameters": 1.0}]
+    )
+    data.history.extend([TrialEnded(trial="t000", status="failed")])
+    assert data.front() == []

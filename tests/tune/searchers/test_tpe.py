@@ -1,0 +1,245 @@
+"""Optuna's estimator behind our own interface."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tune.trials import space_of, trial_of
+from training.config.schema import OptionValue
+from tune.events import SearchLogWriter, TrialAdded, TrialStatus
+from tune.history import SearchHistory, TrialHistory
+from tune.searchers.plain import RandomSearcher
+from tune.searchers.tpe import TpeSearcher
+from tune.space.space import Space
+
+ROOT = Path(__file__).resolve().parents[3]
+LOSS = {"validation_loss": "min"}
+AXES: dict[str, dict[str, object]] = {
+    "rate": {"log_uniform": [1e-5, 1.0]},
+    "decay": {"uniform": [0, 0.3], "step": 0.1},
+    "width": {"integer": [8, 60], "step": 8},
+    "depth": {"integer": [1, 64], "log": True},
+    "name": {"choice": ["sgd", "adam"]},
+    "hidden": {"choice": [[8], [8, 16], None]},
+    "momentum": {"uniform": [0.5, 0.9], "when": {"name": "sgd"}},
+    "fixed": {"value": 3},
+}
+
+Values = Mapping[str, OptionValue]
+
+
+def number(value: OptionValue) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def distance(values: Values) -> float:
+    """A loss whose minimum is rate = 0.01, width = 48 and adam."""
+    loss = (math.log10(number(values["rate"])) + 2) ** 2 + (number(values["width"]) / 48 - 1) ** 2
+    return loss + (0.0 if values["name"] == "adam" else 0.5)
+
+
+def run(searcher: TpeSearcher | RandomSearcher, count: int, loss: Callable[[Values], float]) -> list[TrialHistory]:
+    """A search of trials one after the other."""
+    trials: list[TrialHistory] = []
+    while len(trials) < count and (values := searcher.suggest(trials)) is not None:
+        trials.append(trial_of(len(trials), values, loss(values)))
+    return trials
+
+
+def searcher_of(space: Space, *, seed: int = 0, objectives: Mapping[str, str] = LOSS) -> TpeSearcher:
+    return TpeSearcher(space, objectives, seed=seed)
+
+
+def test_suggestions_hold_in_the_space() -> None:
+    space = space_of(AXES)
+    for trial in run(searcher_of(space), 30, distance):
+        assert space.holds(trial.values), trial.values
+
+
+def test_suggestions_of_steps_have_no_digits_that_binary_fractions_add() -> None:
+    found = {trial.values["decay"] for trial in run(searcher_of(space_of(AXES)), 30, distance)}
+    assert found <= {0.0, 0.1, 0.2, 0.3}
+
+
+def test_it_finds_better_values_than_random_search() -> None:
+    space = space_of(AXES)
+
+    def mean_best(make: Callable[[int], TpeSearcher | RandomSearcher]) -> float:
+        bests = [
+            min(trial.best("validation_loss", "min") for trial in run(make(seed), 40, distance)) for seed in range(5)
+        ]
+        return sum(bests) / len(bests)
+
+    learned = mean_best(lambda seed: searcher_of(space, seed=seed))
+    assert learned < 0.5 * mean_best(lambda seed: RandomSearcher(space, seed=seed))
+
+
+def test_it_maximizes() -> None:
+    space = space_of({"rate": {"uniform": [0, 1]}})
+    searcher = searcher_of(space, seed=1, objectives={"validation_accuracy": "max"})
+    errors: list[float] = []
+    trials: list[TrialHistory] = []
+    for turn in range(30):
+        values = searcher.suggest(trials)
+        assert values is not None
+        errors.append(abs(number(values["rate"]) - 0.8))
+        trials.append(trial_of(turn, values, -errors[-1], metric="validation_accuracy"))
+    assert sum(errors[-10:]) < sum(errors[:10]) / 2
+
+
+def test_a_continued_search_suggests_what_an_uninterrupted_one_would() -> None:
+    space = space_of(AXES)
+    whole = run(searcher_of(space, seed=7), 25, distance)
+    for begun in (0, 1, 9, 14, 24):
+        assert searcher_of(space, seed=7).suggest(whole[:begun]) == whole[begun].values
+    assert searcher_of(space, seed=8).suggest(whole[:24]) != whole[24].values
+
+
+def test_a_search_read_back_from_its_log_continues_as_it_would_have(tmp_path: Path) -> None:
+    space = space_of(AXES)
+    whole = run(searcher_of(space, seed=7), 16, distance)
+    log = SearchLogWriter(tmp_path)
+    for trial in whole[:15]:
+        assert trial.ended is not None
+        log.write(TrialAdded(trial=trial.id, values=dict(trial.values)), *trial.reports, trial.ended)
+    log.close()
+    recorded = list(SearchHistory.read(tmp_path).trials.values())
+    assert all(space.holds(trial.values) for trial in recorded)
+    assert searcher_of(space, seed=7).suggest(recorded) == whole[15].values
+
+
+def test_trials_that_run_count_and_so_does_their_order() -> None:
+    space = space_of({"rate": {"uniform": [0, 1]}})
+    ended = run(searcher_of(space), 12, lambda values: abs(number(values["rate"]) - 0.5))
+    suggested = searcher_of(space).suggest(ended)
+    assert suggested is not None
+    beside = searcher_of(space).suggest([*ended, trial_of(12, suggested, status=None)])
+    assert beside is not None
+    assert beside != suggested
+
+
+def test_a_constant_is_no_dimension_of_optuna_s_space() -> None:
+    space = space_of(AXES)
+    trial = run(searcher_of(space), 1, distance)[0]
+    frozen = searcher_of(space)._frozen(trial)
+    assert "fixed" in trial.values
+    assert frozen.params.keys() == frozen.distributions.keys() == trial.values.keys() - {"fixed"}
+
+
+def test_choices_are_positions_to_optuna() -> None:
+    space = space_of({"hidden": {"choice": [[8], None, True, 1]}})
+    values: list[OptionValue] = [[8], None, True, 1]
+    frozen = [searcher_of(space)._frozen(trial_of(0, {"hidden": value}, 1.0)) for value in values]
+    assert [trial.params["hidden"] for trial in frozen] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("status", "losses", "state", "result"),
+    [
+        ("done", (0.5, 0.3, 0.4), optuna.trial.TrialState.COMPLETE, ([0.3], {})),
+        ("stopped", (0.5, 0.3, 0.4), optuna.trial.TrialState.PRUNED, (None, {3: 0.3})),
+        ("stopped", (math.nan,), optuna.trial.TrialState.RUNNING, (None, {})),
+        ("done", (), optuna.trial.TrialState.RUNNING, (None, {})),
+        ("failed", (0.5,), optuna.trial.TrialState.RUNNING, (None, {})),
+        (None, (0.5,), optuna.trial.TrialState.RUNNING, (None, {})),
+    ],
+)
+def test_how_a_trial_ended_is_told(
+    status: TrialStatus | None,
+    losses: tuple[float, ...],
+    state: optuna.trial.TrialState,
+    result: tuple[list[float] | None, dict[int, float]],
+) -> None:
+    space = space_of({"rate": {"uniform": [0, 1]}})
+    frozen = searcher_of(space)._frozen(trial_of(0, {"rate": 0.5}, *losses, status=status))
+    assert frozen.state == state
+    assert (frozen.values if state == optuna.trial.TrialState.COMPLETE else None, frozen.intermediate_values) == result
+
+
+def test_values_at_which_trials_fail_are_avoided() -> None:
+    space = space_of({"rate": {"uniform": [0, 1]}})
+    searcher = searcher_of(space)
+    trials: list[TrialHistory] = []
+    for turn in range(40):
+        values = searcher.suggest(trials)
+        assert values is not None
+        rate = number(values["rate"])
+        status: TrialStatus = "failed" if rate > 0.5 else "done"
+        trials.append(trial_of(turn, values, abs(rate - 0.4), status=status))
+    failed = [trial.status == "failed" for trial in trials]
+    assert sum(failed[20:]) < sum(failed[:20])
+
+
+def test_several_objectives_are_weighed_and_trials_that_were_stopped_count() -> None:
+    space = space_of({"rate": {"uniform": [0, 1]}})
+    objectives = {"validation_loss": "min", "parameters": "min"}
+    searcher = searcher_of(space, objectives=objectives)
+    trials: list[TrialHistory] = []
+    for turn in range(40):
+        values = searcher.suggest(trials)
+        assert values is not None
+        rate = number(values["rate"])
+        status: TrialStatus = "failed" if turn == 3 else "stopped" if turn % 2 else "done"
+        trials.append(trial_of(turn, values, (rate - 0.2) ** 2, status=status, parameters=(rate - 0.4) ** 2))
+    # Between the two minima no objective improves unless the other gets worse. A random searcher would be there 6 times.
+    assert sum(0.15 < number(trial.values["rate"]) < 0.45 for trial in trials[-20:]) > 9
+    frozen = searcher._frozen(trial_of(0, {"rate": 0.2}, 0.9, 0.5, status="stopped", parameters=3.0))
+    assert (frozen.state, frozen.values) == (optuna.trial.TrialState.COMPLETE, [0.5, 3.0])
+
+
+def test_trials_of_a_space_before_it_was_changed_are_left_out() -> None:
+    before = space_of({"rate": {"uniform": [0, 1]}, "name": {"choice": ["a", "b"]}})
+    trials = run(searcher_of(before), 12, lambda values: number(values["rate"]))
+    after = space_of({"rate": {"uniform": [0.5, 2]}, "name": {"choice": ["b", "c"]}})
+    suggested = searcher_of(after).suggest(trials)
+    assert suggested is not None
+    assert after.holds(suggested)
+
+
+def test_a_small_space_is_searched_without_repeats_until_it_is_exhausted() -> None:
+    space = space_of({"name": {"choice": ["a", "b", "c"]}, "width": {"integer": [1, 4]}})
+    trials = run(searcher_of(space), 99, lambda values: number(values["width"]))
+    assert len({str(trial.values) for trial in trials}) == len(trials) == 12
+
+
+def test_a_clone_counts_with_the_values_it_has_now() -> None:
+    space = space_of({"rate": {"uniform": [0, 1]}})
+    trial = trial_of(0, {"rate": 0.2}, 0.5)
+    trial.values = {"rate": 0.7}
+    assert searcher_of(space)._frozen(trial).params == {"rate": 0.7}
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    losses=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=11, max_size=14),
+)
+def test_no_result_breaks_it(seed: int, losses: list[float]) -> None:
+    space = space_of({"rate": {"log_uniform": [1e-3, 1]}, "name": {"choice": ["a", "b"]}})
+    searcher = searcher_of(space, seed=seed)
+    trials: list[TrialHistory] = []
+    for turn, loss in enumerate(losses):
+        values = searcher.suggest(trials)
+        assert values is not None
+        assert space.holds(values)
+        trials.append(trial_of(turn, values, loss, status="stopped" if turn % 3 else "done"))
+    assert searcher.suggest(trials) is not None
+
+
+def test_it_writes_nothing() -> None:
+    program = (
+        "from tests.tune.searchers.test_tpe import AXES, distance, run, searcher_of, space_of\n"
+        "run(searcher_of(space_of(AXES)), 14, distance)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("", "")

@@ -1,0 +1,199 @@
+"""Spaces are checked against the settings that they vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.tune.trials import Axes, space_of
+from training.config.load import Configuration
+from training.config.schema import TrainingSettings
+from training.config.sources import from_keys, merge
+from training.errors import SettingsError
+from tune.space.axes import Values
+from tune.space.check import check_space, is_number
+from tune.space.settings import AxisSettings
+
+
+def check(axes: Axes, *overrides: str) -> None:
+    base = Configuration.read((), overrides, environment={})
+
+    def settings(values: Values) -> TrainingSettings:
+        chosen = from_keys((key, value, "search.space") for key, value in values.items())
+        return Configuration(files=base.files, invocation=merge(base.invocation, chosen)).settings()
+
+    check_space(space_of(axes), settings)
+
+
+def refusal(axes: Axes, *overrides: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        check(axes, *overrides)
+    return str(caught.value)
+
+
+def test_a_space_over_every_kind_of_setting_is_accepted() -> None:
+    check(
+        {
+            "optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]},
+            "optimizer.name": {"choice": ["sgd", "adamw"]},
+            "optimizer.momentum": {"uniform": [0.5, 0.99], "when": {"optimizer.name": "sgd"}},
+            "optimizer.betas": {"choice": [[0.9, 0.99], [0.9, 0.999]], "when": {"optimizer.name": "adamw"}},
+            "model.options.width": {"integer": [8, 64], "step": 8},
+            "loop.clip_norm": {"choice": [None, 1.0]},
+            "loop.global_batch": {"choice": [32, 64]},
+            "schedule.name": {"value": "one_cycle"},
+            "data.augment": {"choice": [True, False]},
+            "run.seed": {"integer": [0, 9]},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("optimizer.learning_rat", "optimizer.learning_rate"),
+        ("optimiser.learning_rate", "optimizer.learning_rate"),
+        ("learning_rate", "optimizer.learning_rate"),
+        ("loop.epoch", "loop.epochs"),
+    ],
+)
+def test_an_axis_of_no_setting_is_refused_with_the_nearest_name(key: str, nearest: str) -> None:
+    assert (
+        refusal({key: {"choice": [1, 2]}}) == f"search.space.{key}: no such setting\n  remedy: did you mean {nearest}?"
+    )
+
+
+def test_an_axis_of_no_setting_without_a_similar_one_lists_the_section() -> None:
+    assert "remedy: settings of schedule: schedule.final_fraction, " in refusal({"schedule.zzzzzz": {"choice": [1]}})
+    assert "remedy: sections: model, data" in refusal({"zzzzzz": {"choice": [1]}})
+
+
+def test_an_axis_of_all_options_is_refused() -> None:
+    assert "name one of them: model.options.NAME" in refusal({"model.options": {"choice": [1, 2]}})
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("scale.workers", "worker groups of one size"),
+        ("checkpoint.keep", "saved alike"),
+        ("run.name", "names and folders"),
+        ("tracking.experiment", "recorded in one place"),
+        ("metrics.port", "exported alike"),
+    ],
+)
+def test_a_setting_that_all_trials_share_cannot_vary(key: str, why: str) -> None:
+    message = refusal({key: {"choice": [1, 2]}})
+    assert message.startswith(f"search.space.{key}: cannot vary: ")
+    assert why in message
+    assert f"set it for all trials: {key}=" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "axis", "begins"),
+    [
+        ("optimizer.momentum", {"uniform": [0.5, 1]}, "optimizer.momentum = 1.0: must be less than 1"),
+        ("optimizer.name", {"choice": ["sgd", "lion"]}, "optimizer.name = lion: must be one of sgd, adam, adamw"),
+        ("run.seed", {"integer": [-1, 3]}, "run.seed = -1: must be greater than or equal to 0"),
+        ("loop.epochs", {"uniform": [1, 5]}, "loop.epochs = "),
+        ("loop.epochs", {"value": None}, "loop.epochs = null: must be a valid integer"),
+        ("model.options.widht", {"integer": [8, 16]}, "model.options.widht: no such setting"),
+        ("model.options.width", {"choice": ["wide"]}, "model.options.width = wide: must be a valid integer"),
+        ("model.name", {"choice": ["simple_cnn", "mpl"]}, "model.name=mpl"),
+    ],
+)
+def test_a_value_that_its_setting_refuses_is_named_with_the_rule(
+    key: str, axis: Mapping[str, object], begins: str
+) -> None:
+    assert refusal({key: axis}).startswith(f"search.space.{begins}")
+
+
+def test_a_bound_that_the_steps_do_not_reach_is_not_tried() -> None:
+    check({"optimizer.momentum": {"uniform": [0.5, 1], "step": 0.3}})
+
+
+def test_a_value_of_an_axis_that_applies_only_through_others_is_tried() -> None:
+    message = refusal(
+        {
+            "optimizer.name": {"choice": ["adamw", "sgd"]},
+            "optimizer.nesterov": {"choice": [False, True], "when": {"optimizer.name": "sgd"}},
+            "optimizer.momentum": {"choice": [0.9, 1.5], "when": {"optimizer.nesterov": True}},
+        }
+    )
+    assert message.startswith("search.space.optimizer.momentum = 1.5: must be less than 1")
+
+
+def test_a_combination_that_a_rule_forbids_is_refused_with_its_values() -> None:
+    message = refusal({"optimizer.nesterov": {"choice": [True, False]}, "optimizer.name": {"choice": ["sgd", "adam"]}})
+    assert message.startswith("search.space.optimizer.name: a trial may get optimizer.n")
+    assert "optimizer.nesterov=true" in message
+    assert "nesterov=true needs name=sgd with momentum > 0, got name=adam" in message
+    assert "remedy: restrict an axis" in message
+
+
+def test_a_combination_that_only_random_draws_find_is_refused() -> None:
+    # Every axis at its bounds leaves the others at their first values.
+    message = refusal(
+        {
+            "optimizer.nesterov": {"choice": [False, True]},
+            "optimizer.name": {"choice": ["sgd", "adam"]},
+            "data.augment": {"choice": [True, False]},
+        }
+    )
+    assert message.startswith("search.space: a trial may get ")
+    assert "optimizer.nesterov=true, optimizer.name=adam" in message
+
+
+def test_a_condition_makes_the_combination_possible() -> None:
+    check(
+        {
+            "optimizer.name": {"choice": ["sgd", "adam"]},
+            "optimizer.nesterov": {"choice": [False, True], "when": {"optimizer.name": "sgd"}},
+        }
+    )
+
+
+def test_options_of_one_model_apply_only_to_it() -> None:
+    axes: Axes = {"model.name": {"choice": ["mlp", "simple_cnn"]}, "model.options.width": {"choice": [8, 16]}}
+    assert "model.options.width" in refusal(axes)
+    check({**axes, "model.options.width": {"choice": [8, 16], "when": {"model.name": "simple_cnn"}}})
+
+
+def test_shared_settings_that_are_wrong_are_refused_as_such() -> None:
+    assert refusal({"optimizer.momentum": {"uniform": [0, 0.9]}}, "loop.epochs=0").startswith(
+        "--set: loop.epochs = 0: must be greater than 0"
+    )
+
+
+def test_options_of_the_user_s_own_model_are_those_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_models.py").write_text(
+        "from dataclasses import dataclass\n\n\n"
+        "def make(classes: int, *, channels: int = 8, slope: float = 0.1) -> object:\n"
+        '    """A model."""\n'
+        "    raise AssertionError('a check does not build models')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own = "model.name=my_models:make"
+    check({"model.options.channels": {"integer": [8, 16]}, "model.options.slope": {"uniform": [0, 1]}}, own)
+    message = refusal({"model.options.chanels": {"integer": [8, 16]}}, own)
+    assert message.startswith(
+        "search.space.model.options.chanels: a trial may get model.options.chanels=8, which is refused: "
+    )
+    assert "remedy: " in message
+    assert "channels: int = 8" in message
+
+
+def test_an_axis_of_numbers_can_be_perturbed_and_one_of_names_cannot() -> None:
+    axes = {
+        "a": AxisSettings(uniform=(0, 1)),
+        "b": AxisSettings(choice=(1, 2.5)),
+        "c": AxisSettings(choice=(1, None)),
+        "d": AxisSettings(choice=(True, False)),
+        "e": AxisSettings(integer=(1, 2)),
+    }
+    found = {key: is_number(axis.axis()) for key, axis in axes.items()}
+    assert found == {"a": True, "b": True, "c": False, "d": False, "e": True}

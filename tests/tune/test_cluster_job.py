@@ -1,0 +1,157 @@
+"""From the command line to the job of a search: what it asks for, and what is refused before anything is submitted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.spec.manifest import Manifest
+from tests.training.cluster.team_cluster import dev_outputs
+from tests.tune.search_driver import search_of
+from training.errors import ExitStatus
+from tune.cli import main
+from tune.config import SearchConfiguration
+from tune.driver import check
+
+RATES = {"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
+
+
+class Asked:
+    """`python -m tune search --env dev --out job.yaml` in an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.out = folder / "job.yaml"
+        outputs = folder / "outputs.json"
+        outputs.write_text(json.dumps(dev_outputs()), encoding="utf-8")
+        self._cluster = ["--env", "dev", "--team", "research", "--outputs", str(outputs)]
+
+    def __call__(self, *arguments: str, search: dict[str, Any] | None = None, **shared: Any) -> int:  # noqa: ANN401
+        """Exit status; `search` are settings of the section, `shared` the other sections."""
+        file = self.folder / "mine.yaml"
+        written = search_of(space=RATES, epochs=4, shared=shared, **(search or {"concurrency": 2}))
+        file.write_text(yaml.safe_dump(written), encoding="utf-8")
+        given = ["--config", str(file), "--name", "first", *arguments]
+        return main(["search", *given, *self._cluster, "--out", str(self.out)])
+
+    def objects(self) -> tuple[Manifest, Manifest]:
+        """The settings' ConfigMap and the RayJob."""
+        settings, job = yaml.safe_load_all(self.out.read_text(encoding="utf-8"))
+        return settings, job
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    return Asked(tmp_path)
+
+
+def size(job: Manifest) -> tuple[int, int]:
+    """Worker pods, and the GPUs of each."""
+    (workers,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = workers["template"]["spec"]["containers"]
+    return workers["replicas"], int(container["resources"]["limits"].get("nvidia.com/gpu", 0))
+
+
+def test_the_driver_on_the_cluster_reads_the_search_that_was_written(asked: Asked, tmp_path: Path) -> None:
+    assert asked("--set", "search.trials=6", "--epochs", "7") == ExitStatus.DONE
+    settings, job = asked.objects()
+    file = tmp_path / "settings.yaml"
+    file.write_text(settings["data"]["settings.yaml"], encoding="utf-8")
+    read = SearchConfiguration.read([file], environment={})
+    assert (read.search.trials, read.search.concurrency, str(read.search.directory)) == (6, 2, "/mnt/runs/searches")
+    assert list(read.space.axes) == ["optimizer.learning_rate"]
+    shared = read.settings()
+    assert (shared.run.name, shared.loop.epochs, shared.scale.address) == ("first", 7, "auto")
+    assert job["metadata"]["name"] == "first"
+    assert job["metadata"]["labels"]["ray-train-platform/kind"] == "search"
+
+
+def test_a_search_on_an_existing_cluster_is_checked_without_this_machines_cpus(asked: Asked, tmp_path: Path) -> None:
+    assert asked(scale={"workers": 64}, data={"dataset": "digits"}) == ExitStatus.DONE
+    file = tmp_path / "settings.yaml"
+    file.write_text(asked.objects()[0]["data"]["settings.yaml"], encoding="utf-8")
+    changes = [f"run.directory={tmp_path}", "metrics={exporter: none, port: 0}"]
+    assert check(SearchConfiguration.read([file], changes, environment={})).plan is None
+
+
+@pytest.mark.parametrize(
+    ("search", "scale", "pods"),
+    [
+        ({"concurrency": 3}, {"workers": 2}, (6, 0)),
+        ({"concurrency": 9, "trials": 4}, {"workers": 1}, (4, 0)),  # never more than there are trials
+        ({"concurrency": 4}, {"workers": 1, "gpu": True}, (1, 4)),
+        ({"concurrency": 8, "gpus_per_worker": 0.25}, {"workers": 1, "gpu": True}, (1, 2)),
+        ({"concurrency": 5, "gpus_per_worker": 0.4}, {"workers": 1, "gpu": True}, (1, 3)),
+    ],
+)
+def test_the_job_has_the_workers_of_all_concurrent_trials(
+    asked: Asked, search: dict[str, Any], scale: dict[str, Any], pods: tuple[int, int]
+) -> None:
+    assert asked(search=search, scale=scale) == ExitStatus.DONE
+    assert size(asked.objects()[1]) == pods
+
+
+def test_the_head_has_the_memory_of_the_trials_actors(asked: Asked) -> None:
+    assert asked(search={"concurrency": 12, "trials": 12}, scale={"workers": 1}) == ExitStatus.DONE
+    head = asked.objects()[1]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    assert head["resources"]["limits"]["memory"] == "9Gi"  # 6, and 12 x 224 MiB
+
+
+@pytest.mark.parametrize(
+    ("arguments", "search", "status", "parts"),
+    [
+        (
+            (),
+            {"trials": 4},
+            ExitStatus.WRONG_INPUT,
+            ("search.concurrency is not set", "2 pods", "search.concurrency=4"),
+        ),
+        (("--set", "search.space.optimizer.lr=3"), None, ExitStatus.WRONG_INPUT, ("search.space.optimizer.lr", "mean")),
+        (
+            ("--set", "search.scheduler={name: asha, grace_epochs: 9}"),
+            None,
+            ExitStatus.WRONG_INPUT,
+            ("grace_epochs=9",),
+        ),
+        (("--set", "search.gpus_per_worker=0.5"), None, ExitStatus.WRONG_INPUT, ("needs scale.gpu=true",)),
+        (("--use-gpu", "--set", "search.gpus_per_worker=0.5"), None, ExitStatus.WRONG_INPUT, ("NCCL refuses",)),
+        (("--launcher", "torchrun"), None, ExitStatus.WRONG_INPUT, ("scale.launcher=torchrun",)),
+        (
+            ("--dataset", "cifar10", "--data-path", "/home/me"),
+            None,
+            ExitStatus.WRONG_INPUT,
+            ("data.path=/home/me is on this machine",),
+        ),
+        (
+            ("--use-gpu", "--num-workers", "4", "--group", "a10g"),
+            {"concurrency": 100, "trials": 100},
+            ExitStatus.REFUSED,
+            ("400 GPUs (100 x 4) need 100 nodes of 4",),
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_is_submitted(
+    asked: Asked,
+    arguments: tuple[str, ...],
+    search: dict[str, Any] | None,
+    status: ExitStatus,
+    parts: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert asked(*arguments, search=search, scale={"workers": 2}) == status
+    said = capsys.readouterr().err
+    for part in parts:
+        assert part in said
+    assert not asked.out.exists()
+
+
+@pytest.mark.parametrize("option", [("--group", "a10g"), ("--detach",), ("--out", "-")])
+def test_an_option_of_a_cluster_without_one_is_refused(
+    option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", *option]) == ExitStatus.WRONG_INPUT
+    assert f"{option[0]} needs a cluster\n  remedy: name its environment: ENV=… (--env)" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""Checkpoints of trials that have lost: folders as trials leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tune.events import SearchStarted, TrialAdded, TrialEnded, TrialExploited, TrialReported
+from tune.folder import SearchFolder
+from tune.history import SearchHistory
+from tune.pruning import Pruning
+
+LOSSES = {"t001": 0.4, "t002": 0.1, "t003": 0.3, "t004": 0.2}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SearchFolder:
+    search = SearchFolder(tmp_path)
+    for trial in (*LOSSES, "t005"):
+        for name in ("checkpoints", "donated"):
+            (search.trial(trial).path / name / "step-00000010").mkdir(parents=True)
+    return search
+
+
+@pytest.fixture
+def history() -> SearchHistory:
+    """Four trials that have ended and one that runs."""
+    found = SearchHistory()
+    found.extend([SearchStarted(search="s", settings={}, shared={}, objectives={"validation_loss": "min"})])
+    for trial, loss in LOSSES.items():
+        found.extend(
+            [
+                TrialAdded(trial=trial, values={}),
+                TrialReported(trial=trial, epoch=1, step=10, metrics={"validation_loss": loss}, worker_seconds=1),
+                TrialEnded(trial=trial, status="done"),
+            ]
+        )
+    found.extend([TrialAdded(trial="t005", values={})])
+    return found
+
+
+def kept(folder: SearchFolder) -> set[str]:
+    return {path.parent.parent.name for path in folder.trials.glob("*/checkpoints/step-*")}
+
+
+def test_the_best_and_the_running_keep_their_checkpoints(folder: SearchFolder, history: SearchHistory) -> None:
+    Pruning(folder, history, keep=2).prune()
+    assert kept(folder) == {"t002", "t004", "t005"}
+    assert {path.parent.parent.name for path in folder.trials.glob("*/donated/step-*")} == {"t002", "t004", "t005"}
+    assert folder.trial("t001").path.is_dir()
+
+
+def test_a_trial_that_is_overtaken_loses_its_checkpoints(folder: SearchFolder, history: SearchHistory) -> None:
+    pruning = Pruning(folder, history, keep=1)
+    pruning.prune()
+    assert kept(folder) == {"t002", "t005"}
+    history.extend(
+        [
+            TrialReported(trial="t005", epoch=1, step=10, metrics={"validation_loss": 0.01}, worker_seconds=1),
+            TrialEnded(trial="t005", status="done"),
+        ]
+    )
+    pruning.prune()
+    assert kept(folder) == {"t005"}
+
+
+def test_a_trial_that_has_failed_keeps_its_checkpoints(folder: SearchFolder, history: SearchHistory) -> None:
+    """It can be resumed by itself; `search.stop.failures` bounds how many there are."""
+    history.extend([TrialEnded(trial="t005", status="failed", message="it broke")])
+    Pruning(folder, history, keep=1).prune()
+    assert kept(folder) == {"t002", "t005"}
+
+
+def test_a_trial_that_still_saves_is_left_for_later(folder: SearchFolder, history: SearchHistory) -> None:
+    pruning = Pruning(folder, history, keep=0)
+    with folder.trial("t001").driving():
+        pruning.prune()
+        assert kept(folder) == {"t001", "t005"}
+    pruning.prune()
+    assert kept(folder) == {"t005"}
+
+
+def test_a_donor_keeps_what_a_clone_has_yet_to_copy(folder: SearchFolder, history: SearchHistory) -> None:
+    """The clone may wait for its turn until after the donor's end."""
+    pruning = Pruning(folder, history, keep=1)
+    history.extend([TrialExploited(trial="t005", donor="t001", epoch=1, step=10, weights_sha256="a" * 64, values={})])
+    pruning.prune()
+    assert kept(folder) == {"t001", "t002", "t005"}
+    history.extend([TrialReported(trial="t005", epoch=2, step=20, metrics={"validation_loss": 0.9}, worker_seconds=1)])
+    pruning.prune()
+    assert kept(folder) == {"t002", "t005"}

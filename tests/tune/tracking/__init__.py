@@ -1,0 +1,1 @@
+"""Tests of what MLflow has of a search."""

@@ -1,0 +1,93 @@
+"""A search whose MLflow server is away: it goes on, says so, and the same command sends the rest."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from tests.distribution import RAY
+from tests.engines.mlflow_server import MlflowServer
+from tests.training.tracking.test_follow import eventually
+from tests.tune.search_driver import SearchDriver, assert_counted_once, search_of
+from training.errors import ExitStatus
+from training.tracking.state import TrackingState
+from tune.events import TrialReported
+from tune.history import SearchHistory
+
+pytestmark = pytest.mark.xdist_group(RAY)
+
+
+@pytest.fixture
+def server(mlflow_server: MlflowServer) -> Iterator[MlflowServer]:
+    """The server, for a test that kills it; restarts it afterwards."""
+    yield mlflow_server
+    mlflow_server.start()
+
+
+def assert_delivered_once(search: Path, uri: str, *, trials: int) -> None:
+    """The server has a run of the search and one of each trial, with all their metrics once."""
+    names = [f"t{number:03d}" for number in range(1, trials + 1)]
+    state = TrackingState.load(search)
+    assert state is not None
+    client = MlflowClient(tracking_uri=uri)
+    runs = client.search_runs([state.experiment_id])
+    assert Counter(run.data.tags.get("trial", "") for run in runs) == dict.fromkeys(["", *names], 1)
+    history = SearchHistory.read(search)
+    for run in runs:
+        if "trial" in run.data.tags:
+            points = client.get_metric_history(run.info.run_id, "validation/accuracy")
+            expected = [report.step for report in history.trials[run.data.tags["trial"]].reports]
+            assert [point.step for point in points] == expected
+        else:
+            assert run.info.status == "FINISHED"
+            points = client.get_metric_history(run.info.run_id, "best_validation_accuracy")
+            assert [point.step for point in points] == list(range(1, trials + 1))
+
+
+def test_a_search_goes_on_without_its_server_and_the_same_command_sends_the_rest_once(
+    server: MlflowServer, tmp_path: Path
+) -> None:
+    settings = search_of(
+        space={"optimizer.learning_rate": {"choice": [0.003, 0.01, 0.03, 0.1]}},
+        epochs=10,
+        shared={"tracking": {"enabled": True, "uri": server.uri, "experiment": tmp_path.name}},
+        algorithm="grid",
+        trials=2,
+        concurrency=1,
+    )
+    server.kill()
+    with SearchDriver(tmp_path, settings) as driver:
+        ended = driver.end()
+    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    [line] = [line for line in ended.out.splitlines() if line.startswith("  MLflow")]
+    assert "incomplete" in line
+    assert server.uri.removeprefix("http://") in line or "refused" in line
+    assert f"make tune NAME={tmp_path / 's'} sends the rest" in line
+
+    server.start()
+    search = tmp_path / "s"
+    with SearchDriver(tmp_path, settings) as driver:
+        ended = driver.end()
+    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    assert "incomplete" not in ended.out
+    assert_delivered_once(search, server.uri, trials=2)
+
+    log = search / "logs" / "tracking.jsonl"
+    delivered = len(log.read_text())
+    with SearchDriver(tmp_path, settings, "search.trials=4") as driver:
+        assert driver.wait_for(lambda event: isinstance(event, TrialReported) and event.trial == "t003")
+        driver.signal_ranks("t003", signal.SIGSTOP)  # the search must still run when the server comes back
+        server.kill()
+        eventually(lambda: "not delivered" in log.read_text()[delivered:])
+        server.start()
+        driver.signal_ranks("t003", signal.SIGCONT)
+        ended = driver.end()
+    assert ended.status == ExitStatus.DONE, ended.out + ended.err
+    assert "incomplete" not in ended.out
+    assert_counted_once(search, trials=4)
+    assert_delivered_once(search, server.uri, trials=4)

@@ -1,0 +1,120 @@
+"""Checkpoints that trials copy from each other: real runs, one continues from the other's weights."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import Restored, read_all, select
+from tests.tune.trial.gated import GatedAlone, trial_of, trial_settings
+from training.checkpoint.manifest import MANIFEST_FILE, MODEL_FILE, Manifest
+from training.checkpoint.store import committed_steps, folder_name, verify_run
+from training.rundir import RunDirectory
+from tune.events import TrialExploited
+from tune.trial.checkpoints import Donation, complete, donate, inherit, lost_donation
+
+
+@pytest.fixture
+def donor(tmp_path: Path) -> tuple[RunDirectory, Donation]:
+    """A trial of two epochs, stopped, and its donated checkpoint."""
+    trial = trial_of(trial_settings(tmp_path), GatedAlone())
+    trial.advance()
+    report = trial.advance()
+    run = RunDirectory(tmp_path / "t001")
+    donation = donate(run, epoch=report.epoch, step=report.step)
+    trial.stop()
+    return run, donation
+
+
+def test_a_donated_checkpoint_outlives_retention(donor: tuple[RunDirectory, Donation]) -> None:
+    run, donation = donor
+    finished = trial_of(trial_settings(run.path.parent), GatedAlone(), epoch=2)
+    while not finished.advance().is_last:
+        pass
+    assert donation.step not in committed_steps(run.checkpoints)
+    manifest = Manifest.decode((Path(donation.folder) / MANIFEST_FILE).read_bytes())
+    assert manifest.step == donation.step
+    assert {file.name: file.sha256 for file in manifest.files}[MODEL_FILE] == donation.weights_sha256
+
+
+def test_a_trial_continues_from_the_donors_weights_with_its_own_settings(
+    donor: tuple[RunDirectory, Donation], tmp_path: Path
+) -> None:
+    _, donation = donor
+    settings = trial_settings(tmp_path, "t002", optimizer={"learning_rate": 1e-4})
+    clone = trial_of(settings, GatedAlone())
+    clone.advance()
+    clone.stop()
+    run = RunDirectory(tmp_path / "t002")
+    inherit(run, donation)
+    assert committed_steps(run.checkpoints) == [donation.step]
+    assert [problems for _, problems in verify_run(run.path)] == [[]]
+    report = trial_of(settings, GatedAlone(), epoch=donation.epoch).advance()
+    assert report.epoch == donation.epoch + 1
+    assert select(read_all(run.path), Restored)[-1].step == donation.step
+
+
+def test_a_copy_that_was_decided_but_not_made_is_known_until_the_trial_has_begun_with_it(
+    donor: tuple[RunDirectory, Donation], tmp_path: Path
+) -> None:
+    _, donation = donor
+    exploit = TrialExploited(
+        trial="t002",
+        donor="t001",
+        epoch=donation.epoch,
+        step=donation.step,
+        weights_sha256=donation.weights_sha256,
+        values={},
+    )
+    run = RunDirectory(tmp_path / "t002")
+    assert lost_donation(run, []) is None
+    assert lost_donation(run, [exploit]) == donation
+    clone = trial_of(trial_settings(tmp_path, "t002"), GatedAlone(), epoch=donation.epoch)
+    inherit(run, donation)
+    assert lost_donation(run, [exploit]) == donation
+    clone.advance()
+    clone.stop()
+    assert lost_donation(run, [exploit]) is None
+    again = replace(exploit, time=time.time())  # after two bad epochs, the same checkpoint once more
+    assert lost_donation(run, [exploit, again]) == donation
+
+
+def test_a_copy_that_was_cut_off_is_completed(donor: tuple[RunDirectory, Donation], tmp_path: Path) -> None:
+    _, donation = donor
+    run = RunDirectory(tmp_path / "t003")
+    run.checkpoints.mkdir(parents=True)
+    donation.write(run.path / "inherits.json")
+    (run.checkpoints / ".step-00000001").mkdir()
+    complete(run)
+    complete(run)
+    assert committed_steps(run.checkpoints) == [donation.step]
+    assert not (run.path / "inherits.json").exists()
+
+
+def test_few_donations_are_kept(tmp_path: Path) -> None:
+    trial = trial_of(trial_settings(tmp_path), GatedAlone())
+    run = RunDirectory(tmp_path / "t001")
+    steps = []
+    for _ in range(4):
+        report = trial.advance()
+        steps.append(donate(run, epoch=report.epoch, step=report.step).step)
+    kept = sorted(path.name for path in (run.path / "donated").iterdir())
+    assert kept == [folder_name(step) for step in steps[-2:]]
+
+
+def test_a_step_without_a_checkpoint_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "t001")
+    run.checkpoints.mkdir(parents=True)
+    with pytest.raises(TimeoutError, match="step-00000007 was not committed within 0 s"):
+        donate(run, epoch=1, step=7, patience=0.0)
+
+
+def test_a_donation_is_read_as_it_was_written(tmp_path: Path) -> None:
+    donation = Donation(trial="t001", folder="/x", epoch=2, step=7, weights_sha256="ab")
+    donation.write(tmp_path / "checkpoint.json")
+    assert Donation.read(tmp_path / "checkpoint.json") == donation
+    assert json.loads((tmp_path / "checkpoint.json").read_text())["epoch"] == 2

@@ -1,0 +1,142 @@
+"""A trial from evaluation to evaluation: real training in a thread, held at its gate."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from observability.runlog import Evaluated, RunEnded, read_all, select
+from tests.training.runs import run_alone, steps_of
+from tests.tune.trial.gated import EPOCHS, GatedAlone, trial_of, trial_settings
+from training.errors import PlatformError
+from tune.trial.run import Report
+
+
+def to_its_end(settings_of: Path, launcher: GatedAlone, *, epoch: int = 0) -> list[Report]:
+    """All reports of a trial from an epoch on."""
+    trial = trial_of(trial_settings(settings_of), launcher, epoch=epoch)
+    reports = [trial.advance()]
+    while not reports[-1].is_last:
+        reports.append(trial.advance())
+    return reports
+
+
+def await_evaluation(run: Path, *, epoch: int) -> None:
+    """Wait until the log of a run has the evaluation of an epoch."""
+    deadline = time.monotonic() + 60
+    while not any(event.epoch == epoch for event in select(read_all(run), Evaluated)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def uninterrupted(folder: Path) -> str:
+    """Hash of the weights of the same run without gate and interruption."""
+    return run_alone(trial_settings(folder), folder / "uninterrupted").weights_sha256
+
+
+def test_a_trial_reports_each_evaluation_and_ends_in_the_weights_of_a_run(tmp_path: Path) -> None:
+    launcher = GatedAlone()
+    reports = to_its_end(tmp_path, launcher)
+    assert [report.epoch for report in reports] == [1, 2, 3, 4]
+    assert launcher.launches == 1
+    logged = [event for event in select(read_all(tmp_path / "t001"), Evaluated) if event.split == "validation"]
+    assert [report.metrics["accuracy"] for report in reports] == [event.metrics["accuracy"] for event in logged]
+    seconds = [report.worker_seconds for report in reports]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+    assert [report.is_last for report in reports] == [False, False, False, True]
+    assert reports[-1].weights_sha256 == uninterrupted(tmp_path)
+
+
+def test_nothing_is_trained_beyond_the_gate(tmp_path: Path) -> None:
+    trial = trial_of(trial_settings(tmp_path), GatedAlone())
+    first = trial.advance()
+    assert {step.epoch for step in steps_of(tmp_path / "t001")} == {1}
+    trial.stop()
+    assert steps_of(tmp_path / "t001")[-1].step == first.step
+    assert select(read_all(tmp_path / "t001"), RunEnded)[-1].status == "interrupted"
+
+
+def test_an_evaluation_that_the_search_has_not_heard_of_is_reported_when_the_trial_continues(tmp_path: Path) -> None:
+    """The driver was killed or stopped after it, and the trial continues from the checkpoint behind it."""
+    launcher = GatedAlone()
+    trial = trial_of(trial_settings(tmp_path), launcher)
+    first = trial.advance()
+    launcher.allow(3)
+    await_evaluation(tmp_path / "t001", epoch=3)
+    trial.stop()
+    reports = to_its_end(tmp_path, GatedAlone(), epoch=first.epoch)
+    assert [report.epoch for report in reports] == [2, 3, 4]
+    assert [report.is_last for report in reports] == [False, False, True]
+    seconds = [first.worker_seconds, *(report.worker_seconds for report in reports)]
+    assert seconds == sorted(seconds)
+    assert len(steps_of(tmp_path / "t001")) == len({step.step for step in steps_of(tmp_path / "t001")})
+    assert reports[-1].weights_sha256 == uninterrupted(tmp_path)
+
+
+def test_a_failed_trial_fails_again_after_its_evaluations(tmp_path: Path) -> None:
+    launcher = GatedAlone()
+    known = trial_of(trial_settings(tmp_path), launcher)
+    first = known.advance()
+    known.stop()
+    trial = trial_of(trial_settings(tmp_path), launcher, recorded=[first], failure="rank 0 was killed")
+    assert trial.advance() == first
+    with pytest.raises(PlatformError, match="rank 0 was killed"):
+        trial.advance()
+    assert launcher.launches == 1
+
+
+def test_evaluations_that_are_further_apart_are_waited_for(tmp_path: Path) -> None:
+    trial = trial_of(trial_settings(tmp_path, loop={"epochs": 5, "evaluate_every": 2}), GatedAlone())
+    reports = [trial.advance(), trial.advance(), trial.advance()]
+    assert [report.epoch for report in reports] == [2, 4, 5]
+    assert reports[-1].is_last
+
+
+def test_a_stopped_trial_continues_and_ends_in_the_same_weights(tmp_path: Path) -> None:
+    trial = trial_of(trial_settings(tmp_path), GatedAlone())
+    reports = [trial.advance(), trial.advance()]
+    trial.stop()
+    after = to_its_end(tmp_path, GatedAlone(), epoch=2)
+    assert [report.epoch for report in after] == [3, 4]
+    assert after[0].worker_seconds > reports[-1].worker_seconds
+    assert after[-1].weights_sha256 == uninterrupted(tmp_path)
+
+
+def test_a_trial_that_waits_for_too_long_saves_and_starts_again(tmp_path: Path) -> None:
+    launcher = GatedAlone(patience=0.0)
+    reports = to_its_end(tmp_path, launcher)
+    assert [report.epoch for report in reports] == list(range(1, EPOCHS + 1))
+    assert launcher.launches > 1
+    assert reports[-1].weights_sha256 == uninterrupted(tmp_path)
+
+
+def test_recorded_evaluations_come_first_and_start_nothing(tmp_path: Path) -> None:
+    recorded = to_its_end(tmp_path, GatedAlone())
+    launcher = GatedAlone()
+    trial = trial_of(trial_settings(tmp_path), launcher, recorded=recorded)
+    assert [trial.advance() for _ in recorded] == recorded
+    assert launcher.launches == 0
+
+
+def test_a_trial_that_has_ended_without_saying_so_says_it_now(tmp_path: Path) -> None:
+    reports = to_its_end(tmp_path, GatedAlone())
+    again = trial_of(trial_settings(tmp_path), GatedAlone(), epoch=EPOCHS - 1).advance()
+    assert (again.epoch, again.is_last, again.metrics) == (EPOCHS, True, reports[-1].metrics)
+    assert again.weights_sha256 == reports[-1].weights_sha256
+
+
+def test_a_trial_takes_its_run_over_from_a_driver_that_still_waits(tmp_path: Path) -> None:
+    earlier = trial_of(trial_settings(tmp_path), GatedAlone())
+    earlier.advance()
+    assert [report.epoch for report in to_its_end(tmp_path, GatedAlone(), epoch=1)] == [2, 3, 4]
+    earlier.stop()
+
+
+def test_a_trial_that_fails_says_why(tmp_path: Path) -> None:
+    trial = trial_of(trial_settings(tmp_path, optimizer={"name": "sgd", "learning_rate": 1e30}), GatedAlone())
+    with pytest.raises(PlatformError, match="not finite"):
+        trial.advance()
+    assert select(read_all(tmp_path / "t001"), RunEnded)[-1].status == "failed"
