@@ -9,8 +9,9 @@ python := .venv/bin/python
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
-variables := MODEL DATASET DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK PORT ARGS \
-  ENV TEAM GROUP JOB OUT DETACH YES FILE IMAGE VARIANT PUSH FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL
+variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
+  DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -21,42 +22,95 @@ unexport $(filter-out PYTHON TORCH_INDEX TORCH_VERSION,$(variables))
 unexport PYTHONDONTWRITEBYTECODE
 
 quoted = '$(subst ','\'',$1)'
-value = $(if $(call is_typed,$1),$(call quoted,$($1)))
+# Not named `value`, which is a function of make and would be called instead.
+argument = $(if $(call is_typed,$1),$(call quoted,$($1)))
 option = $(if $(call is_typed,$1),$2 $(call quoted,$($1)))
 options = $(if $(call is_typed,$1),$(foreach word,$($1),$2 $(call quoted,$(word))))
 extra = $(if $(call is_typed,ARGS),$(ARGS))
 gpu = $(if $(call is_typed,GPU),$(if $(filter-out 0 no false,$(GPU)),--use-gpu,--no-use-gpu))
 
 training = $(python) -m training
-settings = $(call options,CONFIG,--config) $(call option,MODEL,--model) $(call option,DATASET,--dataset) \
+settings = $(call options,CONFIG,--config) $(call option,MODEL,--model) $(call option,DATASET,--dataset) $(call option,OBJECTIVE,--objective) \
   $(call option,DATA,--data-path) $(call option,WORKERS,--num-workers) $(gpu) $(call option,EPOCHS,--epochs) \
   $(call option,BATCH,--batch) $(call option,LR,--lr) $(call option,SEED,--seed) $(call option,LAUNCHER,--launcher) \
   $(call option,NAME,--name) $(call options,SET,--set)
 
 # With ENV=… the same commands run on that environment's cluster.
-cluster = $(call option,ENV,--env) $(call option,TEAM,--team)
-group = $(call option,GROUP,--group)
+cluster = $(call option,ENV,--env) $(call option,TEAM,--team) $(call option,OUTPUTS,--outputs)
+group = $(call option,GROUP,--group) $(call option,GPU_MODEL,--gpu-model) $(if $(call is_typed,SPOT),--spot) $(call option,IMAGE,--image)
 detached = $(if $(call is_typed,DETACH),--detach)
-run = $(call value,$(if $(call is_typed,JOB),JOB,NAME))
+schedule = $(call option,SCHEDULE,--schedule) $(call option,CONCURRENCY,--concurrency) $(call option,ZONE,--time-zone)
+code = $(call option,CODE,--code)
+restarts = $(call option,RESTARTS,--restarts)
+# Its dollar signs are the shell's that runs it, not make's.
+cmd = $(if $(call is_typed,CMD),--cmd '$(subst ','\'',$(value CMD))')
+user-command = run $(cmd) $(code) $(call option,WORKERS,--workers) $(gpu) $(call option,NAME,--name) $(cluster) $(group) $(restarts)
+run = $(call argument,$(if $(call is_typed,JOB),JOB,NAME))
 environment-run = environment-$(if $(call is_typed,ENV),infra,train)
 
-##@ Train (variables: MODEL DATASET DATA WORKERS GPU=1 EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET="a.b=c d.e=f" ARGS)
+##@ Train (variables: CODE=../my-project MODEL DATASET OBJECTIVE DATA WORKERS GPU=1 EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET="a.b=c d.e=f" ARGS)
 
 .PHONY: train
-train: $(environment-run) ## Train a model; by default a small CNN on digits with 2 workers. On a cluster: ENV=… TEAM=… [GROUP=… DETACH=1]
-	@$(training) train $(settings) $(cluster) $(group) $(detached) $(extra)
+train: $(environment-run) ## Train a model; by default a small CNN on digits with 2 workers. On a cluster: ENV=… TEAM=… [GROUP=… | GPU_MODEL=… SPOT=1, IMAGE=…, DETACH=1 SCHEDULE="0 2 * * *"]
+	@$(training) train $(settings) $(code) $(cluster) $(group) $(restarts) $(detached) $(schedule) $(extra)
+
+.PHONY: run
+run: $(environment-run) ## Run any CMD="torchrun train.py" of CODE=folder with torchrun's variables, here or, with ENV=…, as a job of WORKERS=8 GPU=1 RESTARTS=0
+	@$(training) $(user-command) $(detached) $(extra)
+
+.PHONY: new
+new: environment-train ## Write a project with your own model, dataset and objective, which trains as it is: NAME=my-project is ../my-project, or NAME=FOLDER
+	@$(training) new $(call argument,NAME) $(extra)
 
 .PHONY: resume
 resume: $(environment-run) ## Resume the newest run, or NAME=…, from its newest good checkpoint. On a cluster: ENV=… JOB=…
-	@$(training) resume $(run) $(call options,SET,--set) $(cluster) $(group) $(detached) $(extra)
+	@$(training) resume $(run) $(call options,SET,--set) $(code) $(cluster) $(group) $(restarts) $(detached) $(extra)
 
 .PHONY: stop
 stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a checkpoint. On a cluster: ENV=… JOB=…
 	@$(training) stop $(run) $(cluster) $(detached) $(extra)
 
 .PHONY: job
-job: environment-infra ## Write the RayJob that `make train ENV=…` would submit to OUT=job.yaml; needs no cluster
-	@$(training) job $(settings) $(cluster) $(group) $(call option,OUT,--out) $(extra)
+job: environment-infra ## Write the RayJob that `make train ENV=…` would submit, or with CMD=… `make run`, to OUT=job.yaml; needs no cluster, and with OUTPUTS=… no stack
+	@$(training) $(if $(call is_typed,CMD),$(user-command) --out $(if $(call is_typed,OUT),$(call quoted,$(OUT)),-),job $(settings) $(code) $(cluster) $(group) $(restarts) $(call option,OUT,--out)) $(extra)
+
+.PHONY: unschedule
+unschedule: environment-infra ## End the schedule NAME=… of ENV=…, or PAUSE=1 it; its jobs that run go on
+	@$(training) unschedule $(call argument,NAME) $(cluster) $(if $(call is_typed,PAUSE),--pause) $(extra)
+
+##@ Search for settings (variables: as for `make train`)
+
+.PHONY: tune
+tune: $(environment-run) ## Search for the best settings: CONFIG=search.yaml has a `search` section; without it, 16 trials on digits. The same command continues a search of NAME=…, a name or folder. On a cluster: ENV=… SET=search.concurrency=4
+	@$(python) -m tune search $(settings) $(code) $(cluster) $(group) $(restarts) $(detached) $(call option,OUT,--out) $(extra)
+
+.PHONY: tune-status tune-report tune-notebook
+tune-status: environment-train ## Print how far the newest search, or NAME=…, is, with its best trials
+	@$(python) -m tune status $(call argument,NAME) $(extra)
+tune-report: environment-train ## Regenerate the report of a search
+	@$(python) -m tune report $(call argument,NAME) $(extra)
+tune-notebook: environment-train ## Open the notebook of a search in JupyterLab: trials as data frames, plots, the best model; PORT=… sets the port
+	@$(python) -m tune notebook $(call argument,NAME) $(call option,PORT,--port) $(extra)
+
+##@ Work interactively (variables: ENV TEAM NAME; JOB=… selects a session, the default is the newest; CODE=folder is kept equal to its copy there)
+
+size = $(call option,GPUS,--gpus) $(call option,WORKERS,--workers) $(call option,IDLE,--idle) $(call option,HOURS,--hours)
+
+.PHONY: cluster
+cluster: environment-infra ## Queue a Ray cluster with GPUS=1 for you to work on; it ends after IDLE=30m without use or HOURS=8
+	@$(training) cluster $(call argument,NAME) $(cluster) $(group) $(size) $(code) $(detached) $(extra)
+
+.PHONY: notebook
+notebook: environment-infra ## Open JupyterLab in a session until Ctrl-C; starts the session if it does not run, with the options of `make cluster`
+	@$(training) notebook $(run) $(cluster) $(group) $(size) $(code) $(call option,PORT,--port) $(extra)
+
+.PHONY: shell
+shell: environment-infra ## Open a shell in a worker of a session, which has its GPUs; HEAD=1 in its head
+	@$(training) shell $(run) $(cluster) $(if $(call is_typed,HEAD),--head) $(code) $(extra)
+
+.PHONY: forward
+forward: environment-infra ## Forward PORT=8265 to a session's dashboard and job server, for `ray job submit`
+	@$(training) forward $(run) $(cluster) $(code) $(call option,PORT,--port) $(extra)
 
 ##@ Inspect runs (NAME=… selects a run; the default is the newest)
 
@@ -64,13 +118,17 @@ job: environment-infra ## Write the RayJob that `make train ENV=…` would submi
 jobs: $(environment-run) ## List the runs on this machine, or the jobs of ENV=…
 	@$(training) jobs $(cluster) $(extra)
 
+.PHONY: schedules
+schedules: environment-infra ## List the schedules of ENV=… with their next and last job
+	@$(training) schedules $(cluster) $(extra)
+
 .PHONY: monitor
 monitor: environment-train ## Watch a run in the terminal
-	@$(training) monitor $(call value,NAME) $(extra)
+	@$(training) monitor $(call argument,NAME) $(extra)
 
 .PHONY: logs
-logs: $(environment-run) ## Print the log of a run; RANK=0 prints that rank's log. Of a job: ENV=… JOB=…
-	@$(training) logs $(run) $(call option,RANK,--rank) $(cluster) $(extra)
+logs: $(environment-run) ## Print the log of a run; RANK=0 prints that rank's log. Of a job: ENV=… JOB=… [DAYS=14]
+	@$(training) logs $(run) $(call option,RANK,--rank) $(call option,DAYS,--days) $(cluster) $(extra)
 
 .PHONY: ui
 ui: environment-train ## Open MLflow on the runs of this machine; PORT=… sets the port
@@ -78,11 +136,11 @@ ui: environment-train ## Open MLflow on the runs of this machine; PORT=… sets 
 
 .PHONY: sync
 sync: environment-train ## Send to MLflow what has not been delivered yet
-	@$(training) sync $(call value,NAME) $(extra)
+	@$(training) sync $(call argument,NAME) $(extra)
 
 .PHONY: verify
 verify: environment-train ## Verify size and sha256 of every checkpoint file of a run
-	@$(training) verify $(call value,NAME) $(extra)
+	@$(training) verify $(call argument,NAME) $(extra)
 
 ##@ Manage environments (ENV=dev|staging|prod, or your own; see docs/DEPLOYMENT.md)
 
@@ -98,19 +156,39 @@ graph: environment-infra ## List every resource of ENV=…, without an account; 
 cost: environment-infra ## Estimate the hourly cost of ENV=…, idle and full
 	@$(lifecycle) cost $(environment) $(extra)
 
+.PHONY: deployer-policy state-bucket
+deployer-policy: environment-infra ## Print the IAM policies that a role needs to deploy ENV=… [ACCOUNT=…]; FILE=policy.json writes policy-1.json …
+	@$(lifecycle) $@ $(environment) $(call option,ACCOUNT,--account) $(call option,FILE,--file) $(extra)
+state-bucket: environment-infra ## Create or check the S3 bucket for the Pulumi state of ENV=…
+	@$(lifecycle) $@ $(environment) $(extra)
+
 .PHONY: preview up
 preview: environment-infra ## Run the preflight and show what `up` would change in ENV=…
-up: environment-infra ## Run the preflight and bring ENV=… up; YES=1 does not ask
+up: environment-infra ## Run the preflight and bring ENV=… up: repositories, images (built, or copied FROM=…), the rest; JOBS=wait|drain|go if nodes roll; YES=1 does not ask
 preview up:
-	@$(lifecycle) $@ $(environment) $(confirmed) $(extra)
+	@$(lifecycle) $@ $(environment) $(confirmed) $(if $(filter up,$@),$(call option,FROM,--promote-from) $(call option,JOBS,--jobs) $(call option,HOURS,--hours)) $(extra)
+
+.PHONY: tunnel
+tunnel: environment-infra ## Forward PORT=8443 of this machine to the private API server of ENV=…
+	@$(lifecycle) tunnel $(environment) $(call option,PORT,--port) $(extra)
+
+.PHONY: data-sync
+data-sync: environment-infra ## Copy SRC=s3://bucket/folder to DST=datasets/name of ENV=…, verified; again copies what changed; DELETE=1 deletes what is gone
+	@$(training) data-sync $(call argument,SRC) $(call argument,DST) $(environment) $(call option,OUTPUTS,--outputs) $(call option,WORKERS,--workers) $(if $(call is_typed,DELETE),--delete) $(detached) $(extra)
+
+.PHONY: hold release-queues
+hold: environment-infra ## Hold the queues of ENV=… and wait until no job runs, HOURS=24 at most; DRAIN=1 evicts jobs, which save and resume later
+	@$(lifecycle) hold $(environment) $(call option,OUTPUTS,--outputs) $(if $(call is_typed,DRAIN),--drain) $(call option,HOURS,--hours) $(extra)
+release-queues: environment-infra ## Release the queues of ENV=… that `hold` or an interrupted `up` left held
+	@$(lifecycle) release-queues $(environment) $(call option,OUTPUTS,--outputs) $(extra)
 
 .PHONY: destroy
 destroy: environment-infra ## Delete the jobs of ENV=… and destroy it; YES=1 does not ask
 	@$(lifecycle) destroy $(environment) $(confirmed) $(extra)
 
 .PHONY: outputs
-outputs: environment-infra ## Check the stack outputs of ENV=… against this release; FILE=… reads them from a file
-	@$(lifecycle) outputs $(environment) $(call option,FILE,--file) $(extra)
+outputs: environment-infra ## Check the stack outputs of ENV=… or FILE=… against this release; RECORDED=1 FILE=… writes them without a stack
+	@$(lifecycle) outputs $(environment) $(if $(call is_typed,RECORDED),--recorded) $(call option,FILE,--file) $(extra)
 
 .PHONY: release-check
 release-check: environment-infra ## Check that the versions of the release fit together; ENV=… applies that environment's rules
@@ -121,13 +199,19 @@ charts: environment-infra ## Download the charts of ENV=… and verify their has
 	@$(lifecycle) charts $(environment) $(extra)
 
 .PHONY: image
-image: environment-infra ## Build IMAGE=trainer|mlflow with docker, buildah or podman; VARIANT=cpu|cuda; PUSH=1 ENV=… pushes and pins the digest
-	@$(lifecycle) image $(call value,IMAGE) $(call option,VARIANT,--variant) $(if $(call is_typed,PUSH),--push) $(environment) $(extra)
+image: environment-infra ## Build IMAGE=trainer|mlflow with docker, buildah or podman; VARIANT=cpu|cuda; PUSH=1 ENV=… pushes and pins the digest; FROM=folder ENV=… adds the packages of its requirements.txt
+	@$(lifecycle) image $(call argument,IMAGE) $(call option,VARIANT,--variant) $(if $(call is_typed,PUSH),--push) $(call option,FROM,--from) $(environment) $(extra)
+
+.PHONY: promote
+promote: environment-infra ## Copy our images by digest, FROM=staging TO=prod, IMAGE=trainer|mlflow; FROM_PROFILE=… TO_PROFILE=… for two accounts
+	@$(lifecycle) promote $(call argument,IMAGE) $(call option,FROM,--from) $(call option,TO,--to) $(call option,FROM_PROFILE,--from-profile) $(call option,TO_PROFILE,--to-profile) $(extra)
 
 .PHONY: release-lock prices
-release-lock: environment-infra ## Look up every unresolved digest, hash and version of the release
+release-lock: environment-infra ## Check every version of the release at its source, write unresolved ones; UPGRADE=1 writes newer ones too
 prices: environment-infra ## Update the price table from AWS
-release-lock prices:
+release-lock:
+	@$(lifecycle) $@ $(if $(call is_typed,UPGRADE),--upgrade) $(extra)
+prices:
 	@$(lifecycle) $@ $(extra)
 
 ##@ Run Kubernetes on this machine
@@ -150,9 +234,12 @@ bench: environment-train ## Compare the platform with bare PyTorch and Ray's doc
 
 ##@ Contribute
 
+# The tests of a code folder import the platform from here.
+in-code = $(if $(call is_typed,CODE),cd $(call quoted,$(CODE)) && PYTHONPATH=$(call quoted,$(CURDIR)) $(call quoted,$(CURDIR))/)
+
 .PHONY: test
-test: environment-dev ## Run every test this machine can run; COVERAGE=1 measures coverage, ARGS="-k word" selects
-	@$(python) -m pytest $(if $(call is_typed,COVERAGE),--cov --cov-report=term) $(extra)
+test: environment-dev ## Run every test this machine can run; COVERAGE=1 measures coverage, ARGS="-k word" selects; CODE=../my-project runs that folder's
+	@$(in-code)$(python) -m pytest $(if $(call is_typed,COVERAGE),--cov --cov-report=term) $(extra)
 
 .PHONY: lint
 lint: environment-dev ## Check style, formatting, types and import contracts
@@ -177,7 +264,7 @@ clean: ## Remove caches and print what was removed; ALL=1 also removes .venv and
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: environment-train environment-infra environment-dev
 environment-train environment-infra environment-dev: environment-%:
