@@ -28,7 +28,7 @@ def tune(folder: Path, *arguments: str) -> Answer:
             ("search.space.optimizer.lr: no such setting", "did you mean optimizer."),
         ),
         (("--set", f"{AXIS}={{uniform: [0, 2], step: 1}}"), 2, (AXIS, "= 0.0: must be greater than 0")),
-        (("--set", "search.scheduler.grace_epochs=9"), 2, ("grace_epochs=9", "at most 8")),
+        (("--set", "search.scheduler.grace_epochs=27"), 2, ("grace_epochs=27", "at most 26")),
         (("--set", "search.scheduler={name: pb2}", "--epochs", "2"), 2, ("every_epochs=2", "at most 1")),
         (("--set", "search.algorithm=grid"), 2, ("search.space", "step")),
         (("--config", "digits", "--config", "simple_cnn"), 2, ("simple_cnn",)),

@@ -112,10 +112,10 @@ def test_the_head_has_the_memory_of_the_trials_actors(asked: Asked) -> None:
         ),
         (("--set", "search.space.optimizer.lr=3"), None, ExitStatus.WRONG_INPUT, ("search.space.optimizer.lr", "mean")),
         (
-            ("--set", "search.scheduler={name: asha, grace_epochs: 9}"),
+            ("--set", "search.scheduler={name: asha, grace_epochs: 27}"),
             None,
             ExitStatus.WRONG_INPUT,
-            ("grace_epochs=9",),
+            ("grace_epochs=27",),
         ),
         (("--set", "search.gpus_per_worker=0.5"), None, ExitStatus.WRONG_INPUT, ("needs scale.gpu=true",)),
         (("--use-gpu", "--set", "search.gpus_per_worker=0.5"), None, ExitStatus.WRONG_INPUT, ("NCCL refuses",)),
