@@ -31,6 +31,7 @@ def tune(folder: Path, *arguments: str) -> Answer:
         (("--set", "search.scheduler.grace_epochs=27"), 2, ("grace_epochs=27", "at most 26")),
         (("--set", "search.scheduler={name: pb2}", "--epochs", "2"), 2, ("every_epochs=2", "at most 1")),
         (("--set", "search.algorithm=grid"), 2, ("search.space", "step")),
+        (("--set", "search.stop.dollars=3"), 2, ("dollars=3", "set search.stop.dollars_per_worker_hour")),
         (("--config", "digits", "--config", "simple_cnn"), 2, ("simple_cnn",)),
         (("--launcher", "torchrun"), 2, ("scale.launcher=torchrun", "ray")),
         (("--set", "scale.cpus_per_worker=4096"), 3, ("a trial never fits", "4096 CPUs")),

@@ -167,10 +167,6 @@ def test_without_a_search_section_the_message_shows_one(tmp_path: Path) -> None:
             "my.yaml:1: search: scheduler=asha compares trials by one metric, got objectives=validation_loss, seconds",
         ),
         (
-            "search:\n  space: {loop.epochs: 3}\n  stop: {dollars: 3}\n",
-            "my.yaml:3: search.stop: dollars=3 needs dollars_per_worker_hour",
-        ),
-        (
             "search:\n  space: {loop.epochs: 3}\n  algorithm: grid\n  objectives: {validation_loss: min, seconds: min}\n",
             "my.yaml:1: search: several objectives need algorithm=optuna, got algorithm=grid",
         ),
