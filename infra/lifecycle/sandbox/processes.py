@@ -52,6 +52,16 @@ class Process:
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread
             )
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not exited."""
+        return self._process.poll() is None
+
     def await_(self, is_ready: Callable[[], bool], *, seconds: float) -> None:
         """Wait until the program is ready.
 
