@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +20,7 @@ _NAMESPACES = ("--pid", "--mount", "--net", "--uts", "--ipc")
 
 _ROOT = Path(__file__).parents[4]
 _START_SECONDS = 30.0
+_STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 _TAIL_LINES = 8
 
@@ -115,7 +119,11 @@ class Machine:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """End everything in the machine."""
+        """End everything in the machine, first its first process, so that its parent reaps it."""
+        with contextlib.suppress(OSError):
+            for child in Path(f"/proc/{self.process}/task/{self.process}/children").read_text(encoding="utf-8").split():
+                os.kill(int(child), signal.SIGKILL)
+            self._process.await_exit(_STOP_SECONDS)
         self._process.stop()
 
     @property

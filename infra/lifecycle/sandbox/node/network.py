@@ -32,6 +32,8 @@ def connect_host(services: Machine, *, link: str, addresses: Addresses) -> None:
     services.do("ip", "link", "set", "host", "master", _BRIDGE, "up")
     done("ip", "address", "add", addresses.with_prefix(addresses.host), "dev", link)
     done("ip", "link", "set", link, "up")
+    # kube-proxy redirects packets to Services, for which there has to be a route first.
+    services.do("ip", "route", "add", "default", "via", addresses.host)
 
 
 def connect_nodes(nodes: Sequence[Machine], services: Machine, *, addresses: Addresses) -> None:
