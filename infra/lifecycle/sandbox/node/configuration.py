@@ -147,17 +147,18 @@ def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, host_name: str) -> dict[s
 
 
 def corefile(*, addresses: Addresses, kubeconfig: Path) -> str:
-    """CoreDNS's configuration: the cluster's names only; a query for another is refused at once."""
+    """CoreDNS's configuration: the cluster's names only; a query for another is refused at once.
+
+    Without a cache, so that the name of a new Service resolves at once even if it was asked for before.
+    """
     return f"""{CLUSTER_DOMAIN} in-addr.arpa {{
     bind {addresses.services}
     errors
-    cache 5
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa {{
         kubeconfig {kubeconfig}
         pods insecure
         ttl 5
     }}
-    ready {addresses.services}:8181
 }}
 """
 
