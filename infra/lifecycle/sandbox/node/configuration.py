@@ -131,13 +131,13 @@ def kubelet(node: RealNode, *, address: str, clients: Path, resolver: Path, volu
     }
 
 
-def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, host_name: str) -> dict[str, Any]:
+def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, node: str) -> dict[str, Any]:
     """KubeProxyConfiguration: iptables, without changes of kernel settings that all namespaces share."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
-        "hostnameOverride": host_name,
+        "hostnameOverride": node,
         "clusterCIDR": str(pods),
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
