@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from infra.lifecycle.options import (
     ChangeOptions,
     DeployerPolicyOptions,
+    EnginesOptions,
     EnvironmentOptions,
     GraphOptions,
     HoldOptions,
@@ -217,7 +218,7 @@ def promote(options: PromoteOptions) -> int:
 
 
 @COMMANDS.command("Kubernetes on this machine")
-def engines(options: NoOptions) -> int:
+def engines(options: EnginesOptions) -> int:
     """Build the programs that the sandbox and the tests run."""
     from infra.lifecycle.commands import engines as commands
 
@@ -226,7 +227,7 @@ def engines(options: NoOptions) -> int:
 
 @COMMANDS.command("Kubernetes on this machine")
 def sandbox(options: SandboxOptions) -> int:
-    """Start Kubernetes on this machine, with fake nodes of an environment."""
+    """Start Kubernetes on this machine, with fake and real nodes of an environment."""
     from infra.lifecycle.commands import sandbox as commands
 
     return commands.up(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from infra.kube.api import KubernetesApi
@@ -13,9 +14,12 @@ from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.contents import fill
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import KUBERNETES, OPERATORS, Module
+from infra.lifecycle.sandbox.node.prerequisites import check as check_prerequisites
+from infra.lifecycle.sandbox.node.request import requested
 from infra.lifecycle.sandbox.programs import find_programs
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.lifecycle.show import print_line
+from infra.spec.catalog import load_catalog
 from infra.spec.command_line import NoOptions
 from infra.spec.errors import SettingsError
 from infra.spec.outputs import StackOutputs
@@ -32,13 +36,19 @@ def up(options: SandboxOptions) -> int:
         raise SettingsError(
             f"--crds {options.crds}: no such folder", remedy="omit it to use the CRDs of `make engines`"
         )
+    nodes = requested(options.real, settings, catalog=load_catalog())
     find_programs(os.environ)  # refused here, with a status and a remedy, before a process starts
     folder, is_started = FOLDER.resolve(), False
+    if nodes:
+        check_prerequisites(folder, os.environ)
+        print_line(
+            f"sandbox: starting Kubernetes {KUBERNETES.version} with real nodes {', '.join(one.name for one in nodes)}"
+        )
     try:
         with interrupting(ENDINGS):
-            running = detached.start(folder, crds=options.crds)
+            running = detached.start(folder, crds=options.crds, nodes=nodes)
             is_started = True
-            outputs = _fill(settings, folder)
+            outputs = _fill(settings, folder, real=[node.name for node in nodes])
     except BaseException as error:
         if is_started:
             detached.stop(folder)
@@ -63,11 +73,11 @@ def down(_options: NoOptions) -> int:
     return 0
 
 
-def _fill(settings: StackSettings, folder: Path) -> Path:
+def _fill(settings: StackSettings, folder: Path, *, real: Sequence[str]) -> Path:
     """Create the environment's objects and write its outputs."""
     api = connect_with(kubeconfig_in(folder))
     stack = recorded(settings)
-    fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"))
+    fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"), real=real)
     return _write_outputs(stack.outputs, api, folder)
 
 
