@@ -29,7 +29,13 @@ def fill(api: KubernetesApi, settings: StackSettings, stack: Recorded, *, say: C
     for node in nodes:
         api.create(node)
     say(f"{len(nodes)} nodes")
-    for phase, manifests in platform_objects(settings, load_release(), stack.facts).items():
+    apply_objects(api, settings, stack, say=say)
+
+
+def apply_objects(api: KubernetesApi, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:
+    """Create the objects of an environment, or bring them up to date; see `fill`."""
+    release = load_release().with_digests(stack.outputs.digests)
+    for phase, manifests in platform_objects(settings, release, stack.facts).items():
         known = [manifest for manifest in manifests if api.serves(manifest["apiVersion"], manifest["kind"])]
         for manifest in known:
             api.apply(manifest)

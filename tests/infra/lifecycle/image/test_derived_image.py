@@ -28,7 +28,7 @@ from infra.packages.requirements import read_requirements
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import ReleaseManifest
 from infra.spec.release_rules import ROOT
-from tests.engines.image_builder import BASE, ImageBuilder, image_builder
+from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.engines.oci_registry import PASSWORD, USER, registry
 from tests.engines.report_table import ran, skipped
 from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
@@ -187,7 +187,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
     found = image_builder(tmp_path_factory.mktemp("builder"))
     folder = tmp_path_factory.mktemp("trainer")
     (folder / "Dockerfile").write_text(
-        f"FROM {BASE}\nRUN python3 -m venv --without-pip /opt/ray-train-platform/.venv\n"
+        f"FROM {found.base}\nRUN python3 -m venv --without-pip /opt/ray-train-platform/.venv\n"
         "ENV PATH=/opt/ray-train-platform/.venv/bin:/bin PYTHONDONTWRITEBYTECODE=1\nUSER 1000:1000\n"
     )
     found.run("build", "--quiet", "--tag", "localhost/trainer", str(folder))

@@ -1,0 +1,45 @@
+"""A registry without TLS and login, which an address and a port name: that of a sandbox."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infra.lifecycle.image.distribution import RemoteRepository
+from infra.spec.registry_names import repository_name
+from infra.spec.release import Image
+
+
+class PlainRegistry(NamedTuple):
+    """A registry with the repositories of one environment; a push makes a repository that is missing.
+
+    Attributes:
+        host: address and port.
+        cluster: name of the environment's cluster, the first part of every repository's name.
+    """
+
+    host: str
+    cluster: str
+
+    def reference(self, image: Image, tag: str) -> str:
+        """The full reference of a tag."""
+        return f"{self.repository(image)}:{tag}"
+
+    def repository(self, image: Image) -> str:
+        """Registry and name of the repository of an image of ours."""
+        return f"{self.host}/{repository_name(self.cluster, image.repository)}"
+
+    def digest(self, image: Image, tag: str) -> str | None:
+        """The digest of a tag; None if there is no such tag.
+
+        Raises:
+            PlatformError: the registry failed.
+        """
+        found = self.remote(image).manifest(tag)
+        return None if found is None else found.digest
+
+    def log_in(self) -> None:
+        """No credentials: the registry takes none."""
+
+    def remote(self, image: Image) -> RemoteRepository:
+        """The repository of an image, through the registry API."""
+        return RemoteRepository(f"http://{self.host}", repository_name(self.cluster, image.repository))
