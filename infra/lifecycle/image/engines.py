@@ -31,6 +31,11 @@ class ImageEngine(Protocol):
         """Name of the program."""
         ...
 
+    @property
+    def looks_before_it_copies(self) -> bool:
+        """Whether its cache finds a copy between stages without copying; see `image.runtime`."""
+        ...
+
     def probe(self) -> list[str]:
         """Command that succeeds if the engine can build."""
         ...
@@ -77,6 +82,7 @@ class Docker:
     """docker with BuildKit, in a builder of its own: the builder inside the daemon cannot rewrite timestamps (moby/buildkit#4230)."""
 
     name: str = "docker"
+    looks_before_it_copies: bool = True
 
     def probe(self) -> list[str]:
         """Inspect the builder, which needs the buildx plugin and a daemon."""
@@ -135,6 +141,7 @@ class Buildah:
     """buildah, or podman, which embeds it; neither needs a daemon."""
 
     name: str = "buildah"
+    looks_before_it_copies: bool = False
 
     def probe(self) -> list[str]:
         """Check storage and runtime."""
@@ -146,14 +153,18 @@ class Buildah:
         return None
 
     def build(self, build: EngineBuild, reference: str) -> list[str]:
+        """See `ImageEngine.build`."""
+        return self._build(build, reference, [])
+
+    def _build(self, build: EngineBuild, reference: str, extra: list[str]) -> list[str]:
         """With `--layers`, to cache layers as docker does."""
-        options = ["--layers", "--timestamp", str(EPOCH)]
+        options = ["--layers", "--timestamp", str(EPOCH), *extra]
         return [self.name, "build", *options, *_instructions(build), "--tag", reference, str(build.context)]
 
     def release(self, build: EngineBuild, reference: str, *, plain_http: bool = False) -> list[list[str]]:
         """See `ImageEngine.release`."""
         options = ["--tls-verify=false"] if plain_http else []
-        return [self.build(build, reference), [self.name, "push", *options, reference]]
+        return [self._build(build, reference, options), [self.name, "push", *options, reference]]
 
     def has(self, reference: str) -> list[str]:
         """See `ImageEngine.has`."""

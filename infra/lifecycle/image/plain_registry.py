@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from infra.lifecycle.image.availability import MissingImage, Reason
 from infra.lifecycle.image.distribution import RemoteRepository
 from infra.spec.registry_names import repository_name
-from infra.spec.release import Image
+from infra.spec.release import Image, ReleaseManifest
 
 
 class PlainRegistry(NamedTuple):
@@ -29,13 +30,27 @@ class PlainRegistry(NamedTuple):
         return f"{self.host}/{repository_name(self.cluster, image.repository)}"
 
     def digest(self, image: Image, tag: str) -> str | None:
-        """The digest of a tag; None if there is no such tag.
+        """The digest of a tag, or of an image by its digest; None if there is none.
 
         Raises:
             PlatformError: the registry failed.
         """
         found = self.remote(image).manifest(tag)
         return None if found is None else found.digest
+
+    def missing(self, release: ReleaseManifest) -> tuple[MissingImage, ...]:
+        """The images of ours that the registry lacks, in the order of the release.
+
+        Raises:
+            PlatformError: the registry failed.
+        """
+        ours = ((name, image) for name, image in release.images.items() if image.is_ours)
+        return tuple(MissingImage(name, reason) for name, image in ours if (reason := self._reason(image)) is not None)
+
+    def _reason(self, image: Image) -> Reason | None:
+        if image.digest is None:
+            return "digest unresolved"
+        return None if self.digest(image, image.digest) else "not in the registry"
 
     def log_in(self) -> None:
         """No credentials: the registry takes none."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from infra.lifecycle.image import engines
+from infra.lifecycle.image.availability import MissingImage
 from infra.lifecycle.image.ecr import Login
 from infra.lifecycle.image.engines import ImageEngine
 from infra.lifecycle.image.plan import EngineBuild
+from infra.lifecycle.image.runtime import on_runtime
 from infra.lifecycle.show import print_line
 from infra.spec.errors import PlatformError
-from infra.spec.release import Image, load_release
+from infra.spec.release import Image, ReleaseManifest, load_release
 
 
 class ImageRegistry(Protocol):
@@ -20,6 +23,14 @@ class ImageRegistry(Protocol):
 
     def reference(self, image: Image, tag: str) -> str:
         """The full reference of a tag."""
+        ...
+
+    def repository(self, image: Image) -> str:
+        """Registry and name of the repository of an image of ours."""
+        ...
+
+    def missing(self, release: ReleaseManifest) -> tuple[MissingImage, ...]:
+        """The images of ours that the registry lacks, in the order of the release."""
         ...
 
     def digest(self, image: Image, tag: str) -> str | None:
@@ -60,8 +71,9 @@ def push(
     reference, login = registry.reference(entry, build.tag), registry.log_in()
     if login is not None:
         engines.run(builder.log_in(login.registry, login.user), standard_input=login.password)
-    for command in builder.release(build, reference, plain_http=login is None):
-        engines.run(command, log=log, watch=watch)
+    run = partial(engines.run, log=log, watch=watch)
+    for command in builder.release(on_runtime(build, builder, run=run), reference, plain_http=login is None):
+        run(command)
     pushed = registry.digest(entry, build.tag)
     if pushed is None:
         raise PlatformError(f"{builder.name} pushed {reference}, but the registry does not have it")

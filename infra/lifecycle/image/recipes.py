@@ -23,12 +23,14 @@ class Recipe:
         dockerfile: path relative to the repository.
         lock: lock file of its Python packages.
         context: other paths of the repository in the build context; .dockerignore excludes everything else.
+        runtime: paths of the build context that the stage `runtime` takes, besides the lock.
         unused: list of what the build removes from the installed packages; empty if it removes nothing.
     """
 
     dockerfile: str
     lock: str
     context: tuple[str, ...]
+    runtime: tuple[str, ...] = ()
     unused: str = ""
 
 
@@ -69,6 +71,10 @@ RECIPES: Mapping[ImageName, Recipe] = {
             *(*_COMMON, *_SHARED, *_DATA_SYNC),
             *(".make/environment", "pyproject.toml", "training", "tune", "observability"),
         ),
+        runtime=(
+            *("requirements-bootstrap.lock", ".make/environment"),
+            *("training/image/remove_unused.py", "training/image/unused.txt"),
+        ),
         unused="training/image/unused.txt",
     ),
     "mlflow": Recipe(
@@ -83,5 +89,6 @@ RECIPES: Mapping[ImageName, Recipe] = {
             "platform_charts/images/job_schedule",
             "platform_charts/images/data_sync",
         ),
+        runtime=("requirements-bootstrap.lock",),
     ),
 }

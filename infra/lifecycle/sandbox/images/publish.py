@@ -14,9 +14,10 @@ from infra.lifecycle.image.plain_registry import PlainRegistry
 from infra.lifecycle.image.plan import BASE, Build
 from infra.lifecycle.image.push import push
 from infra.lifecycle.image.recipes import IMAGES, ImageName
+from infra.lifecycle.image.runtime import has_runtime
 from infra.lifecycle.image.source import read_source
 from infra.lifecycle.sandbox.images.release import NO_AUTHORITY, sandbox_release
-from infra.lifecycle.sandbox.images.stand_in import stand_in
+from infra.lifecycle.sandbox.images.stand_in import known_stand_in, stand_in
 from infra.spec.release import load_release
 from infra.spec.release_rules import ROOT
 
@@ -24,25 +25,31 @@ Say = Callable[[str], None]
 """Prints a line of progress."""
 
 _GB = 10**9
-_ROOM: Mapping[ImageName, tuple[int, int]] = {"trainer": (26 * _GB, 4 * _GB), "mlflow": (4 * _GB, 1 * _GB)}
-"""What a first build writes to the engine's store and to the registry, in bytes, with torch for CUDA."""
+_ROOM: Mapping[ImageName, tuple[int, int]] = {"trainer": (28 * _GB, 4 * _GB), "mlflow": (4 * _GB, 1 * _GB)}
+"""Most that a first build writes to the engine's store, its cache of packages included, and to the registry, in bytes, with torch
+for CUDA. A change of code needs none of it."""
 
 
 def base_image(builder: ImageEngine, *, say: Say) -> str:
     """The reference of the base of our images: the release's where it can be pulled, else a stand-in.
 
+    A stand-in that exists is used without a new attempt, because engines try for a quarter of a minute to reach a registry.
+
     Raises:
         PlatformError: there is neither; see `stand_in`.
     """
     release = load_release()
-    pinned = release.images[BASE].reference()
-    if engines.succeeds(builder.has(pinned)) or engines.succeeds(builder.pull(pinned)):
+    pinned, python = release.images[BASE].reference(), release.stack.python
+    if engines.succeeds(builder.has(pinned)):
         return pinned
-    found = stand_in(builder, python=release.stack.python, say=say)
-    say(f"WARNING: {pinned} cannot be pulled here. Images are built on a stand-in, {found}, made of this machine's")
-    say(
-        "WARNING: Python, programs and libraries: they are for this sandbox only, and differ from those of an environment"
-    )
+    found = known_stand_in(builder, python=python)
+    if found is None:
+        if engines.succeeds(builder.pull(pinned)):
+            return pinned
+        found = stand_in(builder, python=python, say=say)
+    say(f"WARNING: images are built on a stand-in for {pinned}, which could not be pulled: {found} is made of this")
+    say("WARNING: machine's Python, programs and libraries, and differs from what an environment runs. To try again:")
+    say(f"WARNING:   {builder.name} rmi {found}")
     return found
 
 
@@ -107,6 +114,8 @@ def sandbox_build(
 def _require_room(builder: ImageEngine, builds: Iterable[Build], storage: Path | None) -> None:
     store, needs = engines.store_of(builder), []
     for build in builds:
+        if has_runtime(build, builder):
+            continue
         built, stored = _ROOM[build.image]
         if store is not None:
             needs.append(Need(store, built, f"the build of {build.image}"))

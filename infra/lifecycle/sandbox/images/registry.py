@@ -6,15 +6,17 @@ and pushed once.
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import urllib3
 import yaml
 
-from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.modules import cache_root
+from infra.lifecycle.sandbox.processes import Process
 from infra.spec.errors import RefusedError
 
 PORT = 5000
@@ -51,7 +53,20 @@ def configuration(storage: Path, address: str) -> dict[str, object]:
     }
 
 
-def start_registry(plane: ControlPlane, program: Path, *, address: str, storage: Path, port: int = PORT) -> str:
+class Starter(Protocol):
+    """What starts programs in a folder and stops them with itself: a control plane."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of its files."""
+        ...
+
+    def run(self, name: str, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> Process:
+        """Start a program, see `ControlPlane.run`."""
+        ...
+
+
+def start_registry(plane: Starter, program: Path, *, address: str, storage: Path, port: int = PORT) -> str:
     """Start the registry, which is stopped with a control plane.
 
     Args:
@@ -88,7 +103,7 @@ def require_free(address: str, port: int = PORT) -> None:
         socket.create_server((address, port)).close()
     except OSError as error:
         raise RefusedError(
-            f"the sandbox's registry cannot listen at {address}:{port}: {error.strerror}",
+            f"the sandbox's registry cannot listen at {address}:{port}: {os.strerror(error.errno or 0)}",
             remedy=f"stop what listens there; `ss -ltnp sport = :{port}` names it",
         ) from error
 

@@ -138,8 +138,16 @@ CMD ["python3"]
 """
 
 
+def known_stand_in(builder: ImageEngine, *, python: str) -> str | None:
+    """The reference of the stand-in if the builder has it, else None; see `stand_in`."""
+    if not isinstance(builder, Buildah) or _this_python() != python:
+        return None
+    reference = _reference(machine_files(), python)
+    return reference if engines.succeeds(builder.has(reference)) else None
+
+
 def stand_in(builder: ImageEngine, *, python: str, say: Callable[[str], None]) -> str:
-    """The reference of the stand-in, which is built unless the builder has it.
+    """Build the stand-in; returns its reference.
 
     Args:
         builder: engine that gets it.
@@ -152,9 +160,7 @@ def stand_in(builder: ImageEngine, *, python: str, say: Callable[[str], None]) -
     """
     _check(builder, python)
     files = machine_files()
-    reference = f"{REPOSITORY}:{python}-{_fingerprint(files)}"
-    if engines.succeeds(builder.has(reference)):
-        return reference
+    reference = _reference(files, python)
     say(f"building {reference} of this machine's Python {platform.python_version()} and {len(files):,} files")
     with tempfile.TemporaryDirectory(prefix="rtp-base-") as name:
         folder = Path(name)
@@ -173,8 +179,7 @@ def machine_files() -> Files:
     """
     programs = dict(_programs())
     python = Path(sys.executable).resolve()
-    minor = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    library = dict(_standard_library(Path(sysconfig.get_path("stdlib")), f"usr/local/lib/{minor}"))
+    library = dict(_standard_library(Path(sysconfig.get_path("stdlib")), f"usr/local/lib/python{_this_python()}"))
     extensions = [path for path in library.values() if path.suffix == ".so"]
     libc = _libraries([python])[0].parent
     named = [path for path in libc.iterdir() if _LIBRARIES.fullmatch(path.name)]
@@ -193,10 +198,9 @@ def _check(builder: ImageEngine, python: str) -> None:
             f"the base of our images cannot be pulled, and {builder.name} builds on images of registries only",
             remedy="connect this machine to the registry of the base image, or use buildah: apt-get install buildah",
         )
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if here != python:
+    if _this_python() != python:
         raise RefusedError(
-            f"the base of our images cannot be pulled, and this Python {here} cannot stand in for it: images have {python}",
+            f"the base of our images cannot be pulled, and this Python {_this_python()} cannot stand in for it: images have {python}",
             remedy=f"make env PYTHON=python{python}, or connect this machine to the registry of the base image",
         )
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
@@ -205,6 +209,10 @@ def _check(builder: ImageEngine, python: str) -> None:
             f"{engines.PLATFORM}",
             remedy="connect this machine to the registry of the base image",
         )
+
+
+def _this_python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _programs() -> Iterator[tuple[str, Path]]:
@@ -235,6 +243,10 @@ def _libraries(programs: Iterable[Path]) -> list[Path]:
     said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     paths = {Path(word) for word in said.split() if word.startswith("/") and not word.endswith(":")}
     return sorted(paths, key=lambda path: (not path.name.startswith("libc.so"), path))
+
+
+def _reference(files: Files, python: str) -> str:
+    return f"{REPOSITORY}:{python}-{_fingerprint(files)}"
 
 
 def _fingerprint(files: Files) -> str:

@@ -201,7 +201,8 @@ def installed(code: Path) -> Overlay:
 
 def build_of(found: Overlay, account: Account) -> EngineBuild:
     """The build of an image with some packages, on the test's base image."""
-    build = derive(found, pushed(f"sha256:{'1' * 64}"), account.registry)
+    base = pushed(f"sha256:{'1' * 64}")
+    build = derive(found, base, f"{account.registry.host}/{account.registry.name(base.images['trainer'])}")
     local = {"TRAINER_IMAGE": "localhost/trainer", "PYTHON": f"{sys.version_info.major}.{sys.version_info.minor}"}
     return replace(build, arguments={**build.arguments, **local})
 

@@ -23,7 +23,7 @@ from tests.infra.lifecycle.image.dockerfile import read
 from tests.infra.lifecycle.image.samples import commit, git, release
 
 FINAL: dict[ImageName, str] = {"trainer": "cpu", "mlflow": "mlflow"}
-"""The stage in which a user is made and the code arrives."""
+"""The stage in which the code arrives."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def small_build(folder: Path, image: ImageName, *, base: str) -> Build:
     build = plan(image, release(), read_source(folder, image))
     dockerfile = folder.with_name(f"{folder.name}.Dockerfile")
     dockerfile.write_text(without_installation(build.dockerfile.read_text(encoding="utf-8")))
-    arguments = {**build.arguments, "PYTHON_IMAGE": base}
+    arguments = {**build.arguments, "PYTHON_IMAGE": base, "RUNTIME_IMAGE": base}
     return replace(build, target=FINAL[image], arguments=arguments, dockerfile=dockerfile)
 
 
@@ -88,7 +88,7 @@ def test_a_user_has_the_day_of_the_epoch(image: ImageName, tmp_path: Path) -> No
     useradd = shutil.which("useradd", path="/usr/sbin:/sbin")
     if useradd is None or os.geteuid() != 0:
         pytest.skip("useradd needs root, and Debian's package passwd")
-    stage = read(ROOT / RECIPES[image].dockerfile).stages[FINAL[image]]
+    stage = read(ROOT / RECIPES[image].dockerfile).stages["runtime"]
     step = next(value for value in stage.values("RUN") if "useradd" in value)
     assert "SOURCE_DATE_EPOCH" in stage.values("ARG")
     (tmp_path / "etc").mkdir()
