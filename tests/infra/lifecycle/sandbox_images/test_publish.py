@@ -129,7 +129,7 @@ def test_the_releases_base_is_preferred(builder: ImageBuilder) -> None:
     try:
         assert base_image(builder.engine, say=print) == pinned
     finally:
-        builder.run("untag", builder.base, pinned)
+        builder.run("rmi", pinned)  # this name of it only
 
 
 def test_nodes_without_gpus_get_the_locked_torch_or_the_one_that_is_asked_for(tmp_path: Path) -> None:
