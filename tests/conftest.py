@@ -18,6 +18,7 @@ pytest_plugins = (
     "tests.engines.kubernetes",
     "tests.engines.kubernetes_platform",
     "tests.engines.kubernetes_operators",
+    "tests.engines.real_nodes",
     "tests.distribution",
 )
 

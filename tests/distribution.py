@@ -28,12 +28,16 @@ KUBERNETES = "kubernetes"
 OPERATORS = "operators"
 """Tests with their own control plane."""
 
+REAL_NODES = "real-nodes"
+"""Nodes that run pods, one sandbox after the other."""
+
 RAY = "ray"
 """Ray clusters: one at a time, because each start keeps every CPU busy."""
 
 GROUPS = {
     "control_plane": KUBERNETES,
     "operated": OPERATORS,
+    "real_nodes": REAL_NODES,
     "postgres_url": "mlflow",
     "s3_api": "mlflow",
     "ray_cluster": RAY,
@@ -104,7 +108,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Wait for a running `make engines` before the time limit of the test starts."""
-    if _group(item) in {KUBERNETES, OPERATORS}:
+    if _group(item) in {KUBERNETES, OPERATORS, REAL_NODES}:
         await_build(engine_environment())
     return (yield)
 
@@ -143,7 +147,7 @@ def _groups_file(session: str) -> Path:
 
 
 def _priority(item: pytest.Item) -> int:
-    if _group(item) in {KUBERNETES, OPERATORS}:
+    if _group(item) in {KUBERNETES, OPERATORS, REAL_NODES}:
         return 1
     return 0 if item.nodeid.startswith("tests/training/") else 2
 

@@ -194,6 +194,10 @@ def test_name_selects_the_run(target: str) -> None:
         (["charts", "ENV=dev"], ["charts", "--env", "dev"]),
         (["engines"], ["engines"]),
         (["sandbox", "ENV=dev", "ARGS=--crds folder"], ["sandbox", "--env", "dev", "--crds", "folder"]),
+        (
+            ["sandbox", "ENV=dev", "REAL=1", "IMAGES=none"],
+            ["sandbox", "--env", "dev", "--real", "1", "--images", "none"],
+        ),
         (["sandbox-down"], ["sandbox-down"]),
     ],
 )

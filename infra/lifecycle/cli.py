@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from infra.lifecycle.options import (
     ChangeOptions,
     DeployerPolicyOptions,
+    EnginesOptions,
     EnvironmentOptions,
     GraphOptions,
     HoldOptions,
@@ -38,7 +39,7 @@ COMMANDS = CommandLine(
         "KUEUE_CONTROLLER": "Kueue controller binary that `sandbox` starts; default: that of `engines`",
         "TORCH_VERSION": "torch version for `image --variant cpu`",
         "TORCH_INDEX": "package index that has TORCH_VERSION",
-        "RTP_STACK_OUTPUTS": "for `hold` and `release-queues`: file with the output of `pulumi stack output --json`",
+        "RTP_STACK_OUTPUTS": "for `hold`, `release-queues` and, with a sandbox, `image`: file with the output of `pulumi stack output --json`",
         "KUBECONFIG": "with RTP_STACK_OUTPUTS or --outputs: kubeconfig of that cluster; default: AWS credentials",
         "RTP_API_SERVER": "URL of an API server's tunnel, as `tunnel` prints it; default: the cluster's endpoint",
         "PIP_INDEX_URL": "package index that `release-lock` asks through pip; pip's other settings work too",
@@ -217,7 +218,7 @@ def promote(options: PromoteOptions) -> int:
 
 
 @COMMANDS.command("Kubernetes on this machine")
-def engines(options: NoOptions) -> int:
+def engines(options: EnginesOptions) -> int:
     """Build the programs that the sandbox and the tests run."""
     from infra.lifecycle.commands import engines as commands
 
@@ -226,7 +227,7 @@ def engines(options: NoOptions) -> int:
 
 @COMMANDS.command("Kubernetes on this machine")
 def sandbox(options: SandboxOptions) -> int:
-    """Start Kubernetes on this machine, with fake nodes of an environment."""
+    """Start Kubernetes on this machine, with fake and real nodes of an environment."""
     from infra.lifecycle.commands import sandbox as commands
 
     return commands.up(options)

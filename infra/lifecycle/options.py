@@ -139,6 +139,23 @@ class SandboxOptions(EnvironmentOptions):
     """Options of `sandbox`."""
 
     crds: Path | None = option("folder of CRDs in YAML; default: those of charts and engines", metavar="FOLDER")
+    real: tuple[str, ...] = option(
+        "nodes that run pods: GROUP=COUNT, or 1 for one node of each group that a job needs; as root, on Linux",
+        (),
+        metavar="GROUP=COUNT",
+    )
+    images: Literal["all", "none"] = option(
+        "with --real: build our images where they have changed, and push them to the sandbox's registry (all), or leave pods "
+        "waiting for them (none)",
+        "all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnginesOptions:
+    """Options of `engines`."""
+
+    real: bool = option("build the programs of `sandbox --real` too", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 
+from infra.lifecycle.options import EnginesOptions
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.modules import MODULES
-from infra.spec.command_line import NoOptions
+from infra.lifecycle.sandbox.modules import MODULES, NODE_MODULES
 
 
-def engines(_options: NoOptions) -> int:
+def engines(options: EnginesOptions) -> int:
     """Build the missing programs and copy the missing CRDs."""
-    folder = build(os.environ, say=_say)
-    _say(f"{', '.join(f'{module.title} {module.version}' for module in MODULES)} are in {folder}")
+    folder = build(os.environ, say=_say, has_real_nodes=options.real)
+    names = [f"{module.title} {module.version}" for module in (*MODULES, *(NODE_MODULES if options.real else ()))]
+    _say(f"{', '.join(dict.fromkeys(names))} are in {folder}")
     return 0
 
 

@@ -8,17 +8,26 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from infra.lifecycle.sandbox.modules import CRD_MODULES, KUBERNETES, MODULES, Module, build_lock, cache_root, newest_go
+from infra.lifecycle.sandbox.modules import (
+    CRD_MODULES,
+    KUBERNETES,
+    MODULES,
+    NODE_MODULES,
+    Module,
+    build_lock,
+    cache_root,
+    newest_go,
+)
 from infra.spec.errors import PlatformError, RefusedError
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 """Packages whose variables hold the Kubernetes version; unset, clients read v0.0.0."""
 
 
-def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path:
+def build(environment: Mapping[str, str], *, say: Callable[[str], None], has_real_nodes: bool = False) -> Path:
     """Build the programs and copy the CRDs that the cache lacks.
 
     One build runs at a time; a second one waits for it. Each file appears in the cache when it is complete. CRDs come
@@ -27,6 +36,7 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path
     Args:
         environment: determines the cache (`modules.cache_root`) and, by PATH, Go.
         say: prints a line of progress.
+        has_real_nodes: build the programs of real nodes too, last.
 
     Returns:
         the cache.
@@ -36,13 +46,14 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path
         PlatformError: Go failed; carries its output.
     """
     root = cache_root(environment)
-    if not (_missing_crds(environment) or _missing_programs(environment)):
+    modules = (*MODULES, *NODE_MODULES) if has_real_nodes else MODULES
+    if not (_missing_crds(environment) or _missing_programs(modules, environment)):
         return root
     go = shutil.which("go", path=environment.get("PATH"))
     if go is None:
         raise RefusedError(
             "make engines needs Go, and there is no `go` on PATH",
-            remedy=f"install Go {newest_go()} or newer (https://go.dev/doc/install, or apt-get install golang-go), "
+            remedy=f"install Go {newest_go(modules)} or newer (https://go.dev/doc/install, or apt-get install golang-go), "
             "or set KUBEBUILDER_ASSETS to a folder with the control plane's programs",
         )
     root.mkdir(parents=True, exist_ok=True)
@@ -51,7 +62,7 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None]) -> Path
         for module in _missing_crds(environment):
             _copy_crds(go, module, module.crd_folder(environment))
             say(f"{module.title} {module.version}: copied the CRDs")
-        for module, program in _missing_programs(environment):
+        for module, program in _missing_programs(modules, environment):
             say(f"{module.title} {module.version}: building {program}")
             started = time.monotonic()
             _build_program(go, module, module.cache_folder(environment) / program)
@@ -63,10 +74,10 @@ def _missing_crds(environment: Mapping[str, str]) -> list[Module]:
     return [module for module in CRD_MODULES if not module.crd_folder(environment).is_dir()]
 
 
-def _missing_programs(environment: Mapping[str, str]) -> list[tuple[Module, str]]:
+def _missing_programs(modules: Sequence[Module], environment: Mapping[str, str]) -> list[tuple[Module, str]]:
     return [
         (module, program)
-        for module in MODULES
+        for module in modules
         for program in module.packages
         if not (module.cache_folder(environment) / program).is_file()
     ]
@@ -111,7 +122,7 @@ def _run(go: str, module: Module, *arguments: str) -> str:
 
 def _link_flags(module: Module) -> str:
     """Linker flags: no symbols, and for Kubernetes the version that its own build takes from `git describe`."""
-    if module is not KUBERNETES:
+    if module.project != KUBERNETES.project:
         return "-s -w"
     major, minor, _ = module.version.split(".")
     values = {"gitVersion": f"v{module.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.nodes import fake_nodes
@@ -13,22 +13,30 @@ from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.phases import platform_objects
 
 
-def fill(api: KubernetesApi, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:
-    """Create the nodes and objects of an environment in an empty cluster.
+def fill(
+    api: KubernetesApi,
+    settings: StackSettings,
+    stack: Recorded,
+    *,
+    say: Callable[[str], None],
+    real: Collection[str] = (),
+) -> None:
+    """Create the fake nodes and the objects of an environment in a cluster.
 
     Args:
         api: its API server, with administrator rights; objects of kinds that it does not serve are left out.
         settings: the environment.
         stack: recorded outputs of the AWS half.
         say: prints a line of progress.
+        real: names of the environment's nodes that are there already, because they are real.
 
     Raises:
         ApiError: the API server refuses an object.
     """
-    nodes = fake_nodes(settings, catalog=load_catalog())
+    nodes = fake_nodes(settings, catalog=load_catalog(), real=real)
     for node in nodes:
         api.create(node)
-    say(f"{len(nodes)} nodes")
+    say(f"{len(nodes)} {'fake ' if real else ''}nodes{f', and {len(real)} real: ' if real else ''}{', '.join(real)}")
     apply_objects(api, settings, stack, say=say)
 
 

@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError
 from infra.kube.api import KubernetesApi
 from infra.kube.definitions import apply_crds
 from infra.lifecycle.sandbox import credentials, layout
-from infra.lifecycle.sandbox.layout import Layout
+from infra.lifecycle.sandbox.layout import Layout, NodeAccess
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import Programs
 from infra.spec.manifest import Manifest
@@ -34,7 +34,9 @@ class ControlPlane:
         folder: its files, while it runs.
     """
 
-    def __init__(self, folder: Path, *, programs: Programs, crds: Iterable[Manifest] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, programs: Programs, crds: Iterable[Manifest] = (), nodes: NodeAccess | None = None
+    ) -> None:
         """A control plane that is not started.
 
         Args:
@@ -42,9 +44,12 @@ class ControlPlane:
             programs: see `programs.find`.
             crds: applied before the controllers start, which take half a minute to count and garbage-collect objects of
                 a kind that is added later.
+            nodes: real nodes that will join; None: there are only fake ones.
         """
         api, etcd, etcd_peer = free_ports(3)
-        self._layout = Layout(folder=folder.resolve(), api_port=api, etcd_port=etcd, etcd_peer_port=etcd_peer)
+        self._layout = Layout(
+            folder=folder.resolve(), api_port=api, etcd_port=etcd, etcd_peer_port=etcd_peer, nodes=nodes
+        )
         self._programs = programs
         self._crds = tuple(crds)
         self._processes: list[Process] = []
@@ -88,6 +93,12 @@ class ControlPlane:
             found.set_default_header("Impersonate-Group", groups[0])
         return found
 
+    def kubeconfig_for(self, token: str) -> str:
+        """Contents of a kubeconfig for the owner of a token; once the API server has its certificate."""
+        return credentials.kubeconfig(
+            server=self._layout.server, certificate=self._layout.certificate, token=token, name=CONTEXT
+        )
+
     def run(self, name: str, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> Process:
         """Start another program, which is stopped with the control plane.
 
@@ -102,15 +113,13 @@ class ControlPlane:
 
     def _start_all(self) -> None:
         token = credentials.administrator_token()
-        _write(self._layout.tokens, credentials.token_file(token))
+        nodes = self._layout.nodes
+        _write(self._layout.tokens, credentials.token_file(token) + (nodes.tokens if nodes else ""))
         _write(self._layout.account_key, credentials.account_key())
         self._start("etcd", layout.etcd)
         server = self._start("kube-apiserver", layout.kube_apiserver)
         server.await_(self._layout.certificate.exists, seconds=_START_SECONDS)
-        text = credentials.kubeconfig(
-            server=self._layout.server, certificate=self._layout.certificate, token=token, name=CONTEXT
-        )
-        _write(self.kubeconfig, text)
+        _write(self.kubeconfig, self.kubeconfig_for(token))
         server.await_(self._is_serving, seconds=_START_SECONDS)
         apply_crds(KubernetesApi(self.client()), self._crds)
         controllers = self._start("kube-controller-manager", layout.kube_controller_manager)

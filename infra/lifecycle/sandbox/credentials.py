@@ -19,9 +19,9 @@ def administrator_token() -> str:
     return secrets.token_hex(32)
 
 
-def token_file(token: str) -> str:
-    """Contents of the API server's token file: token, user, user id, groups."""
-    return f"{token},administrator,administrator,{_ADMINISTRATORS}\n"
+def token_file(token: str, *, user: str = "administrator", group: str = _ADMINISTRATORS) -> str:
+    """A line of the API server's token file: token, user, user id, groups."""
+    return f"{token},{user},{user},{group}\n"
 
 
 def account_key() -> str:

@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from infra.lifecycle.sandbox.keeper import READY, lock_of
+from infra.lifecycle.sandbox.node import leftovers
+from infra.lifecycle.sandbox.node.request import RealNode, dump
 from infra.spec.errors import PlatformError, RefusedError
 
 _STOP_SECONDS = 30.0
@@ -31,12 +34,13 @@ def is_running(folder: Path) -> bool:
     return False
 
 
-def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
+def start(folder: Path, *, crds: Path | None = None, nodes: Sequence[RealNode] = ()) -> frozenset[str]:
     """Start a control plane in `folder` and wait until it is ready; an exception, as of Ctrl-C, stops it.
 
     Args:
         folder: see `ControlPlane`.
         crds: folder of CRDs to apply; None: see `crds.available_crds`.
+        nodes: nodes that run pods.
 
     Returns:
         names of the operators that run, see `modules.OPERATORS`.
@@ -50,15 +54,18 @@ def start(folder: Path, *, crds: Path | None = None) -> frozenset[str]:
     _remove(folder)
     keeper = subprocess.Popen(
         [sys.executable, "-m", "infra.lifecycle.sandbox.keeper", folder, *([crds] if crds else [])],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
         text=True,
     )
     assert keeper.stdout is not None
+    assert keeper.stdin is not None
     with keeper.stdout as output:
         try:
+            with keeper.stdin as request:
+                request.write(dump(nodes))
             first = output.readline()
             if first.split()[:1] == [READY]:
                 return frozenset(first.split()[1:])
@@ -98,9 +105,10 @@ def stop(folder: Path) -> bool:
 
 
 def _remove(folder: Path) -> bool:
-    """Delete the files of a sandbox; whether there were any."""
+    """Delete the files of a sandbox, and what its real nodes left; whether there were any."""
+    had_nodes = leftovers.remove(folder)
     was_there = folder.exists()
     if was_there:
         shutil.rmtree(folder)
     lock_of(folder).unlink(missing_ok=True)
-    return was_there
+    return was_there or had_nodes

@@ -1,7 +1,7 @@
-"""`python -m infra.lifecycle.sandbox.keeper FOLDER [CRDS]`: runs a control plane until SIGTERM.
+"""`python -m infra.lifecycle.sandbox.keeper FOLDER [CRDS]`: runs a control plane, and real nodes, until SIGTERM.
 
-Prints `ready` and the names of the running operators, or why the start failed. While it runs it holds a lock on a file that
-contains its process id.
+Reads the real nodes from its standard input (`node.request`). Prints `ready` and the names of the running operators, or why the
+start failed. While it runs it holds a lock on a file that contains its process id.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import fcntl
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.crds import available_crds
+from infra.lifecycle.sandbox.images.registry import start_registry, storage_folder
+from infra.lifecycle.sandbox.node.cluster import RealNodes
+from infra.lifecycle.sandbox.node.request import RealNode, load
 from infra.lifecycle.sandbox.operators import start_operators
-from infra.lifecycle.sandbox.programs import find_programs
+from infra.lifecycle.sandbox.programs import find_programs, find_registry
 from infra.spec.errors import PlatformError
 from platform_charts.charts.crds import CrdFolder
 
@@ -30,12 +35,13 @@ def lock_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
 
 
-def keep(folder: Path, *, crds: Path | None) -> int:
+def keep(folder: Path, *, crds: Path | None, nodes: Sequence[RealNode] = ()) -> int:
     """Run a control plane in `folder` until SIGTERM; returns 0, or the error's exit status if the start failed.
 
     Args:
         folder: see `ControlPlane`.
         crds: folder of CRDs to apply; None: see `crds.available_crds`.
+        nodes: nodes that run pods.
     """
     # Raised as an exception, the signal stops everything started so far, at any point.
     signal.signal(signal.SIGTERM, _exit)
@@ -46,8 +52,16 @@ def keep(folder: Path, *, crds: Path | None) -> int:
     os.write(lock, str(os.getpid()).encode())
     try:
         found = CrdFolder(crds).crds() if crds else available_crds(os.environ)
-        with ControlPlane(folder, programs=find_programs(os.environ), crds=found) as plane:
-            operators = start_operators(plane, os.environ)
+        with ExitStack() as stack:
+            programs = find_programs(os.environ)
+            real = stack.enter_context(RealNodes(folder, nodes, os.environ)) if nodes else None
+            access = real.access if real else None
+            plane = stack.enter_context(ControlPlane(folder, programs=programs, crds=found, nodes=access))
+            if real:
+                storage = storage_folder(os.environ)
+                start_registry(plane, find_registry(os.environ), address=real.access.address, storage=storage)
+                real.start(plane)
+            operators = start_operators(plane, os.environ, services=real.services if real else None)
             print(READY, *(operator.name for operator in operators), flush=True)
             _detach_from_terminal()
             while True:
@@ -71,4 +85,4 @@ def _detach_from_terminal() -> None:
 
 if __name__ == "__main__":
     _folder, *_crds = map(Path, sys.argv[1:])
-    sys.exit(keep(_folder, crds=_crds[0] if _crds else None))
+    sys.exit(keep(_folder, crds=_crds[0] if _crds else None, nodes=load(sys.stdin.read())))

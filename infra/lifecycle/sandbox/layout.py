@@ -11,13 +11,34 @@ STAGES = Path(__file__).with_name("stages.yaml")
 FAKE_NODE_ANNOTATION = "kwok.x-k8s.io/node"
 """Annotation of the nodes that kwok manages; value `fake`."""
 
+DNS_SERVICE = "10.0.0.10"
+"""Address of the cluster's DNS, where real nodes run; EKS gives it the same place in the range of Services."""
+
 _KEY_ISSUER = "https://kubernetes.default.svc"
 _SERVICES = "10.0.0.0/24"
+_LOOPBACK = "127.0.0.1"
 
 
 def kubeconfig_in(folder: Path) -> Path:
     """The administrator's kubeconfig of the control plane in `folder`."""
     return folder / "kubeconfig"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeAccess:
+    """How the control plane and real nodes reach each other.
+
+    Attributes:
+        address: address of this machine that nodes and pods reach; the API server listens there.
+        certificate: certificate with which the API server is known to the kubelets.
+        key: its key.
+        tokens: lines of the token file for the nodes' programs.
+    """
+
+    address: str
+    certificate: Path
+    key: Path
+    tokens: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +50,24 @@ class Layout:
         api_port: port of the API server.
         etcd_port: client port of etcd.
         etcd_peer_port: peer port of etcd.
+        nodes: real nodes; None: all nodes are fake, and the API server listens on loopback.
     """
 
     folder: Path
     api_port: int
     etcd_port: int
     etcd_peer_port: int
+    nodes: NodeAccess | None = None
+
+    @property
+    def address(self) -> str:
+        """Address of the API server."""
+        return _LOOPBACK if self.nodes is None else self.nodes.address
 
     @property
     def server(self) -> str:
         """URL of the API server."""
-        return f"https://127.0.0.1:{self.api_port}"
+        return f"https://{self.address}:{self.api_port}"
 
     @property
     def certificate(self) -> Path:
@@ -85,12 +113,10 @@ def kube_apiserver(layout: Layout) -> list[str]:
     """Arguments of the API server: RBAC, and the default admission plugins."""
     return [
         f"--etcd-servers=http://127.0.0.1:{layout.etcd_port}",
-        "--bind-address=127.0.0.1",
+        f"--bind-address={layout.address}",
+        f"--advertise-address={layout.address}",
         f"--secure-port={layout.api_port}",
         f"--cert-dir={layout.certificate.parent}",
-        "--endpoint-reconciler-type=none",  # a loopback address cannot be an endpoint of the Service `kubernetes`
-        "--advertise-address=127.0.0.1",
-        "--authorization-mode=RBAC",
         "--anonymous-auth=false",
         f"--token-auth-file={layout.tokens}",
         f"--service-account-issuer={_KEY_ISSUER}",
@@ -101,6 +127,24 @@ def kube_apiserver(layout: Layout) -> list[str]:
         "--watch-cache=false",
         "--allow-privileged=true",  # Pod Security decides
         "--profiling=false",
+        *_node_access(layout.nodes),
+    ]
+
+
+def _node_access(nodes: NodeAccess | None) -> list[str]:
+    """Arguments of the API server for the nodes there are."""
+    if nodes is None:
+        # A loopback address cannot be an endpoint of the Service `kubernetes`.
+        return ["--endpoint-reconciler-type=none", "--authorization-mode=RBAC"]
+    return [
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--kubelet-client-certificate={nodes.certificate}",
+        f"--kubelet-client-key={nodes.key}",
+        "--kubelet-preferred-address-types=InternalIP",
+        # Kubernetes 1.35 has these policies, and does not enable them; see `node.objects`.
+        "--feature-gates=MutatingAdmissionPolicy=true",
+        "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
     ]
 
 

@@ -55,8 +55,8 @@ class Module:
             environment: see `cache_root`.
         """
         digest = hashlib.sha256()
-        for file in ("go.mod", "go.sum"):
-            digest.update((self.folder / file).read_bytes())
+        for file in (self.folder / "go.mod", self.folder / "go.sum", *sorted(self.folder.glob("*/*.go"))):
+            digest.update(file.read_bytes())
         return cache_root(environment) / f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
 
     def crd_folder(self, environment: Mapping[str, str]) -> Path:
@@ -117,8 +117,29 @@ REGISTRY = Module(
 )
 """For a sandbox with real nodes, whose containerd pulls from it, and for the tests of `promote`."""
 
+KUBELET = Module(
+    name="kubelet",
+    title="Kubernetes",
+    project="k8s.io/kubernetes",
+    packages={"kubelet": "k8s.io/kubernetes/cmd/kubelet", "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy"},
+)
+"""The programs of a real node, of the control plane's version; apart from it, so that a change of one builds only one again."""
+
+COREDNS = Module(
+    name="node",
+    title="CoreDNS",
+    project="github.com/coredns/coredns",
+    packages={
+        program: f"ray-train-platform/engines/node/{program}" for program in ("coredns", "device-plugin", "pause")
+    },
+)
+"""CoreDNS, and small programs of ours, for real nodes."""
+
+NODE_MODULES = (KUBELET, COREDNS)
+"""Modules of real nodes; only `engines --real` builds them."""
+
 MODULES = (KUBERNETES, KWOK, KUBERAY, KUEUE, PROMETHEUS_OPERATOR, REGISTRY)
-"""All modules, in build order."""
+"""All modules that `engines` builds, in build order."""
 
 CRD_MODULES = tuple(module for module in MODULES if module.crds)
 """Modules with CRDs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from infra.lifecycle.sandbox.layout import FAKE_NODE_ANNOTATION
@@ -10,10 +11,15 @@ from infra.spec.node_group import NodeGroup, resolve_node_groups
 from infra.spec.settings.stack import StackSettings
 
 
-def fake_nodes(settings: StackSettings, *, catalog: Catalog) -> tuple[dict[str, Any], ...]:
+def fake_nodes(settings: StackSettings, *, catalog: Catalog, real: Collection[str] = ()) -> tuple[dict[str, Any], ...]:
     """Every node an environment may have: the system group and all GPU groups at their largest size.
 
     A node offers its whole GPUs even where the settings share them, as in `infra.spec.outputs.GpuGroupOutput`.
+
+    Args:
+        settings: the environment.
+        catalog: the instance types.
+        real: names of nodes to leave out, because they are real.
 
     Raises:
         SettingsError: a group's combination of capacity, placement and EFA is impossible.
@@ -22,29 +28,41 @@ def fake_nodes(settings: StackSettings, *, catalog: Catalog) -> tuple[dict[str, 
         _node(group, number, region=settings.aws.region)
         for group in resolve_node_groups(settings, catalog=catalog).all()
         for number in range(group.max_size)
+        if f"{group.name}-{number}" not in real
     )
 
 
+def node_labels(group: NodeGroup, number: int, *, region: str) -> dict[str, str]:
+    """The labels of a node as AWS, EKS and the operators set them.
+
+    Args:
+        group: its group.
+        number: its place in the group, from 0.
+        region: AWS region.
+    """
+    zones = group.plan.availability_zones
+    return {
+        "kubernetes.io/hostname": f"{group.name}-{number}",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": {"x86_64": "amd64", "arm64": "arm64"}[group.instance.architecture],
+        "node.kubernetes.io/instance-type": group.instance.name,
+        "topology.kubernetes.io/region": region,
+        "topology.kubernetes.io/zone": zones[number % len(zones)],
+        **group.labels,
+        **({"nvidia.com/gpu.present": "true"} if group.instance.gpus else {}),
+    }
+
+
 def _node(group: NodeGroup, number: int, *, region: str) -> dict[str, Any]:
-    name, zones = f"{group.name}-{number}", group.plan.availability_zones
     devices = {resource: str(count) for resource, count in group.expected_devices.items()}
     resources = {**group.allocatable, **devices}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            "name": name,
+            "name": f"{group.name}-{number}",
             "annotations": {FAKE_NODE_ANNOTATION: "fake"},
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": {"x86_64": "amd64", "arm64": "arm64"}[group.instance.architecture],
-                "node.kubernetes.io/instance-type": group.instance.name,
-                "topology.kubernetes.io/region": region,
-                "topology.kubernetes.io/zone": zones[number % len(zones)],
-                **group.labels,
-                **({"nvidia.com/gpu.present": "true"} if group.instance.gpus else {}),
-            },
+            "labels": node_labels(group, number, region=region),
         },
         "spec": {"taints": [taint.model_dump() for taint in group.taints]},
         "status": {

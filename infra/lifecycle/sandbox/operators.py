@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -13,21 +14,26 @@ from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox import kueue_admission
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.modules import KUBERAY, KUEUE, Module
+from infra.lifecycle.sandbox.node.machine import Machine
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import find_operator
 from infra.spec.cluster_names import KUEUE_API
 
 _START_SECONDS = 60.0
+_LOOPBACK = "127.0.0.1"
 
 _RAY_JOB = ("ray.io/v1", "RayJob")
 
 
-def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tuple[Module, ...]:
+def start_operators(
+    plane: ControlPlane, environment: Mapping[str, str], *, services: Machine | None = None
+) -> tuple[Module, ...]:
     """Start the operators that are available and whose CRDs the API server serves.
 
     Args:
         plane: a running control plane; stops them with itself.
         environment: see `programs.find_operator`.
+        services: where programs reach Services by name; None: nowhere, because there is no real node.
 
     Returns:
         the operators that run.
@@ -40,7 +46,7 @@ def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tupl
     started = []
     for module, start, kind in (
         (KUEUE, start_kueue, (KUEUE_API, "Workload")),
-        (KUBERAY, start_kuberay, _RAY_JOB),
+        (KUBERAY, partial(start_kuberay, services=services), _RAY_JOB),
     ):
         program = find_operator(module, environment)
         # Kueue looks for the RayJob CRD at its start only.
@@ -50,28 +56,33 @@ def start_operators(plane: ControlPlane, environment: Mapping[str, str]) -> tupl
     return tuple(started)
 
 
-def start_kuberay(plane: ControlPlane, program: Path, *, proxy: str | None = None) -> Process:
+def start_kuberay(
+    plane: ControlPlane, program: Path, *, proxy: str | None = None, services: Machine | None = None
+) -> Process:
     """Start the KubeRay operator.
 
     Args:
         plane: the control plane.
         program: path of the operator.
-        proxy: HTTP proxy to the dashboards of the Ray clusters; None: it reaches none, because this machine does not
-            resolve the names of Services.
+        proxy: HTTP proxy to the dashboards of the Ray clusters; None: without `services` it reaches none, because this
+            machine does not resolve the names of Services.
+        services: see `start_operators`.
 
     Raises:
         PlatformError: see `start_operators`.
     """
     (port,) = free_ports(1)
+    address = services.address if services else _LOOPBACK
     command: list[str | Path] = [
+        *(services.prefix if services else ()),
         program,
         f"--kubeconfig={plane.kubeconfig}",
         "--enable-leader-election=false",
         "--metrics-addr=0",
-        f"--health-probe-bind-address=127.0.0.1:{port}",
+        f"--health-probe-bind-address={address}:{port}",
     ]
     process = plane.run("kuberay-operator", command, environment={"HTTP_PROXY": proxy} if proxy else None)
-    process.await_(lambda: _answers(port), seconds=_START_SECONDS)
+    process.await_(lambda: _answers(port, address), seconds=_START_SECONDS)
     return process
 
 
@@ -109,8 +120,8 @@ def _mounted(api: KubernetesApi, folder: Path) -> bool:
     return True
 
 
-def _answers(port: int) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+def _answers(port: int, address: str = _LOOPBACK) -> bool:
+    connection = HTTPConnection(address, port, timeout=5)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -52,6 +53,16 @@ class Process:
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread
             )
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not exited."""
+        return self._process.poll() is None
+
     def await_(self, is_ready: Callable[[], bool], *, seconds: float) -> None:
         """Wait until the program is ready.
 
@@ -66,6 +77,11 @@ class Process:
             if time.monotonic() > deadline:
                 raise PlatformError(f"{self.name} was not ready after {seconds:.0f} s:\n{self._tail()}")
             time.sleep(_POLL_SECONDS)
+
+    def await_exit(self, seconds: float) -> None:
+        """Wait until it has exited, or the time is over."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
 
     def stop(self) -> None:
         """Kill the program: it has no state to keep, and a graceful shutdown of the API server waits for its watchers."""

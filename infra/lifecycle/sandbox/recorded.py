@@ -26,9 +26,9 @@ class Recorded(NamedTuple):
 
         Args:
             repositories: registry and repository by the image's name in the release manifest.
-            digests: digests of the images, by the same names.
+            digests: digests of the images, by the same names; without any, the stack counts as recorded, as its pods pull nothing.
         """
-        changes = {"registries": dict(repositories), "digests": dict(digests), "is_recorded": False}
+        changes = {"registries": dict(repositories), "digests": dict(digests), "is_recorded": not digests}
         return Recorded(
             self.outputs.model_copy(update=changes), replace(self.facts, registry=_registry_of(repositories))
         )

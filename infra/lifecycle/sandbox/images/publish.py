@@ -62,8 +62,8 @@ def publish(
     authority: bytes = NO_AUTHORITY,
     storage: Path | None = None,
     root: Path = ROOT,
-) -> Mapping[ImageName, str]:
-    """Bring our images into the registry; returns their digests.
+) -> Mapping[str, str]:
+    """Bring our images into the registry; returns their digests by name.
 
     An image is built if files or settings that it is made of have changed since the last push, also without a commit.
 

@@ -38,6 +38,11 @@ def storage_folder(environment: Mapping[str, str]) -> Path:
     return cache_root(environment).parent / "registry"
 
 
+def images_folder(folder: Path) -> Path:
+    """Folder for the logs of builds, in a sandbox's folder."""
+    return folder / "images"
+
+
 def configuration(storage: Path, address: str) -> dict[str, object]:
     """The registry's configuration.
 

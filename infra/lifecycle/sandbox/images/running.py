@@ -12,7 +12,7 @@ from infra.lifecycle.image.plain_registry import PlainRegistry
 from infra.lifecycle.image.recipes import ImageName
 from infra.lifecycle.sandbox.contents import apply_objects
 from infra.lifecycle.sandbox.images.publish import publish
-from infra.lifecycle.sandbox.images.registry import storage_folder
+from infra.lifecycle.sandbox.images.registry import images_folder, storage_folder
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.recorded import recorded
 from infra.lifecycle.show import print_line
@@ -60,7 +60,7 @@ def push_to_sandbox(sandbox: RunningSandbox, names: Iterable[ImageName]) -> int:
     folder = sandbox.file.resolve().parent
     settings = load_environment(sandbox.outputs.environment)
     built = publish(
-        sandbox.registry, logs=folder / "images", names=names, say=print_line, storage=storage_folder(os.environ)
+        sandbox.registry, logs=images_folder(folder), names=names, say=print_line, storage=storage_folder(os.environ)
     )
     outputs = sandbox.outputs.model_copy(update={"digests": {**sandbox.outputs.digests, **built}})
     partial = sandbox.file.with_suffix(".partial")
