@@ -39,7 +39,7 @@ COMMANDS = CommandLine(
         "KUEUE_CONTROLLER": "Kueue controller binary that `sandbox` starts; default: that of `engines`",
         "TORCH_VERSION": "torch version for `image --variant cpu`",
         "TORCH_INDEX": "package index that has TORCH_VERSION",
-        "RTP_STACK_OUTPUTS": "for `hold`, `release-queues` and, with a sandbox, `image`: file with the output of `pulumi stack output --json`",
+        "RTP_STACK_OUTPUTS": "for `hold`, `release-queues` and, of a sandbox, `image`: file with `pulumi stack output --json`",
         "KUBECONFIG": "with RTP_STACK_OUTPUTS or --outputs: kubeconfig of that cluster; default: AWS credentials",
         "RTP_API_SERVER": "URL of an API server's tunnel, as `tunnel` prints it; default: the cluster's endpoint",
         "PIP_INDEX_URL": "package index that `release-lock` asks through pip; pip's other settings work too",

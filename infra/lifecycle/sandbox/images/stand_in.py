@@ -28,74 +28,27 @@ REPOSITORY = "localhost/ray-train-platform/python-base"
 Files = Mapping[str, Path | str]
 """Files of the image by path, without the leading slash: a file of this machine, or a text."""
 
-_PROGRAMS = (
-    *(
-        "awk",
-        "basename",
-        "bash",
-        "cat",
-        "chmod",
-        "chown",
-        "cp",
-        "cut",
-        "date",
-        "df",
-        "dirname",
-        "du",
-        "echo",
-        "env",
-        "expr",
-    ),
-    *(
-        "false",
-        "find",
-        "flock",
-        "getent",
-        "grep",
-        "groupadd",
-        "head",
-        "hostname",
-        "id",
-        "install",
-        "kill",
-        "ldconfig",
-        "ldd",
-    ),
-    *(
-        "ln",
-        "ls",
-        "mkdir",
-        "mktemp",
-        "mv",
-        "nproc",
-        "printf",
-        "pwd",
-        "readlink",
-        "realpath",
-        "rm",
-        "rmdir",
-        "sed",
-        "seq",
-    ),
-    *(
-        "sh",
-        "sha256sum",
-        "sleep",
-        "sort",
-        "stat",
-        "sync",
-        "tail",
-        "tar",
-        "tee",
-        "test",
-        "timeout",
-        "touch",
-        "tr",
-        "true",
-    ),
-    *("tty", "uname", "uniq", "useradd", "wc", "which", "whoami", "xargs"),
-)
-"""What the builds of our images run, and what a shell in a pod needs."""
+_PROGRAMS = {
+    "bash": "bash",
+    "coreutils": "basename cat chmod chown cp cut date df dirname du echo env expr false head id install ln ls mkdir mktemp mv nproc "
+    "printf pwd readlink realpath rm rmdir seq sha256sum sleep sort stat sync tail tee test timeout touch tr true tty uname uniq wc "
+    "whoami",
+    "dash": "sh",
+    "debianutils": "which",
+    "findutils": "find xargs",
+    "grep": "grep",
+    "hostname": "hostname",
+    "libc-bin": "getent ldconfig ldd",
+    "mawk": "awk",
+    "passwd": "groupadd useradd",
+    "procps": "kill",
+    "sed": "sed",
+    "tar": "tar",
+    "util-linux": "flock",
+}
+"""Programs that the builds of our images run, and that a shell in a pod needs, by Debian package."""
+
+_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 _LIBRARIES = re.compile(r"lib(stdc\+\+|gcc_s|gomp|nss_files|nss_dns|resolv|dl|rt|pthread|util)\.so\.\d+")
 """Libraries that wheels expect of every distribution (PEP 600), and those that libc opens by name."""
@@ -216,18 +169,17 @@ def _this_python() -> str:
 
 
 def _programs() -> Iterator[tuple[str, Path]]:
-    missing = []
-    for name in _PROGRAMS:
-        path = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    missing = {}
+    for package, name in ((package, name) for package, names in _PROGRAMS.items() for name in names.split()):
+        path = shutil.which(name, path=_SYSTEM_PATH)
         if path is None:
-            missing.append(name)
+            missing[name] = package
         else:
             yield f"usr/{Path(path).parent.name}/{name}", Path(path)
     if missing:
         raise RefusedError(
             f"a stand-in for the base of our images needs {', '.join(missing)}, which this machine lacks",
-            remedy="install them; on Debian: apt-get install bash coreutils findutils grep hostname libc-bin mawk passwd sed "
-            "tar util-linux",
+            remedy=f"install them; on Debian: apt-get install {' '.join(sorted(set(missing.values())))}",
         )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.image.engines import Docker
-from infra.lifecycle.sandbox.images.stand_in import known_stand_in, stand_in
+from infra.lifecycle.sandbox.images import stand_in as module
+from infra.lifecycle.sandbox.images.stand_in import known_stand_in, machine_files, stand_in
 from infra.spec.errors import RefusedError
 from tests.engines.image_builder import ImageBuilder, image_builder
 
@@ -60,3 +61,13 @@ def test_docker_cannot_build_on_an_image_of_this_machine() -> None:
     assert known_stand_in(Docker(), python=PYTHON) is None
     with pytest.raises(RefusedError, match=r"docker builds on images of registries only\n.*apt-get install buildah"):
         stand_in(Docker(), python=PYTHON, say=print)
+
+
+def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("bash", "cat"):
+        (tmp_path / name).symlink_to("/bin/sh")
+    monkeypatch.setattr(module, "_SYSTEM_PATH", str(tmp_path))
+    with pytest.raises(RefusedError, match=r"needs basename, chmod, .*, flock, which this machine lacks\n") as refused:
+        machine_files()
+    assert "apt-get install coreutils dash" in refused.value.remedy
+    assert " bash" not in refused.value.remedy
