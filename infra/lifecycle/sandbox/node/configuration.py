@@ -82,15 +82,15 @@ runtime_type = "io.containerd.runc.v2"
 
 
 def pod_network(pods: IPv4Network) -> str:
-    """CNI configuration: a bridge in the node's network namespace. Packets keep the pod's address, as in a VPC."""
-    bridge = {
-        "type": "bridge",
-        "bridge": "pods",
-        "isGateway": True,
-        "hairpinMode": True,
+    """CNI configuration: a link between each pod and its node, which routes. Packets keep the pod's address, as in a VPC.
+
+    Without a bridge, every packet passes the node's iptables, and no pod reaches another by an address of the link.
+    """
+    link = {
+        "type": "ptp",
         "ipam": {"type": "host-local", "ranges": [[{"subnet": str(pods)}]], "routes": [{"dst": "0.0.0.0/0"}]},
     }
-    plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]
+    plugins = [link, {"type": "portmap", "capabilities": {"portMappings": True}}]
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": plugins})
 
 
