@@ -162,12 +162,12 @@ class RealNodes:
         path.write_text(plane.kubeconfig_for(self._tokens[user]), encoding="utf-8")
         return path
 
-    def _proxy(self, plane: ControlPlane, machine: Machine) -> list[str]:
-        """The command of kube-proxy."""
+    def _proxy(self, plane: ControlPlane, machine: Machine, *, node: str) -> list[str]:
+        """The command of kube-proxy, which waits for its Node object."""
         settings = configuration.kube_proxy(
             kubeconfig=self._kubeconfig(plane, machine, _PROXY_USER),
             pods=self._addresses.range,
-            host_name=machine.name,
+            node=node,
         )
         return [
             str(self._tools.programs["kube-proxy"]),
@@ -182,7 +182,7 @@ class RealNodes:
         self.services.run(
             {
                 "coredns": [str(self._tools.programs["coredns"]), f"-conf={corefile}"],
-                "kube-proxy": self._proxy(plane, self.services),
+                "kube-proxy": self._proxy(plane, self.services, node=self._nodes[0].name),
             },
             cgroup=f"{self._name}/{SERVICES}",
             path=self._path,
@@ -196,7 +196,7 @@ class RealNodes:
         programs = {
             "containerd": self._containerd(machine, index),
             "kubelet": self._kubelet(node, machine, plane),
-            "kube-proxy": self._proxy(plane, machine),
+            "kube-proxy": self._proxy(plane, machine, node=node.name),
             "network-policies": network_policies.enforcer(
                 node,
                 machine,
@@ -221,12 +221,15 @@ class RealNodes:
         networks = machine.folder / "networks"
         networks.mkdir()
         (networks / "pods.conflist").write_text(
-            configuration.pod_network(self._addresses.pods(index)), encoding="utf-8"
+            configuration.pod_network(self._addresses.pods(index), policies=network_policies.plugin_settings(machine)),
+            encoding="utf-8",
         )
         settings = machine.folder / "containerd.toml"
         settings.write_text(
             configuration.containerd(
-                plugins=self._tools.plugins, networks=networks, snapshotter=self._tools.snapshotter
+                plugins=network_policies.plugins(machine, self._tools.plugins),
+                networks=networks,
+                snapshotter=self._tools.snapshotter,
             ),
             encoding="utf-8",
         )

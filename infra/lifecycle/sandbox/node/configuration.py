@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -81,16 +82,20 @@ runtime_type = "io.containerd.runc.v2"
 """
 
 
-def pod_network(pods: IPv4Network) -> str:
+def pod_network(pods: IPv4Network, *, policies: Mapping[str, str]) -> str:
     """CNI configuration: a link between each pod and its node, which routes. Packets keep the pod's address, as in a VPC.
 
     Without a bridge, every packet passes the node's iptables, and no pod reaches another by an address of the link.
+
+    Args:
+        pods: addresses of the node's pods.
+        policies: settings of the plugin that waits for a pod's NetworkPolicies.
     """
     link = {
         "type": "ptp",
         "ipam": {"type": "host-local", "ranges": [[{"subnet": str(pods)}]], "routes": [{"dst": "0.0.0.0/0"}]},
     }
-    plugins = [link, {"type": "portmap", "capabilities": {"portMappings": True}}]
+    plugins = [link, {"type": "portmap", "capabilities": {"portMappings": True}}, policies]
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": plugins})
 
 
@@ -131,13 +136,13 @@ def kubelet(node: RealNode, *, address: str, clients: Path, resolver: Path, volu
     }
 
 
-def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, host_name: str) -> dict[str, Any]:
+def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, node: str) -> dict[str, Any]:
     """KubeProxyConfiguration: iptables, without changes of kernel settings that all namespaces share."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
-        "hostnameOverride": host_name,
+        "hostnameOverride": node,
         "clusterCIDR": str(pods),
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
@@ -147,17 +152,18 @@ def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, host_name: str) -> dict[s
 
 
 def corefile(*, addresses: Addresses, kubeconfig: Path) -> str:
-    """CoreDNS's configuration: the cluster's names only; a query for another is refused at once."""
+    """CoreDNS's configuration: the cluster's names only; a query for another is refused at once.
+
+    Without a cache, so that the name of a new Service resolves at once even if it was asked for before.
+    """
     return f"""{CLUSTER_DOMAIN} in-addr.arpa {{
     bind {addresses.services}
     errors
-    cache 5
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa {{
         kubeconfig {kubeconfig}
         pods insecure
         ttl 5
     }}
-    ready {addresses.services}:8181
 }}
 """
 

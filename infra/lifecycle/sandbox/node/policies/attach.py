@@ -1,4 +1,4 @@
-"""Adds the enforcer of NetworkPolicies to a node."""
+"""Adds what enforces NetworkPolicies to a node: the enforcer, and the CNI plugin that waits for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from infra.lifecycle.sandbox.layout import API_SERVICE
 from infra.lifecycle.sandbox.node.addresses import Addresses
 from infra.lifecycle.sandbox.node.machine import Machine
+from infra.lifecycle.sandbox.node.policies import plugin
 from infra.lifecycle.sandbox.node.policies.enforcer import Settings
+from infra.lifecycle.sandbox.node.policies.register import Register
 from infra.lifecycle.sandbox.node.policies.rules import first_input
 from infra.lifecycle.sandbox.node.request import RealNode
 from infra.spec.cluster_names import KUBERAY_NAMESPACE, KUEUE_NAMESPACE, MONITORING_NAMESPACE
@@ -45,6 +47,29 @@ def close(machine: Machine, pods: IPv4Network, *, restore: Path) -> None:
     machine.do(restore, "--noflush", first)
 
 
+def plugins(machine: Machine, found: Path) -> Path:
+    """A folder with the CNI plugins of this machine and ours.
+
+    Args:
+        machine: the node.
+        found: folder of this machine's.
+    """
+    folder = machine.folder / "plugins"
+    folder.mkdir()
+    for program in found.iterdir():
+        (folder / program.name).symlink_to(program)
+    ours = folder / plugin.TYPE
+    # The container runtime passes PYTHONPATH on.
+    ours.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m {plugin.__name__}\n")
+    ours.chmod(0o755)
+    return folder
+
+
+def plugin_settings(machine: Machine) -> dict[str, str]:
+    """Settings of our CNI plugin on a node."""
+    return {"type": plugin.TYPE, "register": str(_register(machine))}
+
+
 def enforcer(
     node: RealNode, machine: Machine, pods: IPv4Network, *, addresses: Addresses, kubeconfig: Path
 ) -> list[str]:
@@ -57,10 +82,12 @@ def enforcer(
         addresses: the sandbox's addresses.
         kubeconfig: of `USER`.
     """
+    Register(_register(machine)).create()
     file = machine.folder / "network-policies.json"
     Settings(
         kubeconfig=str(kubeconfig),
         local=str(pods),
+        register=str(_register(machine)),
         aliases=[
             *((subnet, str(addresses.range)) for subnet in node.subnets),
             (node.api_service, API_SERVICE),
@@ -90,3 +117,7 @@ def rights() -> Iterator[Manifest]:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
     }
+
+
+def _register(machine: Machine) -> Path:
+    return machine.folder / "register"

@@ -13,21 +13,21 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from kubernetes import config
 
 from infra.kube.api import KubernetesApi
+from infra.lifecycle.sandbox.node.policies.register import Register
 from infra.lifecycle.sandbox.node.policies.rules import TABLE, Ranges, State, chains, next_input
-from infra.lifecycle.sandbox.node.policies.selection import Pod, addressed_pods
+from infra.lifecycle.sandbox.node.policies.selection import Pod, addressed_pods, pod_at
 from infra.spec.errors import PlatformError
 from infra.spec.manifest import Manifest
 
 _KINDS = (("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "Pod"), ("v1", "Namespace"))
 _RETRY_SECONDS = 1.0
-_SETTLE_SECONDS = 0.05
-"""Pause before the rules are made, in which further changes arrive."""
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,14 @@ class Settings:
     Attributes:
         kubeconfig: path of a kubeconfig that may watch NetworkPolicies, pods and namespaces.
         local: address range of the node's pods.
+        register: folder of the node's `Register`.
         aliases: see `rules.Ranges`.
         stand_ins: namespace, labels and address of processes that the policies treat as pods, which they are on EKS.
     """
 
     kubeconfig: str
     local: str
+    register: str
     aliases: Sequence[tuple[str, str]]
     stand_ins: Sequence[tuple[str, Mapping[str, str], str]]
 
@@ -73,16 +75,23 @@ def enforce(settings: Settings) -> None:
     ]
     for watch in watches:
         watch.start()
+    register = Register(Path(settings.register))
     written: dict[str, list[str]] | None = None
+    seen: dict[str, str] = {}
     while all(watch.is_alive() for watch in watches):
-        if changed.wait(_RETRY_SECONDS):
-            time.sleep(_SETTLE_SECONDS)
-            changed.clear()
-            if len(found) == len(_KINDS):
-                wanted = chains(_state(found, settings), settings.ranges)
-                if wanted != written:
-                    _write(wanted)
-                    written = wanted
+        is_changed = changed.wait(_POLL_SECONDS)
+        changed.clear()
+        addresses = register.addresses()
+        if len(found) < len(_KINDS) or not (is_changed or addresses != seen):
+            continue
+        seen = addresses
+        now = dict(found)
+        known = {address: uid for address, uid in addresses.items() if uid in now["Pod"]}
+        wanted = chains(_state(now, known, settings), settings.ranges)
+        if wanted != written:
+            _write(wanted)
+            written = wanted
+        register.confirm(known)
 
 
 def _watch(
@@ -98,11 +107,20 @@ def _watch(
             time.sleep(_RETRY_SECONDS)
 
 
-def _state(found: Mapping[str, Mapping[str, Manifest]], settings: Settings) -> State:
-    pods = [*addressed_pods(found["Pod"].values()), *settings.pods]
+def _state(found: Mapping[str, Mapping[str, Manifest]], own: Mapping[str, str], settings: Settings) -> State:
+    """What the rules follow from.
+
+    Args:
+        found: objects by uid, by kind.
+        own: uid by address of the node's pods; the register knows them before the API server does.
+        settings: the node's.
+    """
+    pods = found["Pod"]
+    local = settings.ranges.local
+    others = (pod for pod in addressed_pods(pods.values()) if IPv4Address(pod.address) not in local)
     return State(
         policies=list(found["NetworkPolicy"].values()),
-        pods=pods,
+        pods=[*others, *(pod_at(address, pods[uid]) for address, uid in own.items()), *settings.pods],
         namespaces={one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in found["Namespace"].values()},
     )
 

@@ -31,22 +31,28 @@ class Pod:
 def addressed_pods(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Pod]:
     """The pods that have an address of their own: none on the host network, and none that has ended, whose address another may get."""
     for manifest in manifests:
-        spec, status, metadata = manifest["spec"], manifest.get("status", {}), manifest["metadata"]
+        status = manifest.get("status", {})
         address = status.get("podIP")
-        if address and not spec.get("hostNetwork") and status.get("phase") not in _ENDED:
-            # A restartable init container is a sidecar, whose ports are used as well.
-            containers = [*spec["containers"], *spec.get("initContainers", [])]
-            yield Pod(
-                namespace=metadata["namespace"],
-                labels=metadata.get("labels", {}),
-                address=address,
-                ports={
-                    (port.get("protocol", "TCP"), port["name"]): port["containerPort"]
-                    for container in containers
-                    for port in container.get("ports", [])
-                    if "name" in port
-                },
-            )
+        if address and not manifest["spec"].get("hostNetwork") and status.get("phase") not in _ENDED:
+            yield pod_at(address, manifest)
+
+
+def pod_at(address: str, manifest: Mapping[str, Any]) -> Pod:
+    """The pod of a manifest, with an address."""
+    spec, metadata = manifest["spec"], manifest["metadata"]
+    # A restartable init container is a sidecar, whose ports are used as well.
+    containers = [*spec["containers"], *spec.get("initContainers", [])]
+    return Pod(
+        namespace=metadata["namespace"],
+        labels=metadata.get("labels", {}),
+        address=address,
+        ports={
+            (port.get("protocol", "TCP"), port["name"]): port["containerPort"]
+            for container in containers
+            for port in container.get("ports", [])
+            if "name" in port
+        },
+    )
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
