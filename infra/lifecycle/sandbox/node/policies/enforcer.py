@@ -87,27 +87,14 @@ def enforce(settings: Settings) -> None:
         seen = addresses
         now = dict(found)
         known = {address: uid for address, uid in addresses.items() if uid in now["Pod"]}
-        wanted = chains(_state(now, known, settings), settings.ranges)
+        wanted = chains(state_of(now, known, settings), settings.ranges)
         if wanted != written:
             _write(wanted)
             written = wanted
         register.confirm(known)
 
 
-def _watch(
-    api: KubernetesApi, version: str, kind: str, found: dict[str, Mapping[str, Manifest]], changed: threading.Event
-) -> None:
-    while True:
-        try:
-            for objects in api.watched(version, kind):
-                found[kind] = objects
-                changed.set()
-        except PlatformError as error:
-            print(f"{error}: trying again", flush=True)
-            time.sleep(_RETRY_SECONDS)
-
-
-def _state(found: Mapping[str, Mapping[str, Manifest]], own: Mapping[str, str], settings: Settings) -> State:
+def state_of(found: Mapping[str, Mapping[str, Manifest]], own: Mapping[str, str], settings: Settings) -> State:
     """What the rules follow from.
 
     Args:
@@ -123,6 +110,19 @@ def _state(found: Mapping[str, Mapping[str, Manifest]], own: Mapping[str, str], 
         pods=[*others, *(pod_at(address, pods[uid]) for address, uid in own.items()), *settings.pods],
         namespaces={one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in found["Namespace"].values()},
     )
+
+
+def _watch(
+    api: KubernetesApi, version: str, kind: str, found: dict[str, Mapping[str, Manifest]], changed: threading.Event
+) -> None:
+    while True:
+        try:
+            for objects in api.watched(version, kind):
+                found[kind] = objects
+                changed.set()
+        except PlatformError as error:
+            print(f"{error}: trying again", flush=True)
+            time.sleep(_RETRY_SECONDS)
 
 
 def _write(wanted: Mapping[str, Sequence[str]]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from infra.lifecycle.sandbox.node.policies.enforcer import Settings, state_of
 from infra.lifecycle.sandbox.node.policies.rules import Ranges, State, chains, first_input, next_input
 from infra.lifecycle.sandbox.node.policies.selection import Pod, addressed_pods, matches
 from infra.spec.manifest import Manifest
@@ -227,6 +228,27 @@ def test_a_pod_reaches_itself_through_a_service() -> None:
 )
 def test_selectors_have_expressions(expression: Manifest, *, is_selected: bool) -> None:
     assert matches({"matchExpressions": [expression]}, B.labels) == is_selected
+
+
+def test_the_enforcer_takes_the_addresses_of_its_own_pods_from_the_register_alone() -> None:
+    def manifest(name: str, address: str) -> Manifest:
+        return {"metadata": {"namespace": name}, "spec": {"containers": []}, "status": {"podIP": address}}
+
+    pods = {
+        "1": manifest("starting", ""),
+        "2": manifest("gone", "10.208.1.7"),
+        "3": manifest("elsewhere", "10.208.2.3"),
+    }
+    settings = Settings(
+        kubeconfig="", local=str(LOCAL), register="", aliases=[], stand_ins=[("kube-system", {}, "10.208.0.2")]
+    )
+    found: dict[str, dict[str, Manifest]] = {"Pod": pods, "NetworkPolicy": {}, "Namespace": {}}
+    state = state_of(found, {"10.208.1.8": "1"}, settings)
+    assert {pod.namespace: pod.address for pod in state.pods} == {
+        "starting": "10.208.1.8",
+        "elsewhere": "10.208.2.3",
+        "kube-system": "10.208.0.2",
+    }
 
 
 def test_ended_pods_and_those_of_the_host_network_have_no_address_of_their_own() -> None:
