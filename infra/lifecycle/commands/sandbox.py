@@ -41,6 +41,9 @@ def up(options: SandboxOptions) -> int:
     folder, is_started = FOLDER.resolve(), False
     if nodes:
         check_prerequisites(folder, os.environ)
+        print_line(
+            f"sandbox: starting Kubernetes {KUBERNETES.version} with real nodes {', '.join(one.name for one in nodes)}"
+        )
     try:
         with interrupting(ENDINGS):
             running = detached.start(folder, crds=options.crds, nodes=nodes)

@@ -169,6 +169,16 @@ def _check_cgroups() -> None:
             f"a real node needs the cgroup controllers {', '.join(sorted(missing))}, which are not mounted in /sys/fs/cgroup",
             remedy=f"mount cgroups of version 1 or 2 with them; {_WITHOUT}",
         )
+    probe = f"rtp-probe-{os.getpid()}"
+    try:
+        cgroups.make(probe)
+    except OSError as error:
+        raise RefusedError(
+            f"a real node needs a cgroup of its own, and this machine refuses it: {error}",
+            remedy=f"mount /sys/fs/cgroup writable (docker run --privileged --cgroupns=private); {_WITHOUT}",
+        ) from error
+    finally:
+        cgroups.remove(probe)
 
 
 def _check_disk(folder: Path) -> None:

@@ -17,7 +17,7 @@ DEFAULT = "1"
 """`--real 1`: one node of every group that a job needs, see `requested`."""
 
 MOST_NODES = 20
-"""Real nodes at most; each has a containerd and a kubelet of its own, about 150 MB of memory."""
+"""Real nodes at most; each has a containerd and a kubelet of its own, about 200 MB of memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

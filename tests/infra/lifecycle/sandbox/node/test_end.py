@@ -27,7 +27,8 @@ from infra.spec.manifest import Manifest
 from infra.spec.settings import load_environment
 from tests.distribution import REAL_NODES
 from tests.engines.kubernetes import engine_environment
-from tests.engines.real_nodes import Pods, needs_real_nodes, shell_image
+from tests.engines.real_nodes import NAME, Pods, needs_real_nodes, shell_image
+from tests.engines.report_table import ran
 from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
@@ -53,6 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     monkeypatch.chdir(tmp_path)
     found = tmp_path / ".local" / "sandbox"
+    ran(NAME)
     yield found
     detached.stop(found)
 

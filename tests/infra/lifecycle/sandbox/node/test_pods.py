@@ -101,9 +101,10 @@ def test_a_pod_reaches_the_api_server_by_the_service_kubernetes(restricted: Pods
 
 def test_gpus_that_do_not_exist_are_counted_and_assigned(restricted: Pods) -> None:
     def asking(name: str, gpus: int) -> Manifest:
-        resources = {"limits": {"nvidia.com/gpu": str(gpus), "cpu": "40", "memory": "100Gi"}}
+        devices = {"nvidia.com/gpu": str(gpus), "vpc.amazonaws.com/efa": "1", "hugepages-2Mi": "1Gi"}
+        resources = {"limits": {**devices, "cpu": "40", "memory": "100Gi"}}
         tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-        script = "echo $RTP_FAKE_DEVICES; exec busybox sleep 1000"
+        script = "echo $RTP_FAKE_NVIDIA_COM_GPU; exec busybox sleep 1000"
         return restricted.pod(name, script, node="a10g", resources=resources, tolerations=tolerations)
 
     first, second = asking("two", 2), asking("four", 4)

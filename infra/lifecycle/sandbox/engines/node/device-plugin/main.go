@@ -1,8 +1,8 @@
 // A device plugin whose devices do not exist: `device-plugin FOLDER RESOURCE=COUNT…` advertises COUNT devices of every RESOURCE.
 //
 // The kubelet counts and assigns them as it does with the vendors' plugins, so pods are scheduled as on machines that have the
-// devices; a container gets nothing but the variable RTP_FAKE_DEVICES with the names of its own. FOLDER is the kubelet's
-// `plugins_registry`, where the kubelet finds the sockets again after it restarts.
+// devices; a container gets nothing but a variable with the names of its own, e.g. RTP_FAKE_NVIDIA_COM_GPU. FOLDER is the
+// kubelet's `plugins_registry`, where the kubelet finds the sockets again after it restarts.
 package main
 
 import (
@@ -19,6 +19,8 @@ import (
 	devices "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
+
+var identifier = strings.NewReplacer("/", "_", ".", "_", "-", "_")
 
 type plugin struct {
 	devices.UnimplementedDevicePluginServer
@@ -58,8 +60,9 @@ func (p *plugin) ListAndWatch(_ *devices.Empty, stream devices.DevicePlugin_List
 
 func (p *plugin) Allocate(_ context.Context, request *devices.AllocateRequest) (*devices.AllocateResponse, error) {
 	answer := &devices.AllocateResponse{}
+	variable := "RTP_FAKE_" + strings.ToUpper(identifier.Replace(p.resource))
 	for _, container := range request.ContainerRequests {
-		names := map[string]string{"RTP_FAKE_DEVICES": strings.Join(container.DevicesIds, ",")}
+		names := map[string]string{variable: strings.Join(container.DevicesIds, ",")}
 		answer.ContainerResponses = append(answer.ContainerResponses, &devices.ContainerAllocateResponse{Envs: names})
 	}
 	return answer, nil
@@ -85,8 +88,7 @@ func newPlugin(folder string, wanted string) (*plugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: not RESOURCE=COUNT", wanted)
 	}
-	name := strings.NewReplacer("/", "-", ".", "-").Replace(resource)
-	made := &plugin{resource: resource, socket: filepath.Join(folder, name+".sock")}
+	made := &plugin{resource: resource, socket: filepath.Join(folder, identifier.Replace(resource)+".sock")}
 	for index := range count {
 		made.offered = append(made.offered, &devices.Device{ID: fmt.Sprintf("fake-%d", index), Health: devices.Healthy})
 	}
