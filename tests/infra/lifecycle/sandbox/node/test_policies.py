@@ -163,6 +163,18 @@ def test_the_environment_s_policies_hold_and_without_them_everything_is_reached(
     assert isolated.opened(_REFUSED) == list(_REFUSED)
 
 
+def test_an_operator_beside_the_nodes_is_treated_as_its_pod(isolated: Cluster) -> None:
+    def opens(port: int) -> bool:
+        script = f"exec 3<>/dev/tcp/{isolated.addresses['head']}/{port}"
+        ended = subprocess.run([*isolated.nodes.services, "timeout", "2", "bash", "-c", script], check=False)
+        return ended.returncode == 0
+
+    assert opens(8265)  # KubeRay polls the dashboard
+    assert not opens(6379)
+    isolated.nodes.remove(*shipped())
+    wait_until(lambda: opens(6379))
+
+
 def test_a_new_pod_is_isolated_before_its_first_packet(isolated: Cluster) -> None:
     target = f"/dev/tcp/{isolated.addresses['stranger']}/8080"
     known = f"/dev/tcp/{isolated.addresses['mlflow']}/5000"
