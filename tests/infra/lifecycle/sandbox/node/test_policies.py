@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -20,8 +19,11 @@ from tests.engines.real_nodes import Pods
 from tests.platform_charts.objects.samples import all_of, of_kind
 from tests.training.cluster.team_cluster import wait_until
 
-NAMESPACES = ("research", "platform", "mlflow", "default")
+NAMESPACES = ("research", "platform", "mlflow", "default", "kuberay-system")
 PORTS = (6379, 8265, 10001, 5000, 8080)
+_PATIENT = 20
+"""Seconds in which a busy machine opens a connection that nothing refuses."""
+
 METADATA, IDENTITY = "169.254.169.254", "169.254.170.23"
 
 _RAY = {"ray.io/is-ray-node": "yes"}
@@ -157,10 +159,10 @@ def isolated(cluster: Cluster) -> Iterator[Cluster]:
 
 def test_the_environment_s_policies_hold_and_without_them_everything_is_reached(isolated: Cluster) -> None:
     assert isolated.opened(_REFUSED) == []
-    assert isolated.opened(_ALLOWED) == list(_ALLOWED)
+    assert isolated.opened(_ALLOWED, seconds=_PATIENT) == list(_ALLOWED)
     isolated.nodes.remove(*shipped())
     wait_until(lambda: isolated.connects(("stranger", "mlflow", 5000), seconds=1))
-    assert isolated.opened(_REFUSED) == list(_REFUSED)
+    assert isolated.opened(_REFUSED, seconds=_PATIENT) == list(_REFUSED)
 
 
 def test_an_operator_beside_the_nodes_is_treated_as_its_pod(isolated: Cluster) -> None:
@@ -169,7 +171,7 @@ def test_an_operator_beside_the_nodes_is_treated_as_its_pod(isolated: Cluster) -
         ended = subprocess.run([*isolated.nodes.services, "timeout", "2", "bash", "-c", script], check=False)
         return ended.returncode == 0
 
-    assert opens(8265)  # KubeRay polls the dashboard
+    wait_until(lambda: opens(8265))  # KubeRay polls the dashboard
     assert not opens(6379)
     isolated.nodes.remove(*shipped())
     wait_until(lambda: opens(6379))
@@ -187,7 +189,7 @@ def test_a_new_pod_is_isolated_before_its_first_packet(isolated: Cluster) -> Non
     assert "escaped" not in said
 
 
-def test_a_change_of_a_policy_takes_effect_within_seconds(isolated: Cluster) -> None:
+def test_a_change_of_a_policy_takes_effect(isolated: Cluster) -> None:
     connection = ("stranger", "head", 8080)
     assert not isolated.connects(connection)
     opened = {
@@ -198,13 +200,9 @@ def test_a_change_of_a_policy_takes_effect_within_seconds(isolated: Cluster) -> 
             "ingress": [{"ports": [{"port": 8080, "protocol": "TCP"}]}],
         },
     }
-    started = time.monotonic()
     with isolated.nodes.applied(opened):
         wait_until(lambda: isolated.connects(connection, seconds=1))
-        print(f"opened after {time.monotonic() - started:.1f} s")
-        started = time.monotonic()
     wait_until(lambda: not isolated.connects(connection, seconds=1))
-    print(f"closed after {time.monotonic() - started:.1f} s")
 
 
 def test_the_kubelet_probes_a_pod_that_denies_everything(isolated: Cluster) -> None:
