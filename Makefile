@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
-  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -221,8 +221,8 @@ engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go and co
 	@$(lifecycle) engines $(if $(call is_typed,REAL),--real) $(extra)
 
 .PHONY: sandbox sandbox-down
-sandbox: environment-infra ## Start Kubernetes with the objects and fake nodes of ENV=…; REAL=1 or REAL="system=1 a10g=2": some nodes run pods; ARGS="--crds FOLDER" uses other CRDs
-	@$(lifecycle) sandbox $(environment) $(call options,REAL,--real) $(extra)
+sandbox: environment-infra ## Start Kubernetes with the objects and fake nodes of ENV=…; REAL=1 or REAL="system=1 a10g=2": some nodes run pods, whose images are built first, IMAGES=none does not; ARGS="--crds FOLDER" uses other CRDs
+	@$(lifecycle) sandbox $(environment) $(call options,REAL,--real) $(call option,IMAGES,--images) $(extra)
 sandbox-down: environment-infra ## Stop the sandbox and delete its files
 	@$(lifecycle) sandbox-down $(extra)
 

@@ -15,6 +15,7 @@ pytest_plugins = (
     "tests.engines.postgres",
     "tests.engines.s3",
     "tests.engines.mlflow_server",
+    "tests.engines.mlflow_store",
     "tests.engines.kubernetes",
     "tests.engines.kubernetes_platform",
     "tests.engines.kubernetes_operators",

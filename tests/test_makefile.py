@@ -200,6 +200,10 @@ def test_name_selects_the_run(target: str) -> None:
             ["sandbox", "--env", "dev", "--real", "system=1", "--real", "a10g=2"],
         ),
         (["sandbox", "ENV=dev", "ARGS=--crds folder"], ["sandbox", "--env", "dev", "--crds", "folder"]),
+        (
+            ["sandbox", "ENV=dev", "REAL=1", "IMAGES=none"],
+            ["sandbox", "--env", "dev", "--real", "1", "--images", "none"],
+        ),
         (["sandbox-down"], ["sandbox-down"]),
     ],
 )

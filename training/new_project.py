@@ -65,6 +65,7 @@ def describe(project: Project) -> str:
     code = min(str(project.folder), os.path.relpath(project.folder), key=len)
     steps = {
         f"make train CODE={code}": "train it here",
+        f"make tune CODE={code}": "search for better settings",
         f"make test CODE={code}": "run its tests",
         f"make train CODE={code} ENV=… TEAM=… GPU=1": "train it on a cluster",
         "docs/OWN_CODE.md": "how to go on",

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -196,9 +197,9 @@ class RunDirectory:
         return settings.model_copy(update={"run": run})
 
     def write_settings(self, settings: TrainingSettings) -> None:
-        """Replace the run's settings, under its own name, by an atomic rename."""
+        """Replace the run's settings, under its own name, by an atomic rename; the drivers of several nodes may do so at once."""
         named = settings.model_copy(update={"run": settings.run.model_copy(update={"name": self.name})})
-        partial = self.settings_file.with_suffix(".yaml.partial")
+        partial = self.settings_file.with_name(f".settings-{secrets.token_hex(4)}.yaml")
         partial.write_text(render(named), encoding="utf-8")
         partial.replace(self.settings_file)
 

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING
 
 from infra.spec.cluster_names import SEARCHES_PATH
 from infra.spec.manifest import Manifest, api_object
+from platform_charts.jobs.capacity_end import lasting_capacity
+from platform_charts.jobs.placement import place_job
+from platform_charts.jobs.price import usd_per_hour
 from platform_charts.jobs.rayjob import is_search
-from platform_charts.jobs.request import JobRequest, timed_name
+from platform_charts.jobs.request import JobRequest, Target, timed_name
 from training.cluster import commands, control, job_manifest
 from training.cluster.code_packages import require_image
 from training.cluster.context import ClusterContext
@@ -100,8 +103,11 @@ def _rendered(
     require_image(options.code, context, image=job_options.image)
     configuration, shared = _load(options, context, archive, kept=kept)
     trial = job_manifest.request_of(shared, team=context.team.name, options=job_options, code=packed(archive))
-    request = search_request(trial, shared, configuration.search, text=_text(configuration, shared))
-    return commands.render_request(request, context)
+    request = search_request(trial, shared, configuration.search)
+    search = priced(configuration.search, request, shared.scale.workers, context.target)
+    search.stop.check_price()
+    text = _text(replace(configuration, search=search), shared)
+    return commands.render_request(replace(request, settings_yaml=text), context)
 
 
 def _load(
@@ -144,27 +150,49 @@ def _text(configuration: SearchConfiguration, shared: TrainingSettings) -> str:
     return render(shared) + render_search(search)
 
 
-def search_request(request: JobRequest, shared: TrainingSettings, search: SearchSettings, *, text: str) -> JobRequest:
-    """The request for the job of a search, from that of one of its trials.
+def search_request(request: JobRequest, shared: TrainingSettings, search: SearchSettings) -> JobRequest:
+    """The request for the job of a search, from that of one of its trials, whose settings it still has.
 
     Args:
         request: of a job that trains one trial.
         shared: the settings that the trials share.
         search: the `search` section, with `concurrency`.
-        text: all settings, as YAML.
 
     Raises:
         SettingsError: see `check_scale`.
     """
-    assert search.concurrency is not None, "checked before"
-    concurrent = min(search.concurrency, search.trials)
+    concurrent = _concurrent(search)
     share = check_scale(shared.scale, search)
     per_gpu = sharers(share) if 0 < share < 1 else 1
     return replace(
         request,
         kind="search",
-        settings_yaml=text,
         worker_groups=math.ceil(concurrent / per_gpu),
         cpus_per_worker=request.cpus_per_worker * min(per_gpu, concurrent),
         driver_memory_mib=concurrent * ACTOR_BYTES // _MIB,
     )
+
+
+def priced(search: SearchSettings, request: JobRequest, workers: int, target: Target) -> SearchSettings:
+    """The search with the price of a worker, if none is set and the GPUs of the job have one.
+
+    Args:
+        search: the `search` section, with `concurrency`.
+        request: of the search's job.
+        workers: of a trial.
+        target: where the job runs.
+    """
+    if search.stop.dollars_per_worker_hour is not None:
+        return search
+    lasting = lasting_capacity(request, target, now=datetime.now(UTC))
+    price = usd_per_hour(place_job(request, lasting), lasting)
+    if price is None:
+        return search
+    stop = search.stop.model_copy(update={"dollars_per_worker_hour": price / (_concurrent(search) * workers)})
+    return search.model_copy(update={"stop": stop})
+
+
+def _concurrent(search: SearchSettings) -> int:
+    """How many trials run at the same time."""
+    assert search.concurrency is not None, "checked before"
+    return min(search.concurrency, search.trials)

@@ -81,7 +81,8 @@ class SearchConfiguration:
             names = ", ".join(map(str, config_files))
             raise SettingsError(
                 f"{names}: no {SECTION} section, which says what varies between the trials",
-                remedy=f"add one, for example {SECTION}: {{space: {{optimizer.learning_rate: {{log_uniform: [1.0e-4, 1.0e-1]}}}}}}",
+                remedy=f"add one there, or in {CONFIGURATION} of a code folder, for example "
+                f"{SECTION}: {{space: {{optimizer.learning_rate: {{log_uniform: [1.0e-4, 1.0e-1]}}}}}}",
             )
         search = validate(SearchSettings, section.values[SECTION], above=SECTION, places=section.origins)
         with _with_origins(section.origins):
@@ -143,11 +144,11 @@ class SearchConfiguration:
 
 
 def configuration_files(given: Sequence[str | Path], code: GivenCode | None) -> list[str | Path]:
-    """The configurations of a new search: those given, else that of the user's code, else the shipped one for digits."""
-    if given:
-        return list(given)
-    own = None if code is None else code.folder / CONFIGURATION
-    return ["digits"] if own is None or not own.is_file() else [own]
+    """The configurations of a new search: those given, else the user's own of a run and of a search, else the shipped one for digits."""
+    if given or code is None:
+        return list(given) or ["digits"]
+    own = code.folder / CONFIGURATION
+    return [*code.configuration(), *([own] if own.is_file() else [])] or ["digits"]
 
 
 def render_search(search: SearchSettings) -> str:

@@ -71,9 +71,9 @@ def check(configuration: SearchConfiguration) -> Search:
         PlatformError: the space, the scheduler or the settings are invalid, or this machine is too small.
     """
     configuration.check()
-    shared = configuration.shared
+    shared, search = configuration.shared, configuration.search
+    search.stop.check_price()
     machine = preflight.this_machine()
-    search = configuration.search
     plan = None
     if shared.scale.address is None:
         plan = plan_trials(shared.scale, search, machine, memory=preflight.available_memory())

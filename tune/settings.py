@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, Posi
 
 from infra.spec.matching import Matching
 from infra.spec.section import Section
+from training.errors import SettingsError
 from tune.space.settings import SpaceSettings
 
 Mode = Literal["max", "min"]
@@ -121,16 +122,24 @@ class StopSettings(Section):
     plateau_trials: PositiveInt | None = Field(None, description="Ended trials in a row without a new best.")
     gpu_hours: PositiveFloat | None = Field(None, description="Hours of all workers' GPUs; of CPUs without GPUs.")
     dollars: PositiveFloat | None = Field(None, description="Cost of all workers; needs dollars_per_worker_hour.")
-    dollars_per_worker_hour: PositiveFloat | None = Field(None, description="Price of one worker.")
+    dollars_per_worker_hour: PositiveFloat | None = Field(
+        None, description="Price of one worker; on a cluster, by default, of its GPUs on demand."
+    )
     failures: PositiveInt = Field(
         3, description="Failed trials, since the search was started or continued, after which it stops."
     )
 
-    @model_validator(mode="after")
-    def _dollars_need_a_price(self) -> StopSettings:
+    def check_price(self) -> None:
+        """Refuse a limit of the cost without a price.
+
+        Raises:
+            SettingsError: the price of a worker is neither set nor known.
+        """
         if self.dollars is not None and self.dollars_per_worker_hour is None:
-            raise ValueError(f"dollars={self.dollars:g} needs dollars_per_worker_hour, the price of one worker")
-        return self
+            raise SettingsError(
+                f"search.stop.dollars={self.dollars:g}: the price of a worker is not known",
+                remedy="set search.stop.dollars_per_worker_hour; only GPUs on demand, in the region of the price table, have one",
+            )
 
 
 class SearchSettings(Section):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tune.live_table import LiveTable
 
 _REFRESH_SECONDS = 0.5
-_LINE_SECONDS = 2.0
-"""Between two lines that say how far the search is, as of a run (`observability.progress`)."""
+_LINE_SECONDS = 10.0
+"""Between two lines that say how far the search is; trials that begin, end or lead have lines of their own."""
 
 _PROGRESS = SearchStarted | TrialAdded | TrialReported | TrialEnded
 _NOTICE_TONES: dict[str, Tone] = {"warning": "warning", "error": "error"}

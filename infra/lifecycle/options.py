@@ -144,6 +144,11 @@ class SandboxOptions(EnvironmentOptions):
         (),
         metavar="GROUP=COUNT",
     )
+    images: Literal["all", "none"] = option(
+        "with --real: build our images where they have changed, and push them to the sandbox's registry (all), or leave pods "
+        "waiting for them (none)",
+        "all",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

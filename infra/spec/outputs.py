@@ -103,6 +103,9 @@ class StackOutputs(Section):
     account: AccountId = Field(description="AWS account.")
     cluster: ClusterOutput = Field(description="The EKS cluster.")
     registries: dict[str, str] = Field(description="ECR repository URL by the image's name in the release manifest.")
+    digests: dict[str, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = Field(
+        {}, description="Digests of our images where the stack does not run the release's: a sandbox builds its own."
+    )
     storage: StorageOutput = Field(description="Buckets and file systems.")
     mlflow_uri: Annotated[str, Field(pattern=r"^https?://")] = Field(description="Tracking URI inside the cluster.")
     roles: dict[Workload, RoleArn] = Field(description="IAM role by workload.")
@@ -114,7 +117,8 @@ class StackOutputs(Section):
         None, description="Instance type of the head nodes; stacks of an earlier release do not say."
     )
     is_recorded: bool = Field(
-        False, description="Of a recorded program, e.g. in a sandbox, whose pods pull no images; never of a stack."
+        False,
+        description="Of a recorded program whose pods pull no images, as on a sandbox's fake nodes; never of a stack.",
     )
     logs: LogsOutput = Field(
         LogsOutput(destination="none"), description="The pods' logs; stacks of an earlier release ship none."

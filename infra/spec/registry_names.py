@@ -5,7 +5,8 @@ They follow from account, region and cluster name alone, so that images can be p
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import NamedTuple, Self
 
 from infra.spec.names import cluster_name
 from infra.spec.release import Image
@@ -53,3 +54,33 @@ class Registry(NamedTuple):
     def name(self, image: Image) -> str:
         """Name of the repository of an image of ours."""
         return repository_name(self.cluster, image.repository)
+
+
+_PLAIN = re.compile(
+    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}:\d+)/(?P<repository>[^@:\s]+)(?:@(?P<digest>sha256:[0-9a-f]{64})|:(?P<tag>[\w.-]+))"
+)
+
+
+class PlainImage(NamedTuple):
+    """An image in a registry that an address and a port name, as a sandbox's: it speaks HTTP, and knows no login.
+
+    Attributes:
+        host: address and port of the registry.
+        repository: name of the repository.
+        reference: digest or tag.
+    """
+
+    host: str
+    repository: str
+    reference: str
+
+    @classmethod
+    def parse(cls, image: str) -> Self | None:
+        """The parts of an image's reference; None if another kind of registry has it."""
+        match = _PLAIN.fullmatch(image)
+        return match and cls(match["host"], match["repository"], match["digest"] or match["tag"])
+
+    @property
+    def manifest_url(self) -> str:
+        """URL of the manifest (OCI Distribution Specification 1.1, "Pulling manifests")."""
+        return f"http://{self.host}/v2/{self.repository}/manifests/{self.reference}"

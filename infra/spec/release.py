@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field
@@ -171,6 +171,11 @@ class ReleaseManifest(Section):
     downloads: dict[str, Download] = Field(description="Files that image builds download, by name.")
     crds: dict[str, Version] = Field(description="Versions of the CRDs that the stack applies.")
     compatibility: Compatibility = Field(description="Compatibility ranges published upstream.")
+
+    def with_digests(self, digests: Mapping[str, str]) -> Self:
+        """This release with other digests of some images, by name; see `StackOutputs.digests`."""
+        images = {name: self.images[name].model_copy(update={"digest": digest}) for name, digest in digests.items()}
+        return self.model_copy(update={"images": {**self.images, **images}})
 
     def unresolved(self) -> tuple[str, ...]:
         """Dotted names of all unresolved values, in the order of the file."""

@@ -12,7 +12,7 @@ from observability.benchmarks.measure import Comparison, measure_alternately, ru
 from observability.benchmarks.timed_model import StepCost, mean_cost
 from training.config.schema import TrainingSettings
 from training.launch.processes import DRIVER_VARIABLE
-from training.launch.task import TASK_FILE, RankTask
+from training.launch.task import RankTask
 
 GOAL = 1.03
 
@@ -62,8 +62,8 @@ def _with_timed_model(settings: TrainingSettings, folder: Path) -> TrainingSetti
 
 def _run_ours(settings: TrainingSettings, folder: Path) -> None:
     task = RankTask(settings=settings, run_directory=folder, attempt=0)
-    (folder / TASK_FILE).write_text(json.dumps(task.dump()), encoding="utf-8")
-    _torchrun(settings, "training.launch.rank", folder / TASK_FILE)
+    (folder / "task.json").write_text(json.dumps(task.dump()), encoding="utf-8")
+    _torchrun(settings, "training.launch.rank", folder / "task.json")
 
 
 def _run_theirs(settings: TrainingSettings, folder: Path) -> None:

@@ -101,6 +101,7 @@ def push_image(
     config = {
         "architecture": architecture,
         "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]},
         "history": [*history, {"created_by": "ENV", "empty_layer": True}],
     }
     stored = [push_blob(repository, gzip.compress(layer, mtime=0)) for layer in layers]

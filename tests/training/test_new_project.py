@@ -22,6 +22,7 @@ FILES = {
     "requirements.txt",
     "results.ipynb",
     "train.yaml",
+    "tune.yaml",
     *(f"tumour_cost/{name}.py" for name in ("__init__", "data", "model", "objective")),
     "test_tumour_cost.py",
 }
@@ -41,8 +42,10 @@ def test_a_new_project_has_its_name_in_every_file_and_says_what_to_do_next(tmp_p
     assert [name for name, text in texts.items() if re.search("my[-_]project", text, re.IGNORECASE)] == []
     assert texts["README.md"].startswith("# tumour-cost\n")
     assert "name: tumour_cost.model:Net" in texts["train.yaml"]
-    named = dict(re.findall(r"make (train|test) CODE=(\S+)", answer.out))  # as the shorter of its two paths
-    assert {command: (ROOT / path).resolve() for command, path in named.items()} == {"train": folder, "test": folder}
+    named = dict(re.findall(r"make (train|tune|test) CODE=(\S+)", answer.out))  # as the shorter of its two paths
+    assert {command: (ROOT / path).resolve() for command, path in named.items()} == dict.fromkeys(
+        ("train", "tune", "test"), folder
+    )
 
 
 def test_files_of_programs_in_the_template_are_not_copied(tmp_path: Path) -> None:

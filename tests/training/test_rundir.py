@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,13 @@ def make(root: Path, name: str | None = None) -> RunDirectory:
 
 def test_a_run_is_named_after_model_dataset_and_time(tmp_path: Path) -> None:
     assert make(tmp_path).name == "simple_cnn-digits-20261121-104233"
+
+
+def test_drivers_of_several_nodes_create_the_folder_of_one_run_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as nodes:
+        made = [list(nodes.map(lambda _, name=f"r{run}": make(tmp_path, name), range(8))) for run in range(10)]
+    assert [{one.path for one in run} for run in made] == [{tmp_path / f"r{run}"} for run in range(10)]
+    assert {file.name for file in tmp_path.glob("*/*") if file.is_file()} == {"settings.yaml"}
 
 
 def test_two_runs_created_in_the_same_second_have_two_folders(tmp_path: Path) -> None:

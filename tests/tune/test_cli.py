@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.training.cli.command import Answer, ask
 from tests.tune.sample_search import SampleSearch
+from training import new_project
+from training.errors import ExitStatus
 from tune.cli import main
 from tune.folder import SearchFolder
 
@@ -31,6 +34,7 @@ def tune(folder: Path, *arguments: str) -> Answer:
         (("--set", "search.scheduler.grace_epochs=27"), 2, ("grace_epochs=27", "at most 26")),
         (("--set", "search.scheduler={name: pb2}", "--epochs", "2"), 2, ("every_epochs=2", "at most 1")),
         (("--set", "search.algorithm=grid"), 2, ("search.space", "step")),
+        (("--set", "search.stop.dollars=3"), 2, ("dollars=3", "set search.stop.dollars_per_worker_hour")),
         (("--config", "digits", "--config", "simple_cnn"), 2, ("simple_cnn",)),
         (("--launcher", "torchrun"), 2, ("scale.launcher=torchrun", "ray")),
         (("--set", "scale.cpus_per_worker=4096"), 3, ("a trial never fits", "4096 CPUs")),
@@ -94,3 +98,26 @@ def test_a_report_says_whether_a_driver_runs(tmp_path: Path, capsys: pytest.Capt
     assert '<span class="status running">' in folder.report.read_text(encoding="utf-8")
     assert main(["report", "first", "--root", str(tmp_path)]) == 0
     assert '<span class="status killed">' in folder.report.read_text(encoding="utf-8")
+
+
+def test_a_new_project_is_searched_with_its_own_model(tmp_path: Path) -> None:
+    """Its `tune.yaml` says what varies; everything else is that of `train.yaml`."""
+    project = new_project.create(str(tmp_path / "tumour-cost")).folder
+    said = tune(tmp_path, "search", "--code", str(project), "--print-config")
+    assert said.status == 0, said.err
+    printed = yaml.safe_load(said.out)
+    assert printed["model"]["name"] == "tumour_cost.model:Net"
+    assert list(printed["search"]["space"]) == [
+        "optimizer.learning_rate",
+        "model.options.width",
+        "model.options.dropout",
+    ]
+
+
+def test_a_project_that_does_not_say_what_varies_is_told_where_to(tmp_path: Path) -> None:
+    project = new_project.create(str(tmp_path / "tumour-cost")).folder
+    (project / "tune.yaml").unlink()
+    said = tune(tmp_path, "search", "--code", str(project))
+    assert said.status == ExitStatus.WRONG_INPUT
+    assert "train.yaml: no search section" in said.err
+    assert "in tune.yaml of a code folder" in said.err

@@ -95,6 +95,24 @@ def test_the_job_has_the_workers_of_all_concurrent_trials(
     assert size(asked.objects()[1]) == pods
 
 
+@pytest.mark.parametrize(
+    ("share", "price"),
+    [
+        ({}, 5.672 / 4),  # a g5.12xlarge has 4 A10G
+        ({"gpus_per_worker": 0.5}, 5.672 / 8),
+        ({"stop": {"dollars_per_worker_hour": 0.7}}, 0.7),  # as negotiated
+    ],
+)
+def test_a_worker_costs_what_its_gpus_do(asked: Asked, tmp_path: Path, share: dict[str, Any], price: float) -> None:
+    gpu = ("--use-gpu", "--group", "a10g")
+    changes = ("--set", "search.stop.dollars=10")
+    assert asked(*gpu, *changes, search={"concurrency": 4, **share}, scale={"workers": 1}) == ExitStatus.DONE
+    file = tmp_path / "settings.yaml"
+    file.write_text(asked.objects()[0]["data"]["settings.yaml"], encoding="utf-8")
+    stop = SearchConfiguration.read([file], environment={}).search.stop
+    assert stop.dollars_per_worker_hour == pytest.approx(price)
+
+
 def test_the_head_has_the_memory_of_the_trials_actors(asked: Asked) -> None:
     assert asked(search={"concurrency": 12, "trials": 12}, scale={"workers": 1}) == ExitStatus.DONE
     head = asked.objects()[1]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
@@ -119,6 +137,7 @@ def test_the_head_has_the_memory_of_the_trials_actors(asked: Asked) -> None:
         ),
         (("--set", "search.gpus_per_worker=0.5"), None, ExitStatus.WRONG_INPUT, ("needs scale.gpu=true",)),
         (("--use-gpu", "--set", "search.gpus_per_worker=0.5"), None, ExitStatus.WRONG_INPUT, ("NCCL refuses",)),
+        (("--set", "search.stop.dollars=3"), None, ExitStatus.WRONG_INPUT, ("dollars=3", "dollars_per_worker_hour")),
         (("--launcher", "torchrun"), None, ExitStatus.WRONG_INPUT, ("scale.launcher=torchrun",)),
         (
             ("--dataset", "cifar10", "--data-path", "/home/me"),

@@ -110,7 +110,7 @@ def test_axes_may_be_nested_by_section(tmp_path: Path) -> None:
 def test_without_a_search_section_the_message_shows_one(tmp_path: Path) -> None:
     message = refusal(write(tmp_path, "loop: {epochs: 3}\n"))
     assert message.startswith("my.yaml: no search section")
-    assert "remedy: add one, for example search: {space: " in message
+    assert "for example search: {space: " in message
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,6 @@ def test_without_a_search_section_the_message_shows_one(tmp_path: Path) -> None:
         (
             "search:\n  space: {loop.epochs: 3}\n  scheduler: {name: asha}\n  objectives: {validation_loss: min, seconds: min}\n",
             "my.yaml:1: search: scheduler=asha compares trials by one metric, got objectives=validation_loss, seconds",
-        ),
-        (
-            "search:\n  space: {loop.epochs: 3}\n  stop: {dollars: 3}\n",
-            "my.yaml:3: search.stop: dollars=3 needs dollars_per_worker_hour",
         ),
         (
             "search:\n  space: {loop.epochs: 3}\n  algorithm: grid\n  objectives: {validation_loss: min, seconds: min}\n",

@@ -48,7 +48,7 @@ def read_target(env: str, *, file: Path | None, environment: Mapping[str, str]) 
         SettingsError: they are of another environment.
     """
     outputs = read_stack(env, file=file, environment=environment)
-    target = Target(outputs=outputs, release=load_release(), catalog=load_catalog())
+    target = Target(outputs=outputs, release=load_release().with_digests(outputs.digests), catalog=load_catalog())
     check_outputs(outputs, target.release, catalog=target.catalog)
     return target
 

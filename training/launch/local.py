@@ -13,7 +13,7 @@ from pathlib import Path
 
 from training.config.schema import ScaleSettings
 from training.launch.processes import DRIVER_VARIABLE, die_with_parent
-from training.launch.task import OUTCOME_FILE, TASK_FILE, Outcome, RankTask, WorkersFailedError
+from training.launch.task import OUTCOME_FILE, Outcome, RankTask, WorkersFailedError
 
 _TAIL_CHARACTERS = 4000
 _STOP_SECONDS = 10.0
@@ -25,16 +25,17 @@ class ProcessLauncher:
     """Runs the ranks with one command and waits for it: the launchers `plain` and `torchrun`."""
 
     def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
-        """Run the attempt; the output of the command goes to `logs/launcher.log` in the run's folder.
+        """Run the attempt; the output of the command goes to `logs/launcher.log` in the run's folder, or `launcher-1.log` on node 1.
 
         Raises:
             WorkersFailedError: the command exited without an outcome.
         """
-        task_file = task.run_directory / TASK_FILE
+        node = _suffix(task.settings.scale)
+        task_file = task.run_directory / f"task{node}.json"
         task_file.write_text(json.dumps(task.dump()), encoding="utf-8")
         outcome_file = task.run_directory / OUTCOME_FILE
         outcome_file.unlink(missing_ok=True)
-        log_file = task.run_directory / "logs" / "launcher.log"
+        log_file = task.run_directory / "logs" / f"launcher{node}.log"
         log_file.parent.mkdir(exist_ok=True)
         on_phase("workers_start")
         with log_file.open("a+b") as log:
@@ -67,6 +68,11 @@ class ProcessLauncher:
 
     def close(self) -> None:
         """Does nothing: no process outlives an attempt."""
+
+
+def _suffix(scale: ScaleSettings) -> str:
+    """What distinguishes the files of a node: all of them write to the same folder, at the same time."""
+    return f"-{scale.node_rank}" if scale.node_rank else ""
 
 
 def rank_command(scale: ScaleSettings, task_file: Path) -> list[str]:

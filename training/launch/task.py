@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
 
-TASK_FILE = "task.json"
 OUTCOME_FILE = "outcome.json"
 
 

@@ -28,6 +28,7 @@ OWN_NAMES = frozenset({"model.options", "data.options", "objective.options"})
 
 _SEED = "run.seed"
 _SHARED = {
+    "run.deterministic": "it changes which kernels compute a trial, not its hyperparameters",
     "run": "names and folders are the search's",
     "scale": "all trials have worker groups of one size, which they share",
     "checkpoint": "trials are saved alike, so that the search can be continued",
@@ -80,8 +81,8 @@ def _check_key(key: str) -> None:
     """Refuse a key that names no setting, or one that all trials share."""
     section = key.partition(".")[0]
     where = f"search.space.{key}"
-    if section in _SHARED and key != _SEED:
-        raise SettingsError(f"{where}: cannot vary: {_SHARED[section]}", remedy=f"set it for all trials: {key}=…")
+    if key != _SEED and (shared := _SHARED.get(key) or _SHARED.get(section)):
+        raise SettingsError(f"{where}: cannot vary: {shared}", remedy=f"set it for all trials: {key}=…")
     if any(key.startswith(f"{owner}.") for owner in OWN_NAMES):
         return  # the settings of a trial know the options of its model, dataset and objective
     if key in OWN_NAMES:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.lifecycle.image import engines, sbom
-from infra.lifecycle.image.availability import missing_images
 from infra.lifecycle.image.derive import derive
 from infra.lifecycle.image.ecr import EnvironmentRegistry
-from infra.lifecycle.image.push import push
+from infra.lifecycle.image.push import ImageRegistry, push
 from infra.lifecycle.image.recipes import RECIPES
 from infra.lifecycle.options import ImageOptions
+from infra.lifecycle.sandbox.images.running import running_sandbox
 from infra.lifecycle.show import print_line
 from infra.packages.derived import image_markers, image_platform, image_target
 from infra.packages.overlay import overlay
@@ -29,22 +29,23 @@ def derived_image(options: ImageOptions) -> int:
     Nothing is built if the release's image has all that the folder requires.
     """
     folder, env = _checked(options)
-    release = load_release()
+    sandbox = running_sandbox(env)
+    release = load_release().with_digests(sandbox.outputs.digests if sandbox else {})
     platform = image_platform(ROOT / RECIPES["trainer"].lock)
     requirements = read_requirements(folder, environment=image_markers(release))
     missing = missing_packages(folder, requirements, platform)
     if not missing:
         return _not_needed(folder)
-    registry = EnvironmentRegistry.open(env)
-    _require_base(registry, release)
+    registry: ImageRegistry = sandbox.registry if sandbox else EnvironmentRegistry.open(env)
+    _require_base(registry, release, env)
     builder = engines.find()
     found = overlay(missing, platform, image_target(release), root=ROOT / OVERLAYS, say=print_line)
     if not found.contents:
         return _not_needed(folder)
-    build = derive(found, release, registry.registry)
+    repository = registry.repository(release.images["trainer"])
+    build = derive(found, release, repository)
     sbom.write(ROOT, build, sbom.derived_document(build, found.contents))
     digest = push(build, registry, builder)
-    repository = f"{registry.registry.host}/{registry.registry.name(release.images['trainer'])}"
     print_line(f"{build.tag} has {build.arguments['PACKAGES']}; train in it: make train ENV={env} CODE={folder} …")
     print_line(f"IMAGE={repository}@{digest}")
     return 0
@@ -71,11 +72,11 @@ def _not_needed(folder: Path) -> int:
     return 0
 
 
-def _require_base(registry: EnvironmentRegistry, release: ReleaseManifest) -> None:
+def _require_base(registry: ImageRegistry, release: ReleaseManifest, env: str) -> None:
     """Refuse a registry without the trainer image of this release."""
-    for missing in missing_images(registry.client, registry.registry, release):
+    for missing in registry.missing(release):
         if missing.name == "trainer":
             raise RefusedError(
-                f"{registry.environment} has no trainer image to derive from: {missing.reason}",
-                remedy=f"push it: make image PUSH=1 IMAGE=trainer ENV={registry.environment}",
+                f"{env} has no trainer image to derive from: {missing.reason}",
+                remedy=f"push it: make image PUSH=1 IMAGE=trainer ENV={env}",
             )

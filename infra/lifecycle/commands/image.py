@@ -10,8 +10,10 @@ from infra.lifecycle.image.plan import Build
 from infra.lifecycle.image.push import push
 from infra.lifecycle.image.recipes import IMAGES, RELEASED, ImageName
 from infra.lifecycle.image.record import write_push
+from infra.lifecycle.image.runtime import on_runtime
 from infra.lifecycle.image.source import read_source, require_committed
 from infra.lifecycle.options import ImageOptions
+from infra.lifecycle.sandbox.images.running import push_to_sandbox, running_sandbox
 from infra.lifecycle.show import print_line, print_table
 from infra.spec.errors import PlatformError, SettingsError
 from infra.spec.release import RELEASE_FILE, load_release
@@ -28,6 +30,9 @@ def image(options: ImageOptions) -> int:
         )
     if options.env is not None:
         load_environment(options.env)
+    sandbox = running_sandbox(options.env) if options.push and options.env else None
+    if sandbox is not None:
+        return push_to_sandbox(sandbox, names)
     builds = [_plan(name, options) for name in names]
     registry = EnvironmentRegistry.open(options.env) if options.push and options.env else None
     builder = engines.find()
@@ -35,7 +40,7 @@ def image(options: ImageOptions) -> int:
         _write_sbom(build)
         if registry is None:
             reference = f"ray-train-platform/{build.image}:{build.tag}"
-            engines.run(builder.build(build, reference))
+            engines.run(builder.build(on_runtime(build, builder), reference))
             print_line(f"{build.image}: built by {builder.name} as {reference}")
         else:
             _release(build, push(build, registry, builder))

@@ -6,23 +6,30 @@ import base64
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from infra.kube.api import KubernetesApi
 from infra.kube.connection import connect_with
+from infra.lifecycle.image import engines
+from infra.lifecycle.image.plain_registry import PlainRegistry
+from infra.lifecycle.image.recipes import IMAGES
 from infra.lifecycle.options import SandboxOptions
 from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.contents import fill
+from infra.lifecycle.sandbox.images.publish import publish
+from infra.lifecycle.sandbox.images.registry import PORT, images_folder, storage_folder
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.modules import KUBERNETES, OPERATORS, Module
 from infra.lifecycle.sandbox.node.prerequisites import check as check_prerequisites
 from infra.lifecycle.sandbox.node.request import requested
-from infra.lifecycle.sandbox.programs import find_programs
-from infra.lifecycle.sandbox.recorded import recorded
+from infra.lifecycle.sandbox.programs import find_programs, find_registry
+from infra.lifecycle.sandbox.recorded import Recorded, recorded
 from infra.lifecycle.show import print_line
 from infra.spec.catalog import load_catalog
 from infra.spec.command_line import NoOptions
 from infra.spec.errors import SettingsError
 from infra.spec.outputs import StackOutputs
+from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, load_environment
 from infra.spec.signals import ENDINGS, interrupting
 
@@ -41,14 +48,18 @@ def up(options: SandboxOptions) -> int:
     folder, is_started = FOLDER.resolve(), False
     if nodes:
         check_prerequisites(folder, os.environ)
-        print_line(
-            f"sandbox: starting Kubernetes {KUBERNETES.version} with real nodes {', '.join(one.name for one in nodes)}"
-        )
+        find_registry(os.environ)
+    with_images = bool(nodes) and options.images == "all"
+    if with_images:
+        engines.find()
+    if nodes:
+        names = ", ".join(node.name for node in nodes)
+        print_line(f"sandbox: starting Kubernetes {KUBERNETES.version} with real nodes {names}")
     try:
         with interrupting(ENDINGS):
             running = detached.start(folder, crds=options.crds, nodes=nodes)
             is_started = True
-            outputs = _fill(settings, folder, real=[node.name for node in nodes])
+            outputs = _fill(settings, folder, real=[node.name for node in nodes], with_images=with_images)
     except BaseException as error:
         if is_started:
             detached.stop(folder)
@@ -73,12 +84,27 @@ def down(_options: NoOptions) -> int:
     return 0
 
 
-def _fill(settings: StackSettings, folder: Path, *, real: Sequence[str]) -> Path:
+def _fill(settings: StackSettings, folder: Path, *, real: Sequence[str], with_images: bool) -> Path:
     """Create the environment's objects and write its outputs."""
     api = connect_with(kubeconfig_in(folder))
     stack = recorded(settings)
-    fill(api, settings, stack, say=lambda line: print_line(f"sandbox: {line}"), real=real)
+    if real:
+        address = urlsplit(api.client.configuration.host).hostname
+        registry = PlainRegistry(f"{address}:{PORT}", stack.outputs.cluster.name)
+        stack = _with_images(stack, registry, folder, is_built=with_images)
+    fill(api, settings, stack, say=_say, real=real)
     return _write_outputs(stack.outputs, api, folder)
+
+
+def _with_images(stack: Recorded, registry: PlainRegistry, folder: Path, *, is_built: bool) -> Recorded:
+    """The stack with its images in the sandbox's registry, where they are built and pushed if they have changed."""
+    storage, images = storage_folder(os.environ), load_release().images
+    digests = publish(registry, logs=images_folder(folder), say=_say, storage=storage) if is_built else {}
+    return stack.with_images({name: registry.repository(images[name]) for name in IMAGES}, digests)
+
+
+def _say(line: str) -> None:
+    print_line(f"sandbox: {line}")
 
 
 def _state(operator: Module, *, is_running: bool) -> str:

@@ -9,25 +9,24 @@ from pathlib import Path
 from infra.lifecycle.image.plan import EPOCH, EngineBuild
 from infra.packages.derived import TAG_PREFIX, image_target, manifest_annotations
 from infra.packages.overlay import Overlay
-from infra.spec.registry_names import Registry
 from infra.spec.release import ReleaseManifest
 
 DOCKERFILE = Path(__file__).with_name("derived") / "Dockerfile"
 
 
-def derive(overlay: Overlay, release: ReleaseManifest, registry: Registry) -> EngineBuild:
+def derive(overlay: Overlay, release: ReleaseManifest, repository: str) -> EngineBuild:
     """Plan the image with some packages. Equal packages on an equal base give an equal tag.
 
     Args:
         overlay: the packages, installed for the image's Python.
         release: the release; its trainer has a digest.
-        registry: registry of the environment, which has the trainer image.
+        repository: registry and repository of the environment's trainer image.
     """
     trainer = release.images["trainer"]
     assert trainer.digest is not None, "only a pushed image can be the base of another"
     recorded = manifest_annotations(overlay.contents, base=trainer.digest)
     arguments = {
-        "TRAINER_IMAGE": f"{registry.host}/{registry.name(trainer)}@{trainer.digest}",
+        "TRAINER_IMAGE": f"{repository}@{trainer.digest}",
         "PYTHON": image_target(release).python,
         "PACKAGES": " ".join(f"{one.name}=={one.version}" for one in overlay.contents),
         "SOURCE_DATE_EPOCH": str(EPOCH),

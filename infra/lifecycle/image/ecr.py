@@ -11,10 +11,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.lifecycle.aws import Client
 from infra.lifecycle.caller import caller_of
+from infra.lifecycle.image.availability import MissingImage, missing_images
 from infra.lifecycle.image.distribution import RemoteRepository, basic
 from infra.spec.errors import RefusedError
 from infra.spec.registry_names import Registry
-from infra.spec.release import Image
+from infra.spec.release import Image, ReleaseManifest
 from infra.spec.settings import check_account, load_environment
 
 
@@ -63,7 +64,15 @@ class EnvironmentRegistry:
 
     def reference(self, image: Image, tag: str) -> str:
         """The full reference of a tag."""
-        return f"{self.registry.host}/{self.registry.name(image)}:{tag}"
+        return f"{self.repository(image)}:{tag}"
+
+    def repository(self, image: Image) -> str:
+        """Registry and name of the repository of an image of ours."""
+        return f"{self.registry.host}/{self.registry.name(image)}"
+
+    def missing(self, release: ReleaseManifest) -> tuple[MissingImage, ...]:
+        """The images of ours that the registry lacks; see `missing_images`."""
+        return missing_images(self.client, self.registry, release)
 
     def digest(self, image: Image, tag: str) -> str | None:
         """The digest of a tag; None if the repository has no such tag.

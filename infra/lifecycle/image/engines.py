@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from infra.lifecycle.image.plan import EPOCH, EngineBuild
@@ -19,6 +20,7 @@ PLATFORM = "linux/amd64"
 """Platform of the nodes, independent of the build machine."""
 
 _PROBE_SECONDS = 30
+_TAIL_LINES = 20
 
 
 class ImageEngine(Protocol):
@@ -27,6 +29,11 @@ class ImageEngine(Protocol):
     @property
     def name(self) -> str:
         """Name of the program."""
+        ...
+
+    @property
+    def looks_before_it_copies(self) -> bool:
+        """Whether its cache finds a copy between stages without copying; see `image.runtime`."""
         ...
 
     def probe(self) -> list[str]:
@@ -41,8 +48,20 @@ class ImageEngine(Protocol):
         """Command that builds an image tagged `reference`, for this machine."""
         ...
 
-    def release(self, build: EngineBuild, reference: str) -> list[list[str]]:
-        """Commands that build the image `reference` and push it."""
+    def release(self, build: EngineBuild, reference: str, *, plain_http: bool = False) -> list[list[str]]:
+        """Commands that build the image `reference` and push it; `plain_http` for a registry without TLS."""
+        ...
+
+    def has(self, reference: str) -> list[str]:
+        """Command that succeeds if the engine has the image."""
+        ...
+
+    def pull(self, reference: str) -> list[str]:
+        """Command that pulls an image."""
+        ...
+
+    def store(self) -> list[str]:
+        """Command that prints the folder of the engine's images, on the engine's machine."""
         ...
 
     def log_in(self, registry: str, user: str) -> list[str]:
@@ -63,6 +82,7 @@ class Docker:
     """docker with BuildKit, in a builder of its own: the builder inside the daemon cannot rewrite timestamps (moby/buildkit#4230)."""
 
     name: str = "docker"
+    looks_before_it_copies: bool = True
 
     def probe(self) -> list[str]:
         """Inspect the builder, which needs the buildx plugin and a daemon."""
@@ -86,16 +106,30 @@ class Docker:
             str(build.context),
         ]
 
-    def release(self, build: EngineBuild, reference: str) -> list[list[str]]:
+    def release(self, build: EngineBuild, reference: str, *, plain_http: bool = False) -> list[list[str]]:
         """BuildKit pushes what it built; the daemon would compress the layers again."""
         output = f"type=image,name={reference},push=true,rewrite-timestamp=true"
         if build.annotations:  # Docker's own manifests have none
             output += ",oci-mediatypes=true"
+        if plain_http:
+            output += ",registry.insecure=true"
         return [[*self._build(build), "--output", output, str(build.context)]]
 
     def _build(self, build: EngineBuild) -> list[str]:
         """Without attestations: they contain times, and make the image an index."""
         return ["docker", "buildx", "build", "--provenance=false", "--sbom=false", *_instructions(build)]
+
+    def has(self, reference: str) -> list[str]:
+        """See `ImageEngine.has`."""
+        return ["docker", "image", "inspect", reference]
+
+    def pull(self, reference: str) -> list[str]:
+        """See `ImageEngine.pull`."""
+        return ["docker", "pull", "--platform", PLATFORM, reference]
+
+    def store(self) -> list[str]:
+        """See `ImageEngine.store`."""
+        return ["docker", "info", "--format", "{{.DockerRootDir}}"]
 
     def log_in(self, registry: str, user: str) -> list[str]:
         """See `ImageEngine.log_in`."""
@@ -107,6 +141,7 @@ class Buildah:
     """buildah, or podman, which embeds it; neither needs a daemon."""
 
     name: str = "buildah"
+    looks_before_it_copies: bool = False
 
     def probe(self) -> list[str]:
         """Check storage and runtime."""
@@ -118,13 +153,31 @@ class Buildah:
         return None
 
     def build(self, build: EngineBuild, reference: str) -> list[str]:
+        """See `ImageEngine.build`."""
+        return self._build(build, reference, [])
+
+    def _build(self, build: EngineBuild, reference: str, extra: list[str]) -> list[str]:
         """With `--layers`, to cache layers as docker does."""
-        options = ["--layers", "--timestamp", str(EPOCH)]
+        options = ["--layers", "--timestamp", str(EPOCH), *extra]
         return [self.name, "build", *options, *_instructions(build), "--tag", reference, str(build.context)]
 
-    def release(self, build: EngineBuild, reference: str) -> list[list[str]]:
+    def release(self, build: EngineBuild, reference: str, *, plain_http: bool = False) -> list[list[str]]:
         """See `ImageEngine.release`."""
-        return [self.build(build, reference), [self.name, "push", reference]]
+        options = ["--tls-verify=false"] if plain_http else []
+        return [self._build(build, reference, options), [self.name, "push", *options, reference]]
+
+    def has(self, reference: str) -> list[str]:
+        """See `ImageEngine.has`."""
+        return [self.name, "inspect", "--type", "image", reference]
+
+    def pull(self, reference: str) -> list[str]:
+        """See `ImageEngine.pull`."""
+        return [self.name, "pull", "--platform", PLATFORM, reference]
+
+    def store(self) -> list[str]:
+        """See `ImageEngine.store`."""
+        field = "store.GraphRoot" if self.name.endswith("buildah") else "Store.GraphRoot"
+        return [self.name, "info", "--format", f"{{{{.{field}}}}}"]
 
     def log_in(self, registry: str, user: str) -> list[str]:
         """See `ImageEngine.log_in`."""
@@ -174,16 +227,67 @@ def find(ask: Callable[[Sequence[str]], Answer] = _ask) -> ImageEngine:
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     raise RefusedError(
         f"no engine on this machine can build an image:{lines}",
-        remedy="start docker with buildx, or install buildah or podman",
+        remedy="start docker with buildx, or install buildah or podman: apt-get install buildah",
     )
 
 
-def run(command: Sequence[str], *, standard_input: str | None = None) -> None:
+def succeeds(command: Sequence[str]) -> bool:
+    """Whether an engine's command succeeds; what it prints is dropped."""
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def store_of(engine: ImageEngine) -> Path | None:
+    """The folder of an engine's images; None if the engine does not say, or it is on another machine."""
+    answer = _ask(engine.store())
+    folder = Path(answer.text.strip() or "/nowhere")
+    return folder if answer.reason is None and folder.is_dir() else None
+
+
+def run(
+    command: Sequence[str],
+    *,
+    standard_input: str | None = None,
+    log: Path | None = None,
+    watch: Callable[[str], None] = lambda _: None,
+) -> None:
     """Run an engine's command in the foreground.
 
+    Args:
+        command: the command.
+        standard_input: its standard input.
+        log: file for its output; None leaves the output to the terminal.
+        watch: called with every line that goes to the log.
+
     Raises:
-        PlatformError: it failed; its own output says why.
+        PlatformError: it failed; carries the end of the log, or the engine's own output says why.
     """
-    finished = subprocess.run(command, check=False, input=standard_input, text=True)
-    if finished.returncode != 0:
-        raise PlatformError(f"`{' '.join(command[:3])} …` failed with exit status {finished.returncode}; see above")
+    if log is None:
+        status = subprocess.run(command, check=False, input=standard_input, text=True).returncode
+        reason = "see above"
+    else:
+        status = _run_logged(command, log, watch)
+        reason = f"the end of {log}:\n{tail(log)}"
+    if status != 0:
+        raise PlatformError(f"`{' '.join(command[:3])} …` failed with exit status {status}; {reason}")
+
+
+def _run_logged(command: Sequence[str], log: Path, watch: Callable[[str], None]) -> int:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("a", encoding="utf-8") as file,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            file.flush()
+            watch(line.rstrip())
+        return process.wait()
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, indented."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])

@@ -8,19 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.lifecycle.image.recipes import RECIPES, RELEASED, ImageName, Variant
-from infra.lifecycle.image.source import Source
+from infra.lifecycle.image.recipes import RECIPES, RELEASED, ImageName, Recipe, Variant
+from infra.lifecycle.image.source import Source, content_hash
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.release import Download, ReleaseManifest
 
 EPOCH = 315_532_800
 """Timestamp of every image and file in it: 1980-01-01, in seconds since 1970. It must be earlier than any build, because engines
 only lower timestamps to it, and no earlier than what a ZIP file holds (APPNOTE.TXT, 4.4.6)."""
+_SMALLER = 3
+"""How much smaller the trainer's packages are, at least, with a torch without CUDA."""
 BASE = "python-base"
 EFA = "efa-installer"
 RDS_CERTIFICATES = "rds-certificates"
@@ -51,6 +53,8 @@ class EngineBuild:
         arguments: build arguments.
         tag: tag of the image.
         annotations: of its manifest.
+        runtime: identity of its stage `runtime`, see `image.runtime`; None without such a stage.
+        room: most that building this stage writes to the engine's store and cache, in bytes.
     """
 
     image: ImageName
@@ -60,6 +64,8 @@ class EngineBuild:
     arguments: Mapping[str, str]
     tag: str
     annotations: Mapping[str, str] = field(default_factory=dict)
+    runtime: str | None = None
+    room: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +160,8 @@ def plan(
         target=target,
         arguments=arguments,
         tag="-".join(tag),
+        runtime=_runtime_identity(source, recipe, arguments),
+        room=recipe.room if torch is None else recipe.room // _SMALLER,
         revision=source.recorded_revision,
         lock=lock,
         torch=torch,
@@ -176,8 +184,18 @@ def require_pinned_base(release: ReleaseManifest) -> None:
 def _identity(source: Source, target: str, arguments: Mapping[str, str]) -> str:
     """Identity of a build: files, target and arguments; not the address of a package index, of which there are mirrors."""
     counted = {name: value for name, value in arguments.items() if name != "TORCH_INDEX"}
-    inputs = json.dumps([source.content, target, counted], sort_keys=True)
-    return hashlib.sha256(inputs.encode()).hexdigest()[:12]
+    return _short_hash([source.content, target, counted])
+
+
+def _runtime_identity(source: Source, recipe: Recipe, arguments: Mapping[str, str]) -> str:
+    """Identity of a build without its code."""
+    files = content_hash(source.root, sorted((recipe.dockerfile, recipe.lock, *recipe.runtime)))
+    counted = {name: arguments.get(name, "") for name in ("PYTHON_IMAGE", "TORCH_VERSION", "SOURCE_DATE_EPOCH")}
+    return _short_hash([files, counted])
+
+
+def _short_hash(inputs: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:12]
 
 
 class _Parts(NamedTuple):

@@ -23,12 +23,16 @@ class Recipe:
         dockerfile: path relative to the repository.
         lock: lock file of its Python packages.
         context: other paths of the repository in the build context; .dockerignore excludes everything else.
+        runtime: paths of the build context that the stage `runtime` takes, besides the lock.
+        room: most that building that stage writes to the engine's store and cache, in bytes.
         unused: list of what the build removes from the installed packages; empty if it removes nothing.
     """
 
     dockerfile: str
     lock: str
     context: tuple[str, ...]
+    runtime: tuple[str, ...] = ()
+    room: int = 0
     unused: str = ""
 
 
@@ -69,6 +73,11 @@ RECIPES: Mapping[ImageName, Recipe] = {
             *(*_COMMON, *_SHARED, *_DATA_SYNC),
             *(".make/environment", "pyproject.toml", "training", "tune", "observability"),
         ),
+        runtime=(
+            *("requirements-bootstrap.lock", ".make/environment"),
+            *("training/image/remove_unused.py", "training/image/unused.txt"),
+        ),
+        room=28 * 10**9,
         unused="training/image/unused.txt",
     ),
     "mlflow": Recipe(
@@ -83,5 +92,7 @@ RECIPES: Mapping[ImageName, Recipe] = {
             "platform_charts/images/job_schedule",
             "platform_charts/images/data_sync",
         ),
+        runtime=("requirements-bootstrap.lock",),
+        room=4 * 10**9,
     ),
 }

@@ -78,7 +78,7 @@ def read_source(root: Path, image: ImageName) -> Source:
     return Source(
         root=root,
         revision=_git(root, "rev-parse", "--verify", "HEAD").strip(),
-        content=_sha256(root, paths),
+        content=content_hash(root, paths),
         changed=tuple(_changed(root, recipe, paths)),
     )
 
@@ -100,8 +100,11 @@ def _files(root: Path, entry: str) -> Iterator[str]:
         yield from ((Path(folder) / name).relative_to(root).as_posix() for name in (*names, *links))
 
 
-def _sha256(root: Path, paths: Sequence[str]) -> str:
-    """Of the executable bit only: the Dockerfiles set the other bits, which depend on a checkout's umask."""
+def content_hash(root: Path, paths: Sequence[str]) -> str:
+    """sha256 of path, executable bit and bytes of each file.
+
+    Of the permissions only that bit: the Dockerfiles set the others, which depend on a checkout's umask.
+    """
     found = hashlib.sha256()
     for path in paths:
         mode = (root / path).lstat().st_mode

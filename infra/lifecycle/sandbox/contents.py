@@ -37,7 +37,13 @@ def fill(
     for node in nodes:
         api.create(node)
     say(f"{len(nodes)} {'fake ' if real else ''}nodes{f', and {len(real)} real: ' if real else ''}{', '.join(real)}")
-    for phase, manifests in platform_objects(settings, load_release(), stack.facts).items():
+    apply_objects(api, settings, stack, say=say)
+
+
+def apply_objects(api: KubernetesApi, settings: StackSettings, stack: Recorded, *, say: Callable[[str], None]) -> None:
+    """Create the objects of an environment, or bring them up to date; see `fill`."""
+    release = load_release().with_digests(stack.outputs.digests)
+    for phase, manifests in platform_objects(settings, release, stack.facts).items():
         known = [manifest for manifest in manifests if api.serves(manifest["apiVersion"], manifest["kind"])]
         for manifest in known:
             api.apply(manifest)

@@ -18,10 +18,11 @@ from typing import NoReturn
 
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.crds import available_crds
+from infra.lifecycle.sandbox.images.registry import start_registry, storage_folder
 from infra.lifecycle.sandbox.node.cluster import RealNodes
 from infra.lifecycle.sandbox.node.request import RealNode, load
 from infra.lifecycle.sandbox.operators import start_operators
-from infra.lifecycle.sandbox.programs import find_programs
+from infra.lifecycle.sandbox.programs import find_programs, find_registry
 from infra.spec.errors import PlatformError
 from platform_charts.charts.crds import CrdFolder
 
@@ -57,6 +58,8 @@ def keep(folder: Path, *, crds: Path | None, nodes: Sequence[RealNode] = ()) -> 
             access = real.access if real else None
             plane = stack.enter_context(ControlPlane(folder, programs=programs, crds=found, nodes=access))
             if real:
+                storage = storage_folder(os.environ)
+                start_registry(plane, find_registry(os.environ), address=real.access.address, storage=storage)
                 real.start(plane)
             operators = start_operators(plane, os.environ, services=real.services if real else None)
             print(READY, *(operator.name for operator in operators), flush=True)

@@ -115,7 +115,7 @@ REGISTRY = Module(
     project="github.com/distribution/distribution/v3",
     packages={"registry": "github.com/distribution/distribution/v3/cmd/registry"},
 )
-"""For the tests of `promote`; a sandbox has no registry."""
+"""For a sandbox with real nodes, whose containerd pulls from it, and for the tests of `promote`."""
 
 KUBELET = Module(
     name="kubelet",

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from infra.lifecycle.sandbox.modules import KUBERNETES, KWOK, Module, cache_root
+from infra.lifecycle.sandbox.modules import KUBERNETES, KWOK, REGISTRY, Module, cache_root
 from infra.spec.errors import RefusedError
 
 Programs = Mapping[str, Path]
@@ -63,6 +63,19 @@ def find_operator(module: Module, environment: Mapping[str, str]) -> Path | None
             remedy=f"set it to the program of {module.title} {module.version}, or unset it and run make engines",
         )
     return Path(named).resolve()
+
+
+def find_registry(environment: Mapping[str, str]) -> Path:
+    """Find the registry in the cache of `make engines`.
+
+    Raises:
+        RefusedError: it is not built.
+    """
+    (program,) = REGISTRY.packages
+    found = shutil.which(program, path=str(REGISTRY.cache_folder(environment)))
+    if found is None:
+        raise RefusedError(f"{REGISTRY.title}: not found in {cache_root(environment)}", remedy=REMEDY)
+    return Path(found)
 
 
 def _candidates(program: str, module: Module, environment: Mapping[str, str]) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from infra.preview.recorded_outputs import computed, physical_id
@@ -19,6 +20,18 @@ class Recorded(NamedTuple):
 
     outputs: StackOutputs
     facts: ClusterFacts
+
+    def with_images(self, repositories: Mapping[str, str], digests: Mapping[str, str]) -> Recorded:
+        """The stack with our images in another registry, from which pods pull them.
+
+        Args:
+            repositories: registry and repository by the image's name in the release manifest.
+            digests: digests of the images, by the same names; without any, the stack counts as recorded, as its pods pull nothing.
+        """
+        changes = {"registries": dict(repositories), "digests": dict(digests), "is_recorded": not digests}
+        return Recorded(
+            self.outputs.model_copy(update=changes), replace(self.facts, registry=_registry_of(repositories))
+        )
 
 
 def recorded(settings: StackSettings) -> Recorded:
@@ -41,11 +54,16 @@ def recorded(settings: StackSettings) -> Recorded:
         database_port=answers["port"],
         database_secret_arn=answers["masterUserSecrets"][0]["secretArn"],
         artifact_bucket=outputs.storage.artifact_bucket,
-        registry=next(iter(outputs.registries.values())).partition("/")[0],
+        registry=_registry_of(outputs.registries),
         api_server_cidrs=tuple(str(network) for network in subnets_of(settings.network).private),
         lustre=_lustre(graph, outputs),
     )
     return Recorded(outputs, facts)
+
+
+def _registry_of(repositories: Mapping[str, str]) -> str:
+    """Host of the registry and prefix of our repositories."""
+    return next(iter(repositories.values())).rpartition("/")[0]
 
 
 def _lustre(graph: Recording, outputs: StackOutputs) -> LustreVolume | None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -187,11 +186,7 @@ def test_without_uv_the_remedy_installs_it(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("wheels")
-def test_an_installed_overlay_is_found_within_milliseconds(tmp_path: Path) -> None:
-    install(tmp_path / "overlays", "words")
-    times = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        install(tmp_path / "overlays", "words")
-        times.append(time.perf_counter() - begun)
-    assert min(times) < 0.02
+def test_an_installed_overlay_is_found_without_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = install(tmp_path / "overlays", "words")
+    monkeypatch.setattr(subprocess, "run", None)
+    assert install(tmp_path / "overlays", "words") == first

@@ -1,16 +1,22 @@
-"""Looking an image up in ECR, as moto fakes it."""
+"""Looking an image up in ECR, as moto fakes it, and in the registry of a sandbox, which is real."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from moto import mock_aws
 
-from infra.spec.errors import RefusedError
+from infra.lifecycle.image.plain_registry import PlainRegistry
+from infra.spec.errors import NoAnswerError, RefusedError
+from infra.spec.release import load_release
+from tests.engines.oci_registry import push_image
+from tests.engines.ports import free_port
+from tests.engines.sandbox_registry import sandbox_registry
 from tests.training.cluster.team_cluster import target
-from training.cluster.registry import check_image, check_images
+from training.cluster.registry import check_image, check_images, read_annotations
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 
@@ -62,3 +68,23 @@ def test_only_a_recorded_stack_has_no_registry_to_look_in() -> None:
     check_images(recorded, f"{REGISTRY}/trainer:not-pushed")
     with pytest.raises(RefusedError, match="it was never pushed"):
         check_images(target(is_recorded=False).outputs, f"{REGISTRY}/trainer:not-pushed")
+
+
+def test_an_image_of_a_sandbox_is_looked_up_in_its_registry(tmp_path: Path) -> None:
+    with sandbox_registry(tmp_path) as host:
+        registry, trainer = PlainRegistry(host, "rtp-dev"), load_release().images["trainer"]
+        pushed = push_image(registry.remote(trainer), "a", [b"packages"])
+        repository = registry.repository(trainer)
+        assert check_image(f"{repository}@{pushed.digest}") == ""
+        assert check_image(f"{repository}:a") == ""
+        assert read_annotations(f"{repository}:a") == {}
+        for reference in (f"{repository}@sha256:{'0' * 64}", f"{repository}:b", f"{host}/rtp-prod/trainer:a"):
+            with pytest.raises(RefusedError, match=r"is not in the registry .*\n.*make image PUSH=1"):
+                check_image(reference)
+
+
+def test_a_registry_of_a_sandbox_that_is_gone_gives_no_answer() -> None:
+    host = f"127.0.0.1:{free_port()}"
+    assert check_image(f"{host}/rtp-dev/trainer:a") == f"registry {host}: [Errno 111] Connection refused"
+    with pytest.raises(NoAnswerError, match="refused"):
+        read_annotations(f"{host}/rtp-dev/trainer:a")

@@ -16,7 +16,7 @@ from tests.engines import report_table
 from tests.engines.ports import free_port
 from tests.engines.ray_cluster import short_folder
 from tests.training.code.projects import LOSSES, NETS, OWN, settings, write
-from tests.training.launch.driver import Driver, arguments_for, is_commit
+from tests.training.launch.driver import Driver, arguments_for, end_together, is_commit
 from tests.training.launch.ranks import on_ranks
 from training.checkpoint.manifest import MANIFEST_FILE, Manifest
 from training.cli import main
@@ -134,9 +134,7 @@ def test_two_drivers_of_one_run_share_its_code(tmp_path: Path) -> None:
         scale = {"launcher": "torchrun", "workers": 2, "nodes": 2, "node_rank": node, "rendezvous": rendezvous}
         drivers.append(train(settings(scale=scale), tmp_path, code))
     with drivers[0], drivers[1]:
-        for driver in drivers:
-            ended = driver.end()
-            assert ended.status == 0, ended.err
+        end_together(drivers)
     report_table.ran("torchrun")
     alone = settings(scale={"launcher": "torchrun", "workers": 2})
     assert weights(tmp_path / "runs" / "run") == uninterrupted(alone, tmp_path / "reference")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -56,17 +55,11 @@ def test_a_missing_package_is_installed_beside_the_environment(code: Path, capsy
         importlib.metadata.version("greeter")
 
 
-def test_the_second_run_starts_no_uv_and_takes_milliseconds(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_run_starts_no_uv(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel(code.with_name("wheels"), "greeter", "1.0")
     first = require(code, "greeter")
     monkeypatch.setattr(subprocess, "run", None)
-    times = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        assert require(code, "greeter") == first
-        times.append(time.perf_counter() - begun)
-    print(f"found again in {min(times) * 1000:.1f} ms")
-    assert min(times) < 0.1
+    assert require(code, "greeter") == first
 
 
 PROGRAM = """

@@ -186,3 +186,16 @@ def train(
 def is_commit(event: Event) -> bool:
     """Whether the event reports a committed checkpoint."""
     return isinstance(event, CheckpointCommitted)
+
+
+def end_together(drivers: Sequence[Driver], *, timeout: float = PATIENCE) -> None:
+    """Wait until drivers that need each other have ended well; one that fails is reported at once, while the others wait for it."""
+    deadline = time.monotonic() + timeout
+    running = list(drivers)
+    while running:
+        for driver in [one for one in running if one.process.poll() is not None]:
+            ended = driver.end()
+            assert ended.status == 0, ended.out + ended.err
+            running.remove(driver)
+        assert time.monotonic() < deadline, f"{len(running)} of {len(drivers)} drivers still run"
+        time.sleep(0.05)

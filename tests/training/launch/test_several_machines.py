@@ -9,7 +9,7 @@ import pytest
 
 from observability.runlog import Phase, RunEnded, RunStarted, TrainingStarted, read_all, select
 from tests.engines.hosts import Host, hosts
-from tests.training.launch.driver import train
+from tests.training.launch.driver import end_together, train
 from tests.training.launch.ranks import run_world
 from tests.training.runs import small_settings
 from training.callbacks import sample_ledger as ledger
@@ -45,9 +45,7 @@ def test_two_machines_train_like_one_with_two_workers(tmp_path: Path, machines: 
         for node, host in enumerate(machines)
     ]
     with drivers[0], drivers[1]:
-        for driver in drivers:
-            ended = driver.end()
-            assert ended.status == 0, ended.err
+        end_together(drivers)
     run = drivers[0].run
     reference = run_world(small_settings(scale={"launcher": "torchrun", "workers": 2}), tmp_path / "reference")
     events = read_all(run)

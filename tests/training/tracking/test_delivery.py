@@ -28,19 +28,11 @@ from training.tracking.payload import parameters
 from training.tracking.state import StoreUnavailableError, TrackingState
 
 
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with empty MLflow tables: to create one takes seconds, to copy one no time."""
-    file = tmp_path_factory.mktemp("store") / "mlflow.db"
-    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
-    return file
-
-
 @pytest.fixture
-def uri(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty store for one test; MLflow resolves relative paths beside it."""
     monkeypatch.chdir(tmp_path)
-    return f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
+    return store_uri
 
 
 def deliver(run: RecordedRun, *, is_finished: bool = True) -> TrackingState:

@@ -21,10 +21,10 @@ from training.tracking.sync import sync
 
 
 @pytest.fixture
-def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """URI of a database that does not exist yet."""
+def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty store for one test; MLflow resolves relative paths beside it."""
     monkeypatch.chdir(tmp_path)
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+    return store_uri
 
 
 def test_the_input_example_matches_the_signature() -> None:

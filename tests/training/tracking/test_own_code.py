@@ -60,10 +60,10 @@ print(tuple(model(torch.ones(3, 1, 8, 8)).shape))
 
 
 @pytest.fixture
-def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """URI of a database that does not exist yet."""
+def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty store for one test; MLflow resolves relative paths beside it."""
     monkeypatch.chdir(tmp_path)
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+    return store_uri
 
 
 def project(folder: Path, head: str = EXPORTABLE) -> Path:

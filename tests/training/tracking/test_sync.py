@@ -26,10 +26,10 @@ def undelivered_run(configuration: TrainingSettings) -> RecordedRun:
 
 
 @pytest.fixture
-def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """URI of a database that does not exist yet."""
+def uri(store_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty store for one test; MLflow resolves relative paths beside it."""
     monkeypatch.chdir(tmp_path)
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+    return store_uri
 
 
 def test_a_delivered_run_is_not_delivered_again(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,6 +80,7 @@ def test_an_axis_of_all_options_is_refused() -> None:
         ("scale.workers", "worker groups of one size"),
         ("checkpoint.keep", "saved alike"),
         ("run.name", "names and folders"),
+        ("run.deterministic", "which kernels"),
         ("tracking.experiment", "recorded in one place"),
         ("metrics.port", "exported alike"),
     ],

@@ -25,14 +25,12 @@ SEARCH = {
 }
 
 
-def test_a_search_is_a_parent_run_with_a_child_for_each_trial(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    folder = SearchFolder(
-        search_in(tmp_path, SEARCH, epochs=3, tracking={"enabled": True, "uri": uri, "registered_model": "best"})
-    )
+def test_a_search_is_a_parent_run_with_a_child_for_each_trial(store_uri: str, tmp_path: Path) -> None:
+    tracking = {"enabled": True, "uri": store_uri, "registered_model": "best"}
+    folder = SearchFolder(search_in(tmp_path, SEARCH, epochs=3, tracking=tracking))
     history = SearchHistory.read(folder.path)
     best = history.ranked()[0]
-    client = MlflowClient(tracking_uri=uri)
+    client = MlflowClient(tracking_uri=store_uri)
     state = TrackingState.load(folder.path)
     assert state is not None
     parent = client.get_run(state.run_id)

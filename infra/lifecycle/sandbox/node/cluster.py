@@ -14,6 +14,7 @@ import yaml
 from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox import credentials
 from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.lifecycle.sandbox.images.registry import PORT, containerd_hosts
 from infra.lifecycle.sandbox.layout import NodeAccess
 from infra.lifecycle.sandbox.node import cgroups, configuration, leftovers, prerequisites
 from infra.lifecycle.sandbox.node.addresses import free_addresses, name_of, routed_networks
@@ -224,11 +225,16 @@ class RealNodes:
             configuration.pod_network(self._addresses.pods(index), policies=network_policies.plugin_settings(machine)),
             encoding="utf-8",
         )
+        registries = machine.folder / "registries"
+        for name, text in containerd_hosts(f"{self._addresses.host}:{PORT}").items():
+            (registries / name).parent.mkdir(parents=True)
+            (registries / name).write_text(text, encoding="utf-8")
         settings = machine.folder / "containerd.toml"
         settings.write_text(
             configuration.containerd(
                 plugins=network_policies.plugins(machine, self._tools.plugins),
                 networks=networks,
+                registries=registries,
                 snapshotter=self._tools.snapshotter,
             ),
             encoding="utf-8",

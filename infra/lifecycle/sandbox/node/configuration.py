@@ -48,12 +48,13 @@ RESERVE = "1Gi"
 """Free disk below which the kubelet evicts pods."""
 
 
-def containerd(*, plugins: Path, networks: Path, snapshotter: str) -> str:
+def containerd(*, plugins: Path, networks: Path, registries: Path, snapshotter: str) -> str:
     """Containerd's configuration, of version 2, which 1.6 to 2 read.
 
     Args:
         plugins: folder of the CNI plugins.
         networks: folder of the CNI configuration.
+        registries: folder that says how registries are reached, see `images.registry.containerd_hosts`.
         snapshotter: see `prerequisites.Tools`.
     """
     cri = 'plugins."io.containerd.grpc.v1.cri"'
@@ -73,6 +74,9 @@ restrict_oom_score_adj = true
 [{cri}.cni]
 bin_dir = "{plugins}"
 conf_dir = "{networks}"
+
+[{cri}.registry]
+config_path = "{registries}"
 
 [{cri}.containerd]
 snapshotter = "{snapshotter}"

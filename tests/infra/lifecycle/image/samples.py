@@ -42,7 +42,7 @@ def git(folder: Path, *arguments: str) -> None:
 def checkout(folder: Path, image: ImageName) -> Path:
     """A committed checkout with the files of an image, all small."""
     recipe = RECIPES[image]
-    for name in (recipe.dockerfile, recipe.lock, *recipe.context):
+    for name in (recipe.dockerfile, recipe.lock, *recipe.context, *recipe.runtime):
         path = folder / name
         if (
             not path.suffix

@@ -88,7 +88,7 @@ def test_a_push_needs_repositories_and_no_outputs(account: Account, calls: Path,
     with pytest.raises(PlatformError, match="the registry does not have it"):
         run(push=True, env="dev")
     words = [line.split() for line in calls.read_text().splitlines()]
-    assert [line[0] for line in words] == ["info", "login", "build", "push"]
+    assert [line[0] for line in words] == ["info", "login", "inspect", "build", "push"]
     tag = plan.plan("mlflow", release(), read_source(manifest.parent / "checkout", "mlflow")).tag
     assert words[-1][1] == f"123456789012.dkr.ecr.us-east-1.amazonaws.com/rtp-dev/mlflow:{tag}"
     password = calls.with_name("calls.password").read_text()

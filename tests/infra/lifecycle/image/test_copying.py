@@ -10,7 +10,7 @@ import pytest
 
 from infra.lifecycle.image.copying import Copied, copy_image
 from infra.lifecycle.image.distribution import Manifest, RemoteRepository
-from infra.lifecycle.image.layers import layer_table, read_layers, size_text
+from infra.lifecycle.image.layers import layer_table, read_layers
 from infra.spec.errors import PlatformError, RefusedError
 from tests.engines.cutting_proxy import cutting_proxy
 from tests.engines.oci_registry import RunningRegistry, push_image, push_index, registry
@@ -79,10 +79,8 @@ def test_only_layers_that_the_target_lacks_are_sent(staging: RunningRegistry, pr
     copied, lines = copy(staging, target_of(prod), image)
     assert copied is not None
     assert copied.size < 1000
-    assert [line for line in lines if line.endswith("already there")] == [
-        f"blob 1 of 3, {image.blobs[0].digest[:19]}, {size_text(image.blobs[0].size)}: already there",
-        f"blob 2 of 3, {image.layers[0].digest[:19]}, 3.0 MB: already there",
-    ]
+    there = [line for line in lines if line.endswith("already there")]
+    assert there == [f"blob 2 of 3, {image.layers[0].digest[:19]}, 3.0 MB: already there"]
 
 
 @pytest.mark.parametrize("layer", [0, 1])

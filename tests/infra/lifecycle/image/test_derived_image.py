@@ -28,7 +28,7 @@ from infra.packages.requirements import read_requirements
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.release import ReleaseManifest
 from infra.spec.release_rules import ROOT
-from tests.engines.image_builder import BASE, ImageBuilder, image_builder
+from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.engines.oci_registry import PASSWORD, USER, registry
 from tests.engines.report_table import ran, skipped
 from tests.infra.lifecycle.image.accounts import Account, allow_moto, put_image
@@ -182,16 +182,16 @@ def test_user_environment_and_command_are_the_trainers() -> None:
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
     """A real engine, with an image that is laid out like the trainer's."""
-    found = image_builder(tmp_path_factory.mktemp("builder"))
     folder = tmp_path_factory.mktemp("trainer")
-    (folder / "Dockerfile").write_text(
-        f"FROM {BASE}\nRUN python3 -m venv --without-pip /opt/ray-train-platform/.venv\n"
-        "ENV PATH=/opt/ray-train-platform/.venv/bin:/bin PYTHONDONTWRITEBYTECODE=1\nUSER 1000:1000\n"
-    )
-    found.run("build", "--quiet", "--tag", "localhost/trainer", str(folder))
-    return found
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        (folder / "Dockerfile").write_text(
+            f"FROM {found.base}\nRUN python3 -m venv --without-pip /opt/ray-train-platform/.venv\n"
+            "ENV PATH=/opt/ray-train-platform/.venv/bin:/bin PYTHONDONTWRITEBYTECODE=1\nUSER 1000:1000\n"
+        )
+        found.run("build", "--quiet", "--tag", "localhost/trainer", str(folder))
+        yield found
 
 
 def installed(code: Path) -> Overlay:
@@ -201,7 +201,8 @@ def installed(code: Path) -> Overlay:
 
 def build_of(found: Overlay, account: Account) -> EngineBuild:
     """The build of an image with some packages, on the test's base image."""
-    build = derive(found, pushed(f"sha256:{'1' * 64}"), account.registry)
+    base = pushed(f"sha256:{'1' * 64}")
+    build = derive(found, base, f"{account.registry.host}/{account.registry.name(base.images['trainer'])}")
     local = {"TRAINER_IMAGE": "localhost/trainer", "PYTHON": f"{sys.version_info.major}.{sys.version_info.minor}"}
     return replace(build, arguments={**build.arguments, **local})
 

@@ -61,8 +61,23 @@ def test_hadolint_reports_nothing(image: ImageName) -> None:
 @pytest.mark.parametrize("image", IMAGES)
 def test_every_stage_starts_from_the_pinned_base_or_an_earlier_stage(image: ImageName) -> None:
     stages = dockerfile(image).stages
-    assert dockerfile(image).arguments == ("PYTHON_IMAGE",)
-    assert {stage.base for stage in stages.values()} <= {"${PYTHON_IMAGE}", *stages}
+    assert dockerfile(image).arguments == ("PYTHON_IMAGE", "RUNTIME_IMAGE=runtime")
+    assert {stage.base for stage in stages.values()} <= {"${PYTHON_IMAGE}", "${RUNTIME_IMAGE}", *stages}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_stage_without_the_code_takes_the_files_that_identify_it(image: ImageName) -> None:
+    stages, recipe = dockerfile(image).stages, RECIPES[image]
+    copied = {
+        source
+        for name in ("environment", "runtime")
+        for value in stages[name].values("COPY")
+        if not value.startswith("--from=")
+        for source in value.split()[:-1]
+    }
+    assert copied == {recipe.lock, *recipe.runtime}
+    others = {value.split()[0] for value in stages["runtime"].values("COPY")}
+    assert others == {"--from=environment"}
 
 
 @pytest.mark.parametrize(("image", "stage"), STAGES)
@@ -74,8 +89,8 @@ def test_an_image_runs_as_the_owner_of_the_file_system(image: ImageName, stage: 
 
 @pytest.mark.parametrize(("image", "stage"), STAGES)
 def test_no_package_installer_is_left(image: ImageName, stage: str) -> None:
-    final = dockerfile(image).stages[stage] if image == "mlflow" else dockerfile(image).stages["cpu"]
-    steps = [*dockerfile(image).stages["environment"].values("RUN"), *final.values("RUN")]
+    steps = [step for name in ("environment", "runtime") for step in dockerfile(image).stages[name].values("RUN")]
+    assert not [step for step in dockerfile(image).stages[stage].values("RUN") if "pip" in step]
     commands = [command.strip() for step in steps for command in step.split("&&")]
     assert sum("pip uninstall" in command and command.endswith("pip") for command in commands) == 2
     assert not [step for step in steps if "apt-get install" in step]
@@ -118,8 +133,8 @@ def test_every_declared_argument_is_passed_and_no_other(image: ImageName) -> Non
 
 
 def test_layers_of_the_trainer_are_ordered_by_how_often_they_change() -> None:
-    stage = dockerfile("trainer").stages["cpu"]
-    sources = [value.split()[:2] for value in stage.values("COPY")]
+    stages = dockerfile("trainer").stages
+    sources = [value.split()[:2] for name in ("runtime", "cpu") for value in stages[name].values("COPY")]
     assert sources == [
         ["--from=environment", "/torch/.venv"],
         ["--from=environment", "/opt/ray-train-platform/.venv"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.lifecycle.image.engines import ENGINES, Answer, Buildah, Docker, ImageEngine, find, run
+from infra.lifecycle.image.engines import ENGINES, Answer, Buildah, Docker, ImageEngine, find, run, store_of, succeeds
 from infra.lifecycle.image.plan import EPOCH, Build, plan
 from infra.lifecycle.image.source import read_source
 from infra.spec.errors import PlatformError, RefusedError
@@ -95,6 +95,14 @@ def test_a_release_is_pushed(build: Build) -> None:
     assert Buildah().release(build, "registry/name:tag")[-1] == ["buildah", "push", "registry/name:tag"]
 
 
+def test_a_registry_without_tls_gets_a_release_too(build: Build) -> None:
+    [docker] = Docker().release(build, "10.0.0.1:5000/name:tag", plain_http=True)
+    assert "registry.insecure=true" in docker[docker.index("--output") + 1].split(",")
+    building, pushing = Buildah().release(build, "10.0.0.1:5000/name:tag", plain_http=True)
+    assert pushing == ["buildah", "push", "--tls-verify=false", "10.0.0.1:5000/name:tag"]
+    assert "--tls-verify=false" in building  # for a base in that registry
+
+
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_no_command_line_contains_the_password(engine: ImageEngine) -> None:
     assert engine.log_in("registry.example", "AWS") == [
@@ -110,6 +118,23 @@ def test_no_command_line_contains_the_password(engine: ImageEngine) -> None:
 def test_a_failed_command_raises() -> None:
     with pytest.raises(PlatformError, match=r"`sh -c exit 7 …` failed with exit status 7"):
         run(["sh", "-c", "exit 7"])
+
+
+def test_a_failed_command_with_a_log_shows_its_end(tmp_path: Path) -> None:
+    seen: list[str] = []
+    command = ["sh", "-c", "for i in $(seq 100); do echo line $i; done; echo wrong >&2; exit 7"]
+    with pytest.raises(
+        PlatformError, match=r"exit status 7; the end of \S+/log:\n  line 82\n(?s:.*)  line 100\n  wrong$"
+    ):
+        run(command, log=tmp_path / "log", watch=seen.append)
+    assert seen[0] == "line 1"
+    assert (tmp_path / "log").read_text().splitlines() == seen
+
+
+def test_the_store_of_an_engine_that_does_not_answer_is_unknown(tmp_path: Path) -> None:
+    engine = Buildah(str(tmp_path / "none"))
+    assert store_of(engine) is None
+    assert not succeeds(["sh", "-c", "exit 1"])
 
 
 def test_standard_input_reaches_the_command(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,18 +19,19 @@ from infra.lifecycle.image.plan import EPOCH, Build, plan
 from infra.lifecycle.image.recipes import IMAGES, RECIPES, ImageName
 from infra.lifecycle.image.source import read_source
 from infra.spec.release_rules import ROOT
-from tests.engines.image_builder import BASE, ImageBuilder, image_builder
+from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.infra.lifecycle.image.dockerfile import read
 from tests.infra.lifecycle.image.samples import commit, git, release
 
 FINAL: dict[ImageName, str] = {"trainer": "cpu", "mlflow": "mlflow"}
-"""The stage in which a user is made and the code arrives."""
+"""The stage in which the code arrives."""
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
     """A real engine."""
-    return image_builder(tmp_path_factory.mktemp("builder"))
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
 
 
 def clone(folder: Path, image: ImageName, *, umask: int, message: str) -> Path:
@@ -57,19 +59,19 @@ def without_installation(text: str) -> str:
     return "\n".join(step for step in steps if not unwanted.match(step)) + "\n"
 
 
-def small_build(folder: Path, image: ImageName) -> Build:
+def small_build(folder: Path, image: ImageName, *, base: str) -> Build:
     """The build of an image without its installed packages, on the test's base image."""
     build = plan(image, release(), read_source(folder, image))
     dockerfile = folder.with_name(f"{folder.name}.Dockerfile")
     dockerfile.write_text(without_installation(build.dockerfile.read_text(encoding="utf-8")))
-    arguments = {**build.arguments, "PYTHON_IMAGE": BASE}
+    arguments = {**build.arguments, "PYTHON_IMAGE": base, "RUNTIME_IMAGE": base}
     return replace(build, target=FINAL[image], arguments=arguments, dockerfile=dockerfile)
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_two_checkouts_give_the_same_image(image: ImageName, builder: ImageBuilder, tmp_path: Path) -> None:
-    one = small_build(clone(tmp_path / "one", image, umask=0o022, message="one"), image)
-    other = small_build(clone(tmp_path / "other", image, umask=0o077, message="other"), image)
+    one = small_build(clone(tmp_path / "one", image, umask=0o022, message="one"), image, base=builder.base)
+    other = small_build(clone(tmp_path / "other", image, umask=0o077, message="other"), image, base=builder.base)
     assert one.revision != other.revision
     assert one.tag == other.tag
     digests = []
@@ -88,7 +90,7 @@ def test_a_user_has_the_day_of_the_epoch(image: ImageName, tmp_path: Path) -> No
     useradd = shutil.which("useradd", path="/usr/sbin:/sbin")
     if useradd is None or os.geteuid() != 0:
         pytest.skip("useradd needs root, and Debian's package passwd")
-    stage = read(ROOT / RECIPES[image].dockerfile).stages[FINAL[image]]
+    stage = read(ROOT / RECIPES[image].dockerfile).stages["runtime"]
     step = next(value for value in stage.values("RUN") if "useradd" in value)
     assert "SOURCE_DATE_EPOCH" in stage.values("ARG")
     (tmp_path / "etc").mkdir()

@@ -1,0 +1,105 @@
+"""The stage without the code, as an image of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.image.engines import Docker
+from infra.lifecycle.image.plan import Build, Torch, plan
+from infra.lifecycle.image.recipes import IMAGES, ImageName
+from infra.lifecycle.image.runtime import has_runtime, needed_room, on_runtime, runtime_reference
+from infra.lifecycle.image.source import read_source
+from infra.spec.errors import RefusedError
+from tests.engines.image_builder import ImageBuilder, image_builder
+from tests.infra.lifecycle.image.samples import checkout, release
+
+DOCKERFILE = """ARG PYTHON_IMAGE
+ARG RUNTIME_IMAGE=runtime
+FROM ${PYTHON_IMAGE} AS environment
+RUN mkdir /packages && echo one > /packages/one
+FROM ${PYTHON_IMAGE} AS runtime
+COPY --from=environment /packages /packages
+FROM ${RUNTIME_IMAGE} AS mlflow
+COPY platform_charts/images/mlflow_server /code
+"""
+
+
+def planned(folder: Path, image: ImageName, torch: Torch | None = None) -> Build:
+    """The build of a checkout."""
+    return plan(image, release(), read_source(folder, image), variant="cpu", torch=torch)
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_code_does_not_change_it_and_packages_do(image: ImageName, tmp_path: Path) -> None:
+    folder = checkout(tmp_path, image)
+    before = planned(folder, image)
+    code = folder / ("training" if image == "trainer" else "platform_charts/images/mlflow_server") / "module.py"
+    code.write_text("other\n")
+    after = planned(folder, image)
+    assert after.tag != before.tag
+    assert after.runtime == before.runtime
+    lock = after.lock
+    lock.write_text(lock.read_text().replace("numpy", "scipy"))
+    assert planned(folder, image).runtime != before.runtime
+
+
+def test_another_torch_is_another_one_but_not_a_mirror_of_its_index(tmp_path: Path) -> None:
+    folder = checkout(tmp_path, "trainer")
+    one, mirror, other = (
+        planned(folder, "trainer", torch).runtime
+        for torch in (Torch("2.15.0+cpu", "a"), Torch("2.15.0+cpu", "b"), Torch("2.15.0+other", "a"))
+    )
+    assert one == mirror
+    assert one != other
+
+
+def test_an_engine_whose_cache_looks_first_builds_in_one_step(tmp_path: Path) -> None:
+    build = planned(checkout(tmp_path, "mlflow"), "mlflow")
+    assert on_runtime(build, Docker(), run=lambda _: None) == build
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
+    """A real engine."""
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
+
+
+def test_a_change_of_code_builds_on_it(builder: ImageBuilder, tmp_path: Path) -> None:
+    folder, ran = checkout(tmp_path / "checkout", "mlflow"), list[str]()
+    (folder / "platform_charts/images/mlflow_server/Dockerfile").write_text(DOCKERFILE)
+
+    def run(command: Sequence[str]) -> None:
+        ran.append(command[command.index("--target") + 1])
+        builder.run(*command[1:])
+
+    def built() -> str:
+        found = planned(folder, "mlflow")
+        build = replace(found, arguments={"PYTHON_IMAGE": builder.base})
+        assert has_runtime(build, builder.engine) == bool(ran)
+        run(builder.engine.build(on_runtime(build, builder.engine, run=run), "localhost/m:1"))
+        assert runtime_reference(build).endswith(f"mlflow-runtime:{found.runtime}")
+        return builder.run(
+            "run", builder.run("from", "localhost/m:1").strip(), "/bin/sh", "-c", "cat /packages/one /code/*.py"
+        )
+
+    assert built().split()[0] == "one"
+    (folder / "platform_charts/images/mlflow_server/module.py").write_text("two\n")
+    assert built().split() == ["one", "two"]
+    assert ran == ["runtime", "mlflow", "mlflow"]
+
+
+def test_a_store_that_is_too_small_for_it_is_refused_before_the_build(builder: ImageBuilder, tmp_path: Path) -> None:
+    build = replace(planned(checkout(tmp_path, "mlflow"), "mlflow"), room=10**15)
+    with pytest.raises(RefusedError, match=r"free, 1000000\.0 GB needed: 1000000\.0 GB for the build of mlflow"):
+        on_runtime(build, builder.engine, run=lambda _: None)
+    assert needed_room(build, Docker()) == []  # whose cache may have it
+
+
+def test_another_torch_needs_less_room(tmp_path: Path) -> None:
+    folder = checkout(tmp_path, "trainer")
+    assert planned(folder, "trainer", Torch("2.15.0+cpu", "a")).room < planned(folder, "trainer").room / 2

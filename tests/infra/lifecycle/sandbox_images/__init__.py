@@ -1,0 +1,1 @@
+"""Tests of the images of a sandbox's real nodes."""

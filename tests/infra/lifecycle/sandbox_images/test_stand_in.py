@@ -1,0 +1,75 @@
+"""The stand-in for the base image, built by a real engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.image.engines import Docker
+from infra.lifecycle.sandbox.images import stand_in as module
+from infra.lifecycle.sandbox.images.stand_in import known_stand_in, machine_files, stand_in
+from infra.spec.errors import RefusedError
+from tests.engines.image_builder import ImageBuilder, image_builder
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
+    """A real engine, which has the stand-in."""
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
+
+
+def test_a_pods_user_runs_python_and_a_shell_on_it(builder: ImageBuilder) -> None:
+    container = builder.run("from", builder.base).strip()
+    program = (
+        "import bz2, ctypes, lzma, readline, sqlite3, ssl, sys, uuid, zlib; print(sys.prefix, sys.version.split()[0])"
+    )
+    said = builder.run("run", "--user", "1000:1000", container, "python3", "-c", program)
+    assert said.split() == ["/usr/local", sys.version.split()[0]]
+    authorities = "import ssl; print(len(ssl.create_default_context().get_ca_certs()) > 0)"
+    if Path("/etc/ssl/certs/ca-certificates.crt").is_file():
+        assert builder.run("run", "--user", "1000", container, "python3", "-c", authorities).strip() == "True"
+    script = "cd /tmp && echo one > a && sha256sum a | awk '{print length($1)}' && id -u"
+    assert builder.run("run", "--user", "1000", container, "/bin/bash", "-c", script).split() == ["64", "1000"]
+
+
+def test_it_can_make_the_environment_and_the_user_of_an_image(builder: ImageBuilder) -> None:
+    container = builder.run("from", builder.base).strip()
+    script = (
+        "python3 -m venv /opt/x && /opt/x/bin/python -m pip --version && python3 -m pip --version && flock /tmp/lock true && "
+        "groupadd --gid 1000 u && useradd --uid 1000 --gid 1000 --no-log-init --create-home --shell /usr/sbin/nologin u && id u"
+    )
+    assert "uid=1000(u) gid=1000(u)" in builder.run("run", container, "/bin/sh", "-c", script)
+
+
+def test_it_is_built_once(builder: ImageBuilder) -> None:
+    assert known_stand_in(builder.engine, python=PYTHON) == builder.base
+
+
+def test_another_python_cannot_stand_in(builder: ImageBuilder) -> None:
+    assert known_stand_in(builder.engine, python="3.9") is None
+    with pytest.raises(
+        RefusedError, match=rf"this Python {PYTHON} cannot stand in .* images have 3\.9\n.*PYTHON=python3\.9"
+    ):
+        stand_in(builder.engine, python="3.9", say=print)
+
+
+def test_docker_cannot_build_on_an_image_of_this_machine() -> None:
+    assert known_stand_in(Docker(), python=PYTHON) is None
+    with pytest.raises(RefusedError, match=r"docker builds on images of registries only\n.*apt-get install buildah"):
+        stand_in(Docker(), python=PYTHON, say=print)
+
+
+def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("bash", "cat"):
+        (tmp_path / name).symlink_to("/bin/sh")
+    monkeypatch.setattr(module, "_SYSTEM_PATH", str(tmp_path))
+    with pytest.raises(RefusedError, match=r"needs basename, chmod, .*, flock, which this machine lacks\n") as refused:
+        machine_files()
+    assert "apt-get install coreutils dash" in refused.value.remedy
+    assert " bash" not in refused.value.remedy
