@@ -93,6 +93,31 @@ class KubernetesApi:
                 return []
             raise
 
+    def watched(self, api_version: str, kind: str, *, seconds: int = 300) -> Iterator[dict[str, Manifest]]:
+        """The objects of a kind in all namespaces by uid: as they are now, and again after each change, for `seconds` at most."""
+        with self._translated(f"watch {kind}"):
+            resource = self._resource(api_version, kind)
+            listed = json.loads(resource.get(serialize=False).data)
+            found: dict[str, Manifest] = {one["metadata"]["uid"]: one for one in listed["items"]}
+            yield dict(found)
+            answer = resource.get(
+                serialize=False,
+                watch=True,
+                resource_version=listed["metadata"]["resourceVersion"],
+                timeout_seconds=seconds,
+                _request_timeout=(_CONNECT_SECONDS, seconds + _READ_SECONDS),
+            )
+            with closing(answer):
+                for event in map(json.loads, _split(answer.stream())):
+                    if event["type"] == "ERROR":  # e.g. the resource version is too old
+                        return
+                    uid = event["object"]["metadata"]["uid"]
+                    if event["type"] == "DELETED":
+                        found.pop(uid, None)
+                    else:
+                        found[uid] = event["object"]
+                    yield dict(found)
+
     def apply(
         self,
         manifest: Mapping[str, Any],

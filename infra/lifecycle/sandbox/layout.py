@@ -11,6 +11,9 @@ STAGES = Path(__file__).with_name("stages.yaml")
 FAKE_NODE_ANNOTATION = "kwok.x-k8s.io/node"
 """Annotation of the nodes that kwok manages; value `fake`."""
 
+API_SERVICE = "10.0.0.1"
+"""Address of the Service `kubernetes`: the first of the range of Services."""
+
 DNS_SERVICE = "10.0.0.10"
 """Address of the cluster's DNS, where real nodes run; EKS gives it the same place in the range of Services."""
 

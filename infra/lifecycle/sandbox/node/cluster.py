@@ -22,6 +22,7 @@ from infra.lifecycle.sandbox.node.images import import_into, write_image
 from infra.lifecycle.sandbox.node.machine import Machine, done
 from infra.lifecycle.sandbox.node.network import connect_host, connect_nodes
 from infra.lifecycle.sandbox.node.objects import node_objects
+from infra.lifecycle.sandbox.node.policies import attach as network_policies
 from infra.lifecycle.sandbox.node.prerequisites import SYSTEM_PATH
 from infra.lifecycle.sandbox.node.request import RealNode
 
@@ -57,7 +58,8 @@ class RealNodes:
         self._environment = environment
         self._name = name_of(folder)
         self._machines: list[Machine] = []
-        self._tokens = {node.name: secrets.token_hex(32) for node in nodes} | {_PROXY_USER: secrets.token_hex(32)}
+        users = (*(node.name for node in nodes), _PROXY_USER, network_policies.USER)
+        self._tokens = {user: secrets.token_hex(32) for user in users}
 
     def __enter__(self) -> Self:
         """Check the machine and make the network, on which the API server listens.
@@ -92,7 +94,7 @@ class RealNodes:
             PlatformError: a node is not Ready in time; carries the ends of its logs.
         """
         api = KubernetesApi(plane.client())
-        for manifest in node_objects(self._nodes, dns=self._addresses.services):
+        for manifest in (*node_objects(self._nodes, dns=self._addresses.services), *network_policies.rights()):
             api.apply(manifest)
         self._start_services(plane)
         machines = [self._machine(node.name, self._addresses.node(index)) for index, node in enumerate(self._nodes)]
@@ -119,6 +121,7 @@ class RealNodes:
         connect_host(self.services, link=self._name, addresses=self._addresses)
         users = {name: (f"system:node:{name}", "system:nodes") for name in self._tokens}
         users[_PROXY_USER] = (_PROXY_USER, "system:node-proxiers")
+        users[network_policies.USER] = (network_policies.USER, network_policies.USER)
         self.access = NodeAccess(
             address=self._addresses.host,
             certificate=certificate,
@@ -189,10 +192,19 @@ class RealNodes:
 
     def _start_node(self, node: RealNode, machine: Machine, index: int, plane: ControlPlane) -> None:
         (machine.folder / "snapshotter").write_text(self._tools.snapshotter, encoding="utf-8")
+        pods = self._addresses.pods(index)
+        network_policies.close(machine, pods, restore=self._folder / "bin" / "iptables-restore")
         programs = {
             "containerd": self._containerd(machine, index),
             "kubelet": self._kubelet(node, machine, plane),
             "kube-proxy": self._proxy(plane, machine, node=node.name),
+            "network-policies": network_policies.enforcer(
+                node,
+                machine,
+                pods,
+                addresses=self._addresses,
+                kubeconfig=self._kubeconfig(plane, machine, network_policies.USER),
+            ),
         }
         if node.devices:
             registry = configuration.KUBELET_FOLDER / "plugins_registry"
@@ -210,7 +222,8 @@ class RealNodes:
         networks = machine.folder / "networks"
         networks.mkdir()
         (networks / "pods.conflist").write_text(
-            configuration.pod_network(self._addresses.pods(index)), encoding="utf-8"
+            configuration.pod_network(self._addresses.pods(index), policies=network_policies.plugin_settings(machine)),
+            encoding="utf-8",
         )
         registries = machine.folder / "registries"
         for name, text in containerd_hosts(f"{self._addresses.host}:{PORT}").items():
@@ -219,7 +232,7 @@ class RealNodes:
         settings = machine.folder / "containerd.toml"
         settings.write_text(
             configuration.containerd(
-                plugins=self._tools.plugins,
+                plugins=network_policies.plugins(machine, self._tools.plugins),
                 networks=networks,
                 registries=registries,
                 snapshotter=self._tools.snapshotter,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -85,16 +86,20 @@ runtime_type = "io.containerd.runc.v2"
 """
 
 
-def pod_network(pods: IPv4Network) -> str:
-    """CNI configuration: a bridge in the node's network namespace. Packets keep the pod's address, as in a VPC."""
-    bridge = {
-        "type": "bridge",
-        "bridge": "pods",
-        "isGateway": True,
-        "hairpinMode": True,
+def pod_network(pods: IPv4Network, *, policies: Mapping[str, str]) -> str:
+    """CNI configuration: a link between each pod and its node, which routes. Packets keep the pod's address, as in a VPC.
+
+    Without a bridge, every packet passes the node's iptables, and no pod reaches another by an address of the link.
+
+    Args:
+        pods: addresses of the node's pods.
+        policies: settings of the plugin that waits for a pod's NetworkPolicies.
+    """
+    link = {
+        "type": "ptp",
         "ipam": {"type": "host-local", "ranges": [[{"subnet": str(pods)}]], "routes": [{"dst": "0.0.0.0/0"}]},
     }
-    plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]
+    plugins = [link, {"type": "portmap", "capabilities": {"portMappings": True}}, policies]
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": plugins})
 
 

@@ -31,7 +31,7 @@ PACKAGES = {
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Folders of system programs, which PATH may lack."""
 
-_PLUGINS = ("bridge", "host-local", "loopback", "portmap")
+_PLUGINS = ("ptp", "host-local", "loopback", "portmap")
 _PLUGIN_PACKAGE = "containernetworking-plugins"
 _PLUGIN_FOLDERS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
 
@@ -50,8 +50,14 @@ COMMIT
 -A T -p tcp -m tcp -j DNAT --to-destination 192.0.2.1:80
 -A T -j MASQUERADE
 COMMIT
+*mangle
+:T - [0:0]
+:U - [0:0]
+-A T -s 192.0.2.1/32 -g U
+-A T -p tcp -m conntrack --ctorigdst 192.0.2.0/24 -m conntrack --ctorigdstport 1:2 -j RETURN
+COMMIT
 """
-"""The kinds of rules that kube-proxy writes."""
+"""The kinds of rules that kube-proxy and `policies` write."""
 
 
 @dataclass(frozen=True, kw_only=True)

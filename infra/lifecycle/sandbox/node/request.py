@@ -10,6 +10,7 @@ from infra.lifecycle.sandbox.nodes import node_labels
 from infra.spec.catalog import Catalog
 from infra.spec.errors import SettingsError
 from infra.spec.node_group import NodeGroup, NodeGroups, resolve_node_groups
+from infra.spec.settings.network import subnets_of
 from infra.spec.settings.stack import StackSettings
 
 DEFAULT = "1"
@@ -31,6 +32,8 @@ class RealNode:
             them instead of those of this machine, see `objects.capacity_policy`.
         devices: number of devices by resource, which a device plugin advertises without having them.
         max_pods: the kubelet's maxPods.
+        subnets: private subnets of the environment, in which nodes, pods, API server and database have their addresses on EKS.
+        api_service: cluster IP of the API server's Service on EKS.
     """
 
     name: str
@@ -39,6 +42,8 @@ class RealNode:
     resources: Mapping[str, str]
     devices: Mapping[str, int]
     max_pods: int
+    subnets: Sequence[str]
+    api_service: str
 
 
 def requested(words: Sequence[str], settings: StackSettings, *, catalog: Catalog) -> tuple[RealNode, ...]:
@@ -61,9 +66,7 @@ def requested(words: Sequence[str], settings: StackSettings, *, catalog: Catalog
     if sum(counts.values()) > MOST_NODES:
         raise SettingsError(f"--real asks for {sum(counts.values())} nodes; at most {MOST_NODES} can be real")
     return tuple(
-        _real_node(group, number, region=settings.aws.region)
-        for group in groups.all()
-        for number in range(counts.get(group.name, 0))
+        _real_node(group, number, settings) for group in groups.all() for number in range(counts.get(group.name, 0))
     )
 
 
@@ -94,8 +97,8 @@ def _count(word: str, groups: NodeGroups) -> tuple[str, int]:
     return name, int(number)
 
 
-def _real_node(group: NodeGroup, number: int, *, region: str) -> RealNode:
-    labels = node_labels(group, number, region=region)
+def _real_node(group: NodeGroup, number: int, settings: StackSettings) -> RealNode:
+    labels = node_labels(group, number, region=settings.aws.region)
     resources = {
         name: amount for name, amount in group.allocatable.items() if name not in {*group.expected_devices, "pods"}
     }
@@ -109,4 +112,6 @@ def _real_node(group: NodeGroup, number: int, *, region: str) -> RealNode:
         resources=resources,
         devices=group.expected_devices,
         max_pods=group.max_pods,
+        subnets=[str(subnet) for subnet in subnets_of(settings.network).private],
+        api_service=str(settings.network.service_cidr[1]),
     )

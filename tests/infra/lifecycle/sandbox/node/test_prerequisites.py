@@ -63,7 +63,7 @@ def test_missing_plugins_are_named_with_their_package(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prerequisites, "_PLUGIN_FOLDERS", (tmp_path,))
-    with pytest.raises(RefusedError, match=r"(?s)bridge, host-local.*containernetworking-plugins"):
+    with pytest.raises(RefusedError, match=r"(?s)ptp, host-local.*containernetworking-plugins"):
         check(tmp_path / "nodes", environment)
 
 
