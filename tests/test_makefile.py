@@ -193,6 +193,12 @@ def test_name_selects_the_run(target: str) -> None:
         ),
         (["charts", "ENV=dev"], ["charts", "--env", "dev"]),
         (["engines"], ["engines"]),
+        (["engines", "REAL=1"], ["engines", "--real"]),
+        (["sandbox", "ENV=dev", "REAL=1"], ["sandbox", "--env", "dev", "--real", "1"]),
+        (
+            ["sandbox", "ENV=dev", "REAL=system=1 a10g=2"],
+            ["sandbox", "--env", "dev", "--real", "system=1", "--real", "a10g=2"],
+        ),
         (["sandbox", "ENV=dev", "ARGS=--crds folder"], ["sandbox", "--env", "dev", "--crds", "folder"]),
         (
             ["sandbox", "ENV=dev", "REAL=1", "IMAGES=none"],

@@ -26,8 +26,9 @@ from infra.spec.catalog import load_catalog
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from infra.spec.settings import load_environment
-from tests.engines.kubernetes import Cluster, engine_environment, engine_programs
+from tests.engines.kubernetes import engine_environment, engine_programs
 from tests.engines.report_table import ran, skipped
+from tests.training.cluster.team_cluster import wait_until
 
 NAME = "real Kubernetes nodes"
 IMAGE = "sandbox.local/shell:1"
@@ -49,9 +50,13 @@ class Pods:
 
     Attributes:
         cluster: the API server, with administrator rights.
+        folder: files of the control plane.
+        services: prefix of a command that runs where KubeRay does.
     """
 
     cluster: KubernetesApi
+    folder: Path
+    services: Sequence[str] = ()
 
     def pod(self, name: str, script: str, *, node: str | None = None, **spec: Any) -> Manifest:  # noqa: ANN401 - fields of a PodSpec
         """A pod that runs a script of bash as Pod Security's level `restricted` demands.
@@ -62,7 +67,7 @@ class Pods:
             node: the group that it runs on.
             **spec: more fields of the PodSpec; `resources` and `ports` are the container's.
         """
-        container = {
+        container: Manifest = {
             "name": "main",
             "image": IMAGE,
             "command": ["/bin/bash", "-c", script],
@@ -82,6 +87,22 @@ class Pods:
                 **spec,
             },
         }
+
+    @contextmanager
+    def applied(self, *manifests: Manifest) -> Iterator[None]:
+        """Objects that exist while the context is open."""
+        try:
+            for manifest in manifests:
+                self.cluster.apply(manifest)
+            yield
+        finally:
+            self.remove(*manifests)
+
+    def remove(self, *manifests: Manifest) -> None:
+        """Delete objects, and wait until they are gone."""
+        for manifest in manifests:
+            self.cluster.delete(manifest)
+        wait_until(lambda: not any(self.cluster.read(manifest) for manifest in manifests))
 
     def await_phase(self, pod: Mapping[str, Any], phase: str) -> Manifest:
         """Wait for a phase of a pod."""
@@ -149,14 +170,14 @@ def running_nodes(request: Sequence[str] = REQUEST) -> Iterator[Pods]:
             real.start(plane)
             import_image(folder / "plane", archive)
             archive.unlink()
-            cluster = Cluster(plane)
+            cluster = KubernetesApi(plane.client())
             cluster.await_(
                 {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}},
                 lambda _: True,
                 what="created",
             )
             ran(NAME)
-            yield Pods(cluster)
+            yield Pods(cluster, plane.folder, real.services.prefix)
     finally:
         shutil.rmtree(folder)
 

@@ -21,6 +21,8 @@ from infra.spec.release import Download, ReleaseManifest
 EPOCH = 315_532_800
 """Timestamp of every image and file in it: 1980-01-01, in seconds since 1970. It must be earlier than any build, because engines
 only lower timestamps to it, and no earlier than what a ZIP file holds (APPNOTE.TXT, 4.4.6)."""
+_SMALLER = 3
+"""How much smaller the trainer's packages are, at least, with a torch without CUDA."""
 BASE = "python-base"
 EFA = "efa-installer"
 RDS_CERTIFICATES = "rds-certificates"
@@ -52,6 +54,7 @@ class EngineBuild:
         tag: tag of the image.
         annotations: of its manifest.
         runtime: identity of its stage `runtime`, see `image.runtime`; None without such a stage.
+        room: most that building this stage writes to the engine's store and cache, in bytes.
     """
 
     image: ImageName
@@ -62,6 +65,7 @@ class EngineBuild:
     tag: str
     annotations: Mapping[str, str] = field(default_factory=dict)
     runtime: str | None = None
+    room: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +161,7 @@ def plan(
         arguments=arguments,
         tag="-".join(tag),
         runtime=_runtime_identity(source, recipe, arguments),
+        room=recipe.room if torch is None else recipe.room // _SMALLER,
         revision=source.recorded_revision,
         lock=lock,
         torch=torch,

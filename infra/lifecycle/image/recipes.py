@@ -24,6 +24,7 @@ class Recipe:
         lock: lock file of its Python packages.
         context: other paths of the repository in the build context; .dockerignore excludes everything else.
         runtime: paths of the build context that the stage `runtime` takes, besides the lock.
+        room: most that building that stage writes to the engine's store and cache, in bytes.
         unused: list of what the build removes from the installed packages; empty if it removes nothing.
     """
 
@@ -31,6 +32,7 @@ class Recipe:
     lock: str
     context: tuple[str, ...]
     runtime: tuple[str, ...] = ()
+    room: int = 0
     unused: str = ""
 
 
@@ -75,6 +77,7 @@ RECIPES: Mapping[ImageName, Recipe] = {
             *("requirements-bootstrap.lock", ".make/environment"),
             *("training/image/remove_unused.py", "training/image/unused.txt"),
         ),
+        room=28 * 10**9,
         unused="training/image/unused.txt",
     ),
     "mlflow": Recipe(
@@ -90,5 +93,6 @@ RECIPES: Mapping[ImageName, Recipe] = {
             "platform_charts/images/data_sync",
         ),
         runtime=("requirements-bootstrap.lock",),
+        room=4 * 10**9,
     ),
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from infra.lifecycle.image import engines
+from infra.lifecycle.image.disk import Need, require_room
 from infra.lifecycle.image.engines import ImageEngine
 from infra.lifecycle.image.plan import EngineBuild
 
@@ -23,8 +24,16 @@ def runtime_reference(build: EngineBuild) -> str:
 
 
 def has_runtime(build: EngineBuild, engine: ImageEngine) -> bool:
-    """Whether the engine has all but the code of a build, or would find it in its cache."""
+    """Whether the engine has all but the code of a build as an image."""
     return build.runtime is not None and engines.succeeds(engine.has(runtime_reference(build)))
+
+
+def needed_room(build: EngineBuild, engine: ImageEngine) -> list[Need]:
+    """Room for all but the code of a build; none where it is there, or where nobody knows what the engine's cache has."""
+    store = None if engine.looks_before_it_copies or has_runtime(build, engine) else engines.store_of(engine)
+    if store is None or build.runtime is None:
+        return []
+    return [Need(store, build.room, f"the build of {build.image}")]
 
 
 def on_runtime(
@@ -38,11 +47,13 @@ def on_runtime(
         run: runs the engine's command.
 
     Raises:
+        RefusedError: the disk is too small.
         PlatformError: the engine failed.
     """
     if build.runtime is None or engine.looks_before_it_copies:
         return build
     reference = runtime_reference(build)
     if not has_runtime(build, engine):
+        require_room(needed_room(build, engine))
         run(engine.build(replace(build, target=STAGE), reference))
     return replace(build, arguments={**build.arguments, ARGUMENT: reference})

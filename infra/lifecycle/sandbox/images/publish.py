@@ -14,7 +14,7 @@ from infra.lifecycle.image.plain_registry import PlainRegistry
 from infra.lifecycle.image.plan import BASE, Build
 from infra.lifecycle.image.push import push
 from infra.lifecycle.image.recipes import IMAGES, ImageName
-from infra.lifecycle.image.runtime import has_runtime
+from infra.lifecycle.image.runtime import has_runtime, needed_room
 from infra.lifecycle.image.source import read_source
 from infra.lifecycle.sandbox.images.release import NO_AUTHORITY, sandbox_release
 from infra.lifecycle.sandbox.images.stand_in import known_stand_in, stand_in
@@ -24,10 +24,8 @@ from infra.spec.release_rules import ROOT
 Say = Callable[[str], None]
 """Prints a line of progress."""
 
-_GB = 10**9
-_ROOM: Mapping[ImageName, tuple[int, int]] = {"trainer": (28 * _GB, 4 * _GB), "mlflow": (4 * _GB, 1 * _GB)}
-"""Most that a first build writes to the engine's store, its cache of packages included, and to the registry, in bytes, with torch
-for CUDA. A change of code needs none of it."""
+_STORED = 1 / 7
+"""Part of a build's room that the registry needs, where layers are compressed."""
 
 
 def base_image(builder: ImageEngine, *, say: Say) -> str:
@@ -112,15 +110,12 @@ def sandbox_build(
 
 
 def _require_room(builder: ImageEngine, builds: Iterable[Build], storage: Path | None) -> None:
-    store, needs = engines.store_of(builder), []
+    """Refuse a disk that is too small for the builds together; a change of code needs next to nothing."""
+    needs = []
     for build in builds:
-        if has_runtime(build, builder):
-            continue
-        built, stored = _ROOM[build.image]
-        if store is not None:
-            needs.append(Need(store, built, f"the build of {build.image}"))
-        if storage is not None:
-            needs.append(Need(storage, stored, f"{build.image} in the registry"))
+        needs += needed_room(build, builder)
+        if storage is not None and not has_runtime(build, builder):
+            needs.append(Need(storage, int(build.room * _STORED), f"{build.image} in the registry"))
     require_room(needs)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import platform
+import sys
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
@@ -104,3 +105,19 @@ def import_into(process: int, archive: Path, *, snapshotter: str) -> None:
                 raise
             time.sleep(_POLL_SECONDS)
     done(*ctr, "images", "import", f"--snapshotter={snapshotter}", archive.resolve())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python -m infra.lifecycle.sandbox.node.images FOLDER ARCHIVE`: see `import_image`."""
+    folder, archive = map(Path, arguments)
+    try:
+        nodes = import_image(folder, archive)
+    except PlatformError as error:
+        print(error, file=sys.stderr)
+        return error.status
+    print(f"{archive}: imported into {', '.join(nodes)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

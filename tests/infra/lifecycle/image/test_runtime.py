@@ -11,8 +11,9 @@ import pytest
 from infra.lifecycle.image.engines import Docker
 from infra.lifecycle.image.plan import Build, Torch, plan
 from infra.lifecycle.image.recipes import IMAGES, ImageName
-from infra.lifecycle.image.runtime import has_runtime, on_runtime, runtime_reference
+from infra.lifecycle.image.runtime import has_runtime, needed_room, on_runtime, runtime_reference
 from infra.lifecycle.image.source import read_source
+from infra.spec.errors import RefusedError
 from tests.engines.image_builder import ImageBuilder, image_builder
 from tests.infra.lifecycle.image.samples import checkout, release
 
@@ -89,3 +90,15 @@ def test_a_change_of_code_builds_on_it(builder: ImageBuilder, tmp_path: Path) ->
     (folder / "platform_charts/images/mlflow_server/module.py").write_text("two\n")
     assert built().split() == ["one", "two"]
     assert ran == ["runtime", "mlflow", "mlflow"]
+
+
+def test_a_store_that_is_too_small_for_it_is_refused_before_the_build(builder: ImageBuilder, tmp_path: Path) -> None:
+    build = replace(planned(checkout(tmp_path, "mlflow"), "mlflow"), room=10**15)
+    with pytest.raises(RefusedError, match=r"free, 1000000\.0 GB needed: 1000000\.0 GB for the build of mlflow"):
+        on_runtime(build, builder.engine, run=lambda _: None)
+    assert needed_room(build, Docker()) == []  # whose cache may have it
+
+
+def test_another_torch_needs_less_room(tmp_path: Path) -> None:
+    folder = checkout(tmp_path, "trainer")
+    assert planned(folder, "trainer", Torch("2.15.0+cpu", "a")).room < planned(folder, "trainer").room / 2

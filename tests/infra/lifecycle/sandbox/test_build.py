@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.modules import CRD_MODULES, KUBERNETES, KUEUE, MODULES, Module
+from infra.lifecycle.sandbox.modules import COREDNS, CRD_MODULES, KUBERNETES, KUEUE, MODULES, NODE_MODULES, Module
 from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import PlatformError, RefusedError
 
@@ -95,6 +95,28 @@ def test_kubernetes_is_stamped_with_its_version(tmp_path: Path) -> None:
     calls = [call for call in compiler.calls if " k8s.io/kubernetes/" in call]
     assert len(calls) == 3
     assert all(f"version.gitVersion=v{KUBERNETES.version} " in call for call in calls)
+
+
+def test_programs_of_real_nodes_are_built_last_and_only_on_request(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    assert len(compiler.calls) == len(_PACKAGES)
+    build(compiler.environment, say=silent, has_real_nodes=True)
+    added = [package for module in NODE_MODULES for package in module.packages.values()]
+    assert [call.split()[-1] for call in compiler.calls] == [*_PACKAGES, *added]
+    kubelet = next(call for call in compiler.calls if call.endswith("/cmd/kubelet"))
+    assert f"version.gitVersion=v{KUBERNETES.version} " in kubelet
+
+
+def test_a_changed_source_of_ours_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = COREDNS.cache_folder({})
+    copy = tmp_path / "node"
+    shutil.copytree(COREDNS.folder, copy)
+    monkeypatch.setattr(Module, "folder", copy)
+    assert COREDNS.cache_folder({}) == before
+    with (copy / "pause" / "main.go").open("a") as source:
+        source.write("// changed\n")
+    assert COREDNS.cache_folder({}) != before
 
 
 def test_built_programs_are_found(tmp_path: Path) -> None:

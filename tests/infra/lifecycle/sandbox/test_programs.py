@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.modules import (
+    KUBELET,
     KUBERAY,
     KUBERNETES,
     KUEUE,
@@ -43,6 +44,10 @@ def executable(path: Path) -> Path:
 
 def test_the_pinned_kubernetes_has_the_releases_minor_version() -> None:
     assert KUBERNETES.version.rpartition(".")[0] == load_release().kubernetes.version
+
+
+def test_the_kubelet_has_the_version_of_the_control_plane() -> None:
+    assert KUBELET.version == KUBERNETES.version
 
 
 def test_the_go_version_is_a_release() -> None:

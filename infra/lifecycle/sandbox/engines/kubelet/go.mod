@@ -1,4 +1,4 @@
-// The control plane of the sandbox and of the tests: Kubernetes of the release's minor version, and the etcd that it asks for.
+// The programs of a real node of the sandbox: kubelet and kube-proxy, of the control plane's version.
 module ray-train-platform/engines/kubelet
 
 go 1.25.0

@@ -1,3 +1,4 @@
+// CoreDNS, and programs of ours, for real nodes of the sandbox.
 module ray-train-platform/engines/node
 
 go 1.26.0

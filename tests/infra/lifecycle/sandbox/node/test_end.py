@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,10 @@ from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.node import cgroups
 from infra.lifecycle.sandbox.node.addresses import name_of
 from infra.lifecycle.sandbox.node.images import import_image
-from infra.lifecycle.sandbox.node.request import RealNode, requested
+from infra.lifecycle.sandbox.node.request import requested
 from infra.spec.catalog import load_catalog
+from infra.spec.errors import PlatformError
+from infra.spec.manifest import Manifest
 from infra.spec.settings import load_environment
 from tests.distribution import REAL_NODES
 from tests.engines.kubernetes import engine_environment
@@ -29,7 +31,16 @@ from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
 
-_NODE = "system-0"
+_CRD = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {kind: Widget, plural: widgets}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+"""
 
 
 @pytest.fixture
@@ -43,11 +54,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     found = tmp_path / ".local" / "sandbox"
     yield found
     detached.stop(found)
-
-
-def one_node() -> tuple[RealNode, ...]:
-    """One real node."""
-    return requested(["system=1"], load_environment("dev"), catalog=load_catalog())
 
 
 def traces(folder: Path) -> list[str]:
@@ -79,23 +85,33 @@ def host_rules() -> list[str]:
     return [line for line in saved.splitlines() if "KUBE" in line or "10.208." in line]
 
 
-def start_pod(folder: Path) -> Pods:
-    """Start a pod that does not end, and wait until it runs."""
-    pods = Pods(connect_with(kubeconfig_in(folder)))
+def start(folder: Path) -> None:
+    """Start a sandbox with one real node, and with one CRD, because the operators' take most of the time."""
+    nodes = requested(["system=1"], load_environment("dev"), catalog=load_catalog())
+    crds = folder.parent.parent / "crds"
+    crds.mkdir(exist_ok=True)
+    (crds / "widgets.yaml").write_text(_CRD)
+    detached.start(folder, crds=crds, nodes=nodes)
+
+
+def start_pod(folder: Path) -> None:
+    """Start a pod in a sandbox, and wait until it runs."""
     import_image(folder, shell_image(folder.parent.parent))
+    staying_pod(Pods(connect_with(kubeconfig_in(folder)), folder))
+
+
+def staying_pod(pods: Pods) -> Manifest:
+    """A pod that does not end; it runs."""
     pod = pods.pod("stays", "while true; do busybox sleep 1; done", node="system")
     pods.cluster.apply(pod)
-    pods.await_phase(pod, "Running")
-    return pods
+    return pods.await_phase(pod, "Running")
 
 
 def test_a_sandbox_with_a_real_node_leaves_nothing_when_stopped(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Path("/proc/sys/vm/overcommit_memory").read_text(), Path("/proc/sys/kernel/panic").read_text()
-    started = time.monotonic()
     assert main(["sandbox", "--env", "dev", "--real", "system=1", "--images", "none"]) == 0
-    print(f"{time.monotonic() - started:.1f} s until the sandbox was ready")
     assert "and 1 real: system-0" in capsys.readouterr().out
     start_pod(folder)
     assert main(["sandbox", "--env", "dev", "--real", "1"]) == 3
@@ -107,7 +123,7 @@ def test_a_sandbox_with_a_real_node_leaves_nothing_when_stopped(
 
 
 def test_after_its_keeper_is_killed_nothing_runs_and_sandbox_down_leaves_nothing(folder: Path) -> None:
-    detached.start(folder, nodes=one_node())
+    start(folder)
     start_pod(folder)
     os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
     wait_until(lambda: not processes_of(folder))
@@ -116,51 +132,43 @@ def test_after_its_keeper_is_killed_nothing_runs_and_sandbox_down_leaves_nothing
     assert host_rules() == []
 
 
-@pytest.mark.parametrize("program", ["namespace", "coredns", "containerd", "kubelet"])
+@pytest.mark.parametrize("program", ["node.namespace", "coredns", "containerd", "kubelet"])
 def test_a_keeper_that_is_killed_while_it_starts_leaves_nothing_after_sandbox_down(folder: Path, program: str) -> None:
-    process = subprocess.Popen(
-        [
-            "python3",
-            "-c",
-            "import sys; from infra.lifecycle.cli import main; main(['sandbox', '--env', 'dev', '--real', '1', '--images', 'none'])",
-        ],
-        stderr=subprocess.DEVNULL,
-    )
-    wait_until(lambda: any(program in command for command in processes_of(folder).values()))
-    os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
-    process.wait(60)
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start, folder)
+        wait_until(
+            lambda: starting.done() or any(f"{program} " in command for command in processes_of(folder).values())
+        )
+        os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
+        assert isinstance(starting.exception(), PlatformError)
     detached.stop(folder)
     assert traces(folder) == []
 
 
 def test_a_sandbox_starts_after_one_whose_keeper_was_killed(folder: Path) -> None:
-    detached.start(folder, nodes=one_node())
+    start(folder)
     os.kill(int(lock_of(folder).read_text()), signal.SIGKILL)
     wait_until(lambda: not detached.is_running(folder))
-    detached.start(folder, nodes=one_node())
-    assert _is_ready(folder)
+    start(folder)
+    (node,) = connect_with(kubeconfig_in(folder)).items("v1", "Node")
+    assert any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
 
 
 @pytest.mark.parametrize("program", ["containerd", "kubelet", "kube-proxy"])
-def test_a_node_survives_the_end_of_a_program(folder: Path, program: str) -> None:
-    detached.start(folder, nodes=one_node())
-    pods = start_pod(folder)
-    before = _process(folder, program)
-    os.kill(before, signal.SIGKILL)
-    wait_until(lambda: _process(folder, program) not in {None, before})
-    pod = pods.pod("after", "echo done", node="system")
-    pods.cluster.apply(pod)
-    pods.await_phase(pod, "Succeeded")
-    stays = pods.cluster.read(pods.pod("stays", ""))
-    assert stays is not None
-    assert stays["status"]["containerStatuses"][0]["restartCount"] == 0
+def test_a_node_survives_the_end_of_a_program(real_nodes: Pods, program: str) -> None:
+    stays, after = staying_pod(real_nodes), real_nodes.pod("after", "echo done", node="system")
+    before = _processes(real_nodes.folder, program)
+    for process in before:
+        os.kill(process, signal.SIGKILL)
+    wait_until(lambda: len(_processes(real_nodes.folder, program) - before) == len(before))
+    with real_nodes.applied(after):
+        real_nodes.await_phase(after, "Succeeded")
+    found = real_nodes.cluster.read(stays)
+    assert found is not None
+    assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+    real_nodes.remove(stays)
 
 
-def _process(folder: Path, program: str) -> int | None:
-    is_it: Callable[[str], bool] = lambda command: Path(command.split(" ")[0]).name == program  # noqa: E731
-    return next((process for process, command in processes_of(folder).items() if is_it(command)), None)
-
-
-def _is_ready(folder: Path) -> bool:
-    (node,) = connect_with(kubeconfig_in(folder)).items("v1", "Node")
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+def _processes(folder: Path, program: str) -> set[int]:
+    commands = processes_of(folder).items()
+    return {process for process, command in commands if Path(command.split(" ")[0]).name == program}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +33,7 @@ def restricted(real_nodes: Pods) -> Iterator[Pods]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
     real_nodes.cluster.apply(namespace, manager="test")
     yield real_nodes
-    real_nodes.cluster.delete_all(real_nodes.cluster.items("v1", "Pod", namespace="default"))
+    real_nodes.remove(*real_nodes.cluster.items("v1", "Pod", namespace="default"))
 
 
 def server(pods: Pods, name: str = "server", **spec: Any) -> Manifest:  # noqa: ANN401 - fields of a PodSpec
@@ -70,17 +71,21 @@ def test_exec_and_port_forward_reach_a_running_pod(restricted: Pods) -> None:
 
 def test_a_pod_reaches_one_on_another_node_by_the_name_of_its_service(restricted: Pods) -> None:
     server(restricted)
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]},
-    }
     client = restricted.pod("client", _FETCH.format("web.default.svc.cluster.local/80"), node="system")
-    with restricted.cluster.applied(service):
+    with restricted.applied(_service("web")):
         restricted.cluster.apply(client)
         restricted.await_phase(client, "Succeeded")
     assert restricted.log(client).endswith("hello from server")
+
+
+def test_operators_reach_pods_by_the_names_of_services(restricted: Pods) -> None:
+    server(restricted)
+    with restricted.applied(_service("named")):
+        fetch = _FETCH.format("named.default.svc.cluster.local/80").replace("busybox ", "")
+        said = subprocess.run(
+            [*restricted.services, "bash", "-c", fetch], capture_output=True, text=True, timeout=60, check=True
+        )
+    assert said.stdout.endswith("hello from server\n")
 
 
 def test_a_pod_reaches_the_api_server_by_the_service_kubernetes(restricted: Pods) -> None:
@@ -134,3 +139,12 @@ def unauthenticated(url: str) -> int:
     with PoolManager(cert_reqs="CERT_NONE") as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", InsecureRequestWarning)
         return pool.request("GET", url, retries=False).status
+
+
+def _service(name: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    }

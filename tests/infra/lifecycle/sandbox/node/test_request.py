@@ -1,0 +1,74 @@
+"""Which nodes `--real` asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.lifecycle.sandbox.node.request import RealNode, dump, load, requested
+from infra.lifecycle.sandbox.nodes import fake_nodes
+from infra.spec.catalog import load_catalog
+from infra.spec.errors import SettingsError
+from infra.spec.settings import load_environment
+
+
+def nodes(*words: str, environment: str = "dev") -> tuple[RealNode, ...]:
+    """The real nodes of an environment."""
+    return requested(words, load_environment(environment), catalog=load_catalog())
+
+
+def names(*words: str, environment: str = "dev") -> list[str]:
+    """Their names."""
+    return [node.name for node in nodes(*words, environment=environment)]
+
+
+def test_groups_and_numbers_become_nodes_with_the_names_of_fake_ones() -> None:
+    assert names("system=1", "a10g=2") == ["system-0", "a10g-0", "a10g-1"]
+
+
+def test_1_is_a_node_of_every_group_that_a_job_needs() -> None:
+    assert names("1") == ["system-0", "heads-0", "t4-0"]
+
+
+def test_without_words_no_node_is_real() -> None:
+    assert names() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (
+            ["gpu=1"],
+            "--real gpu=1: no node group 'gpu'\n  remedy: write GROUP=COUNT with one of system, heads, t4, a10g",
+        ),
+        (["1", "a10g=1"], "--real 1: no node group '1'"),
+        (["a10g"], "--real a10g: nothing is not a number of nodes from 1 to 2"),
+        (["a10g=0"], "--real a10g=0: 0 is not a number of nodes from 1 to 2"),
+        (["a10g=3"], "--real a10g=3: 3 is not a number of nodes from 1 to 2, the group's max_size"),
+        (["a10g=-1"], "--real a10g=-1: -1 is not a number of nodes"),
+    ],
+)
+def test_a_wrong_request_names_the_word_and_what_is_possible(words: list[str], reason: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        nodes(*words)
+    assert str(refused.value).startswith(reason)
+
+
+def test_more_nodes_than_one_machine_bears_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"--real asks for \d+ nodes; at most 20 can be real"):
+        nodes(*(f"{name}={count}" for name, count in _sizes("prod").items()), environment="prod")
+
+
+def test_a_real_node_replaces_the_fake_one_of_its_name() -> None:
+    settings = load_environment("dev")
+    all_nodes = {node["metadata"]["name"] for node in fake_nodes(settings, catalog=load_catalog())}
+    others = fake_nodes(settings, catalog=load_catalog(), real=names("1"))
+    assert all_nodes - {node["metadata"]["name"] for node in others} == set(names("1"))
+
+
+def test_nodes_reach_another_process_unchanged() -> None:
+    assert load(dump(nodes("1"))) == nodes("1")
+    assert load("") == ()
+
+
+def _sizes(environment: str) -> dict[str, int]:
+    return {request.name: request.max_size for request in load_environment(environment).launch_requests()}
