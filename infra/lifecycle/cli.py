@@ -34,6 +34,7 @@ COMMANDS = CommandLine(
     "Inspect and deploy the stack's environments, and maintain their release.",
     variables={
         "RTP_ENGINES": "folder where `engines` builds programs",
+        "RTP_REGISTRY": "folder where the registry of `sandbox --real` keeps images; default: beside RTP_ENGINES",
         "KUBEBUILDER_ASSETS": "folder of the etcd and kube-apiserver that `sandbox` starts; default: those of `engines`",
         "KUBERAY_OPERATOR": "KubeRay operator binary that `sandbox` starts; default: that of `engines`",
         "KUEUE_CONTROLLER": "Kueue controller binary that `sandbox` starts; default: that of `engines`",

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.lifecycle.image.engines import Buildah
@@ -48,8 +50,19 @@ class ImageBuilder:
         return digest.read_text().strip()
 
 
-def image_builder(folder: Path) -> ImageBuilder:
+@contextmanager
+def image_builder(folder: Path) -> Iterator[ImageBuilder]:
     """An engine with the base image; skips if there is none, or if it cannot run commands here."""
+    builder = _engine(folder)
+    try:
+        yield _with_base(builder)
+    finally:
+        subprocess.run([builder.program, "rm", "--all"], capture_output=True, check=True)
+        # The driver `overlay` keeps its folder mounted.
+        subprocess.run(["umount", folder / "overlay/overlay"], capture_output=True, check=False)
+
+
+def _engine(folder: Path) -> ImageBuilder:
     buildah = shutil.which("buildah")
     if buildah is None:
         skipped(NAME, "no buildah on PATH", "apt-get install buildah")
@@ -57,13 +70,22 @@ def image_builder(folder: Path) -> ImageBuilder:
         skipped(NAME, "not root", "run the tests as root, e.g. in a container")
     program = folder / "bin/buildah"
     program.parent.mkdir(parents=True)
-    storage = f"--storage-driver vfs --root {folder}/images --runroot {folder}/run"
-    program.write_text(f'#!/bin/sh\nexport BUILDAH_ISOLATION=chroot\nexec {buildah} {storage} "$@"\n')
-    program.chmod(0o755)
+    for driver in ("overlay", "vfs"):  # the second copies every layer, and works on every file system
+        storage = f"--storage-driver {driver} --root {folder}/{driver} --runroot {folder}/run"
+        program.write_text(f'#!/bin/sh\nexport BUILDAH_ISOLATION=chroot\nexec {buildah} {storage} "$@"\n')
+        program.chmod(0o755)
+        if subprocess.run([program, "info"], capture_output=True, check=False).returncode == 0:
+            break
+    return ImageBuilder(program, folder)
+
+
+def _with_base(engine: ImageBuilder) -> ImageBuilder:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    builder = ImageBuilder(program, folder, stand_in(Buildah(str(program)), python=python, say=print))
+    builder = replace(engine, base=stand_in(engine.engine, python=python, say=print))
     container = builder.run("from", builder.base).strip()
-    tried = subprocess.run([program, "run", container, "/bin/sh", "-c", "python3 -V"], capture_output=True, check=False)
+    tried = subprocess.run(
+        [builder.program, "run", container, "/bin/sh", "-c", "python3 -V"], capture_output=True, check=False
+    )
     if tried.returncode != 0:
         skipped(NAME, f"cannot run commands: {tried.stderr.decode()[-200:].strip()}", "give the container SYS_ADMIN")
     ran(NAME)

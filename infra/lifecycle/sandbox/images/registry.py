@@ -33,9 +33,9 @@ def storage_folder(environment: Mapping[str, str]) -> Path:
     """Folder of the stored images.
 
     Args:
-        environment: see `modules.cache_root`, beside which it is.
+        environment: `RTP_REGISTRY` is the path; without it, `registry` beside `modules.cache_root`.
     """
-    return cache_root(environment).parent / "registry"
+    return Path(environment.get("RTP_REGISTRY") or cache_root(environment).parent / "registry").resolve()
 
 
 def images_folder(folder: Path) -> Path:

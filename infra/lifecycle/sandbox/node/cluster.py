@@ -180,12 +180,12 @@ class RealNodes:
         path.write_text(plane.kubeconfig_for(self._tokens[user]), encoding="utf-8")
         return path
 
-    def _proxy(self, plane: ControlPlane, machine: Machine) -> list[str]:
-        """The command of kube-proxy."""
+    def _proxy(self, plane: ControlPlane, machine: Machine, *, node: str) -> list[str]:
+        """The command of kube-proxy, which waits for its Node object."""
         settings = configuration.kube_proxy(
             kubeconfig=self._kubeconfig(plane, machine, _PROXY_USER),
             pods=self._addresses.range,
-            host_name=machine.name,
+            node=node,
         )
         return [
             str(self._tools.programs["kube-proxy"]),
@@ -202,7 +202,7 @@ class RealNodes:
         self.services.run(
             {
                 "coredns": [str(self._tools.programs["coredns"]), f"-conf={corefile}"],
-                "kube-proxy": self._proxy(plane, self.services),
+                "kube-proxy": self._proxy(plane, self.services, node=self._nodes[0].name),
                 **programs,
             },
             cgroup=f"{self._name}/{SERVICES}",
@@ -216,7 +216,7 @@ class RealNodes:
         programs = {
             "containerd": self._containerd(machine, index),
             "kubelet": self._kubelet(node, machine, plane),
-            "kube-proxy": self._proxy(plane, machine),
+            "kube-proxy": self._proxy(plane, machine, node=node.name),
         }
         if node.devices:
             registry = configuration.KUBELET_FOLDER / "plugins_registry"

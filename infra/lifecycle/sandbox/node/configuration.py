@@ -135,13 +135,13 @@ def kubelet(node: RealNode, *, address: str, clients: Path, resolver: Path, volu
     }
 
 
-def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, host_name: str) -> dict[str, Any]:
+def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, node: str) -> dict[str, Any]:
     """KubeProxyConfiguration: iptables, without changes of kernel settings that all namespaces share."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
-        "hostnameOverride": host_name,
+        "hostnameOverride": node,
         "clusterCIDR": str(pods),
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
@@ -151,17 +151,18 @@ def kube_proxy(*, kubeconfig: Path, pods: IPv4Network, host_name: str) -> dict[s
 
 
 def corefile(*, addresses: Addresses, kubeconfig: Path) -> str:
-    """CoreDNS's configuration: the cluster's names only; a query for another is refused at once."""
+    """CoreDNS's configuration: the cluster's names only; a query for another is refused at once.
+
+    Without a cache, so that the name of a new Service resolves at once even if it was asked for before.
+    """
     return f"""{CLUSTER_DOMAIN} in-addr.arpa {{
     bind {addresses.services}
     errors
-    cache 5
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa {{
         kubeconfig {kubeconfig}
         pods insecure
         ttl 5
     }}
-    ready {addresses.services}:8181
 }}
 """
 

@@ -131,7 +131,7 @@ def _built_programs(environment: Mapping[str, str]) -> dict[str, Path]:
     if missing:
         raise RefusedError(
             f"a real node needs {', '.join(missing)}: not in {places[missing[0]].parents[1]}",
-            remedy="make engines REAL=1 builds them once with Go, about 15 minutes on 2 cores",
+            remedy="make engines REAL=1 builds them once with Go, about 10 minutes on 2 cores beside those of make engines",
         )
     return places
 

@@ -182,16 +182,16 @@ def test_user_environment_and_command_are_the_trainers() -> None:
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
     """A real engine, with an image that is laid out like the trainer's."""
-    found = image_builder(tmp_path_factory.mktemp("builder"))
     folder = tmp_path_factory.mktemp("trainer")
-    (folder / "Dockerfile").write_text(
-        f"FROM {found.base}\nRUN python3 -m venv --without-pip /opt/ray-train-platform/.venv\n"
-        "ENV PATH=/opt/ray-train-platform/.venv/bin:/bin PYTHONDONTWRITEBYTECODE=1\nUSER 1000:1000\n"
-    )
-    found.run("build", "--quiet", "--tag", "localhost/trainer", str(folder))
-    return found
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        (folder / "Dockerfile").write_text(
+            f"FROM {found.base}\nRUN python3 -m venv --without-pip /opt/ray-train-platform/.venv\n"
+            "ENV PATH=/opt/ray-train-platform/.venv/bin:/bin PYTHONDONTWRITEBYTECODE=1\nUSER 1000:1000\n"
+        )
+        found.run("build", "--quiet", "--tag", "localhost/trainer", str(folder))
+        yield found
 
 
 def installed(code: Path) -> Overlay:

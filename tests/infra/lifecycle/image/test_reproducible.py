@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +28,10 @@ FINAL: dict[ImageName, str] = {"trainer": "cpu", "mlflow": "mlflow"}
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
     """A real engine."""
-    return image_builder(tmp_path_factory.mktemp("builder"))
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
 
 
 def clone(folder: Path, image: ImageName, *, umask: int, message: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,9 +63,10 @@ def test_an_engine_whose_cache_looks_first_builds_in_one_step(tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
     """A real engine."""
-    return image_builder(tmp_path_factory.mktemp("builder"))
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
 
 
 def test_a_change_of_code_builds_on_it(builder: ImageBuilder, tmp_path: Path) -> None:

@@ -67,9 +67,10 @@ class Publisher:
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
     """A real engine."""
-    return image_builder(tmp_path_factory.mktemp("builder"))
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
 
 
 @pytest.fixture

@@ -107,3 +107,4 @@ def test_the_images_are_kept_beside_the_engines(tmp_path: Path) -> None:
     environment = {"RTP_ENGINES": str(tmp_path / "engines")}
     assert storage_folder(environment) == tmp_path / "registry"
     assert not storage_folder(environment).is_relative_to(cache_root(environment))
+    assert storage_folder({**environment, "RTP_REGISTRY": str(tmp_path / "mine")}) == tmp_path / "mine"

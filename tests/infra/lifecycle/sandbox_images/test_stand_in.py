@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageBuilder]:
     """A real engine, which has the stand-in."""
-    return image_builder(tmp_path_factory.mktemp("builder"))
+    with image_builder(tmp_path_factory.mktemp("builder")) as found:
+        yield found
 
 
 def test_a_pods_user_runs_python_and_a_shell_on_it(builder: ImageBuilder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,7 +90,7 @@ def start(folder: Path) -> None:
     """Start a sandbox with one real node, and with one CRD, because the operators' take most of the time."""
     nodes = requested(["system=1"], load_environment("dev"), catalog=load_catalog())
     crds = folder.parent.parent / "crds"
-    crds.mkdir(exist_ok=True)
+    crds.mkdir(parents=True, exist_ok=True)
     (crds / "widgets.yaml").write_text(_CRD)
     detached.start(folder, crds=crds, nodes=nodes)
 
@@ -143,6 +144,31 @@ def test_a_keeper_that_is_killed_while_it_starts_leaves_nothing_after_sandbox_do
         assert isinstance(starting.exception(), PlatformError)
     detached.stop(folder)
     assert traces(folder) == []
+
+
+@pytest.mark.parametrize("program", ["node.namespace", "containerd"])
+def test_an_interrupted_start_of_real_nodes_leaves_nothing(folder: Path, program: str) -> None:
+    starts = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from infra.lifecycle.cli import main"
+    command = [sys.executable, "-c", f"{starts}; sys.exit(main(['sandbox', '--env', 'dev', '--real', 'system=1']))"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: any(f"{program} " in command for command in processes_of(folder).values()))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert traces(folder) == []
+
+
+def test_two_sandboxes_have_addresses_and_names_of_their_own(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / ".local" / "sandbox"
+    start(folder)
+    try:
+        start(other)
+        assert connect_with(kubeconfig_in(folder)).server != connect_with(kubeconfig_in(other)).server
+        start_pod(folder)
+        start_pod(other)
+    finally:
+        detached.stop(other)
+    assert traces(other) == []
+    assert traces(folder) != []
 
 
 def test_a_sandbox_starts_after_one_whose_keeper_was_killed(folder: Path) -> None:
