@@ -36,16 +36,17 @@ exec $as "$programs/postgres" -D data -h "$address" -p {port} -c unix_socket_dir
 """Run by the machine's supervisor, and so again if PostgreSQL ends; it refuses to run as root."""
 
 
-def find_postgres(path: str) -> Path | None:
+def find_postgres(path: str, *, debian: Path = _DEBIAN) -> Path | None:
     """Folder of PostgreSQL's programs; Debian keeps them off the PATH.
 
     Args:
         path: folders to search first, as in PATH.
+        debian: folder of Debian's versions.
     """
     found = shutil.which("initdb", path=path)
     if found is not None:
         return Path(found).resolve().parent
-    versions = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda program: int(program.parts[-3]))
+    versions = sorted(debian.glob("*/bin/initdb"), key=lambda program: int(program.parts[-3]))
     return versions[-1].parent if versions else None
 
 
