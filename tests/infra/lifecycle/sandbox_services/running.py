@@ -23,12 +23,14 @@ from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.node.images import import_image
 from infra.lifecycle.sandbox.services.facts import PROMETHEUS_PORT, Services
 from infra.spec.manifest import RESTRICTED_POD, Manifest
+from infra.spec.release_rules import ROOT
 from tests.engines.kubernetes import engine_environment
 from tests.engines.prometheus import Prometheus
 from tests.engines.real_nodes import Pods, needs_real_nodes, shell_image
 from tests.engines.report_table import ran, skipped
 
 TEAM = "research"
+_WORKSPACE = {"X-MLFLOW-WORKSPACE": TEAM}
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def running_sandbox() -> Iterator[Sandbox]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in engine_environment().items():
             patch.setenv(name, value)
-        patch.setenv("PYTHONPATH", str(Path.cwd()))
+        patch.setenv("PYTHONPATH", str(ROOT))
         patch.chdir(place)
         patch.setenv("RTP_STACK_OUTPUTS", str(folder / "outputs.json"))
         try:
@@ -115,7 +117,7 @@ def fetched(url: str, *, login: tuple[str, str], body: object = None) -> Any:  #
         OSError: it refuses the request.
     """
     token = base64.b64encode(":".join(login).encode()).decode()
-    headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json", "Host": "localhost"}
+    headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json", "Host": "localhost", **_WORKSPACE}
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:  # noqa: S310 - a pod's
         return json.load(answer)
