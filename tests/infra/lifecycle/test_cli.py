@@ -137,7 +137,11 @@ def test_recorded_outputs_need_no_pulumi_and_render_a_job(tmp_path: Path, capsys
     file = tmp_path / "outputs.json"
     recorded = ["outputs", "--env", "dev", "--recorded", "--file", str(file)]
     assert main(recorded) == 0
-    assert json.loads(file.read_text()) == {**json.loads(json.dumps(graph("dev").outputs)), "is_recorded": True}
+    assert json.loads(file.read_text()) == {
+        **json.loads(json.dumps(graph("dev").outputs)),
+        "digests": {},
+        "is_recorded": True,
+    }
     assert f"{file}: outputs that dev would export" in capsys.readouterr().out
     assert main(recorded) == 0, "a recording of the same environment is replaced"
     capsys.readouterr()

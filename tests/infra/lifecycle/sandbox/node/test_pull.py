@@ -14,15 +14,13 @@ from infra.lifecycle.image.plain_registry import PlainRegistry
 from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.images.registry import PORT, answers
 from infra.lifecycle.sandbox.layout import kubeconfig_in
-from infra.lifecycle.sandbox.node.request import requested
-from infra.spec.catalog import load_catalog
 from infra.spec.release import load_release
-from infra.spec.settings import load_environment
 from tests.distribution import REAL_NODES
 from tests.engines.kubernetes import engine_environment
 from tests.engines.oci_registry import push_image
 from tests.engines.real_nodes import Pods, needs_real_nodes, shell_image
 from tests.engines.sandbox_registry import registry_program
+from tests.infra.lifecycle.sandbox.node.test_end import start
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
 
@@ -35,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, value in {**engine_environment(), "RTP_REGISTRY": str(tmp_path / "registry")}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    found = tmp_path / "sandbox"
+    found = tmp_path / ".local" / "sandbox"
     yield found
     detached.stop(found)
 
@@ -49,9 +47,7 @@ def shell_layer(folder: Path) -> bytes:
 
 
 def test_a_pod_runs_an_image_that_its_node_pulls_by_digest(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "crds").mkdir()
-    nodes = requested(["system=1"], load_environment("dev"), catalog=load_catalog())
-    detached.start(folder, crds=tmp_path / "crds", nodes=nodes)
+    start(folder)
     api, trainer = connect_with(kubeconfig_in(folder)), load_release().images["trainer"]
     host = f"{urlsplit(api.client.configuration.host).hostname}:{PORT}"
     registry, pods = PlainRegistry(host, "rtp-dev"), Pods(api, folder)
