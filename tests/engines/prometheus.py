@@ -18,7 +18,7 @@ from typing import Any
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
 
-_NAME = "Prometheus"
+NAME = "Prometheus"
 _START_SECONDS = 60.0
 _CONFIG = """
 global:
@@ -77,7 +77,7 @@ def scraping(target: str, *, folder: Path) -> Iterator[Prometheus]:
     """
     binary = find()
     if binary is None:
-        skipped(_NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus")
+        skipped(NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus")
     parts = urllib.parse.urlsplit(target)
     config = folder / "prometheus.yml"
     config.write_text(_CONFIG.format(path=parts.path, address=parts.netloc), encoding="utf-8")
@@ -98,7 +98,7 @@ def scraping(target: str, *, folder: Path) -> Iterator[Prometheus]:
             assert process.poll() is None, f"Prometheus did not start:\n{log.read_text()}"
             assert time.monotonic() < deadline, f"Prometheus did not answer:\n{log.read_text()}"
             time.sleep(0.1)
-        ran(_NAME)
+        ran(NAME)
         yield server
     finally:
         process.terminate()

@@ -24,6 +24,9 @@ from infra.lifecycle.sandbox.node.prerequisites import check as check_prerequisi
 from infra.lifecycle.sandbox.node.request import requested
 from infra.lifecycle.sandbox.programs import find_programs, find_registry
 from infra.lifecycle.sandbox.recorded import Recorded, recorded
+from infra.lifecycle.sandbox.services.authority import authority_certificate
+from infra.lifecycle.sandbox.services.facts import Services
+from infra.lifecycle.sandbox.services.provision import provision
 from infra.lifecycle.show import print_line
 from infra.spec.catalog import load_catalog
 from infra.spec.command_line import NoOptions
@@ -92,14 +95,29 @@ def _fill(settings: StackSettings, folder: Path, *, real: Sequence[str], with_im
         address = urlsplit(api.client.configuration.host).hostname
         registry = PlainRegistry(f"{address}:{PORT}", stack.outputs.cluster.name)
         stack = _with_images(stack, registry, folder, is_built=with_images)
-    fill(api, settings, stack, say=_say, real=real)
+    services = Services.read(folder)
+    if services:
+        stack = provision(stack, services)
+        for line in services.missing:
+            _say(f"WARNING: {line}")
+    fill(api, settings, stack, say=_say, real=real, services=services)
     return _write_outputs(stack.outputs, api, folder)
 
 
 def _with_images(stack: Recorded, registry: PlainRegistry, folder: Path, *, is_built: bool) -> Recorded:
     """The stack with its images in the sandbox's registry, where they are built and pushed if they have changed."""
     storage, images = storage_folder(os.environ), load_release().images
-    digests = publish(registry, logs=images_folder(folder), say=_say, storage=storage) if is_built else {}
+    digests = (
+        publish(
+            registry,
+            logs=images_folder(folder),
+            say=_say,
+            storage=storage,
+            authority=authority_certificate(os.environ),
+        )
+        if is_built
+        else {}
+    )
     return stack.with_images({name: registry.repository(images[name]) for name in IMAGES}, digests)
 
 

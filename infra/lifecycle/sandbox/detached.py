@@ -17,7 +17,8 @@ from infra.lifecycle.sandbox.node import leftovers
 from infra.lifecycle.sandbox.node.request import RealNode, dump
 from infra.spec.errors import PlatformError, RefusedError
 
-_STOP_SECONDS = 30.0
+_STOP_SECONDS = 180.0
+"""Most of it deletes the unpacked images of real nodes, which takes a minute on a busy disk."""
 _POLL_SECONDS = 0.05
 
 

@@ -23,6 +23,7 @@ from infra.lifecycle.sandbox.node.cluster import RealNodes
 from infra.lifecycle.sandbox.node.request import RealNode, load
 from infra.lifecycle.sandbox.operators import start_operators
 from infra.lifecycle.sandbox.programs import find_programs, find_registry
+from infra.lifecycle.sandbox.services.start import service_programs
 from infra.spec.errors import PlatformError
 from platform_charts.charts.crds import CrdFolder
 
@@ -60,7 +61,7 @@ def keep(folder: Path, *, crds: Path | None, nodes: Sequence[RealNode] = ()) -> 
             if real:
                 storage = storage_folder(os.environ)
                 start_registry(plane, find_registry(os.environ), address=real.access.address, storage=storage)
-                real.start(plane)
+                _start_nodes(real, plane)
             operators = start_operators(plane, os.environ, services=real.services if real else None)
             print(READY, *(operator.name for operator in operators), flush=True)
             _detach_from_terminal()
@@ -71,6 +72,20 @@ def keep(folder: Path, *, crds: Path | None, nodes: Sequence[RealNode] = ()) -> 
         return error.status
     except SystemExit:
         return 0
+
+
+def _start_nodes(real: RealNodes, plane: ControlPlane) -> None:
+    """Start the nodes and the services of their pods."""
+    found = service_programs(
+        real.folder / "given",
+        address=real.services.address,
+        kubeconfig=plane.kubeconfig,
+        environment=os.environ,
+    )
+    found.services.write(plane.folder)
+    real.start(plane, programs=found.programs, folders=found.folders)
+    real.mount_read_only(found.services.shared, found.services.read_only)
+    found.await_ready(real.services)
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:

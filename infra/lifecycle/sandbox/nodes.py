@@ -14,12 +14,14 @@ from infra.spec.settings.stack import StackSettings
 def fake_nodes(settings: StackSettings, *, catalog: Catalog, real: Collection[str] = ()) -> tuple[dict[str, Any], ...]:
     """Every node an environment may have: the system group and all GPU groups at their largest size.
 
+    A group with a real node has no fake ones: pods of one job or service on both kinds would wait for each other forever.
+
     A node offers its whole GPUs even where the settings share them, as in `infra.spec.outputs.GpuGroupOutput`.
 
     Args:
         settings: the environment.
         catalog: the instance types.
-        real: names of nodes to leave out, because they are real.
+        real: names of nodes that are real.
 
     Raises:
         SettingsError: a group's combination of capacity, placement and EFA is impossible.
@@ -27,8 +29,8 @@ def fake_nodes(settings: StackSettings, *, catalog: Catalog, real: Collection[st
     return tuple(
         _node(group, number, region=settings.aws.region)
         for group in resolve_node_groups(settings, catalog=catalog).all()
+        if not any(f"{group.name}-{number}" in real for number in range(group.max_size))
         for number in range(group.max_size)
-        if f"{group.name}-{number}" not in real
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,12 +14,24 @@ from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.phases import ClusterFacts
 from platform_charts.objects.storage import LustreVolume
 
+_ACCESS_POINT = "aws:efs/accessPoint:AccessPoint"
+
+
+class AccessPoint(NamedTuple):
+    """A folder of an EFS file system: its path, and the owner and mode with which EFS makes it."""
+
+    path: str
+    uid: int
+    gid: int
+    mode: int
+
 
 class Recorded(NamedTuple):
-    """A recorded stack: outputs for job submission, facts for the builders of the cluster's objects."""
+    """A recorded stack: outputs for job submission, facts for the builders of the cluster's objects, EFS access points by ID."""
 
     outputs: StackOutputs
     facts: ClusterFacts
+    access_points: Mapping[str, AccessPoint]
 
     def with_images(self, repositories: Mapping[str, str], digests: Mapping[str, str]) -> Recorded:
         """The stack with our images in another registry, from which pods pull them.
@@ -29,8 +41,9 @@ class Recorded(NamedTuple):
             digests: digests of the images, by the same names; without any, the stack counts as recorded, as its pods pull nothing.
         """
         changes = {"registries": dict(repositories), "digests": dict(digests), "is_recorded": not digests}
-        return Recorded(
-            self.outputs.model_copy(update=changes), replace(self.facts, registry=_registry_of(repositories))
+        return self._replace(
+            outputs=self.outputs.model_copy(update=changes),
+            facts=replace(self.facts, registry=_registry_of(repositories)),
         )
 
 
@@ -49,7 +62,7 @@ def recorded(settings: StackSettings) -> Recorded:
     facts = ClusterFacts(
         file_system_id=outputs.storage.efs_id,
         datasets_access_point=outputs.storage.efs_access_point,
-        team_access_points=_access_points(graph, [team.name for team in settings.teams]),
+        team_access_points=_points_of_teams(graph, [team.name for team in settings.teams]),
         database_host=answers["address"],
         database_port=answers["port"],
         database_secret_arn=answers["masterUserSecrets"][0]["secretArn"],
@@ -58,7 +71,7 @@ def recorded(settings: StackSettings) -> Recorded:
         api_server_cidrs=tuple(str(network) for network in subnets_of(settings.network).private),
         lustre=_lustre(graph, outputs),
     )
-    return Recorded(outputs, facts)
+    return Recorded(outputs, facts, dict(_folders(graph)))
 
 
 def _registry_of(repositories: Mapping[str, str]) -> str:
@@ -75,6 +88,17 @@ def _lustre(graph: Recording, outputs: StackOutputs) -> LustreVolume | None:
     return LustreVolume(id_, answers["dnsName"], answers["mountName"])
 
 
-def _access_points(graph: Recording, teams: Sequence[str]) -> Mapping[str, str]:
-    points = {team: graph.find("aws:efs/accessPoint:AccessPoint", f"team-{team}") for team in teams}
+def _folders(graph: Recording) -> Iterator[tuple[str, AccessPoint]]:
+    for point in graph.resources:
+        if point.type == _ACCESS_POINT:
+            folder = point.properties["rootDirectory"]
+            made = folder["creationInfo"]
+            yield (
+                physical_id(point.type, point.name, point.properties),
+                AccessPoint(folder["path"], made["ownerUid"], made["ownerGid"], int(made["permissions"], 8)),
+            )
+
+
+def _points_of_teams(graph: Recording, teams: Sequence[str]) -> Mapping[str, str]:
+    points = {team: graph.find(_ACCESS_POINT, f"team-{team}") for team in teams}
     return {team: physical_id(point.type, point.name, point.properties) for team, point in points.items()}

@@ -15,6 +15,9 @@ from infra.lifecycle.sandbox.images.publish import publish
 from infra.lifecycle.sandbox.images.registry import images_folder, storage_folder
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.recorded import recorded
+from infra.lifecycle.sandbox.services.authority import authority_certificate
+from infra.lifecycle.sandbox.services.facts import Services
+from infra.lifecycle.sandbox.services.provision import provision
 from infra.lifecycle.show import print_line
 from infra.spec.outputs import StackOutputs
 from infra.spec.registry_names import PlainImage
@@ -58,14 +61,22 @@ def push_to_sandbox(sandbox: RunningSandbox, names: Iterable[ImageName]) -> int:
     The release manifest stays as it is: it pins what environments run.
     """
     folder = sandbox.file.resolve().parent
+    services = Services.read(folder)
     settings = load_environment(sandbox.outputs.environment)
     built = publish(
-        sandbox.registry, logs=images_folder(folder), names=names, say=print_line, storage=storage_folder(os.environ)
+        sandbox.registry,
+        logs=images_folder(folder),
+        names=names,
+        say=print_line,
+        storage=storage_folder(os.environ),
+        authority=authority_certificate(os.environ),
     )
     outputs = sandbox.outputs.model_copy(update={"digests": {**sandbox.outputs.digests, **built}})
     partial = sandbox.file.with_suffix(".partial")
     partial.write_text(outputs.model_dump_json(indent=2), encoding="utf-8")
     partial.replace(sandbox.file)
     stack = recorded(settings).with_images(outputs.registries, outputs.digests)
-    apply_objects(connect_with(kubeconfig_in(folder)), settings, stack, say=print_line)
+    if services:
+        stack = provision(stack, services)
+    apply_objects(connect_with(kubeconfig_in(folder)), settings, stack, say=print_line, services=services)
     return 0

@@ -37,6 +37,7 @@ class RealNodes:
     """Real nodes, existing while the context is open.
 
     Attributes:
+        folder: their files.
         access: what the control plane needs to know of them.
         services: the machine where programs reach Services.
     """
@@ -53,7 +54,7 @@ class RealNodes:
             environment: see `prerequisites.check`.
         """
         self._sandbox = folder
-        self._folder = leftovers.node_folder(folder)
+        self.folder = leftovers.node_folder(folder)
         self._nodes = tuple(nodes)
         self._environment = environment
         self._name = name_of(folder)
@@ -69,7 +70,7 @@ class RealNodes:
             PlatformError: the network was not made.
         """
         leftovers.remove(self._sandbox)
-        self._tools = prerequisites.check(self._folder, self._environment)
+        self._tools = prerequisites.check(self.folder, self._environment)
         self._addresses = free_addresses(routed_networks())
         try:
             self._open()
@@ -84,11 +85,15 @@ class RealNodes:
         """End all that runs on the nodes, and remove them."""
         self._close()
 
-    def start(self, plane: ControlPlane) -> None:
+    def start(
+        self, plane: ControlPlane, *, programs: Mapping[str, Sequence[str]] | None = None, folders: Sequence[str] = ()
+    ) -> None:
         """Start the nodes, and wait until they are Ready.
 
         Args:
             plane: the control plane, started with `access`.
+            programs: more programs of the machine `services`; see `Machine.run`.
+            folders: folders that this machine has of its own; see `Machine.run`.
 
         Raises:
             PlatformError: a node is not Ready in time; carries the ends of its logs.
@@ -96,12 +101,12 @@ class RealNodes:
         api = KubernetesApi(plane.client())
         for manifest in (*node_objects(self._nodes, dns=self._addresses.services), *network_policies.rights()):
             api.apply(manifest)
-        self._start_services(plane)
+        self._start_services(plane, programs or {}, folders)
         machines = [self._machine(node.name, self._addresses.node(index)) for index, node in enumerate(self._nodes)]
         connect_nodes(machines, self.services, addresses=self._addresses)
         for index, (node, machine) in enumerate(zip(self._nodes, machines, strict=True)):
             self._start_node(node, machine, index, plane)
-        pause = self._folder / "pause.tar"
+        pause = self.folder / "pause.tar"
         write_image(
             pause,
             name=configuration.PAUSE_IMAGE,
@@ -113,10 +118,25 @@ class RealNodes:
         for machine in machines:
             machine.await_(partial(_is_ready, api, machine.name), what="Ready", seconds=_READY_SECONDS)
 
+    def mount_read_only(self, folder: str, target: str) -> None:
+        """Mount a folder of this machine a second time on every node, read-only.
+
+        Args:
+            folder: the folder.
+            target: an empty folder.
+
+        Raises:
+            PlatformError: it was not mounted.
+        """
+        for machine in self._machines:
+            if machine is not self.services:
+                machine.do("mount", "--bind", folder, target)
+                machine.do("mount", "-o", "remount,bind,ro", target)
+
     def _open(self) -> None:
-        self._folder.mkdir(parents=True, mode=0o700)
+        self.folder.mkdir(parents=True, mode=0o700)
         self._link_iptables()
-        certificate, key = _client_certificate(self._folder)
+        certificate, key = _client_certificate(self.folder)
         self.services = self._machine(SERVICES, self._addresses.services)
         connect_host(self.services, link=self._name, addresses=self._addresses)
         users = {name: (f"system:node:{name}", "system:nodes") for name in self._tokens}
@@ -139,14 +159,14 @@ class RealNodes:
         leftovers.remove(self._sandbox)
 
     def _machine(self, name: str, address: str) -> Machine:
-        machine = Machine(name, address=address, folder=self._folder / name)
+        machine = Machine(name, address=address, folder=self.folder / name)
         self._machines.append(machine)
         cgroups.make(f"{self._name}/{name}")
         return machine
 
     def _link_iptables(self) -> None:
         """A folder for PATH with the variant of iptables that works here under the names that kube-proxy and the plugins use."""
-        folder = self._folder / "bin"
+        folder = self.folder / "bin"
         folder.mkdir()
         found = self._tools.iptables
         for action in ("", "-save", "-restore"):
@@ -155,7 +175,7 @@ class RealNodes:
 
     @property
     def _path(self) -> str:
-        return f"{self._folder / 'bin'}:{SYSTEM_PATH}"
+        return f"{self.folder / 'bin'}:{SYSTEM_PATH}"
 
     def _kubeconfig(self, plane: ControlPlane, machine: Machine, user: str) -> Path:
         path = machine.folder / f"{user.replace(':', '-')}.kubeconfig"
@@ -175,7 +195,9 @@ class RealNodes:
             f"--config={_yaml(machine.folder / 'kube-proxy.yaml', settings)}",
         ]
 
-    def _start_services(self, plane: ControlPlane) -> None:
+    def _start_services(
+        self, plane: ControlPlane, programs: Mapping[str, Sequence[str]], folders: Sequence[str]
+    ) -> None:
         corefile = self.services.folder / "Corefile"
         corefile.write_text(
             configuration.corefile(addresses=self._addresses, kubeconfig=plane.kubeconfig), encoding="utf-8"
@@ -184,9 +206,11 @@ class RealNodes:
             {
                 "coredns": [str(self._tools.programs["coredns"]), f"-conf={corefile}"],
                 "kube-proxy": self._proxy(plane, self.services, node=self._nodes[0].name),
+                **programs,
             },
             cgroup=f"{self._name}/{SERVICES}",
             path=self._path,
+            folders=folders,
             files={"/etc/resolv.conf": configuration.resolv_conf(self._addresses.services)},
         )
 

@@ -1,0 +1,1 @@
+"""Tests of the services of a sandbox's real nodes."""

@@ -1,0 +1,123 @@
+"""A sandbox of the dev environment with two real nodes and the services that this machine has."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kube.connection import connect_with
+from infra.lifecycle.cli import main
+from infra.lifecycle.sandbox import detached
+from infra.lifecycle.sandbox.layout import kubeconfig_in
+from infra.lifecycle.sandbox.node.images import import_image
+from infra.lifecycle.sandbox.services.facts import PROMETHEUS_PORT, Services
+from infra.spec.manifest import RESTRICTED_POD, Manifest
+from infra.spec.release_rules import ROOT
+from tests.engines.kubernetes import engine_environment
+from tests.engines.prometheus import Prometheus
+from tests.engines.real_nodes import Pods, needs_real_nodes, shell_image
+from tests.engines.report_table import ran, skipped
+
+TEAM = "research"
+_WORKSPACE = {"X-MLFLOW-WORKSPACE": TEAM}
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A running sandbox.
+
+    Attributes:
+        folder: its folder.
+        pods: its pods.
+        services: its services.
+    """
+
+    folder: Path
+    pods: Pods
+    services: Services
+
+    @property
+    def prometheus(self) -> Prometheus:
+        """Its Prometheus; skips without it."""
+        if not self.services.has_prometheus:
+            skipped("Prometheus", "no prometheus found", "apt-get install prometheus")
+        ran("Prometheus")
+        return Prometheus(f"http://{self.services.address}:{PROMETHEUS_PORT}")
+
+    def team_pod(self, name: str, script: str, *, claim: str = "runs", **spec: Any) -> Manifest:  # noqa: ANN401 - fields of a PodSpec
+        """A pod of a team on any real node, with one of its claims at /mnt and what the namespace's rules demand."""
+        resources = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "100m", "memory": "32Mi"}}
+        pod = self.pods.pod(
+            name,
+            script,
+            resources=resources,
+            tolerations=[{"operator": "Exists"}],
+            volumes=[{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}],
+            securityContext=dict(RESTRICTED_POD),
+            **spec,
+        )
+        pod["metadata"]["namespace"] = TEAM
+        pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "shared", "mountPath": "/mnt"}]
+        return pod
+
+    def output(self, pod: Mapping[str, Any]) -> str:
+        """Run a pod to its end; returns its output."""
+        self.pods.cluster.apply(pod)
+        self.pods.await_phase(pod, "Succeeded")
+        said = self.pods.log(pod)
+        self.pods.remove(dict(pod))
+        return said
+
+
+@contextmanager
+def running_sandbox() -> Iterator[Sandbox]:
+    """Start a sandbox with real nodes, and stop it; skips where this machine cannot have them."""
+    needs_real_nodes()
+    place = Path(tempfile.mkdtemp(prefix="rtp-services-"))
+    folder = place / ".local" / "sandbox"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in engine_environment().items():
+            patch.setenv(name, value)
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.chdir(place)
+        patch.setenv("RTP_STACK_OUTPUTS", str(folder / "outputs.json"))
+        try:
+            words = ["--real", "system=1", "--real", "a10g=1", "--images", "none"]
+            assert main(["sandbox", "--env", "dev", *words]) == 0
+            import_image(folder, shell_image(place))
+            services = Services.read(folder)
+            assert services is not None
+            yield Sandbox(folder, Pods(connect_with(kubeconfig_in(folder)), folder), services)
+        finally:
+            detached.stop(folder)
+            shutil.rmtree(place)
+
+
+def shared_memory() -> tuple[str, ...]:
+    """Shared memory of this machine that outlives processes."""
+    segments = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=False).stdout.splitlines()
+    return (*segments, *sorted(str(path) for path in Path("/dev/shm").glob("PostgreSQL*")))
+
+
+def fetched(url: str, *, login: tuple[str, str], body: object = None) -> Any:  # noqa: ANN401 - JSON
+    """The JSON that a server answers to a GET, or with a body to a POST.
+
+    Raises:
+        OSError: it refuses the request.
+    """
+    token = base64.b64encode(":".join(login).encode()).decode()
+    headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json", "Host": "localhost", **_WORKSPACE}
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:  # noqa: S310 - a pod's
+        return json.load(answer)

@@ -1,0 +1,95 @@
+"""Parts of the services that need no node: certificates, folders, what is written down."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.sandbox.recorded import AccessPoint, recorded
+from infra.lifecycle.sandbox.services.authority import authority_folder, server_certificate
+from infra.lifecycle.sandbox.services.facts import Services
+from infra.lifecycle.sandbox.services.postgres import find_postgres
+from infra.lifecycle.sandbox.services.shared_files import shared_volume
+from infra.lifecycle.sandbox.services.start import find_prometheus
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest
+from infra.spec.settings import load_environment
+
+ADDRESS = "10.208.0.2"
+
+
+def services(folder: Path) -> Services:
+    """Services without programs, with a folder for files."""
+    return Services(
+        address=ADDRESS,
+        shared=str(folder / "shared"),
+        read_only=str(folder / "read-only"),
+        database_password=None,
+        has_aws=False,
+        has_prometheus=False,
+        missing=("PostgreSQL is missing",),
+    )
+
+
+def volume(handle: str, *options: str) -> Manifest:
+    """A volume of EFS."""
+    spec = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle}, "mountOptions": list(options), "capacity": {}}
+    return {"kind": "PersistentVolume", "metadata": {"name": "runs-research"}, "spec": spec}
+
+
+def test_the_database_has_a_certificate_that_clients_of_its_address_accept(tmp_path: Path) -> None:
+    environment = {"RTP_ENGINES": str(tmp_path / "engines")}
+    authority = authority_folder(environment)
+    certificate = tmp_path / "server.crt"
+    server_certificate(authority, address=ADDRESS, certificate=certificate, key=tmp_path / "server.key")
+    verify: list[str | Path] = ["openssl", "verify", "-x509_strict", "-CAfile", authority / "ca.crt", "-verify_ip"]
+    for address, status in ((ADDRESS, 0), ("10.208.0.3", 2)):
+        assert subprocess.run([*verify, address, certificate], capture_output=True, check=False).returncode == status
+    made = (authority / "ca.crt").read_bytes()
+    assert (authority_folder(environment) / "ca.crt").read_bytes() == made
+    assert [file.name for file in (tmp_path).iterdir() if file.name.startswith("authority-")] == []
+
+
+def test_the_password_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    assert Services.read(tmp_path) is None
+    services(tmp_path).write(tmp_path)
+    assert Services.read(tmp_path) == services(tmp_path)
+    assert stat.S_IMODE((tmp_path / "services.json").stat().st_mode) == 0o600
+
+
+def test_a_folder_stands_in_for_an_access_point_with_its_owner_and_mode(tmp_path: Path) -> None:
+    points = {"fsap-1": AccessPoint("/teams/research", os.getuid(), os.getgid(), 0o750)}
+    found = shared_volume(volume("fs-1::fsap-1", "tls", "iam"), points, services(tmp_path))
+    folder = tmp_path / "shared/fs-1/teams/research"
+    assert found["spec"] == {"capacity": {}, "hostPath": {"path": str(folder), "type": "Directory"}}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+    assert (folder.stat().st_uid, folder.stat().st_gid) == (os.getuid(), os.getgid())
+
+
+def test_a_volume_for_reading_is_a_folder_that_nodes_mount_read_only(tmp_path: Path) -> None:
+    points = {"fsap-1": AccessPoint("/datasets", os.getuid(), os.getgid(), 0o770)}
+    found = shared_volume(volume("fs-1::fsap-1", "tls", "iam", "ro"), points, services(tmp_path))
+    assert found["spec"]["hostPath"]["path"] == str(tmp_path / "read-only/fs-1/datasets")
+    assert (tmp_path / "shared/fs-1/datasets").is_dir()
+
+
+def test_the_access_points_of_a_stack_have_the_folders_of_its_teams() -> None:
+    stack = recorded(load_environment("dev"))
+    folders = {point.path: point for point in stack.access_points.values()}
+    assert set(folders) == {"/datasets", *(f"/teams/{team.name}" for team in stack.outputs.teams)}
+    assert folders["/datasets"] == ("/datasets", 1000, 1000, 0o770)
+    assert stack.access_points[stack.facts.datasets_access_point].path == "/datasets"
+
+
+def test_a_program_that_is_not_executable_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="not executable"):
+        find_prometheus("", {"PROMETHEUS": str(tmp_path / "prometheus")})
+
+
+def test_programs_that_are_not_installed_are_not_found(tmp_path: Path) -> None:
+    assert find_prometheus(str(tmp_path), {}) is None
+    assert find_postgres(str(tmp_path), debian=tmp_path) is None
