@@ -62,5 +62,5 @@ def apply_objects(
             api.apply(adapted(manifest, stack, services) if services else manifest)
         missing = sorted({manifest["kind"] for manifest in manifests} - {manifest["kind"] for manifest in known})
         say(f"{phase}: {len(known)} objects" + (f"; without {', '.join(missing)}" if missing else ""))
-    for manifest in late_objects(settings, services) if services else ():
+    for manifest in late_objects(services) if services else ():
         api.apply(manifest)

@@ -217,7 +217,7 @@ class RealNodes:
     def _start_node(self, node: RealNode, machine: Machine, index: int, plane: ControlPlane) -> None:
         (machine.folder / "snapshotter").write_text(self._tools.snapshotter, encoding="utf-8")
         pods = self._addresses.pods(index)
-        network_policies.close(machine, pods, restore=self._folder / "bin" / "iptables-restore")
+        network_policies.close(machine, pods, restore=self.folder / "bin" / "iptables-restore")
         programs = {
             "containerd": self._containerd(machine, index),
             "kubelet": self._kubelet(node, machine, plane),

@@ -8,7 +8,6 @@ from infra.lifecycle.sandbox.recorded import Recorded
 from infra.lifecycle.sandbox.services.facts import Services
 from infra.lifecycle.sandbox.services.pod_identity import pod_identity
 from infra.lifecycle.sandbox.services.prometheus import prometheus_service
-from infra.lifecycle.sandbox.services.reach import service_policies
 from infra.lifecycle.sandbox.services.shared_files import shared_volume
 from infra.spec.manifest import Manifest
 from infra.spec.settings.stack import StackSettings
@@ -19,9 +18,8 @@ def early_objects(settings: StackSettings, services: Services) -> Iterator[Manif
     yield from pod_identity(settings, services)
 
 
-def late_objects(settings: StackSettings, services: Services) -> Iterator[Manifest]:
+def late_objects(services: Services) -> Iterator[Manifest]:
     """What is in the environment's namespaces."""
-    yield from service_policies(settings, services)
     yield from prometheus_service(services)
 
 

@@ -83,9 +83,8 @@ def test_a_change_of_code_builds_on_it(builder: ImageBuilder, tmp_path: Path) ->
         assert has_runtime(build, builder.engine) == bool(ran)
         run(builder.engine.build(on_runtime(build, builder.engine, run=run), "localhost/m:1"))
         assert runtime_reference(build).endswith(f"mlflow-runtime:{found.runtime}")
-        return builder.run(
-            "run", builder.run("from", "localhost/m:1").strip(), "/bin/sh", "-c", "cat /packages/one /code/*.py"
-        )
+        root = Path(builder.run("mount", builder.run("from", "localhost/m:1").strip()).strip())
+        return "".join(file.read_text() for file in (root / "packages/one", *sorted(root.glob("code/*.py"))))
 
     assert built().split()[0] == "one"
     (folder / "platform_charts/images/mlflow_server/module.py").write_text("two\n")
