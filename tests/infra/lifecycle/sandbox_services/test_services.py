@@ -13,6 +13,7 @@ from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.keeper import lock_of
 from infra.lifecycle.sandbox.services.authority import authority_folder
 from infra.lifecycle.sandbox.services.facts import DATABASE_PORT, DATABASE_USER
+from infra.spec.cluster_names import MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import LABEL_PREFIX
 from tests.distribution import REAL_NODES
@@ -89,7 +90,8 @@ def test_prometheus_has_the_series_of_a_pod_that_our_monitor_selects(sandbox: Sa
     ports = [{"name": "metrics", "containerPort": 8080}]
     scratch = {"name": "tmp", "emptyDir": {}}
     pod = sandbox.team_pod("head", _SERVE, nodeSelector=on("a10g"), ports=ports)
-    pod["metadata"]["labels"] |= {"ray.io/node-type": "head", "ray.io/cluster": "c", f"{LABEL_PREFIX}/job": "first"}
+    ray = {"ray.io/is-ray-node": "yes", "ray.io/node-type": "head", "ray.io/cluster": "c"}  # as KubeRay sets them
+    pod["metadata"]["labels"] |= {**ray, f"{LABEL_PREFIX}/job": "first"}
     pod["spec"]["volumes"].append(scratch)
     pod["spec"]["containers"][0]["volumeMounts"].append({"name": "tmp", "mountPath": "/tmp"})
     sandbox.pods.cluster.apply(pod)
@@ -102,10 +104,15 @@ def test_prometheus_has_the_series_of_a_pod_that_our_monitor_selects(sandbox: Sa
     sandbox.pods.remove(pod)
 
 
-def test_a_pod_reaches_prometheus_by_the_name_that_the_stack_uses(sandbox: Sandbox) -> None:
+def test_a_pod_of_monitoring_reaches_prometheus_by_the_name_that_the_stack_uses(sandbox: Sandbox) -> None:
+    """Those of teams must not."""
     assert sandbox.prometheus.is_ready()
     name = "kube-prometheus-stack-prometheus.monitoring.svc.cluster.local/9090"
-    assert "Prometheus" in sandbox.output(sandbox.team_pod("asks", _GET.format(name, "/-/ready")))
+    pod = sandbox.team_pod("asks", _GET.format(name, "/-/ready"))
+    pod["metadata"]["namespace"] = MONITORING_NAMESPACE
+    pod["spec"]["volumes"].clear()
+    pod["spec"]["containers"][0]["volumeMounts"].clear()
+    assert "Prometheus" in sandbox.output(pod)
 
 
 def test_services_leave_nothing_when_their_keeper_is_killed() -> None:
