@@ -24,24 +24,19 @@ from infra.lifecycle.sandbox.programs import find_operator
 from infra.spec.errors import PlatformError
 from infra.spec.outputs import read_outputs
 from tests.distribution import KUBERNETES
-from tests.engines.kubernetes import engine_environment, engine_programs
+from tests.engines.kubernetes import engine_programs
 from tests.infra.aws.graphs import settings_of
+from tests.infra.lifecycle.sandbox.folders import sandbox_folder
 from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group(KUBERNETES)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Folder of a sandbox started from an empty directory; stops what the test leaves running."""
+def folder(tmp_path: Path) -> Iterator[Path]:
     engine_programs()
-    for name, value in engine_environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    monkeypatch.chdir(tmp_path)
-    found = tmp_path / ".local" / "sandbox"
-    yield found
-    detached.stop(found)
+    with sandbox_folder(tmp_path) as found:
+        yield found
 
 
 def test_a_sandbox_has_the_nodes_of_its_environment_and_leaves_nothing_when_stopped(

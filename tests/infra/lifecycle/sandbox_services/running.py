@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
 import tempfile
 import urllib.request
@@ -18,16 +17,14 @@ import pytest
 
 from infra.kube.connection import connect_with
 from infra.lifecycle.cli import main
-from infra.lifecycle.sandbox import detached
 from infra.lifecycle.sandbox.layout import kubeconfig_in
 from infra.lifecycle.sandbox.node.images import import_image
 from infra.lifecycle.sandbox.services.facts import PROMETHEUS_PORT, Services
 from infra.spec.manifest import RESTRICTED_POD, Manifest
-from infra.spec.release_rules import ROOT
-from tests.engines.kubernetes import engine_environment
 from tests.engines.prometheus import Prometheus
 from tests.engines.real_nodes import Pods, needs_real_nodes, shell_image
 from tests.engines.report_table import ran, skipped
+from tests.infra.lifecycle.sandbox.folders import sandbox_folder
 
 TEAM = "research"
 _WORKSPACE = {"X-MLFLOW-WORKSPACE": TEAM}
@@ -84,24 +81,18 @@ class Sandbox:
 def running_sandbox() -> Iterator[Sandbox]:
     """Start a sandbox with real nodes, and stop it; skips where this machine cannot have them."""
     needs_real_nodes()
-    place = Path(tempfile.mkdtemp(prefix="rtp-services-"))
-    folder = place / ".local" / "sandbox"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in engine_environment().items():
-            patch.setenv(name, value)
-        patch.setenv("PYTHONPATH", str(ROOT))
-        patch.chdir(place)
+    with (
+        tempfile.TemporaryDirectory(prefix="rtp-services-") as place,
+        sandbox_folder(Path(place)) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("RTP_STACK_OUTPUTS", str(folder / "outputs.json"))
-        try:
-            words = ["--real", "system=1", "--real", "a10g=1", "--images", "none"]
-            assert main(["sandbox", "--env", "dev", *words]) == 0
-            import_image(folder, shell_image(place))
-            services = Services.read(folder)
-            assert services is not None
-            yield Sandbox(folder, Pods(connect_with(kubeconfig_in(folder)), folder), services)
-        finally:
-            detached.stop(folder)
-            shutil.rmtree(place)
+        words = ["--real", "system=1", "--real", "a10g=1", "--images", "none"]
+        assert main(["sandbox", "--env", "dev", *words]) == 0
+        import_image(folder, shell_image(Path(place)))
+        services = Services.read(folder)
+        assert services is not None
+        yield Sandbox(folder, Pods(connect_with(kubeconfig_in(folder)), folder), services)
 
 
 def shared_memory() -> tuple[str, ...]:

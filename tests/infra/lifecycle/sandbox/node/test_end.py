@@ -26,9 +26,9 @@ from infra.spec.errors import PlatformError
 from infra.spec.manifest import Manifest
 from infra.spec.settings import load_environment
 from tests.distribution import REAL_NODES
-from tests.engines.kubernetes import engine_environment
 from tests.engines.real_nodes import NAME, Pods, needs_real_nodes, shell_image
 from tests.engines.report_table import ran
+from tests.infra.lifecycle.sandbox.folders import sandbox_folder
 from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group(REAL_NODES)
@@ -46,17 +46,11 @@ spec:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Folder of a sandbox started from an empty directory; stops what the test leaves running."""
+def folder(tmp_path: Path) -> Iterator[Path]:
     needs_real_nodes()
-    for name, value in engine_environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    monkeypatch.chdir(tmp_path)
-    found = tmp_path / ".local" / "sandbox"
     ran(NAME)
-    yield found
-    detached.stop(found)
+    with sandbox_folder(tmp_path) as found:
+        yield found
 
 
 def traces(folder: Path) -> list[str]:
