@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import subprocess
 import tempfile
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +24,6 @@ from tests.engines.report_table import ran, skipped
 from tests.infra.lifecycle.sandbox.folders import sandbox_folder
 
 TEAM = "research"
-_WORKSPACE = {"X-MLFLOW-WORKSPACE": TEAM}
 
 
 @dataclass(frozen=True)
@@ -99,16 +95,3 @@ def shared_memory() -> tuple[str, ...]:
     """Shared memory of this machine that outlives processes."""
     segments = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=False).stdout.splitlines()
     return (*segments, *sorted(str(path) for path in Path("/dev/shm").glob("PostgreSQL*")))
-
-
-def fetched(url: str, *, login: tuple[str, str], body: object = None) -> Any:  # noqa: ANN401 - JSON
-    """The JSON that a server answers to a GET, or with a body to a POST.
-
-    Raises:
-        OSError: it refuses the request.
-    """
-    token = base64.b64encode(":".join(login).encode()).decode()
-    headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json", "Host": "localhost", **_WORKSPACE}
-    data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:  # noqa: S310 - a pod's
-        return json.load(answer)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
+import shlex
 
 import pytest
 
@@ -20,12 +22,13 @@ from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from tests.distribution import REAL_NODES
 from tests.engines.report_table import ran, skipped
-from tests.infra.lifecycle.sandbox_services.running import TEAM, Sandbox, fetched, running_sandbox
+from tests.infra.lifecycle.sandbox_services.running import TEAM, Sandbox, running_sandbox
 from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = [pytest.mark.xdist_group(REAL_NODES), pytest.mark.timeout(1800)]
 
 _NAME = "MLflow on a real node"
+_HOST = f"mlflow.{MLFLOW_NAMESPACE}.svc.cluster.local"
 _DEPLOYMENT = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -53,24 +56,35 @@ def test_mlflow_serves_with_the_credentials_of_a_team() -> None:
         assert main(["image", "--env", "dev", "--push", "mlflow"]) == 0
         wait_until(lambda: _is_available(sandbox), seconds=900)
         ran(_NAME)
-        url, login = f"http://{_address(sandbox)}:5000", _credentials(sandbox)
-        made = fetched(f"{url}/api/2.0/mlflow/experiments/create", login=login, body={"name": "first"})
-        path = f"{url}/api/2.0/mlflow/experiments/get?experiment_id={made['experiment_id']}"
-        assert fetched(path, login=login)["experiment"]["name"] == "first"
-        with pytest.raises(OSError, match="401"):
-            fetched(path, login=(TEAM, "other"))
+        team, password = _credentials(sandbox)
+        created = _answer(sandbox, "experiments/create", login=(team, password), body={"name": "first"})
+        path = f"experiments/get?experiment_id={json.loads(created)['experiment_id']}"
+        assert json.loads(_answer(sandbox, path, login=(team, password)))["experiment"]["name"] == "first"
+        assert "You are not authenticated" in _answer(sandbox, path, login=(team, "other"))
+
+
+def _answer(sandbox: Sandbox, path: str, *, login: tuple[str, str], body: object = None) -> str:
+    """What MLflow answers to a pod of the team, by the Service's name: a GET, or with a body a POST."""
+    text = "" if body is None else json.dumps(body)
+    lines = (
+        f"{'POST' if text else 'GET'} /api/2.0/mlflow/{path} HTTP/1.0",
+        f"Host: {_HOST}:5000",
+        f"Authorization: Basic {base64.b64encode(':'.join(login).encode()).decode()}",
+        f"X-MLFLOW-WORKSPACE: {TEAM}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(text)}",
+    )
+    request = shlex.quote("\r\n".join((*lines, "", text)))
+    script = f"exec 3<>/dev/tcp/{_HOST}/5000; printf %s {request} >&3; busybox cat <&3"
+    head, _, answered = sandbox.output(sandbox.team_pod("client", script)).replace("\r", "").partition("\n\n")
+    assert head.startswith("HTTP/1.")
+    return answered
 
 
 def _is_available(sandbox: Sandbox) -> bool:
     status = (sandbox.pods.cluster.read(_DEPLOYMENT) or {}).get("status", {})
     updated = int(status.get("updatedReplicas", 0))
     return updated > 0 and updated == status.get("availableReplicas")
-
-
-def _address(sandbox: Sandbox) -> str:
-    pods = sandbox.pods.cluster.items("v1", "Pod", namespace=MLFLOW_NAMESPACE, labels="app.kubernetes.io/name=mlflow")
-    ready = [pod for pod in pods if any(one.get("ready") for one in pod["status"].get("containerStatuses", []))]
-    return str(ready[0]["status"]["podIP"])
 
 
 def _credentials(sandbox: Sandbox) -> tuple[str, str]:
