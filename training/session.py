@@ -28,6 +28,7 @@ from training.data import registry as datasets
 from training.data.loader import EvalLoader, TrainLoader
 from training.data.order import BatchPlan
 from training.data.types import DataBundle, Split
+from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.export import export_model
@@ -51,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 EVALUATION_BATCH = 512
 """Samples per evaluation batch: large enough to be fast, small enough to need no more memory than training."""
+
+_NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
 
 _NOT_RECORDED: Mapping[str, IncEx | bool] = {
     "run": {"name", "directory"},
@@ -92,8 +95,7 @@ class Session:
         self._wants_stop = wants_stop
         self._callbacks = callbacks
         self._gate = gate
-        local_gpu = torch.device("cuda", place.local_rank)
-        self._device = local_gpu if task.settings.scale.gpu else torch.device("cpu")
+        self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
 
     def run(self) -> Outcome:
         """Join the process group, train, and leave a committed checkpoint and, if the run is done, its weights.
@@ -106,14 +108,17 @@ class Session:
         prepare = None if self._settings.data.cache is None else self._fill_cache
         code = self._task.code.identity.sha256 if self._task.code else ""
         timeout = scale.collective_timeout
-        with process_group(self._place, gpu=scale.gpu, timeout_seconds=timeout, code=code, prepare=prepare):
+        gpu = self._device.type == "cuda"
+        if scale.gpu and not gpu:
+            self._emit(Notice(level="warning", message=_NO_GPU))
+        with process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare):
             return self._train()
 
     def _train(self) -> Outcome:
         settings, place = self._settings, self._place
         configure_threads(settings.scale.cpus_per_worker)
         seed_everything(settings.run.seed, deterministic=settings.run.deterministic)
-        if settings.scale.gpu:
+        if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
         self._phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data))

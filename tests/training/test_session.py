@@ -20,6 +20,7 @@ from tests.training.runs import run_alone, small_settings, steps_of
 from training import failures
 from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import committed_steps
+from training.device import FAKE_GPUS
 from training.errors import NonFiniteLossError, PreflightError, ResumeMismatchError
 from training.launch.task import WorkersFailedError
 
@@ -41,6 +42,14 @@ def test_equal_seeds_give_equal_weights_and_different_seeds_different_ones(tmp_p
     other = run_alone(small_settings(run={"seed": 1}), tmp_path / "c")
     assert first.weights_sha256 == again.weights_sha256
     assert first.weights_sha256 != other.weights_sha256
+
+
+def test_gpus_that_do_not_exist_are_replaced_by_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu = run_alone(small_settings(), tmp_path / "cpu")
+    monkeypatch.setenv(FAKE_GPUS, "fake-0")
+    outcome = run_alone(small_settings(scale={"gpu": True}), tmp_path / "fake")
+    assert outcome.weights_sha256 == on_cpu.weights_sha256
+    assert "training on the CPU" in select(read_all(tmp_path / "fake"), Notice)[0].message
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 20, 21, 22, 33])
