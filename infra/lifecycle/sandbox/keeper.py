@@ -10,6 +10,7 @@ import fcntl
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +30,9 @@ from platform_charts.charts.crds import CrdFolder
 
 READY = "ready"
 """First word that the keeper prints when the control plane is ready."""
+
+_RESTART_SECONDS = 1.0
+"""After this time an operator that has exited is started again, as a Deployment starts its container again."""
 
 
 def lock_of(folder: Path) -> Path:
@@ -63,10 +67,12 @@ def keep(folder: Path, *, crds: Path | None, nodes: Sequence[RealNode] = ()) -> 
                 start_registry(plane, find_registry(os.environ), address=real.access.address, storage=storage)
                 _start_nodes(real, plane)
             operators = start_operators(plane, os.environ, services=real.services if real else None)
-            print(READY, *(operator.name for operator in operators), flush=True)
+            print(READY, *(operator.module.name for operator in operators), flush=True)
             _detach_from_terminal()
             while True:
-                signal.pause()
+                time.sleep(_RESTART_SECONDS)
+                for operator in operators:
+                    operator.process.keep_running()
     except PlatformError as error:
         print(error, flush=True)
         return error.status

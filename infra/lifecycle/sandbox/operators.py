@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -25,9 +26,16 @@ _LOOPBACK = "127.0.0.1"
 _RAY_JOB = ("ray.io/v1", "RayJob")
 
 
+class Operator(NamedTuple):
+    """A running operator."""
+
+    module: Module
+    process: Process
+
+
 def start_operators(
     plane: ControlPlane, environment: Mapping[str, str], *, services: Machine | None = None
-) -> tuple[Module, ...]:
+) -> tuple[Operator, ...]:
     """Start the operators that are available and whose CRDs the API server serves.
 
     Args:
@@ -51,8 +59,7 @@ def start_operators(
         program = find_operator(module, environment)
         # Kueue looks for the RayJob CRD at its start only.
         if program is not None and api.serves(*kind) and api.serves(*_RAY_JOB):
-            start(plane, program)
-            started.append(module)
+            started.append(Operator(module, start(plane, program)))
     return tuple(started)
 
 

@@ -39,19 +39,11 @@ class Process:
             environment: environment variables to add to those of this process.
         """
         self.name = Path(command[0]).name
+        self._command = command
         self._log = log
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=log.parent,
-                env={**os.environ, **(environment or {})},
-                # Ctrl-C goes to the parent only, which then stops its processes in order.
-                start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread
-            )
+        self._environment = {**os.environ, **(environment or {})}
+        log.unlink(missing_ok=True)
+        self._process = self._started()
 
     @property
     def pid(self) -> int:
@@ -78,6 +70,11 @@ class Process:
                 raise PlatformError(f"{self.name} was not ready after {seconds:.0f} s:\n{self._tail()}")
             time.sleep(_POLL_SECONDS)
 
+    def keep_running(self) -> None:
+        """Start the program again if it has exited; its log goes on."""
+        if not self.is_running:
+            self._process = self._started()
+
     def await_exit(self, seconds: float) -> None:
         """Wait until it has exited, or the time is over."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -87,6 +84,20 @@ class Process:
         """Kill the program: it has no state to keep, and a graceful shutdown of the API server waits for its watchers."""
         self._process.kill()
         self._process.wait()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as output:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._log.parent,
+                env=self._environment,
+                # Ctrl-C goes to the parent only, which then stops its processes in order.
+                start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread
+            )
 
     def _tail(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
