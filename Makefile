@@ -241,6 +241,10 @@ in-code = $(if $(call is_typed,CODE),cd $(call quoted,$(CODE)) && PYTHONPATH=$(c
 test: environment-dev ## Run every test this machine can run; COVERAGE=1 measures coverage, ARGS="-k word" selects; CODE=../my-project runs that folder's
 	@$(in-code)$(python) -m pytest $(if $(call is_typed,COVERAGE),--cov --cov-report=term) $(extra)
 
+.PHONY: test-cluster
+test-cluster: environment-dev ## Train, kill, preempt and resume jobs on real nodes of a sandbox, as root; half an hour, after `make engines REAL=1`; ARGS as of `make test`
+	@$(python) -m pytest -n0 --verbose --on-nodes tests/training/on_nodes $(extra)
+
 .PHONY: lint
 lint: environment-dev ## Check style, formatting, types and import contracts
 	@$(python) -m ruff check

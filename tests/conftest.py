@@ -44,6 +44,11 @@ for _name in ("http_proxy", "https_proxy", "all_proxy"):
     os.environ.pop(_name.upper(), None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of tests that take too long for every run."""
+    parser.addoption("--on-nodes", action="store_true", help="run jobs on real nodes of a sandbox: make test-cluster")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print which real services ran, and how to enable the others."""
     terminalreporter.section("real services")

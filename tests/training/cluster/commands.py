@@ -26,15 +26,20 @@ def options_on(queued: Operated, folder: Path) -> list[str]:
     return ["--env", "dev", "--outputs", str(file), "--kubeconfig", str(queued.plane.kubeconfig), "--team", "research"]
 
 
+def interruptible(*arguments: str) -> list[str]:
+    """The command line of a command of `python -m training` that SIGINT interrupts, also where this process ignores it."""
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "import sys; from training.cli import main; sys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-u", "-c", program, *arguments]
+
+
 @contextmanager
 def command(
     *arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
     """A command in which SIGINT is not ignored."""
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    program += "import sys; from training.cli import main; sys.exit(main(sys.argv[1:]))"
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", program, *arguments],
+        interruptible(*arguments),
         cwd=cwd,
         env=environment,
         stdout=subprocess.PIPE,

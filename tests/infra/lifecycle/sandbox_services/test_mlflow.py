@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import shlex
 
 import pytest
 
@@ -16,19 +14,18 @@ from infra.lifecycle.image.runtime import has_runtime
 from infra.lifecycle.sandbox.images.publish import sandbox_build
 from infra.lifecycle.sandbox.images.stand_in import known_stand_in
 from infra.lifecycle.sandbox.services.authority import authority_certificate
-from infra.spec.cluster_names import MLFLOW_CREDENTIALS, MLFLOW_NAMESPACE
+from infra.spec.cluster_names import MLFLOW_NAMESPACE
 from infra.spec.errors import RefusedError
-from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from tests.distribution import REAL_NODES
 from tests.engines.report_table import ran, skipped
+from tests.infra.lifecycle.sandbox_services.mlflow_api import mlflow_answer
 from tests.infra.lifecycle.sandbox_services.running import TEAM, Sandbox, running_sandbox
 from tests.training.cluster.team_cluster import wait_until
 
 pytestmark = [pytest.mark.xdist_group(REAL_NODES), pytest.mark.timeout(1800)]
 
 _NAME = "MLflow on a real node"
-_HOST = f"mlflow.{MLFLOW_NAMESPACE}.svc.cluster.local"
 _DEPLOYMENT = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -56,40 +53,13 @@ def test_mlflow_serves_with_the_credentials_of_a_team() -> None:
         assert main(["image", "--env", "dev", "--push", "mlflow"]) == 0
         wait_until(lambda: _is_available(sandbox), seconds=900)
         ran(_NAME)
-        team, password = _credentials(sandbox)
-        created = _answer(sandbox, "experiments/create", login=(team, password), body={"name": "first"})
+        created = mlflow_answer(sandbox, "experiments/create", body={"name": "first"})
         path = f"experiments/get?experiment_id={json.loads(created)['experiment_id']}"
-        assert json.loads(_answer(sandbox, path, login=(team, password)))["experiment"]["name"] == "first"
-        assert "You are not authenticated" in _answer(sandbox, path, login=(team, "other"))
-
-
-def _answer(sandbox: Sandbox, path: str, *, login: tuple[str, str], body: object = None) -> str:
-    """What MLflow answers to a pod of the team, by the Service's name: a GET, or with a body a POST."""
-    text = "" if body is None else json.dumps(body)
-    lines = (
-        f"{'POST' if text else 'GET'} /api/2.0/mlflow/{path} HTTP/1.0",
-        f"Host: {_HOST}:5000",
-        f"Authorization: Basic {base64.b64encode(':'.join(login).encode()).decode()}",
-        f"X-MLFLOW-WORKSPACE: {TEAM}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(text)}",
-    )
-    request = shlex.quote("\r\n".join((*lines, "", text)))
-    script = f"exec 3<>/dev/tcp/{_HOST}/5000; printf %s {request} >&3; busybox cat <&3"
-    head, _, answered = sandbox.output(sandbox.team_pod("client", script)).replace("\r", "").partition("\n\n")
-    assert head.startswith("HTTP/1.")
-    return answered
+        assert json.loads(mlflow_answer(sandbox, path))["experiment"]["name"] == "first"
+        assert "You are not authenticated" in mlflow_answer(sandbox, path, login=(TEAM, "other"))
 
 
 def _is_available(sandbox: Sandbox) -> bool:
     status = (sandbox.pods.cluster.read(_DEPLOYMENT) or {}).get("status", {})
     updated = int(status.get("updatedReplicas", 0))
     return updated > 0 and updated == status.get("availableReplicas")
-
-
-def _credentials(sandbox: Sandbox) -> tuple[str, str]:
-    name = {"name": MLFLOW_CREDENTIALS, "namespace": TEAM}
-    found: Manifest | None = sandbox.pods.cluster.read({"apiVersion": "v1", "kind": "Secret", "metadata": name})
-    assert found is not None
-    values = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
-    return values["MLFLOW_TRACKING_USERNAME"], values["MLFLOW_TRACKING_PASSWORD"]

@@ -1,0 +1,200 @@
+"""Jobs on the real nodes of a sandbox, submitted by the commands that people type."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.kube.connection import connect_with
+from infra.lifecycle.cli import main
+from infra.lifecycle.sandbox.layout import kubeconfig_in
+from infra.lifecycle.sandbox.node.images import import_image
+from infra.lifecycle.sandbox.services.facts import Services
+from infra.spec.manifest import Manifest, api_object
+from observability.runlog import RunEnded, Step, read_all, select
+from platform_charts.jobs.scheduling import JOB_LABEL
+from tests.engines.real_nodes import Pods, needs_real_nodes, shell_image
+from tests.engines.report_table import ran
+from tests.infra.lifecycle.sandbox.folders import ROOT, sandbox_folder
+from tests.infra.lifecycle.sandbox_services.running import Sandbox
+from tests.training.cluster.commands import interruptible
+from training.cluster.objects import POD, RAY_JOB, WORKLOAD
+
+NAME = "jobs on real nodes"
+NODES = ("system=1", "heads=2", "a10g=1")
+"""A head and two workers of 4 GiB each need two nodes of the group `heads`."""
+
+PATIENCE = 420.0
+"""Seconds; the first pod of a node waits until its image is pulled and unpacked, which takes two minutes."""
+
+SETTINGS = ("--epochs", "60", "--set", "checkpoint.every_steps=50")
+"""Long enough to be disturbed in the middle: a minute or two of training on two cores."""
+
+HALFWAY = 300
+"""A step that is followed by as many."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that somebody submitted, and follows.
+
+    Attributes:
+        sandbox: where it runs.
+        name: of the job.
+        team: its team.
+        output: file with what the command printed.
+        submitted: Unix time of the command's start.
+        process: the command.
+    """
+
+    sandbox: Sandbox
+    name: str
+    team: str
+    output: Path
+    submitted: float
+    process: subprocess.Popen[bytes]
+
+    @property
+    def said(self) -> str:
+        """What the command has printed so far."""
+        return self.output.read_text()
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder on the shared file system, as this machine sees it."""
+        found = sorted(Path(self.sandbox.services.shared).glob(f"*/teams/{self.team}/{self.name}"))
+        return found[0] if found else Path(self.sandbox.services.shared, "none yet")
+
+    @property
+    def step(self) -> int:
+        """The newest step of the run, 0 before the first."""
+        steps = select(read_all(self.folder), Step) if self.folder.is_dir() else []
+        return steps[-1].step if steps else 0
+
+    @property
+    def ends(self) -> list[RunEnded]:
+        """Every end of the run's driver."""
+        return select(read_all(self.folder), RunEnded)
+
+    @property
+    def weights(self) -> str:
+        """Hash of the final weights."""
+        return self.ends[-1].weights_sha256
+
+    def await_step(self, step: int) -> None:
+        """Wait until the run has made a step."""
+        self.await_(lambda: self.step >= step, what=f"step {step}")
+
+    def await_(self, holds: Callable[[], object], *, what: str, seconds: float = PATIENCE) -> None:
+        """Wait until something is so."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"{self.name}: not {what} after {seconds:.0f} s:\n{self.said}"
+            time.sleep(0.2)
+
+    def end(self, *, seconds: float = 2 * PATIENCE) -> int:
+        """Wait for the command's end; returns its exit status."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name}: still running after {seconds:.0f} s:\n{self.said}") from None
+
+    def pods(self, kind: str) -> list[Manifest]:
+        """Its pods of a kind that are not being deleted: `head`, `worker` or `submitter`."""
+        found = self.sandbox.pods.cluster.items(*POD, namespace=self.team, labels=f"{JOB_LABEL}={self.name}")
+        return [pod for pod in found if _kind(pod) == kind and "deletionTimestamp" not in pod["metadata"]]
+
+    def has_no_pods(self) -> bool:
+        """Whether its cluster is gone."""
+        return not self.pods("head") + self.pods("worker")
+
+    def read(self) -> Manifest:
+        """The RayJob."""
+        found = self.sandbox.pods.cluster.read(api_object(*RAY_JOB, self.name, namespace=self.team))
+        assert found is not None
+        return found
+
+    def workload(self) -> Manifest:
+        """Its Workload."""
+        (found,) = [
+            one
+            for one in self.sandbox.pods.cluster.items(*WORKLOAD, namespace=self.team)
+            if any(owner["name"] == self.name for owner in one["metadata"].get("ownerReferences", []))
+        ]
+        return found
+
+
+@dataclass(frozen=True)
+class NodeCluster:
+    """A sandbox whose nodes run jobs.
+
+    Attributes:
+        sandbox: it.
+        place: folder for the output of commands.
+    """
+
+    sandbox: Sandbox
+    place: Path
+
+    def arguments(self, team: str) -> list[str]:
+        """The options with which a command reaches the cluster."""
+        outputs, kubeconfig = self.sandbox.folder / "outputs.json", kubeconfig_in(self.sandbox.folder)
+        return ["--env", "dev", "--team", team, "--outputs", str(outputs), "--kubeconfig", str(kubeconfig)]
+
+    def run(self, *words: str, team: str = "research") -> subprocess.CompletedProcess[str]:
+        """Run a command of `python -m training` to its end."""
+        return self.run_locally(*words, *self.arguments(team))
+
+    def run_locally(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of `python -m training` that needs no cluster."""
+        command = [sys.executable, "-m", "training", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+    @contextmanager
+    def job(self, name: str, *options: str, team: str = "research", command: str = "train") -> Iterator[Job]:
+        """Submit a job, or resume one, and follow it; or start a session."""
+        words = [command, *(["--name", name] if command == "train" else [name]), *options, *self.arguments(team)]
+        output = self.place / f"{name}-{command}.log"
+        with output.open("wb") as file:
+            process = subprocess.Popen(interruptible(*words), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+        kept = f"session-{name}" if command == "cluster" else name
+        made = Job(self.sandbox, kept, team, output, time.time(), process)
+        try:
+            yield made
+        finally:
+            process.kill()
+            process.wait()
+
+    def delete(self, *jobs: Job) -> None:
+        """Delete jobs, and wait until their pods are gone."""
+        for job in jobs:
+            self.sandbox.pods.cluster.delete(
+                api_object(*RAY_JOB, job.name, namespace=job.team), propagation="Foreground"
+            )
+        for job in jobs:
+            job.await_(job.has_no_pods, what="deleted")
+
+
+@contextmanager
+def running_cluster() -> Iterator[NodeCluster]:
+    """Start a sandbox with real nodes and our images, and stop it; skips where this machine cannot have them."""
+    needs_real_nodes()
+    with tempfile.TemporaryDirectory(prefix="rtp-jobs-") as made, sandbox_folder(Path(made)) as folder:
+        place = Path(made)
+        words = [word for group in NODES for word in ("--real", group)]
+        assert main(["sandbox", "--env", "dev", *words]) == 0
+        import_image(folder, shell_image(place))
+        services = Services.read(folder)
+        assert services is not None
+        ran(NAME)
+        yield NodeCluster(Sandbox(folder, Pods(connect_with(kubeconfig_in(folder)), folder), services), place)
+
+
+def _kind(pod: Manifest) -> str:
+    return str(pod["metadata"]["labels"].get("ray.io/node-type", "submitter"))

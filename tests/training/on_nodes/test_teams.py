@@ -1,0 +1,90 @@
+"""Two teams on the same nodes, and people who stop, resume and leave their jobs."""
+
+from __future__ import annotations
+
+import signal
+
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.manifest import Manifest, api_object
+from observability.runlog import RunStarted, read_all, select
+from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
+from training.checkpoint.store import committed_steps
+from training.errors import ExitStatus
+
+_GROUP = "a10g"
+
+
+def test_a_preempted_job_saves_waits_and_ends_with_the_same_weights(nodes: NodeCluster, undisturbed: Job) -> None:
+    """Each team has one GPU of its own; the first job uses the other's as well, which wants it back."""
+    for team in ("research", "platform"):
+        _give(nodes, team, gpus=1)
+    with nodes.job("borrows", "--num-workers", "2", "--use-gpu", *SETTINGS) as job:
+        job.await_step(HALFWAY)
+        with nodes.job("reclaims", "--num-workers", "1", "--use-gpu", team="platform") as other:
+            job.await_(lambda: not job.pods("worker"), what="preempted")
+            assert other.end() == 0, other.said
+        assert job.end() == 0, job.said
+    assert "queued" in job.said[job.said.index("running") :]
+    assert len(select(read_all(job.folder), RunStarted)) == 2
+    assert _resumed_without_loss(job)
+    assert job.weights == undisturbed.weights
+    nodes.delete(job, other)
+
+
+def test_a_stopped_job_resumes_where_it_stopped(nodes: NodeCluster, undisturbed: Job) -> None:
+    with nodes.job("stopped", "--num-workers", "2", *SETTINGS) as job:
+        job.await_step(HALFWAY)
+        stopped = nodes.run("stop", "stopped")
+        assert stopped.returncode == 0, stopped.stderr
+        assert job.end() != 0, job.said
+        job.await_(job.has_no_pods, what="without pods")
+    with nodes.job("stopped", command="resume") as resumed:
+        assert resumed.end() == 0, resumed.said
+    assert _resumed_without_loss(resumed)
+    assert resumed.weights == undisturbed.weights
+    nodes.delete(resumed)
+
+
+def test_a_deadline_ends_a_job_and_keeps_its_checkpoints(nodes: NodeCluster) -> None:
+    with nodes.job("late", "--num-workers", "2", "--epochs", "5000", "--deadline-hours", "0.04") as job:
+        assert job.end() == ExitStatus.FAILED, job.said
+    assert "DeadlineExceeded" in job.said
+    assert "--deadline-hours" in job.said
+    job.await_(job.has_no_pods, what="without pods")
+    assert committed_steps(job.folder / "checkpoints")
+    nodes.delete(job)
+
+
+def test_a_job_whose_follower_is_interrupted_goes_on(nodes: NodeCluster, undisturbed: Job) -> None:
+    with nodes.job("left", "--num-workers", "2", *SETTINGS) as job:
+        job.await_step(1)
+        job.process.send_signal(signal.SIGINT)
+        assert job.end(seconds=60) == ExitStatus.INTERRUPTED
+        assert "make logs ENV=dev JOB=left" in job.said
+        assert nodes.run("logs", "left").returncode == 0
+    assert job.read()["status"]["jobStatus"] == "SUCCEEDED"
+    assert job.weights == undisturbed.weights
+    nodes.delete(job)
+
+
+def _resumed_without_loss(job: Job) -> bool:
+    """Whether the second driver began at the step at which the first one ended."""
+    first, last = job.ends[0], job.ends[-1]
+    return first.status == "interrupted" and HALFWAY <= first.step < last.step
+
+
+def _give(nodes: NodeCluster, team: str, *, gpus: int) -> None:
+    """Set a team's own GPUs of the group; what others leave it may borrow."""
+    queue = nodes.sandbox.pods.cluster.read(api_object(KUEUE_API, "ClusterQueue", team))
+    assert queue is not None
+    for group in queue["spec"]["resourceGroups"]:
+        for flavor in group["flavors"]:
+            if _GROUP in flavor["name"]:
+                _set(flavor, "nvidia.com/gpu", gpus)
+    nodes.sandbox.pods.cluster.patch(queue, {"spec": {"resourceGroups": queue["spec"]["resourceGroups"]}})
+
+
+def _set(flavor: Manifest, resource: str, quota: int) -> None:
+    for one in flavor["resources"]:
+        if one["name"] == resource:
+            one["nominalQuota"] = str(quota)
