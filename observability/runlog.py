@@ -149,6 +149,22 @@ class Restored(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkersFailed(Event):
+    """The driver knows that a worker group failed.
+
+    Attributes:
+        attempt: restarts by this driver before it.
+        reason: which rank failed and why, in one line.
+        restarts: whether the driver starts another worker group.
+    """
+
+    kind: ClassVar[str] = "workers_failed"
+    attempt: int
+    reason: str
+    restarts: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notice(Event):
     """A message to the user. `level` is `info`, `warning` or `error`."""
 
@@ -183,7 +199,18 @@ class Emit(Protocol):
         ...
 
 
-decode = Decoder(RunStarted, Phase, TrainingStarted, Step, Evaluated, CheckpointCommitted, Restored, Notice, RunEnded)
+decode = Decoder(
+    RunStarted,
+    Phase,
+    TrainingStarted,
+    Step,
+    Evaluated,
+    CheckpointCommitted,
+    Restored,
+    WorkersFailed,
+    Notice,
+    RunEnded,
+)
 """Decodes a line of a run's event log."""
 
 
