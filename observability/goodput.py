@@ -41,6 +41,7 @@ TimeClass: TypeAlias = Literal[
     "lost",
     "finish",
     "idle",
+    "queue",
 ]
 
 CLASSES: tuple[TimeClass, ...] = get_args(TimeClass)
@@ -62,6 +63,7 @@ MEANINGS: Mapping[TimeClass, str] = {
     "lost": "steps that a restart repeated, with all that belonged to them; and a step that a forced stop abandoned",
     "finish": "after the last step: the last checkpoint, the export of the weights, the end of the workers",
     "idle": "between the end of a driver, or its last event if it was killed, and the next resume",
+    "queue": "from the submission of a job to the start of its driver: the cluster's queue, nodes and pods; on a cluster only",
 }
 """Each class in words."""
 
@@ -145,7 +147,7 @@ class GoodputLedger:
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds from the first start of the run to its newest event, pauses included."""
+        """Seconds from the first start of the run, or its submission, to its newest event, pauses included."""
         return sum(self._counted.values())
 
     @property
@@ -179,10 +181,17 @@ class GoodputLedger:
             case WorkersFailed():
                 self._end_of_workers(event.time, then="restart" if event.restarts else "finish")
             case RunStarted():
-                self._count("idle", self._advance(event.time))
-                self._open = self._starting
+                self._start(event)
             case RunEnded():
                 self._end_of_driver(event.time, then="idle")
+
+    def _start(self, event: RunStarted) -> None:
+        waited: TimeClass = "idle"
+        if 0 < event.submitted < event.time and (self._until is None or event.submitted > self._until):
+            self._count("idle", self._advance(event.submitted))
+            waited = "queue"  # and not if its job has started a driver before
+        self._count(waited, self._advance(event.time))
+        self._open = self._starting
 
     def _step(self, event: Step) -> None:
         if self._groups and event.step <= self._groups[-1].last:

@@ -20,12 +20,17 @@ FILE_NAME = "events.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """The driver accepted the settings. A resumed run has one per start."""
+    """The driver accepted the settings. A resumed run has one per start.
+
+    Attributes:
+        submitted: Unix time at which the driver's job was submitted to a cluster; 0 without a job, or if it is not known.
+    """
 
     kind: ClassVar[str] = "run_started"
     run: str
     settings: dict[str, Any]
     environment: dict[str, Any]
+    submitted: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,6 +164,27 @@ def test_a_killed_driver_leaves_idle_time_from_its_last_event() -> None:
     assert seconds_of(events) == one | {"startup": 10.0, "idle": 86.0, "restart": 9.0, "lost": 2.0}
 
 
+def test_a_job_is_queued_from_its_submission_to_its_driver() -> None:
+    assert seconds_of([replace(started(100.0), submitted=40.0), ready(110.0)]) == {"queue": 60.0, "startup": 10.0}
+
+
+def test_a_job_that_is_submitted_again_is_idle_until_then_and_queued_after() -> None:
+    stop = RunEnded(time=112.0, status="interrupted", step=0)
+    again = replace(started(200.0), submitted=150.0)
+    job = [replace(started(100.0), submitted=90.0), ready(112.0), stop, again, ready(210.0)]
+    assert seconds_of(job) == {"queue": 10.0 + 50.0, "startup": 12.0, "idle": 38.0, "restart": 10.0}
+
+
+def test_a_job_whose_driver_starts_again_without_a_submission_is_idle() -> None:
+    job = [replace(started(time), submitted=90.0) for time in (100.0, 150.0)]
+    assert seconds_of([job[0], ready(110.0), job[1]]) == {"queue": 10.0, "startup": 10.0, "idle": 40.0}
+
+
+@pytest.mark.parametrize("submitted", [0.0, 130.0])
+def test_a_submission_that_is_unknown_or_after_the_start_is_no_queue(submitted: float) -> None:
+    assert seconds_of([replace(started(100.0), submitted=submitted), ready(110.0)]) == {"startup": 10.0}
+
+
 def test_a_run_that_was_killed_during_its_start_still_starts_up() -> None:
     assert seconds_of([started(100.0), Phase(time=103.0, name="imports"), started(110.0), ready(115.0)]) == {
         "startup": 8.0,
