@@ -1,8 +1,8 @@
 """The goodput of a run: what every second of its wall time was spent on, folded from its event log.
 
-The classes follow ml-goodput-measurement's: time in optimizer steps that still count is productive, everything else is a loss with a
-name. The ledger sweeps over the events and remembers up to when time is accounted. An event gives the time since then to classes, so no
-second counts twice or not at all, and the classes add up to the wall time. The log spans restarts and resumes, and so does the ledger.
+Time in optimizer steps that still count is productive, everything else is a loss with a name (`observability.time_classes`). The ledger
+sweeps over the events and remembers up to when time is accounted. An event gives the time since then to classes, so no second counts twice
+or not at all, and the classes add up to the wall time. The log spans restarts and resumes, and so does the ledger.
 
 It sees a run as rank 0 does. What rank 0 waits for a slower rank's data and forward pass is communication; what an all-reduce takes beyond
 that overlaps with the backward pass, is part of its time, and counts as productive. If rank 0 is the slowest rank, its own time counts.
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
 
 from observability.quantities import duration, percent
 from observability.runlog import (
+    CheckpointCommitted,
     Evaluated,
     Event,
     Phase,
@@ -27,52 +27,17 @@ from observability.runlog import (
     TrainingStarted,
     WorkersFailed,
 )
-
-TimeClass: TypeAlias = Literal[
-    "productive",
-    "data",
-    "communication",
-    "checkpoint",
-    "evaluation",
-    "other",
-    "startup",
-    "detection",
-    "restart",
-    "lost",
-    "finish",
-    "idle",
-    "queue",
-]
-
-CLASSES: tuple[TimeClass, ...] = get_args(TimeClass)
-"""All classes: those of the training loop, then those of a run around it."""
-
-LOOP_CLASSES: tuple[TimeClass, ...] = CLASSES[:6]
-"""What the time of the training loop is counted as, and what a restart can turn into lost time."""
-
-MEANINGS: Mapping[TimeClass, str] = {
-    "productive": "forward and backward pass and optimizer of the steps in the weights; backward includes the overlapping all-reduce",
-    "data": "the loop waited for the next batch",
-    "communication": "rank 0 waited for a slower rank's data or forward pass",
-    "checkpoint": "the loop waited for the copy of a checkpoint",
-    "evaluation": "validation between epochs, and the test at the end",
-    "other": "the rest of the loop: reporting, hooks, the change of epochs",
-    "startup": "from the start of the run until its ranks were ready for the first time",
-    "detection": "from the last reported step, or what followed it, until the failure of a rank was known",
-    "restart": "from a known failure, or from a resume, until the ranks were ready again",
-    "lost": "steps that a restart repeated, with all that belonged to them; and a step that a forced stop abandoned",
-    "finish": "after the last step: the last checkpoint, the export of the weights, the end of the workers",
-    "idle": "between the end of a driver, or its last event if it was killed, and the next resume",
-    "queue": "from the submission of a job to the start of its driver: the cluster's queue, nodes and pods; on a cluster only",
-}
-"""Each class in words."""
+from observability.time_classes import CLASSES, LOOP_CLASSES, TimeClass
 
 CLOCK_STEP_SECONDS = 60.0
 """An event that is older than the accounted time by more was written after the clock was set back. Others are merely late: processes write
 to the log in any order, rank 0 writes its steps in batches, and the clocks of two machines differ."""
 
-_MAX_GROUPS = 4096
-"""Groups of steps that are kept for a restart; the newer half of them has one step each."""
+_MAX_UNSAVED = 512
+"""Groups of steps since the newest checkpoint; the newer half of them has one step each."""
+
+_MAX_SAVED = 64
+"""Groups of steps up to a checkpoint, one for each of the newest ones."""
 
 _SHOWN_LOSSES = 3
 
@@ -85,12 +50,14 @@ class _Steps:
     last: int
     seconds: dict[TimeClass, float]
 
-    def merged(self, newer: _Steps) -> _Steps:
+    def merged(self, *newer: _Steps) -> _Steps:
         """These steps and the ones after them."""
-        seconds = dict(self.seconds)
-        for name, value in newer.seconds.items():
-            seconds[name] = seconds.get(name, 0.0) + value
-        return _Steps(first=self.first, last=newer.last, seconds=seconds)
+        seconds, last = dict(self.seconds), self.last
+        for group in newer:
+            last = group.last
+            for name, value in group.seconds.items():
+                seconds[name] = seconds.get(name, 0.0) + value
+        return _Steps(first=self.first, last=last, seconds=seconds)
 
     def up_to(self, step: int) -> _Steps:
         """The steps up to this one, with their share of the time."""
@@ -103,14 +70,16 @@ class _Steps:
 class GoodputLedger:
     """The wall time of a run by class, after the events added so far.
 
-    Memory is bounded: of the newest steps it keeps what each was counted as, so that a restart can take it back, and of older ones the
-    sums of groups, of which a restart takes back a share.
+    Memory is bounded. A restart takes back what the steps after its checkpoint were counted as, so the ledger keeps the sums of the steps
+    between the newest checkpoints, and of each step since the last one. Where there are too many, neighbours become one group; a restart
+    within a group takes back its share.
     """
 
     def __init__(self) -> None:
         self._counted = dict.fromkeys(CLASSES, 0.0)
         self._repeated = dict.fromkeys(LOOP_CLASSES, 0.0)
-        self._groups: list[_Steps] = []
+        self._saved: list[_Steps] = []
+        self._unsaved: list[_Steps] = []
         self._until: float | None = None
         self._open: TimeClass = "startup"
         self._has_trained = False
@@ -178,6 +147,8 @@ class GoodputLedger:
                 self._phase(event)
             case TrainingStarted():
                 self._ready(event)
+            case CheckpointCommitted():
+                self._commit(event.step)
             case WorkersFailed():
                 self._end_of_workers(event.time, then="restart" if event.restarts else "finish")
             case RunStarted():
@@ -194,7 +165,8 @@ class GoodputLedger:
         self._open = self._starting
 
     def _step(self, event: Step) -> None:
-        if self._groups and event.step <= self._groups[-1].last:
+        newest = self._newest
+        if newest is not None and event.step <= newest.last:
             self._take_back(event.step - 1)  # the event of the restart is missing: its line was torn
         gap = self._advance(event.time)
         spent = _spent(event, gap)
@@ -202,10 +174,10 @@ class GoodputLedger:
         self._open, self._has_trained = "other", True
         for name, seconds in spent.items():
             self._counted[name] += seconds
-        self._groups.append(_Steps(first=event.step, last=event.step, seconds=spent))
-        if len(self._groups) == _MAX_GROUPS:
-            older = self._groups[: _MAX_GROUPS // 2]
-            self._groups[: _MAX_GROUPS // 2] = map(_Steps.merged, older[::2], older[1::2])
+        self._unsaved.append(_Steps(first=event.step, last=event.step, seconds=spent))
+        if len(self._unsaved) == _MAX_UNSAVED:
+            older = self._unsaved[: _MAX_UNSAVED // 2]
+            self._unsaved[: _MAX_UNSAVED // 2] = map(_Steps.merged, older[::2], older[1::2])
 
     def _evaluated(self, event: Evaluated) -> None:
         gap = self._advance(event.time)
@@ -261,19 +233,35 @@ class GoodputLedger:
     def _count(self, name: TimeClass, seconds: float) -> None:
         """Count seconds that are not part of a step; those of the loop belong to the step before them."""
         self._counted[name] += seconds
-        if self._open == "other" and self._groups and name in self._repeated:
-            spent = self._groups[-1].seconds
-            spent[name] = spent.get(name, 0.0) + seconds
+        newest = self._newest
+        if self._open == "other" and newest is not None and name in self._repeated:
+            newest.seconds[name] = newest.seconds.get(name, 0.0) + seconds
+
+    @property
+    def _newest(self) -> _Steps | None:
+        """The group of the newest step."""
+        groups = self._unsaved or self._saved
+        return groups[-1] if groups else None
+
+    def _commit(self, step: int) -> None:
+        """A checkpoint has the steps up to this one."""
+        saved = [group for group in self._unsaved if group.last <= step]
+        if saved:
+            self._saved.append(saved[0].merged(*saved[1:]))
+            del self._unsaved[: len(saved)]
+        if len(self._saved) > _MAX_SAVED:
+            self._saved[:2] = [self._saved[0].merged(self._saved[1])]
 
     def _take_back(self, step: int) -> None:
         """The run continues from this step: the time of the later ones is lost."""
-        while self._groups and self._groups[-1].last > step:
-            group = self._groups.pop()
-            kept = group.up_to(step) if group.first <= step else None
-            for name, seconds in group.seconds.items():
-                self._repeated[name] += seconds - (kept.seconds[name] if kept else 0.0)
-            if kept is not None:
-                self._groups.append(kept)
+        for groups in (self._unsaved, self._saved):
+            while groups and groups[-1].last > step:
+                group = groups.pop()
+                kept = group.up_to(step) if group.first <= step else None
+                for name, seconds in group.seconds.items():
+                    self._repeated[name] += seconds - (kept.seconds[name] if kept else 0.0)
+                if kept is not None:
+                    groups.append(kept)
 
 
 def _spent(step: Step, gap: float) -> dict[TimeClass, float]:

@@ -132,7 +132,7 @@ INVENTORY: tuple[MetricSpec, ...] = (
     ),
     _counter(
         "wall_seconds",
-        "Wall time of the run by what it was spent on: the classes of observability/goodput.py. Includes what was lost later: the "
+        "Wall time of the run by what it was spent on: the classes of observability/time_classes.py. Includes what was lost later: the "
         "goodput is the productive part less rtp_train_repeated_seconds_total, divided by the sum of all classes.",
         unit="seconds",
         labels=("class",),

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
-from observability.goodput import TimeClass
 from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.metrics.recorder import Recorder, Series
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted, select
+from observability.time_classes import TimeClass
 
 
 class TrainingMetrics:

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from observability.goodput import MEANINGS, GoodputLedger
+from observability.goodput import GoodputLedger
 from observability.history import PARTS, RunHistory, part_seconds
 from observability.quantities import duration, number, percent, size
 from observability.report.palette import PART_VARIABLES
+from observability.time_classes import MEANINGS
 
 Row = tuple[str, str]
 SHOWN_CHECKPOINTS = 8

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from observability.goodput import CLASSES, MEANINGS, GoodputLedger
+from observability.goodput import GoodputLedger
 from observability.runlog import (
     FILE_NAME,
     CheckpointCommitted,
@@ -23,6 +23,7 @@ from observability.runlog import (
     TrainingStarted,
     WorkersFailed,
 )
+from observability.time_classes import CLASSES, MEANINGS
 from tests.observability.sample_run import finished_run, restarted_run, write_run
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "BENCHMARKING.md"
@@ -253,6 +254,30 @@ def test_rank_0_that_is_the_slowest_does_not_wait() -> None:
 def test_a_wait_is_at_most_the_backward_pass_that_contains_it() -> None:
     slow = replace(step(1, 112.0), rank_seconds=[1.0, 9.0])
     assert seconds_of([*FIRST_START, slow])["communication"] == 0.8
+
+
+def committed(at_step: int) -> CheckpointCommitted:
+    return CheckpointCommitted(time=0.0, step=at_step, path="c", bytes=1, stall_seconds=0.2, write_seconds=9.0)
+
+
+@pytest.mark.parametrize("back_to", [3000, 2000, 1000])
+def test_a_restart_takes_back_exactly_what_followed_its_checkpoint(back_to: int) -> None:
+    """Steps of different lengths: the later ones wait for data."""
+    events: list[Event] = [*FIRST_START]
+    for number in range(1, 4001):
+        events.append(replace(step(number, 110 + 2 * number), data_seconds=0.3 if number <= back_to else 0.4))
+        if number % 1000 == 7:
+            events.append(committed(number - 7))
+    taken = folded([*events, failed(8110), ready(8110, start_step=back_to)]).seconds
+    assert taken["lost"] == pytest.approx(2 * (4000 - back_to))
+    assert taken["data"] == pytest.approx(0.3 * back_to)
+
+
+def test_a_restart_from_before_the_newest_checkpoints_takes_its_share() -> None:
+    events: list[Event] = [*FIRST_START]
+    for number in range(1, 1001):
+        events += [step(number, 110 + 2 * number), committed(number)]
+    assert folded([*events, failed(2110), ready(2110, start_step=100)]).seconds["lost"] == pytest.approx(1800)
 
 
 def test_a_restart_far_back_takes_its_share_of_the_older_steps() -> None:

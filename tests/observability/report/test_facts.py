@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from observability.goodput import MEANINGS
 from observability.history import RunHistory
 from observability.report import facts
 from observability.runlog import RunStarted
+from observability.time_classes import MEANINGS
 from tests.observability.sample_run import WEIGHTS_SHA256, restarted_run
 
 HISTORY = RunHistory.from_events(restarted_run())

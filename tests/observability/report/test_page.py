@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from observability.goodput import CLASSES, MEANINGS
 from observability.report import write_report
 from observability.runlog import FILE_NAME, Event, Notice, RunEnded, Step, TrainingStarted
+from observability.time_classes import CLASSES, MEANINGS
 from tests.observability.report.parsed_page import Page
 from tests.observability.sample_run import NAME, WEIGHTS_SHA256, SampleRun, finished_run, restarted_run, write_run
 

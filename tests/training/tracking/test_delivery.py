@@ -18,8 +18,9 @@ import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from observability.goodput import CLASSES, GoodputLedger
+from observability.goodput import GoodputLedger
 from observability.runlog import Step
+from observability.time_classes import CLASSES
 from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
 from training.config.schema import ModelSettings
 from training.models.registry import build_model
