@@ -15,7 +15,9 @@ from training.cluster.queue_position import QueuePosition, is_active
 from training.cluster.waiting import waiting_reason
 from training.errors import ExitStatus
 
-Stage = Literal["queued", "starting", "running", "restarting", "stopping", "stopped", "done", "failed", "deleted"]
+Stage = Literal[
+    "queued", "starting", "running", "ending", "restarting", "stopping", "stopped", "done", "failed", "deleted"
+]
 
 _LONGEST_REASON = 400
 
@@ -35,6 +37,9 @@ _OTHER_FLAVOR = re.compile(
 
 _INACTIVE = re.compile(r"(The )?ClusterQueue( \S+)? is (stopped|inactive)")
 """Kueue's messages for a job in a queue that admits none (cluster_queue.go and workload_controller.go at v0.19.2)."""
+
+_ENDED_DRIVER = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
+"""States of a driver that is over (KubeRay 1.6.2, rayjob_types.go, `IsJobTerminal`)."""
 
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}
 
@@ -118,11 +123,14 @@ def state_of(seen: Observation) -> JobState:
 
 
 def _admitted(status: Manifest, seen: Observation) -> JobState:
-    deployment = status.get("jobDeploymentStatus", "")
+    deployment, driver = status.get("jobDeploymentStatus", ""), status.get("jobStatus")
     if deployment == "Retrying":
         return JobState(stage="restarting", reason=one_line(status.get("message", ""), longest=_LONGEST_REASON))
-    if deployment == "Running" and status.get("jobStatus") == "RUNNING":
+    if deployment == "Running" and driver == "RUNNING":
         return JobState(stage="running")
+    if deployment == "Running" and driver in _ENDED_DRIVER:
+        # KubeRay says that the job runs until the submitter has printed the rest of the log and its pod has ended.
+        return JobState(stage="ending")
     return JobState(stage="starting", reason=waiting_reason(seen.pods, seen.events))
 
 
