@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import NO_CAPACITY_TAINT
 from platform_charts.jobs.rayjob import ENDED, is_command_job
+from training.cluster.node_room import NodeRoom
 from training.cluster.objects import conditions, has_condition, one_line
 from training.cluster.queue_position import QueuePosition, is_active
 from training.cluster.waiting import waiting_reason
@@ -61,6 +62,7 @@ class Observation:
         position: its queue position while it is pending.
         pods: head, workers and submitter.
         events: events of the job, its cluster and its pods.
+        rooms: what the nodes of each group offer, if known.
     """
 
     job: Manifest | None
@@ -68,6 +70,7 @@ class Observation:
     position: QueuePosition | None = None
     pods: Sequence[Manifest] = ()
     events: Sequence[Manifest] = ()
+    rooms: Mapping[str, NodeRoom] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +134,7 @@ def _admitted(status: Manifest, seen: Observation) -> JobState:
     if deployment == "Running" and driver in _ENDED_DRIVER:
         # KubeRay says that the job runs until the submitter has printed the rest of the log and its pod has ended.
         return JobState(stage="ending")
-    return JobState(stage="starting", reason=waiting_reason(seen.pods, seen.events))
+    return JobState(stage="starting", reason=waiting_reason(seen.pods, seen.events, seen.rooms))
 
 
 def _completed(status: Manifest) -> JobState:
@@ -149,7 +152,7 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
     parts = [
         reason,
         one_line(message, longest=_LONGEST_REASON),
-        "" if has_run else waiting_reason(seen.pods, seen.events),
+        "" if has_run else waiting_reason(seen.pods, seen.events, seen.rooms),
     ]
     return JobState(
         stage="failed",
