@@ -15,6 +15,9 @@ _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 _SCALING = "TriggeredScaleUp"
 
+_NOT_LISTENING = "connection refused"
+"""In the message of a probe that failed because the program has not opened its port yet, as in every starting pod."""
+
 _PREEMPTION = re.compile(r"\.[^.]*preemption: .*", re.DOTALL)
 """The part of the scheduler's message about the pods that it could have evicted."""
 
@@ -36,11 +39,14 @@ def waiting_reason(
         events: events of the job, its cluster and its pods.
         rooms: what the nodes of each group offer; without it a pod without a node has the scheduler's message only.
     """
-    for found in (_container_problems(pods), _warnings(pods, events), _unscheduled(pods, events, rooms or {})):
+    kept = [
+        pod for pod in pods if "deletionTimestamp" not in pod["metadata"]
+    ]  # others are of a cluster that was replaced
+    for found in (_container_problems(kept), _warnings(kept, events), _unscheduled(kept, events, rooms or {})):
         reason = next(found, "")
         if reason:
             return reason
-    return _count(pods)
+    return _count(kept)
 
 
 def _container_problems(pods: Iterable[Manifest]) -> Iterator[str]:
@@ -67,6 +73,7 @@ def _warnings(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[
         for event in events
         if event.get("type") == "Warning"
         and not (event.get("reason") == "FailedScheduling" and event["involvedObject"].get("name") in existing)
+        and not (event.get("reason") == "Unhealthy" and _NOT_LISTENING in event.get("message", ""))
     ]
     for event in sorted(warnings, key=event_time, reverse=True):
         about = event.get("involvedObject") or {}
