@@ -10,6 +10,7 @@ import pytest
 from observability.alerts.catalog import ALERTS
 from observability.alerts.model import RUNBOOKS, Alert
 from observability.metrics.scraped import series_by_name
+from training.config.schema import TrainingSettings
 
 _SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _DOCUMENT = Path(__file__).parents[3] / RUNBOOKS
@@ -49,6 +50,14 @@ def test_sections_refer_to_alerts_that_exist() -> None:
         re.findall(r"\b(?:Training|Goodput|Checkpoint|Gpu|Queue|Job|Ray|Search)[A-Z]\w+", "".join(sections().values()))
     )
     assert referred - names - {"RayJob"} == set()
+
+
+def test_the_settings_that_are_named_exist() -> None:
+    texts = [_DOCUMENT.read_text(encoding="utf-8"), *(alert.action for alert in ALERTS)]
+    named = set(re.findall(r"\b(loop|data|checkpoint)\.(\w+)", " ".join(texts)))
+    settings = TrainingSettings().model_dump()
+    assert ("loop", "evaluate_every") in named
+    assert {(section, key) for section, key in named if key not in settings[section]} == set()
 
 
 def test_the_queries_select_metrics_that_exist() -> None:
