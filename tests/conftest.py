@@ -47,6 +47,7 @@ for _name in ("http_proxy", "https_proxy", "all_proxy"):
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of tests that take too long for every run."""
     parser.addoption("--on-nodes", action="store_true", help="run jobs on real nodes of a sandbox: make test-cluster")
+    parser.addoption("--sandbox", metavar="FOLDER", help="with --on-nodes, a sandbox that runs; default: a new one")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

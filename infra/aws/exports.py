@@ -64,6 +64,7 @@ def _outputs(platform: Platform) -> dict[str, Any]:
             gpu_group_output(group).model_dump(mode="json") for group in platform.node_groups.by_preference()
         ],
         "head_instance_type": settings.head_nodes.instance_type,
+        "head_max_nodes": settings.head_nodes.max_size,
         "logs": {
             "destination": settings.logs.destination,
             "log_group": names.container_log_group(settings),

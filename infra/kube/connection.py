@@ -6,14 +6,13 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import yaml
-from kubernetes import client, config
+from kubernetes.client import ApiClient
 
 from infra.kube.api import KubernetesApi
+from infra.kube.client import client_from, client_of
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.kubeconfig import PROGRAM, kubeconfig
 from infra.spec.outputs import ClusterOutput
@@ -34,22 +33,9 @@ def api_server(environment: Mapping[str, str] = os.environ) -> str:
     return url.rstrip("/")
 
 
-_REMEDY = "pass a valid one with --kubeconfig FILE, or set KUBECONFIG"
-
-
 def connect_with(file: Path) -> KubernetesApi:
-    """Connect to the cluster of a kubeconfig's current context.
-
-    Raises:
-        SettingsError: the file cannot be read, or its current context does not exist.
-    """
-    try:
-        return _connect(lambda settings: config.load_kube_config(str(file), client_configuration=settings))
-    except (config.ConfigException, OSError) as error:
-        raise SettingsError(f"kubeconfig {file}: {error}", remedy=_REMEDY) from error
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
-        # The client reads what it expects of a kubeconfig without checking it.
-        raise SettingsError(f"kubeconfig {file}: not a kubeconfig", remedy=_REMEDY) from error
+    """Connect to the cluster of a kubeconfig's current context; raises like `infra.kube.client.client_of`."""
+    return _with_discovery_cache(client_of(file))
 
 
 def connect_to(cluster: ClusterOutput, *, region: str) -> KubernetesApi:
@@ -71,15 +57,11 @@ def connect_to(cluster: ClusterOutput, *, region: str) -> KubernetesApi:
         region=region,
         via=api_server(),
     )
-    return _connect(lambda settings: config.load_kube_config_from_dict(document, client_configuration=settings))
+    return _with_discovery_cache(client_from(document))
 
 
-def _connect(load: Callable[[Any], None]) -> KubernetesApi:
-    settings = client.Configuration()
-    # One immediate retry, for a kept-alive connection that the server has closed; callers own longer retries.
-    settings.retries = 1
-    load(settings)
-    return KubernetesApi(client.ApiClient(settings), discovery_cache=_discovery_cache(settings.host))
+def _with_discovery_cache(connection: ApiClient) -> KubernetesApi:
+    return KubernetesApi(connection, discovery_cache=_discovery_cache(connection.configuration.host))
 
 
 def _discovery_cache(server: str) -> Path | None:

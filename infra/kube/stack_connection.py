@@ -26,7 +26,8 @@ def connect(outputs: StackOutputs, *, kubeconfig: Path | None, environment: Mapp
         SettingsError: the kubeconfig cannot be read.
     """
     try:
-        from infra.kube.connection import connect_to, connect_with  # noqa: PLC0415 - not in the trainer's environment
+        from infra.kube.client import authority_of  # noqa: PLC0415 - not in the trainer's environment
+        from infra.kube.connection import connect_to, connect_with  # noqa: PLC0415
     except ImportError as error:
         raise RefusedError(
             "the Kubernetes client is not installed in this environment", remedy="make env FOR=infra"
@@ -36,7 +37,7 @@ def connect(outputs: StackOutputs, *, kubeconfig: Path | None, environment: Mapp
         check_account(outputs)
         return connect_to(outputs.cluster, region=outputs.region)
     api = connect_with(file)
-    _check_cluster(outputs, api, file=file)
+    _check_cluster(outputs, api, authority_of(api.client), file=file)
     return api
 
 
@@ -64,13 +65,15 @@ def check_account(outputs: StackOutputs) -> None:
         )
 
 
-def _check_cluster(outputs: StackOutputs, api: KubernetesApi, *, file: Path) -> None:
+def _check_cluster(outputs: StackOutputs, api: KubernetesApi, authority: bytes, *, file: Path) -> None:
     """Refuse a cluster with another endpoint, unless it presents the stack's CA, as through a tunnel."""
-    cluster, settings = outputs.cluster, api.client.configuration
+    cluster = outputs.cluster
     if api.server.rstrip("/") == cluster.endpoint.rstrip("/"):
         return
-    authority = Path(settings.ssl_ca_cert).read_bytes() if settings.ssl_ca_cert else b""
-    if settings.verify_ssl and authority.strip() == base64.b64decode(cluster.certificate_authority).strip():
+    if (
+        api.client.configuration.verify_ssl
+        and authority.strip() == base64.b64decode(cluster.certificate_authority).strip()
+    ):
         return
     raise RefusedError(
         f"the current context of {file} is {api.server}, the cluster of stack {outputs.environment} is {cluster.endpoint}",

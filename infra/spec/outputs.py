@@ -116,6 +116,9 @@ class StackOutputs(Section):
     head_instance_type: str | None = Field(
         None, description="Instance type of the head nodes; stacks of an earlier release do not say."
     )
+    head_max_nodes: PositiveInt | None = Field(
+        None, description="Maximum number of head nodes; stacks of an earlier release do not say."
+    )
     is_recorded: bool = Field(
         False,
         description="Of a recorded program whose pods pull no images, as on a sandbox's fake nodes; never of a stack.",

@@ -16,7 +16,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds: from a step of a small network on a CPU to a step of a large model on many nodes."""
 
-CHECKPOINT_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+CHECKPOINT_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 """Seconds: from copying a small state in memory to writing a sharded one to network storage."""
 
 

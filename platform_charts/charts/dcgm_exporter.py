@@ -15,6 +15,9 @@ from platform_charts.placement import gpu_nodes, gpu_tolerations
 COUNTERS = Path(__file__).with_name("dcgm-counters.csv")
 """What the exporter exports, in its own format: field, type, help."""
 
+_NODE: Manifest = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
+"""The label by which rules join GPUs with kube-state-metrics; the exporter's own changed from `Hostname` to `hostname`."""
+
 _PROCESSORS = 4
 """Largest number of threads, and the CPU limit. Go's default is one per core, 192 on a p5, each with its own memory."""
 
@@ -34,5 +37,11 @@ def exporter_values(groups: Sequence[GpuGroup], catalog: Catalog, images: ImageN
         "resources": ContainerResources(cpu="100m", memory=f"{memory}Mi", cpu_limit=str(_PROCESSORS)).manifest(),
         # The labels pod and namespace are those of the pod that uses the GPU, not the exporter's.
         # The chart's time-out of 25 s is longer than the interval, for which the Prometheus Operator rejects the monitor.
-        "serviceMonitor": {"enabled": True, "interval": "15s", "scrapeTimeout": "10s", "honorLabels": True},
+        "serviceMonitor": {
+            "enabled": True,
+            "interval": "15s",
+            "scrapeTimeout": "10s",
+            "honorLabels": True,
+            "relabelings": [_NODE],
+        },
     }

@@ -8,7 +8,7 @@ from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
 from platform_charts.jobs import pods
 from platform_charts.jobs.placement import Placement
-from platform_charts.jobs.resources import Share, node_memory_gib
+from platform_charts.jobs.resources import Share, node_share
 
 _HEAD = Share(2, 6)
 """GCS, the dashboard's processes and the run's driver; a head that runs out of memory ends the job."""
@@ -66,7 +66,7 @@ def _head(workspace: pods.Workspace, driver_memory_mib: int) -> Share:
     instance = workspace.target.outputs.head_instance_type
     if not driver_memory_mib or instance is None:
         return head
-    room = node_memory_gib(instance, catalog=workspace.target.catalog)
+    room = node_share(instance, catalog=workspace.target.catalog).memory_gib
     if head.memory_gib > room:
         raise RefusedError(
             f"the head of {workspace.name} needs {head.memory_gib} GiB of memory for its {driver_memory_mib} MiB of trials, and a "

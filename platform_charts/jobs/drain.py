@@ -29,7 +29,8 @@ def drain_head(run_folder: str | None, *, grace_seconds: int) -> str | None:
 def drain_worker(run_folder: str | None, *, grace_seconds: int) -> str:
     """A worker tells Ray that its node is going, and stays as long as it may while the run is training.
 
-    Where the whole cluster is terminated, the run ends as the head asked, and the wait ends with it.
+    Where the whole cluster is terminated, the run ends as the head asked, and the wait ends with it. Without a driver there is nothing
+    to save, and often no head to tell, which `ray drain-node` would try to reach until its time is over.
     """
     seconds = grace_seconds - _END_SECONDS
     notice = (
@@ -39,6 +40,8 @@ def drain_worker(run_folder: str | None, *, grace_seconds: int) -> str:
     if run_folder is None:
         return notice
     return (
-        f"{notice}cd {run_folder} && [ -f driver.pid ] || exit 0\n"
+        f"cd {run_folder} && [ -f driver.pid ] || exit 0\n"
+        "flock --shared --nonblock driver.pid true && exit 0\n"
+        f"{notice}"
         f"flock --shared --timeout {seconds - _DRAIN_SECONDS} driver.pid true || exit 0\n"
     )

@@ -234,8 +234,10 @@ def _environment(workspace: Workspace) -> dict[str, str]:
         "HOME": "/tmp",  # noqa: S108  # the only writable folder of the container
         "PYTHONUNBUFFERED": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Seconds; the default of 30 fails on a node whose disk still loads the image.
-        "RAY_raylet_start_wait_time_s": "120",
+        # On a node whose disk still loads the image, an agent may need more than the 15 s after which its raylet aborts (Ray 2.60,
+        # port_persistence.h; no setting changes them). This is how long `ray start` then waits in vain before its container starts
+        # again, with the files in memory. The default of 30 is too short for a start that is merely slow.
+        "RAY_raylet_start_wait_time_s": "60",
         "AWS_REGION": outputs.region,
         "MLFLOW_TRACKING_URI": outputs.mlflow_uri,
         # The cluster decides these two: settings written for another machine must not override them.

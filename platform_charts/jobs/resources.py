@@ -51,15 +51,16 @@ def gpu_share(group: GpuGroupOutput, *, catalog: Catalog) -> Share:
     return Share(millicores // (1000 * gpus), (memory - daemons) // (2**30 * gpus))
 
 
-def node_memory_gib(instance_type: str, *, catalog: Catalog) -> int:
-    """Memory that a node without GPUs leaves to a job, in whole GiB.
+def node_share(instance_type: str, *, catalog: Catalog) -> Share:
+    """What a node without GPUs leaves to jobs.
 
     Raises:
         SettingsError: the instance type is not in the catalogue.
     """
     instance = catalog.find_instance(instance_type)
-    max_pods = kubelet.default_max_pods(instance.vcpus)
-    return kubelet.allocatable_memory_bytes(instance.memory_gib, max_pods=max_pods) - _DAEMONS_MIB * 2**20 >> 30
+    memory = kubelet.allocatable_memory_bytes(instance.memory_gib, max_pods=kubelet.default_max_pods(instance.vcpus))
+    millicores = kubelet.allocatable_millicores(instance.vcpus) - _DAEMONS_MILLICORES
+    return Share(millicores // 1000, memory - _DAEMONS_MIB * 2**20 >> 30)
 
 
 def cpu_share(cpus: int) -> Share:

@@ -89,7 +89,7 @@ class AllowRule:
 DNS = Pods(namespace="kube-system", labels={"k8s-app": "kube-dns"})
 POD_IDENTITY = IpBlocks(name="Pod Identity agent", ranges=("169.254.170.23/32",))
 INTERNET = IpBlocks(name="any address", ranges=("0.0.0.0/0",), exceptions=("169.254.0.0/16",))
-"""Endpoints of AWS services have no fixed addresses."""
+"""Endpoints of AWS services have no fixed addresses. Some are in the private subnets, as the API server's are (docs/SECURITY.md)."""
 
 PROMETHEUS = Pods(namespace=MONITORING_NAMESPACE, labels={"app.kubernetes.io/name": "prometheus"})
 LOG_SHIPPER = Pods(namespace=GPU_NAMESPACE, labels={"app.kubernetes.io/name": "fluent-bit"})
@@ -217,7 +217,7 @@ def _between_namespaces(settings: StackSettings, database_port: int) -> Iterator
         sources=with_iam_role,
         targets=(INTERNET,),
         ports=(443,),
-        reason="AWS: S3, Secrets Manager, SNS, CloudWatch; API server for MLflow's Job",
+        reason="AWS: S3, Secrets Manager, SNS, CloudWatch; API server for MLflow's Job and the Jobs of schedules",
     )
     yield AllowRule(
         name="pod-identity",

@@ -8,15 +8,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import CoreV1Api
+from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.stream import stream
 
 from infra.kube.api import KubernetesApi
+from infra.kube.client import authority_of
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.node import prerequisites
 from infra.lifecycle.sandbox.node.cluster import RealNodes
@@ -116,10 +118,23 @@ class Pods:
     def run(self, pod: Mapping[str, Any], *command: str) -> str:
         """The output of a command in a running pod, through the API server and the kubelet."""
         metadata = pod["metadata"]
-        connect = CoreV1Api(self.cluster.client).connect_get_namespaced_pod_exec
-        return str(
-            stream(connect, metadata["name"], metadata["namespace"], command=list(command), stdout=True, stderr=True)
-        )
+        with self.websocket_client() as client:
+            connect = CoreV1Api(client).connect_get_namespaced_pod_exec
+            return str(
+                stream(
+                    connect, metadata["name"], metadata["namespace"], command=list(command), stdout=True, stderr=True
+                )
+            )
+
+    @contextmanager
+    def websocket_client(self) -> Iterator[ApiClient]:
+        """A client that can open WebSockets, for which the official client needs the CA certificate in a file."""
+        settings = deepcopy(self.cluster.client.configuration)
+        with tempfile.NamedTemporaryFile() as authority:
+            authority.write(authority_of(self.cluster.client))
+            authority.flush()
+            settings.ssl_ca_cert = authority.name
+            yield ApiClient(settings)
 
 
 def needs_real_nodes() -> dict[str, str]:

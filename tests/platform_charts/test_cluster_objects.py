@@ -25,3 +25,11 @@ def test_the_volume_claims_of_every_team_are_bound(environment: Environment) -> 
     assert {claim["metadata"]["namespace"] for claim in claims} >= teams
     for claim in claims:
         environment.cluster.await_(claim, lambda found: found["status"]["phase"] == "Bound", what="bound")
+
+
+def test_the_api_server_keeps_every_alert_as_it_is(environment: Environment) -> None:
+    """The schema of the Prometheus Operator drops fields that it does not know."""
+    (rules,) = [manifest for manifest in environment.manifests if manifest["kind"] == "PrometheusRule"]
+    found = environment.cluster.read(rules)
+    assert found is not None
+    assert found["spec"]["groups"] == rules["spec"]["groups"]

@@ -11,6 +11,7 @@ from infra.spec.manifest import Manifest
 from tests.engines.kubernetes_jobs import created, job, node_type, placed, rayjob
 from tests.engines.kubernetes_platform import Environment, in_dev, in_prod
 from tests.kuberay.expand import expand
+from training.cluster.node_room import room_by_group
 from training.cluster.waiting import waiting_reason
 
 GROUP = "ray-train-platform/group"
@@ -95,6 +96,20 @@ def test_cpu_workers_spread_over_the_head_nodes(environment: Environment) -> Non
 
 
 @in_dev
+def test_a_cpu_worker_beyond_the_head_nodes_is_told_what_it_asks_for_and_what_they_have(
+    environment: Environment,
+) -> None:
+    workers = _workers(environment, "many", workers=5, gpus_per_worker=0, cpus_per_worker=3)
+    with created(environment.cluster, workers):
+        settled = [environment.cluster.await_(pod, _is_decided, what="scheduled or refused") for pod in workers]
+    [waiting] = [pod for pod in settled if not _is_placed(pod)]
+    reported = waiting_reason([waiting], [], room_by_group(environment.target))
+    assert "Insufficient cpu" in reported
+    assert "it asks for 3 CPUs, 10 GiB of memory on a node of group heads" in reported
+    assert "4 of at most 4 are ready; use fewer workers, raise head_nodes.max_size" in reported
+
+
+@in_dev
 def test_a_worker_without_tolerations_stays_pending_and_the_scheduler_names_the_taint(environment: Environment) -> None:
     pods = _workers(environment, "intolerant", group="a10g")
     for pod in pods:
@@ -113,10 +128,13 @@ def test_a_job_without_free_nodes_stays_pending_and_the_reason_names_the_resourc
         found = environment.cluster.items("v1", "Pod", namespace=environment.team, labels=_of_job("late"))
         names = {pod["metadata"]["name"] for pod in found}
         events = environment.cluster.items("v1", "Event", namespace=environment.team)
-        reported = waiting_reason(found, [one for one in events if one["involvedObject"]["name"] in names])
+        events = [one for one in events if one["involvedObject"]["name"] in names]
+        reported = waiting_reason(found, events, room_by_group(environment.target))
     assert "Insufficient nvidia.com/gpu" in reason
     assert "Insufficient vpc.amazonaws.com/efa" in reason
     assert "Insufficient nvidia.com/gpu" in reported
+    assert "8 GPUs on a node of group h100, of which an empty one (p5.48xlarge) has" in reported
+    assert "8 of at most 8 are ready" in reported
 
 
 @in_prod

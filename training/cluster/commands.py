@@ -40,7 +40,7 @@ from training.cluster.sessions import cost_so_far
 from training.cluster.shipped_query import LogQuery
 from training.cluster.state import JobState, state_of
 from training.cluster.steps import connection_of, context_of, job_context, job_named, named_job, submit_job
-from training.cluster.watch import JobWatch, workload_of
+from training.cluster.watch import watch_of, workload_of
 from training.code.archive import CodeArchive
 from training.code.given import configurations, given_code, importable
 from training.config import load as configuration
@@ -179,7 +179,7 @@ def _has_lost_its_log(api: KubernetesApi, context: ClusterContext, name: str) ->
     """Whether the job is over, its driver's pod is deleted, and the stack ships logs."""
     if context.target.outputs.logs.destination == "none" or not job_state(api, context, name).is_over:
         return False
-    return JobWatch(api, namespace=context.team.namespace, name=name).submitter() is None
+    return watch_of(api, context, name).submitter() is None
 
 
 def stop(arguments: StopOptions) -> ExitStatus:
@@ -362,4 +362,4 @@ def job_options(arguments: SubmissionOptions) -> JobOptions:
 
 def job_state(api: KubernetesApi, context: ClusterContext, name: str) -> JobState:
     """The state of a job that exists."""
-    return state_of(JobWatch(api, namespace=context.team.namespace, name=name).observe())
+    return state_of(watch_of(api, context, name).observe())

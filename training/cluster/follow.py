@@ -17,7 +17,7 @@ from training.cluster.driver_log import DriverLog
 from training.cluster.job_manifest import describe_size
 from training.cluster.state import JobState, Observation, next_state
 from training.cluster.view import JobView
-from training.cluster.watch import JobWatch
+from training.cluster.watch import JobWatch, watch_of
 from training.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def follow_to_exit(api: KubernetesApi, context: ClusterContext, job: Manifest, *
     On an interrupt the job keeps running, or stops with `stop_on_interrupt`.
     """
     name = job["metadata"]["name"]
-    watch = JobWatch(api, namespace=context.team.namespace, name=name)
+    watch = watch_of(api, context, name)
     view = JobView(sys.stdout, is_terminal=sys.stdout.isatty())
     log = DriverLog(api, watch)
     log.start()
@@ -62,7 +62,7 @@ def follow_to_exit(api: KubernetesApi, context: ClusterContext, job: Manifest, *
 
 def follow_to_start(api: KubernetesApi, context: ClusterContext, job: Manifest) -> JobState | None:
     """Follow a job until its driver runs or it is over, and return that state; None after an interrupt."""
-    watch = JobWatch(api, namespace=context.team.namespace, name=job["metadata"]["name"])
+    watch = watch_of(api, context, job["metadata"]["name"])
     view = JobView(sys.stdout, is_terminal=sys.stdout.isatty())
     with handling([signal.SIGTERM], interrupt):
         try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from infra.spec.errors import PlatformError, RefusedError
@@ -16,6 +16,7 @@ from infra.spec.outputs import StackOutputs
 
 _PROGRAM = "kubectl"
 _SECONDS = 60
+_FOLDER = Path(".local", "kubeconfigs")
 
 
 class Kubectl:
@@ -55,14 +56,14 @@ class Kubectl:
         return done.stdout
 
 
-@contextmanager
 def kubectl_for(
     outputs: StackOutputs, *, namespace: str, kubeconfig: Path | None, environment: Mapping[str, str]
-) -> Iterator[Kubectl]:
+) -> Kubectl:
     """Kubectl for a stack's cluster, with the kubeconfig that `infra.kube.stack_connection.connect` has checked.
 
     Raises:
         RefusedError: it is not installed.
+        SettingsError: RTP_API_SERVER is not a URL.
     """
     program = shutil.which(_PROGRAM)
     if program is None:
@@ -71,14 +72,26 @@ def kubectl_for(
             remedy="install it: https://kubernetes.io/docs/tasks/tools",
         )
     chosen = kubeconfig or (Path(environment["KUBECONFIG"]) if environment.get("KUBECONFIG") else None)
-    with tempfile.TemporaryDirectory() as folder:
-        if chosen is None:
-            chosen, cluster = Path(folder, "kubeconfig"), outputs.cluster
-            document = kubeconfig_of(
-                name=cluster.name,
-                endpoint=cluster.endpoint,
-                authority=cluster.certificate_authority,
-                region=outputs.region,
-            )
-            chosen.write_text(json.dumps(document), encoding="utf-8")
-        yield Kubectl(program, kubeconfig=chosen, namespace=namespace)
+    return Kubectl(program, kubeconfig=chosen or _written(outputs, environment), namespace=namespace)
+
+
+def _written(outputs: StackOutputs, environment: Mapping[str, str]) -> Path:
+    """File with the kubeconfig of a stack, named by its content: it has no secrets, and every later command uses it again."""
+    from infra.kube.connection import api_server  # noqa: PLC0415 - not in the trainer's environment
+
+    cluster = outputs.cluster
+    document = kubeconfig_of(
+        name=cluster.name,
+        endpoint=cluster.endpoint,
+        authority=cluster.certificate_authority,
+        region=outputs.region,
+        via=api_server(environment),
+    )
+    text = json.dumps(document)
+    file = _FOLDER.resolve() / f"{outputs.environment}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    return file

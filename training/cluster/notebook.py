@@ -41,17 +41,17 @@ def notebook(arguments: NotebookOptions) -> int:
     port = local_port(arguments.port, usual=_USUAL_PORT)
     context = context_of(arguments)
     api = connection_of(context, arguments)
-    with kubectl_of(context, arguments) as kubectl:
-        found = _session(arguments, context, api)
-        if isinstance(found, int):
-            return found
-        try:
-            # Also without Ctrl-C the forward must not stay behind, and the last changes must be copied.
-            with interrupting([signal.SIGTERM, signal.SIGHUP]), synchronized(found, kubectl, arguments.code):
-                return _serve(found, kubectl, port=port)
-        except KeyboardInterrupt:
-            print(f"\nsession {found.name} goes on\n  stop it: {context.hint('stop', found.name)}")
-            return ExitStatus.DONE
+    kubectl = kubectl_of(context, arguments)
+    found = _session(arguments, context, api)
+    if isinstance(found, int):
+        return found
+    try:
+        # Also without Ctrl-C the forward must not stay behind, and the last changes must be copied.
+        with interrupting([signal.SIGTERM, signal.SIGHUP]), synchronized(found, kubectl, arguments.code):
+            return _serve(found, kubectl, port=port)
+    except KeyboardInterrupt:
+        print(f"\nsession {found.name} goes on\n  stop it: {context.hint('stop', found.name)}")
+        return ExitStatus.DONE
 
 
 def _session(arguments: NotebookOptions, context: ClusterContext, api: KubernetesApi) -> Session | int:

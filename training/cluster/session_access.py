@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,7 +62,7 @@ class Session:
         return ready[0]
 
 
-def kubectl_of(context: ClusterContext, arguments: ClusterOptions) -> AbstractContextManager[Kubectl]:
+def kubectl_of(context: ClusterContext, arguments: ClusterOptions) -> Kubectl:
     """Kubectl in a team's namespace; raises like `kubectl_for`."""
     return kubectl_for(
         context.target.outputs,

@@ -59,8 +59,7 @@ def cluster(arguments: ClusterCommandOptions) -> int:
         if state.status is not None:
             return state.status
     if arguments.code is not None:
-        with kubectl_of(session.context, arguments) as kubectl:
-            copy_once(session, kubectl, arguments.code)
+        copy_once(session, kubectl_of(session.context, arguments), arguments.code)
     print(_usage(context, session.name, arguments))
     return ExitStatus.DONE
 
@@ -86,10 +85,8 @@ def shell(arguments: ShellOptions) -> ExitStatus:
     is_terminal = sys.stdin.isatty()
     terminal = ("--stdin", "--tty") if is_terminal else ("--stdin",)
     container = f"--container=ray-{kind}"
-    with (
-        kubectl_of(session.context, arguments) as kubectl,
-        synchronized(session, kubectl, arguments.code, say=_say_beside_shell if is_terminal else print),
-    ):
+    kubectl = kubectl_of(session.context, arguments)
+    with synchronized(session, kubectl, arguments.code, say=_say_beside_shell if is_terminal else print):
         status = kubectl.run("exec", *terminal, pod, container, "--", "/bin/bash", "-c", _SHELL)
     return ExitStatus.DONE if status == 0 else ExitStatus.FAILED
 
@@ -99,7 +96,8 @@ def forward(arguments: ForwardOptions) -> ExitStatus:
     check_code(arguments.code)
     session = find_session(arguments)
     pod = session.pod("head")
-    with kubectl_of(session.context, arguments) as kubectl, synchronized(session, kubectl, arguments.code):
+    kubectl = kubectl_of(session.context, arguments)
+    with synchronized(session, kubectl, arguments.code):
         token = _save_token(kubectl, pod, session.name)
         print(
             f"dashboard and job server of {session.name} at http://127.0.0.1:{arguments.port}, until Ctrl-C; in another "

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from infra.spec.manifest import Manifest
 from infra.spec.node_labels import NO_CAPACITY_TAINT
 from platform_charts.jobs.rayjob import ENDED, is_command_job
+from training.cluster.node_room import NodeRoom
 from training.cluster.objects import conditions, has_condition, one_line
 from training.cluster.queue_position import QueuePosition, is_active
 from training.cluster.waiting import waiting_reason
 from training.errors import ExitStatus
 
-Stage = Literal["queued", "starting", "running", "restarting", "stopping", "stopped", "done", "failed", "deleted"]
+Stage = Literal[
+    "queued", "starting", "running", "ending", "restarting", "stopping", "stopped", "done", "failed", "deleted"
+]
 
 _LONGEST_REASON = 400
 
@@ -35,6 +38,9 @@ _OTHER_FLAVOR = re.compile(
 
 _INACTIVE = re.compile(r"(The )?ClusterQueue( \S+)? is (stopped|inactive)")
 """Kueue's messages for a job in a queue that admits none (cluster_queue.go and workload_controller.go at v0.19.2)."""
+
+_ENDED_DRIVER = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
+"""States of a driver that is over (KubeRay 1.6.2, rayjob_types.go, `IsJobTerminal`)."""
 
 _MIRRORED = {int(status): status for status in ExitStatus if status is not ExitStatus.DONE}
 
@@ -56,6 +62,7 @@ class Observation:
         position: its queue position while it is pending.
         pods: head, workers and submitter.
         events: events of the job, its cluster and its pods.
+        rooms: what the nodes of each group offer, if known.
     """
 
     job: Manifest | None
@@ -63,6 +70,7 @@ class Observation:
     position: QueuePosition | None = None
     pods: Sequence[Manifest] = ()
     events: Sequence[Manifest] = ()
+    rooms: Mapping[str, NodeRoom] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +126,15 @@ def state_of(seen: Observation) -> JobState:
 
 
 def _admitted(status: Manifest, seen: Observation) -> JobState:
-    deployment = status.get("jobDeploymentStatus", "")
+    deployment, driver = status.get("jobDeploymentStatus", ""), status.get("jobStatus")
     if deployment == "Retrying":
         return JobState(stage="restarting", reason=one_line(status.get("message", ""), longest=_LONGEST_REASON))
-    if deployment == "Running" and status.get("jobStatus") == "RUNNING":
+    if deployment == "Running" and driver == "RUNNING":
         return JobState(stage="running")
-    return JobState(stage="starting", reason=waiting_reason(seen.pods, seen.events))
+    if deployment == "Running" and driver in _ENDED_DRIVER:
+        # KubeRay says that the job runs until the submitter has printed the rest of the log and its pod has ended.
+        return JobState(stage="ending")
+    return JobState(stage="starting", reason=waiting_reason(seen.pods, seen.events, seen.rooms))
 
 
 def _completed(status: Manifest) -> JobState:
@@ -141,7 +152,7 @@ def _failed(status: Manifest, seen: Observation) -> JobState:
     parts = [
         reason,
         one_line(message, longest=_LONGEST_REASON),
-        "" if has_run else waiting_reason(seen.pods, seen.events),
+        "" if has_run else waiting_reason(seen.pods, seen.events, seen.rooms),
     ]
     return JobState(
         stage="failed",

@@ -14,6 +14,7 @@ _HEADLINES = {
     "queued": "queued",
     "starting": "starting the pods",
     "running": "running",
+    "ending": "the driver has ended",
     "restarting": "retrying on a new cluster, from the newest checkpoint",
     "stopping": "saving its state and stopping",
 }

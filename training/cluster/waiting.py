@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.spec.manifest import Manifest
+from training.cluster.node_room import NodeRoom, explain_unscheduled
 from training.cluster.objects import conditions, has_condition, one_line
 
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container in every starting pod."""
 
 _SCALING = "TriggeredScaleUp"
+
+_NOT_LISTENING = "connection refused"
+"""In the message of a probe that failed because the program has not opened its port yet, as in every starting pod."""
+
+_PREEMPTION = re.compile(r"\.[^.]*preemption: .*", re.DOTALL)
+"""The part of the scheduler's message about the pods that it could have evicted."""
 
 _LONGEST_MESSAGE = 400
 
@@ -22,18 +29,24 @@ _NO_CONFIG_MAP = re.compile(r'configmaps? "\S+-(?P<of>settings|code)(-\d+)?" not
 _RESTORED = {"settings": "submit it again", "code": "resume it with CODE=folder"}
 
 
-def waiting_reason(pods: Sequence[Manifest], events: Sequence[Manifest]) -> str:
+def waiting_reason(
+    pods: Sequence[Manifest], events: Sequence[Manifest], rooms: Mapping[str, NodeRoom] | None = None
+) -> str:
     """The reason why the pods wait, the most serious first; empty if all are ready without a warning.
 
     Args:
         pods: the job's pods as the API server has them.
         events: events of the job, its cluster and its pods.
+        rooms: what the nodes of each group offer; without it a pod without a node has the scheduler's message only.
     """
-    for found in (_container_problems(pods), _warnings(pods, events), _unscheduled(pods, events)):
+    kept = [
+        pod for pod in pods if "deletionTimestamp" not in pod["metadata"]
+    ]  # others are of a cluster that was replaced
+    for found in (_container_problems(kept), _warnings(kept, events), _unscheduled(kept, events, rooms or {})):
         reason = next(found, "")
         if reason:
             return reason
-    return _count(pods)
+    return _count(kept)
 
 
 def _container_problems(pods: Iterable[Manifest]) -> Iterator[str]:
@@ -60,6 +73,7 @@ def _warnings(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[
         for event in events
         if event.get("type") == "Warning"
         and not (event.get("reason") == "FailedScheduling" and event["involvedObject"].get("name") in existing)
+        and not (event.get("reason") == "Unhealthy" and _NOT_LISTENING in event.get("message", ""))
     ]
     for event in sorted(warnings, key=event_time, reverse=True):
         about = event.get("involvedObject") or {}
@@ -73,7 +87,7 @@ def _remedy(event: Manifest) -> str:
     return f"; it was deleted: stop the job and {_RESTORED[gone['of']]}" if gone else ""
 
 
-def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterator[str]:
+def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest], rooms: Mapping[str, NodeRoom]) -> Iterator[str]:
     """Pods without a node; for some the autoscaler is adding one."""
     scaling_up = {
         (event.get("involvedObject") or {}).get("name") for event in events if event.get("reason") == _SCALING
@@ -81,7 +95,10 @@ def _unscheduled(pods: Iterable[Manifest], events: Iterable[Manifest]) -> Iterat
     unscheduled = [(pod, condition) for pod in pods for condition in conditions(pod) if _is_unscheduled(condition)]
     stuck = [(pod, condition) for pod, condition in unscheduled if _name(pod) not in scaling_up]
     for pod, condition in stuck:
-        yield f"pod {_name(pod)}: {_join(condition.get('reason', ''), condition.get('message', ''))}"
+        message = condition.get("message", "")
+        explained = explain_unscheduled(pod, message, rooms)
+        said = _PREEMPTION.sub("", message) if explained else message
+        yield "; ".join(filter(None, (f"pod {_name(pod)}: {_join(condition.get('reason', ''), said)}", explained)))
     if unscheduled:
         yield f"a node is being added for {len(unscheduled)} pod{'s' * (len(unscheduled) > 1)}"
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from infra.kube.errors import ApiError
 from infra.spec.cluster_names import KUEUE_API
 from infra.spec.manifest import Manifest, api_object
 from platform_charts.jobs.scheduling import JOB_LABEL
+from training.cluster.context import ClusterContext
+from training.cluster.node_room import NodeRoom, room_by_group
 from training.cluster.objects import EVENT, POD, RAY_JOB, WORKLOAD
 from training.cluster.queue_position import QueuePosition, is_pending, positions_in_summary, positions_in_workloads
 from training.cluster.state import Observation
@@ -28,8 +30,11 @@ class JobWatch:
         name: of the job.
     """
 
-    def __init__(self, api: KubernetesApi, *, namespace: str, name: str) -> None:
+    def __init__(
+        self, api: KubernetesApi, *, namespace: str, name: str, rooms: Mapping[str, NodeRoom] | None = None
+    ) -> None:
         self._api = api
+        self._rooms = rooms or {}
         self.namespace = namespace
         self.name = name
 
@@ -51,6 +56,7 @@ class JobWatch:
             position=None if workload is None else self._position_of(workload),
             pods=pods,
             events=self._events(job, pods),
+            rooms=self._rooms,
         )
 
     def submitter(self) -> Manifest | None:
@@ -75,6 +81,11 @@ class JobWatch:
             for event in self._api.items(*EVENT, namespace=self.namespace)
             if (about := event["involvedObject"].get("name", "")) in names or about.startswith(of_cluster)
         ]
+
+
+def watch_of(api: KubernetesApi, context: ClusterContext, name: str) -> JobWatch:
+    """Observes a job of a command's team, and knows what the nodes of its stack offer."""
+    return JobWatch(api, namespace=context.team.namespace, name=name, rooms=room_by_group(context.target))
 
 
 def workload_of(api: KubernetesApi, job: Manifest) -> Manifest | None:

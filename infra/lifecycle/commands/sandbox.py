@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from infra.kube.api import KubernetesApi
+from infra.kube.client import authority_of
 from infra.kube.connection import connect_with
 from infra.lifecycle.image import engines
 from infra.lifecycle.image.plain_registry import PlainRegistry
@@ -133,9 +134,8 @@ def _state(operator: Module, *, is_running: bool) -> str:
 
 def _write_outputs(outputs: StackOutputs, api: KubernetesApi, folder: Path) -> Path:
     """Write the stack's outputs with the sandbox as the cluster, so that job submission works as on EKS."""
-    configuration = api.client.configuration
-    authority = base64.b64encode(Path(configuration.ssl_ca_cert).read_bytes()).decode()
-    cluster = outputs.cluster.model_copy(update={"endpoint": configuration.host, "certificate_authority": authority})
+    authority = base64.b64encode(authority_of(api.client)).decode()
+    cluster = outputs.cluster.model_copy(update={"endpoint": api.server, "certificate_authority": authority})
     path = folder / "outputs.json"
     path.write_text(outputs.model_copy(update={"cluster": cluster}).model_dump_json(indent=2), encoding="utf-8")
     return path

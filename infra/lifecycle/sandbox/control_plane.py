@@ -8,11 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kubernetes import client, config
+from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from infra.kube.api import KubernetesApi
+from infra.kube.client import client_of
 from infra.kube.definitions import apply_crds
 from infra.lifecycle.sandbox import credentials, layout
 from infra.lifecycle.sandbox.layout import Layout, NodeAccess
@@ -86,7 +87,7 @@ class ControlPlane:
         """
         if len(groups) > 1:
             raise ValueError(f"groups={groups!r}: the client can impersonate one group at most")
-        found = config.new_client_from_config(str(self.kubeconfig))
+        found = client_of(self.kubeconfig)
         if user is not None:
             found.set_default_header("Impersonate-User", user)
         if groups:

@@ -125,7 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.kubeconfig is None:
         config.load_incluster_config()
     else:
-        config.load_kube_config(str(options.kubeconfig))
+        # The client copies certificates into files. If it is killed they stay, so they are beside the kubeconfig.
+        config.load_kube_config(str(options.kubeconfig), temp_file_path=str(options.kubeconfig.parent))
     try:
         print(run(Namespace(client.ApiClient(), options.namespace), options))
     except ApiException as error:

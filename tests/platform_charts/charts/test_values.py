@@ -172,6 +172,12 @@ def test_the_dcgm_exporters_memory_follows_the_largest_node() -> None:
     assert values("dcgm-exporter")["resources"]["limits"]["memory"] == f"{catalog.dcgm_memory_mib(8)}Mi"
 
 
+def test_the_metrics_of_gpus_name_their_node() -> None:
+    """Rules join them with the metrics of nodes."""
+    node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
+    assert values("dcgm-exporter")["serviceMonitor"]["relabelings"] == [node]
+
+
 def plugin_configs(**changes: object) -> dict[str, Any]:
     found = values("nvidia-device-plugin", **changes)["config"]["map"]
     return {name: yaml.safe_load(text) for name, text in found.items()}

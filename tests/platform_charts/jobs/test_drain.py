@@ -85,6 +85,16 @@ def test_a_finished_run_is_not_asked_to_stop(tmp_path: Path) -> None:
     assert not RunDirectory(tmp_path).stop_is_requested()
 
 
+def test_a_worker_of_a_finished_run_tells_nobody(tmp_path: Path) -> None:
+    """Its cluster is deleted, and the head may be gone."""
+    with RunDirectory(tmp_path).driving():
+        pass
+    told = tmp_path / "told"
+    script = drain_worker(str(tmp_path), grace_seconds=60).replace("ray drain-node", f"touch {told} #")
+    assert start(script).wait(timeout=PATIENCE) == 0
+    assert not told.exists()
+
+
 @pytest.mark.parametrize("make_folder", [True, False])
 def test_a_job_whose_run_never_started_ends_at_once(tmp_path: Path, make_folder: bool) -> None:  # noqa: FBT001
     folder = tmp_path / "run"

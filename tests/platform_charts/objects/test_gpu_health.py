@@ -1,4 +1,4 @@
-"""The diagnostics' DaemonSet, the gate's arguments and roles, and the alert rules."""
+"""The diagnostics' DaemonSet, and the gate's arguments and roles."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from infra.spec.cluster_names import READY_TIMEOUT_MINUTES
 from infra.spec.manifest import Manifest
-from infra.spec.node_labels import DIAGNOSE_LABEL, NO_CAPACITY_TAINT, UNHEALTHY_TAINT
+from infra.spec.node_labels import DIAGNOSE_LABEL, NO_CAPACITY_TAINT
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, from_mapping
 from platform_charts.images.node_gate.__main__ import parser
-from platform_charts.objects.alert_rules import alert_rules
 from platform_charts.objects.image_pull import IMAGE_PULL
 from platform_charts.objects.phases import platform_objects
-from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.infra.spec.samples import changed, dev_sections
 from tests.platform_charts.objects.samples import FACTS, named
 
-DEPLOYMENT = Path(__file__).parents[3] / "docs" / "DEPLOYMENT.md"
 MIG = {"gpu_groups.1.sharing": {"mig_profile": "1g.10gb"}, "gpu_groups.1.efa": False}
 
 
@@ -120,27 +116,6 @@ def test_the_script_ends_with_the_status_of_the_diagnostics(status: int, report:
     assert ended.returncode == status
     if status:
         assert (tmp_path / "message").read_text() == f"{report}\n"
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_alert_has_a_routed_severity_and_says_what_to_do(environment: str) -> None:
-    (rules,) = alert_rules(settings_of(environment), load_release())
-    alerts: list[dict[str, Any]] = [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
-    assert {one["labels"]["severity"] for one in alerts} == {"critical", "warning"}
-    document = DEPLOYMENT.read_text(encoding="utf-8")
-    assert [one["alert"] for one in alerts if f"`{one['alert']}`" not in document] == []
-    assert all(len(one["annotations"]["description"]) > len(one["annotations"]["summary"]) for one in alerts)
-
-
-def test_unhealthy_nodes_are_counted_by_their_taint() -> None:
-    (rules,) = alert_rules(varied(), load_release())
-    expressions = {rule["alert"]: rule["expr"] for group in rules["spec"]["groups"] for rule in group["rules"]}
-    assert f'kube_node_spec_taint{{key="{UNHEALTHY_TAINT.key}"}}' in expressions["GpuNodeUnhealthy"]
-
-
-def test_alerts_follow_the_settings() -> None:
-    settings = varied(gpu_groups=[], logs={"destination": "none"}, **{"teams.0.gpus": {}})
-    assert alert_rules(settings, load_release()) == ()
 
 
 def test_the_gates_program_accepts_its_arguments() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from infra.spec.release import load_release
 from infra.spec.settings.logs import LogSettings
+from infra.spec.settings.network import subnets_of
 from platform_charts.objects.network_policies import allow_rules, markdown_table, network_policies
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
@@ -22,11 +24,13 @@ from tests.platform_charts.objects.traffic import End, Pod, PolicySet
 SECURITY = Path(__file__).parents[3] / "docs" / "SECURITY.md"
 
 DEV = PolicySet(of_kind(all_of("dev"), "NetworkPolicy"))
+DEV_BLOCKS_OUTSIDE = PolicySet(DEV.policies, blocks_match_pods=False)
 
 _RAY = {"ray.io/is-ray-node": "yes"}
 HEAD = Pod(namespace="research", labels={**_RAY, "ray.io/node-type": "head"})
 WORKER = Pod(namespace="research", labels={**_RAY, "ray.io/node-type": "worker"})
 SUBMITTER = Pod(namespace="research", labels={"job-name": "digits"})
+SCHEDULE = Pod(namespace="research", labels={"app.kubernetes.io/name": "schedule"})
 FOREIGN_HEAD = Pod(namespace="platform", labels=HEAD.labels)
 MLFLOW = Pod(namespace="mlflow", labels={"app.kubernetes.io/name": "mlflow"})
 BOOTSTRAP = Pod(namespace="mlflow", labels={"app.kubernetes.io/name": "mlflow-bootstrap"})
@@ -60,7 +64,7 @@ S3, IMDS, POD_IDENTITY = "52.216.8.1", "169.254.169.254", "169.254.170.23"
         (SUBMITTER, COREDNS, 53),
         (WORKER, S3, 443),
         (WORKER, POD_IDENTITY, 80),
-        (HEAD, API_SERVICE, 443),
+        (SCHEDULE, API_SERVICE, 443),
         (MLFLOW, DATABASE, 5432),
         (MLFLOW, S3, 443),
         (MLFLOW, POD_IDENTITY, 80),
@@ -98,8 +102,9 @@ S3, IMDS, POD_IDENTITY = "52.216.8.1", "169.254.169.254", "169.254.170.23"
         (API_SERVER, Pod(namespace="monitoring"), 10250),
     ],
 )
-def test_required_traffic_is_allowed(source: End, target: End, port: int) -> None:
+def test_required_traffic_is_allowed_whether_or_not_blocks_match_pods(source: End, target: End, port: int) -> None:
     assert DEV.allows(source, target, port)
+    assert DEV_BLOCKS_OUTSIDE.allows(source, target, port)
 
 
 @pytest.mark.parametrize(
@@ -140,10 +145,52 @@ def test_required_traffic_is_allowed(source: End, target: End, port: int) -> Non
         (DATA_SYNC, MLFLOW, 5000),
         (DATA_SYNC, API_SERVICE, 6443),
         (WORKER, DATA_SYNC, 8080),
+        (WORKER, FOREIGN_HEAD, 443),
+        (WORKER, MLFLOW, 443),
+        (WORKER, KUEUE, 443),
+        (WORKER, KUEUE, 9443),
+        (MLFLOW, PROMETHEUS, 10250),
+        (MLFLOW, HEAD, 5432),
     ],
 )
-def test_other_traffic_is_denied(source: End, target: End, port: int) -> None:
+def test_other_traffic_is_denied_whether_or_not_blocks_match_pods(source: End, target: End, port: int) -> None:
     assert not DEV.allows(source, target, port)
+    assert not DEV_BLOCKS_OUTSIDE.allows(source, target, port)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_between_the_platforms_namespaces_it_makes_no_difference_whether_blocks_match_pods(environment: str) -> None:
+    policies = of_kind(all_of(environment), "NetworkPolicy")
+    namespaces = [one["metadata"]["name"] for one in of_kind(all_of(environment), "Namespace")]
+    labels = [one.labels for one in (HEAD, WORKER, SUBMITTER, MLFLOW, PROMETHEUS, ALERTMANAGER, FLUENT_BIT)]
+    address = str(subnets_of(settings_of(environment).network).private[0][5])
+    pods = [Pod(namespace=namespace, labels=each, address=address) for namespace in namespaces for each in labels]
+    ports = {
+        port["port"]
+        for one in policies
+        for rule in (*one["spec"].get("ingress", ()), *one["spec"].get("egress", ()))
+        for port in rule.get("ports", ())
+    }
+    both, outside = PolicySet(policies), PolicySet(policies, blocks_match_pods=False)
+    for source, target, port in product(pods, pods, ports):
+        assert both.allows(source, target, port) == outside.allows(source, target, port), (source, target, port)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "port"),
+    [(STRANGER, KUEUE, 9443), (STRANGER, PROMETHEUS, 10250), (WORKER, STRANGER, 443), (MLFLOW, STRANGER, 5432)],
+)
+def test_where_blocks_match_pods_those_that_no_policy_isolates_are_in_them(source: End, target: End, port: int) -> None:
+    """docs/SECURITY.md says so: the API server's addresses are in the subnets of the pods."""
+    assert DEV.allows(source, target, port)
+    assert not DEV_BLOCKS_OUTSIDE.allows(source, target, port)
+
+
+@pytest.mark.parametrize("address", [API_SERVICE, API_SERVER])
+def test_a_team_s_pods_reach_the_api_server_at_addresses_like_those_of_aws_s_endpoints(address: str) -> None:
+    """docs/SECURITY.md says why no exception can tell them apart; job pods have no token."""
+    assert DEV.allows(WORKER, address, 443)
+    assert not DEV.allows(WORKER, address, 10250)
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

@@ -6,15 +6,16 @@ import io
 import threading
 
 from infra.kube.api import KubernetesApi
-from tests.training.cluster.team_cluster import wait_until
+from tests.training.cluster.team_cluster import target, wait_until
 from training.cluster.follow import follow
+from training.cluster.node_room import room_by_group
 from training.cluster.state import JobState
 from training.cluster.view import JobView
 from training.cluster.watch import JobWatch
 
 
 class Follower:
-    """Follows a job in a thread and records its output."""
+    """Follows a job of the dev stack in a thread and records its output."""
 
     def __init__(self, api: KubernetesApi, *, namespace: str, name: str, patience: float = 30) -> None:
         """Start to follow.
@@ -27,7 +28,7 @@ class Follower:
         """
         self._stream = io.StringIO()
         self._patience = patience
-        watch = JobWatch(api, namespace=namespace, name=name)
+        watch = JobWatch(api, namespace=namespace, name=name, rooms=room_by_group(target()))
         view = JobView(self._stream, is_terminal=False)
         self._ended: list[JobState] = []
         self._thread = threading.Thread(target=lambda: self._ended.append(follow(watch, None, view)), daemon=True)

@@ -30,7 +30,7 @@ def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_POLL_SECONDS", 0.1)
 
 
-def test_a_pod_without_a_node_shows_the_scheduler_s_message(
+def test_a_pod_without_a_node_shows_the_scheduler_s_message_and_what_its_group_offers(
     team_cluster: TeamCluster, api: KubernetesApi, name: str
 ) -> None:
     submit(api, team_cluster.objects(name), env="dev")
@@ -39,6 +39,7 @@ def test_a_pod_without_a_node_shows_the_scheduler_s_message(
     follower = Follower(api, namespace=team_cluster.namespace, name=name)
     with team_cluster.api.applied(head):
         follower.sees("Unschedulable")
+        follower.sees("it asks for 9 CPUs, 0 GiB of memory on a node of group heads")
         team_cluster.operator_writes(
             name, jobDeploymentStatus="Failed", reason="PreRunningDeadlineExceeded", message="it took too long"
         )
@@ -78,10 +79,13 @@ def test_a_follower_reconnects_after_a_broken_network_and_the_job_keeps_running(
 
 
 def plain_pod(name: str, namespace: str) -> dict[str, object]:
-    """The job's head pod, with a node selector that matches no node."""
+    """The job's head pod, too large for the nodes of its group; here there are none."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"{name}-head", "namespace": namespace, "labels": {JOB_LABEL: name}},
-        "spec": {"containers": [{"name": "ray-head", "image": "trainer"}], "nodeSelector": {"no": "such-node"}},
+        "spec": {
+            "containers": [{"name": "ray-head", "image": "trainer", "resources": {"requests": {"cpu": "9"}}}],
+            "nodeSelector": {"ray-train-platform/group": "heads"},
+        },
     }

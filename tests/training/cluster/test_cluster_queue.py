@@ -158,9 +158,13 @@ def test_a_job_is_followed_from_the_queue_to_its_end_and_releases_its_quota(
     queued.remove(first)  # its pods keep the nodes for another minute, until their last metrics are scraped
     queued.dashboards.say("second", "RUNNING")
     follower.sees("running")
-    queued.end(second, "FAILED", "Job entrypoint command failed with exit code 3. No logs available.")
+    reported = ("FAILED", "Job entrypoint command failed with exit code 3. No logs available.")
+    queued.dashboards.say("second", *reported)
+    follower.sees("the driver has ended")  # and its submitter has not
+    queued.end(second, *reported)
     assert follower.end().status is ExitStatus.REFUSED
     assert "the driver exited with code 3" in follower.shown
+    assert follower.shown.count("starting the pods") == 1
 
 
 def test_a_member_of_another_team_cannot_stop_a_job(queued: Operated) -> None:

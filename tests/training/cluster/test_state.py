@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training.cluster.samples import ray_job, ready_pod, unscheduled_pod, waiting_pod, workload
+from tests.training.cluster.samples import pod, ray_job, ready_pod, unscheduled_pod, waiting_pod, workload
 from training.cluster.queue_position import QueuePosition
 from training.cluster.state import JobState, Observation, next_state, state_of
 from training.errors import ExitStatus
@@ -45,6 +45,9 @@ FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidi
         ),
         (Observation(job=ray_job("Running", "PENDING"), pods=[ready_pod("a")]), JobState(stage="starting")),
         (Observation(job=ray_job("Running", "RUNNING")), JobState(stage="running")),
+        (Observation(job=ray_job("Running", "SUCCEEDED"), pods=[pod("digits-submitter")]), JobState(stage="ending")),
+        (Observation(job=ray_job("Running", "FAILED")), JobState(stage="ending")),
+        (Observation(job=ray_job("Running", "STOPPED")), JobState(stage="ending")),
         (
             Observation(job=ray_job("Retrying", message="attempt 2")),
             JobState(stage="restarting", reason="attempt 2"),
@@ -98,7 +101,8 @@ def test_a_job_that_failed_before_it_ran_keeps_the_reason_of_its_pods() -> None:
 def test_a_job_that_failed_while_it_ran_has_no_reason_from_its_start() -> None:
     starting = next_state(None, Observation(job=ray_job("Initializing"), pods=[waiting_pod("ImagePullBackOff")]))
     running = next_state(starting, Observation(job=ray_job("Running", "RUNNING")))
-    failed = next_state(running, Observation(job=ray_job("Failed", "FAILED", message=EXIT.format(1))))
+    ending = next_state(running, Observation(job=ray_job("Running", "FAILED"), pods=[waiting_pod("Completed")]))
+    failed = next_state(ending, Observation(job=ray_job("Failed", "FAILED", message=EXIT.format(1))))
     assert failed.reason == "the driver exited with code 1"
 
 

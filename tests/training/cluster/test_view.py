@@ -30,6 +30,11 @@ def test_the_end_is_one_line_with_its_reason() -> None:
     assert shown(JobState(stage="running"), end) == ["running", "failed: the driver exited with code 1"]
 
 
+def test_the_end_of_the_driver_is_shown_before_that_of_the_job() -> None:
+    states = (JobState(stage="running"), JobState(stage="ending"), JobState(stage="done", status=ExitStatus.DONE))
+    assert shown(*states) == ["running", "the driver has ended", "done"]
+
+
 def test_without_a_terminal_the_drivers_lines_are_shown_verbatim() -> None:
     stream = io.StringIO()
     JobView(stream, is_terminal=False).log("step  5/10  loss 0.3")

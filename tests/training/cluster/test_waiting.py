@@ -96,6 +96,19 @@ def test_normal_events_are_ignored() -> None:
     assert waiting_reason([pod()], [event("Pulled", "image is there", type_="Normal")]) == "0 of 1 pods ready"
 
 
+def test_a_program_that_does_not_listen_yet_is_no_reason() -> None:
+    refused = 'Readiness probe failed: Get "http://10.0.0.9:52365/api/healthz": dial tcp 10.0.0.9:52365: connect: connection refused'
+    assert waiting_reason([pod()], [event("Unhealthy", refused)]) == "0 of 1 pods ready"
+    failing = "Readiness probe failed: HTTP probe failed with statuscode: 500"
+    assert waiting_reason([pod()], [event("Unhealthy", failing)]) == f"pod digits-head: Unhealthy: {failing}"
+
+
+def test_pods_that_are_deleted_are_not_waited_for() -> None:
+    old = waiting_pod("CrashLoopBackOff", "back-off 40s restarting failed")
+    old["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    assert waiting_reason([old, ready_pod("digits-worker")], []) == ""
+
+
 def test_events_of_a_deleted_pod_are_shown() -> None:
     assert waiting_reason([], [event("FailedScheduling", NO_NODE)]) == f"pod digits-head: FailedScheduling: {NO_NODE}"
 

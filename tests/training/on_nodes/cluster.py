@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +30,14 @@ NAME = "jobs on real nodes"
 NODES = ("system=1", "heads=2", "a10g=1")
 """A head and two workers of 4 GiB each need two nodes of the group `heads`."""
 
-PATIENCE = 420.0
-"""Seconds; the first pod of a node waits until its image is pulled and unpacked, which takes two minutes."""
+PATIENCE = 900.0
+"""Seconds; the first pod of a node waits until its image is pulled and unpacked, which takes two minutes on a quiet machine."""
 
-SETTINGS = ("--epochs", "60", "--set", "checkpoint.every_steps=50")
+SETTINGS = ("--epochs", "150", "--set", "checkpoint.every_steps=100")
 """Long enough to be disturbed in the middle: a minute or two of training on two cores."""
 
-HALFWAY = 300
-"""A step that is followed by as many."""
+HALFWAY = 500
+"""A step that many more follow."""
 
 
 @dataclass(frozen=True)
@@ -182,18 +182,29 @@ class NodeCluster:
 
 
 @contextmanager
-def running_cluster() -> Iterator[NodeCluster]:
-    """Start a sandbox with real nodes and our images, and stop it; skips where this machine cannot have them."""
+def running_cluster(sandbox: Path | None = None) -> Iterator[NodeCluster]:
+    """A cluster that runs jobs; skips where this machine cannot have real nodes.
+
+    Args:
+        sandbox: folder of one that runs, with real nodes of the groups in `NODES`; None starts and stops one.
+    """
     needs_real_nodes()
-    with tempfile.TemporaryDirectory(prefix="rtp-jobs-") as made, sandbox_folder(Path(made)) as folder:
+    with tempfile.TemporaryDirectory(prefix="rtp-jobs-") as made, ExitStack() as stack:
         place = Path(made)
-        words = [word for group in NODES for word in ("--real", group)]
-        assert main(["sandbox", "--env", "dev", *words]) == 0
+        folder = sandbox or stack.enter_context(_new_sandbox(place))
         import_image(folder, shell_image(place))
         services = Services.read(folder)
         assert services is not None
         ran(NAME)
         yield NodeCluster(Sandbox(folder, Pods(connect_with(kubeconfig_in(folder)), folder), services), place)
+
+
+@contextmanager
+def _new_sandbox(place: Path) -> Iterator[Path]:
+    with sandbox_folder(place) as folder:
+        words = [word for group in NODES for word in ("--real", group)]
+        assert main(["sandbox", "--env", "dev", *words]) == 0
+        yield folder
 
 
 def _kind(pod: Manifest) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -36,19 +37,21 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[NodeCluster]:
     """A sandbox whose nodes run jobs."""
     if not request.config.getoption("on_nodes"):
         skipped(NAME, "they take half an hour", "make test-cluster")
-    with running_cluster() as found:
+    running = request.config.getoption("sandbox")
+    with running_cluster(None if running is None else Path(running).resolve()) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def undisturbed(nodes: NodeCluster) -> Iterator[Job]:
-    """A job of two worker pods that nothing disturbs, at its end; what is left of it stays for all tests."""
+    """A job of two worker pods that nothing disturbs, at its end."""
     with nodes.job("undisturbed", "--num-workers", "2", *SETTINGS) as job:
         job.await_step(1)
         made = Timeline.of(job)
         assert job.end() == 0, job.said
         _TIMELINES.append(made.ended(time.time()))
         yield job
+        nodes.delete(job)
 
 
 @pytest.fixture

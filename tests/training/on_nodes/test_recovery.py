@@ -9,7 +9,7 @@ from tests.training.on_nodes.cluster import HALFWAY, SETTINGS, Job, NodeCluster
 from training.cluster.objects import has_condition
 
 _TWO = ("--num-workers", "2", *SETTINGS)
-_EAT = "kept = []\nwhile True: kept.append(bytearray(2**20))"
+_EAT = "len(b'x' * (300 << 20))"
 
 
 def starts(job: Job) -> int:
@@ -47,7 +47,7 @@ def test_training_does_not_notice_a_lost_submitter_an_operator_that_restarts_and
 def test_a_killed_worker_is_replaced_and_the_ranks_resume(nodes: NodeCluster, undisturbed: Job) -> None:
     with nodes.job("worker-killed", *_TWO) as job:
         job.await_step(HALFWAY)
-        processes.kill_container(job.pods("worker")[0], program="ray")
+        processes.kill_container(job.pods("worker")[0], program="ray start")
         assert job.end() == 0, job.said
     assert (drivers(job), starts(job)) == (1, 2)
     assert job.weights == undisturbed.weights
@@ -72,10 +72,13 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory_resumes(nodes: NodeClus
     with nodes.job("out-of-memory", *_TWO) as job:
         job.await_step(HALFWAY)
         worker = job.pods("worker")[0]
-        (rank, *_) = [one for one in processes.of_pod(worker) if "ray::" in " ".join(one.cmdline())]
+        workers = [
+            one for one in processes.of_pod(worker) if one.cmdline()[:1] and one.cmdline()[0].startswith("ray::")
+        ]
+        rank = max(workers, key=lambda one: one.memory_info().rss)
         memory = processes.Memory.of(rank)
         limit = memory.limit_to_use()
-        nodes.sandbox.pods.run(worker, "timeout", "20", "python", "-c", _EAT)
+        nodes.sandbox.pods.run(worker, "python", "-c", _EAT)
         assert memory.kills > 0
         memory.limit(limit)
         assert job.end() == 0, job.said
@@ -87,7 +90,7 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory_resumes(nodes: NodeClus
 def test_a_head_that_vanishes_is_replaced_and_the_submitter_submits_again(nodes: NodeCluster, undisturbed: Job) -> None:
     with nodes.job("head-killed", *_TWO, "--restarts", "0") as job:
         job.await_step(HALFWAY)
-        processes.kill_container(job.pods("head")[0], program="ray")
+        processes.kill_container(job.pods("head")[0], program="ray start")
         assert job.end() == 0, job.said
     assert drivers(job) == 2
     assert job.weights == undisturbed.weights

@@ -24,8 +24,8 @@ from infra.spec.release_rules import ROOT
 Say = Callable[[str], None]
 """Prints a line of progress."""
 
-_STORED = 1 / 7
-"""Part of a build's room that the registry needs, where layers are compressed."""
+_STORED = 1 / 5
+"""Part of a build's room that the registry needs, where buildah does not compress layers."""
 
 
 def base_image(builder: ImageEngine, *, say: Say) -> str:

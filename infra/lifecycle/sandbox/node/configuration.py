@@ -80,6 +80,8 @@ config_path = "{registries}"
 
 [{cri}.containerd]
 snapshotter = "{snapshotter}"
+# The registry has them too; a node keeps an image once, unpacked.
+discard_unpacked_layers = true
 
 [{cri}.containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"

@@ -8,6 +8,7 @@ import shlex
 
 from infra.spec.cluster_names import MLFLOW_CREDENTIALS, MLFLOW_NAMESPACE
 from infra.spec.manifest import api_object
+from infra.spec.node_labels import LABEL_PREFIX
 from tests.infra.lifecycle.sandbox_services.running import TEAM, Sandbox
 
 _HOST = f"mlflow.{MLFLOW_NAMESPACE}.svc.cluster.local"
@@ -34,7 +35,8 @@ def mlflow_answer(sandbox: Sandbox, path: str, *, login: tuple[str, str] | None 
     )
     request = shlex.quote("\r\n".join((*lines, "", text)))
     script = f"exec 3<>/dev/tcp/{_HOST}/5000; printf %s {request} >&3; busybox cat <&3"
-    head, _, answered = sandbox.output(sandbox.team_pod("client", script)).replace("\r", "").partition("\n\n")
+    pod = sandbox.team_pod("client", script, nodeSelector={f"{LABEL_PREFIX}/group": "system"})
+    head, _, answered = sandbox.output(pod).replace("\r", "").partition("\n\n")
     assert head.startswith("HTTP/1.")
     return answered
 

@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from kubernetes import client, config
-
 from infra.kube.api import KubernetesApi
+from infra.kube.client import client_of
 from infra.lifecycle.sandbox.node.policies.register import Register
 from infra.lifecycle.sandbox.node.policies.rules import TABLE, Ranges, State, chains, next_input
 from infra.lifecycle.sandbox.node.policies.selection import Pod, addressed_pods, pod_at
@@ -68,7 +67,7 @@ def enforce(settings: Settings) -> None:
     """Watch the cluster, and write rules whenever others follow; does not return unless a watch ends unexpectedly."""
     found: dict[str, Mapping[str, Manifest]] = {}
     changed = threading.Event()
-    api = _connect(Path(settings.kubeconfig))
+    api = KubernetesApi(client_of(Path(settings.kubeconfig)))
     watches = [
         threading.Thread(target=_watch, args=(api, version, kind, found, changed), name=kind, daemon=True)
         for version, kind in _KINDS
@@ -110,13 +109,6 @@ def state_of(found: Mapping[str, Mapping[str, Manifest]], own: Mapping[str, str]
         pods=[*others, *(pod_at(address, pods[uid]) for address, uid in own.items()), *settings.pods],
         namespaces={one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in found["Namespace"].values()},
     )
-
-
-def _connect(kubeconfig: Path) -> KubernetesApi:
-    """A connection whose copy of the certificate is beside the kubeconfig: it outlives this process, if that is killed."""
-    found = client.Configuration()
-    config.load_kube_config(str(kubeconfig), client_configuration=found, temp_file_path=str(kubeconfig.parent))
-    return KubernetesApi(client.ApiClient(found))
 
 
 def _watch(

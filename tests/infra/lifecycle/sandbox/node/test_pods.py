@@ -56,8 +56,9 @@ def test_a_restricted_pod_runs_and_its_log_comes_through_the_api_server(restrict
 def test_exec_and_port_forward_reach_a_running_pod(restricted: Pods) -> None:
     pod = server(restricted)
     assert restricted.run(pod, "/bin/busybox", "hostname") == "server\n"
-    connect = CoreV1Api(restricted.cluster.client).connect_get_namespaced_pod_portforward
-    forwarded = portforward(connect, "server", "default", ports="8080")
+    with restricted.websocket_client() as client:
+        connect = CoreV1Api(client).connect_get_namespaced_pod_portforward
+        forwarded = portforward(connect, "server", "default", ports="8080")
     connection = forwarded.socket(8080)
     connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
     connection.settimeout(30)

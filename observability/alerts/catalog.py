@@ -1,0 +1,31 @@
+"""All groups of rules, in the order of their file."""
+
+from __future__ import annotations
+
+from observability.alerts.checkpoints import CHECKPOINTS
+from observability.alerts.cost import COST
+from observability.alerts.goodput import GOODPUT
+from observability.alerts.gpu import GPU
+from observability.alerts.model import Alert, Group
+from observability.alerts.nodes import GPU_NODE_RULES, NODES
+from observability.alerts.queue import QUEUE
+from observability.alerts.searches import SEARCHES
+from observability.alerts.services import GPU_SERVICES, LOGS, SERVICES
+from observability.alerts.training import TRAINING
+
+GROUPS: tuple[Group, ...] = (
+    TRAINING,
+    GOODPUT,
+    CHECKPOINTS,
+    SEARCHES,
+    QUEUE,
+    NODES,
+    SERVICES,
+    GPU,
+    GPU_NODE_RULES,
+    GPU_SERVICES,
+    COST,
+    LOGS,
+)
+
+ALERTS: tuple[Alert, ...] = tuple(alert for group in GROUPS for alert in group.alerts)

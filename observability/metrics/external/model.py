@@ -1,0 +1,120 @@
+"""The types of a metric that Prometheus scrapes, and of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from observability.metrics.inventory import Kind
+
+LABEL_BOUNDS: Mapping[str, str] = {
+    # Of a run or search.
+    "run": "runs and trials that are being trained",
+    "search": "searches that run",
+    "part": "6 parts of a step",
+    "rank": "world size",
+    "state": "2 states of GPU memory",
+    "unit": "what an objective counts, or a unit of Kubernetes",
+    "metric": "metrics of an objective",
+    "split": "splits of a dataset",
+    "status": "states of a trial, a queue, or a condition",
+    "le": "buckets of a histogram",
+    # Of a target.
+    "job": "scrape configurations",
+    "instance": "targets",
+    "service": "services with a monitor",
+    "endpoint": "ports with metrics",
+    "namespace": "namespaces: the platform's and one for each team",
+    "pod": "pods that run",
+    "container": "containers of those pods",
+    "ray_io_cluster": "Ray clusters, one for each job that runs",
+    "team": "teams",
+    "training_job": "jobs that run",
+    # Of Ray, KubeRay, Kueue, the autoscaler.
+    "name": "jobs and clusters that exist, or outputs of Fluent Bit",
+    "condition": "conditions of a node, or true and false",
+    "deployment_status": "10 states of a RayJob",
+    "cluster_queue": "queues: one for each team",
+    "replica_role": "3 roles of a replica",
+    "priority_class": "priorities of jobs",
+    "reason": "reasons in the exporter's source",
+    "underlying_cause": "causes in Kueue's source",
+    "IsHeadNode": "true and false",
+    "Name": "kinds of tasks and actors",
+    # Of GPUs and nodes.
+    "node": "nodes",
+    "gpu": "GPUs of a node",
+    "device": "GPUs of a node",
+    "modelName": "GPU models",
+    "xid": "XIDs in NVIDIA's catalogue",
+    "resource": "resources of a node",
+    "key": "taints of the platform",
+    "value": "values of those taints",
+    "effect": "3 effects of a taint",
+    "deployment": "deployments",
+    "phase": "5 phases of a pod",
+}
+"""Every label that a query may use, and what bounds the number of its values."""
+
+SERVICE_MONITOR_LABELS = ("job", "instance", "namespace", "service", "pod", "container", "endpoint")
+"""Labels that scraping adds (Prometheus Operator 0.93.1, pkg/prometheus/promcfg.go)."""
+
+RAY_POD_MONITOR_LABELS = (
+    "job",
+    "instance",
+    "namespace",
+    "pod",
+    "container",
+    "endpoint",
+    "ray_io_cluster",
+    "team",
+    "training_job",
+)
+"""Those of our PodMonitors of Ray, with the labels of `platform_charts.objects.monitoring`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the name, type and labels of a metric were read.
+
+    Attributes:
+        component: the program that exports it.
+        project: its repository, or its package.
+        version: the version that was read.
+        file: path in the project.
+        target_labels: labels that scraping adds; the metric's own win where the monitor honours them.
+    """
+
+    component: str
+    project: str
+    version: str
+    file: str
+    target_labels: tuple[str, ...] = SERVICE_MONITOR_LABELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScrapedMetric:
+    """A metric as Prometheus stores it.
+
+    Attributes:
+        unit: base unit; empty if the metric has none, or is a share from 0 to 1.
+        labels: the metric's own bounded labels.
+    """
+
+    name: str
+    kind: Kind
+    unit: str = ""
+    help: str
+    labels: tuple[str, ...]
+    source: Source
+
+    def series(self) -> Mapping[str, frozenset[str]]:
+        """Labels of its series by their name: a histogram has three."""
+        labels = frozenset((*self.labels, *self.source.target_labels))
+        if self.kind != "histogram":
+            return {self.name: labels}
+        return {
+            f"{self.name}_bucket": labels | {"le"},
+            f"{self.name}_sum": labels,
+            f"{self.name}_count": labels,
+        }

@@ -1,0 +1,89 @@
+"""Cases of `observability.alerts.services`."""
+
+from __future__ import annotations
+
+from tests.observability.alerts.cases.case import Case, flat, later, series
+
+
+def _pods(namespace: str, deployment: str) -> str:
+    return series("kube_deployment_status_replicas_available", namespace=namespace, deployment=deployment)
+
+
+_MLFLOW, _KUEUE = _pods("mlflow", "mlflow"), _pods("kueue-system", "kueue-controller-manager")
+_JOB = {"namespace": "vision", "name": "first"}
+_RUNNING = series("kuberay_job_deployment_status", **_JOB, deployment_status="Running")
+_HEAD = series("up", job="monitoring/ray-heads", namespace="vision", training_job="first")
+_OTHER_HEAD = series("up", job="monitoring/ray-heads", namespace="vision", training_job="second")
+_NODE = series("kube_node_info", node="n1")
+_KUEUE_TARGET = series("up", namespace="kueue-system", pod="kueue-x")
+_GPUS = series("kube_node_status_capacity", node="n1", resource="nvidia_com_gpu")
+_TEMPERATURE = series("DCGM_FI_DEV_GPU_TEMP", node="n1", gpu="0")
+_RETRIES = series("fluentbit_output_retries_total", pod="fluent-bit-x", name="cloudwatch_logs.0")
+
+CASES = (
+    Case(
+        alert="MlflowDown",
+        at=6,
+        series={_MLFLOW: flat(0, 6)},
+        labels={"namespace": "mlflow", "deployment": "mlflow"},
+        summary="mlflow/mlflow has 0 pods: no one can see or compare runs.",
+        silent={"one pod": {_MLFLOW: flat(1, 6)}, "a restart of three minutes": {_MLFLOW: "0+0x3 1+0x3"}},
+    ),
+    Case(
+        alert="ControllerDown",
+        at=6,
+        series={_KUEUE: flat(0, 6)},
+        labels={"namespace": "kueue-system", "deployment": "kueue-controller-manager"},
+        summary="kueue-system/kueue-controller-manager has 0 pods.",
+        silent={
+            "one of two pods": {_KUEUE: flat(1, 6)},
+            "a team's Deployment": {_KUEUE: "", _pods("vision", "demo"): flat(0, 6)},
+        },
+    ),
+    Case(
+        alert="JobMetricsMissing",
+        at=11,
+        series={_RUNNING: flat(1, 11), _HEAD: flat(0, 11), _OTHER_HEAD: flat(1, 11)},
+        labels=_JOB,
+        summary="No metrics of the running job vision/first, so no alert watches it.",
+        silent={
+            "its head answers": {_HEAD: flat(1, 11)},
+            "three minutes after its start": {_RUNNING: later(8, flat(1, 3))},
+        },
+    ),
+    Case(
+        alert="KubernetesMetricsMissing",
+        at=20,
+        series={_NODE: "1+0x2 stale"},
+        labels={},
+        summary="No metrics of kube-state-metrics, so no alert watches nodes and services.",
+        silent={"a node": {_NODE: flat(1, 20)}, "a gap of five minutes": {_NODE: "1+0x10 stale _x4 1+0x5"}},
+        resolves=False,
+    ),
+    Case(
+        alert="KueueMetricsMissing",
+        at=20,
+        series={_KUEUE_TARGET: "1+0x2 0+0x18"},
+        labels={},
+        summary="No metrics of Kueue, so no alert watches the queues.",
+        silent={"one of two replicas": {series("up", namespace="kueue-system", pod="kueue-y"): flat(1, 20)}},
+        resolves=False,
+    ),
+    Case(
+        alert="GpuMetricsMissing",
+        at=20,
+        series={_GPUS: flat(8, 20)},
+        labels={"node": "n1"},
+        summary="No metrics of the 8 GPUs of node n1, so no alert watches them.",
+        silent={"a GPU's temperature": {_TEMPERATURE: flat(40, 20)}},
+    ),
+    Case(
+        alert="LogsNotShipped",
+        at=40,
+        series={_RETRIES: "0+30x40"},
+        labels={"pod": "fluent-bit-x"},
+        summary="fluent-bit-x in gpu-system cannot deliver logs (500m retries a second), "
+        "and will drop the oldest once its buffer is full.",
+        silent={"no retries": {_RETRIES: flat(3, 40)}, "retries for 20 minutes": {_RETRIES: "0+30x20 600+0x20"}},
+    ),
+)

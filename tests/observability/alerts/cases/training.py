@@ -1,0 +1,150 @@
+"""Cases of `observability.alerts.training` and `goodput`."""
+
+from __future__ import annotations
+
+from tests.observability.alerts.cases.case import RUN_LABELS, RUN_TEXT, Case, flat, later, of_run, rising, series
+
+TRIAL = {series("ray_rtp_search_planned_trials", namespace="vision", training_job="first", search="s1"): flat(9, 400)}
+_STEP, _PLANNED = of_run("step"), of_run("planned_steps")
+_NEWEST = of_run("last_step_timestamp_seconds")
+_LOSS, _SPEED = of_run("loss"), of_run("samples_per_second")
+_RESTARTS = of_run("restarts_total")
+_DATA, _FORWARD = of_run("step_part_seconds_total", part="data"), of_run("step_part_seconds_total", part="forward")
+_FOUR_RESTARTS = {
+    of_run("restarts_total", WorkerId="a"): later(10, flat(1, 40)),
+    of_run("restarts_total", WorkerId="b"): later(20, flat(2, 30)),
+    of_run("restarts_total", WorkerId="c"): later(30, flat(3, 20)),
+    of_run("restarts_total", WorkerId="d"): later(40, flat(4, 10)),
+}
+_THREE_RESTARTS = {of_run("restarts_total", WorkerId="d"): ""}
+_RESUMED = {**dict.fromkeys(_FOUR_RESTARTS, ""), _RESTARTS: later(10, flat(9, 40))}
+
+
+def _speeds(slowest: float) -> dict[str, str]:
+    speeds = [100, 100, 100, slowest]
+    return {of_run("rank_samples_per_second", rank=str(rank)): flat(speed, 15) for rank, speed in enumerate(speeds)}
+
+
+CASES = (
+    Case(
+        alert="TrainingStalled",
+        at=18,
+        series={_NEWEST: flat(60, 18), _STEP: flat(10, 18), _PLANNED: flat(100, 18)},
+        labels=RUN_LABELS,
+        summary=f"No step for 17m 0s in {RUN_TEXT}.",
+        silent={
+            "a step 15 minutes ago": {_NEWEST: flat(180, 18)},
+            "it has just begun": {_NEWEST: flat(120, 18)},
+            "a trial of a search": TRIAL,
+            "the run has done all steps": {_STEP: flat(100, 18)},
+            "a new process after a restart": {
+                of_run("last_step_timestamp_seconds", WorkerId="b"): later(12, flat(720, 6))
+            },
+        },
+    ),
+    Case(
+        alert="TrainingStraggler",
+        at=15,
+        series=_speeds(69),
+        labels={**RUN_LABELS, "rank": "3"},
+        summary=f"Rank 3 has 69% of the median speed in {RUN_TEXT}.",
+        silent={"at the limit": _speeds(70), "all ranks are slow": dict.fromkeys(_speeds(0), flat(10, 15))},
+    ),
+    Case(
+        alert="TrainingDataBound",
+        at=30,
+        series={_DATA: rising(20, 30), _FORWARD: rising(30, 30)},
+        labels=RUN_LABELS,
+        summary=f"40% of the step time is waiting for data in {RUN_TEXT}.",
+        silent={
+            "less than the limit": {_DATA: rising(12, 30)},
+            "the counters restart": {_DATA: "0+12x15 0+12x15", _FORWARD: "0+30x15 0+30x15"},
+        },
+    ),
+    Case(
+        alert="TrainingNonFiniteSteps",
+        at=21,
+        series={of_run("nonfinite_steps_total"): later(20, flat(11, 5))},
+        labels=RUN_LABELS,
+        summary=f"11 steps with a NaN or infinite loss or gradient in 15 minutes in {RUN_TEXT}.",
+        silent={
+            "at the limit": {of_run("nonfinite_steps_total"): later(20, flat(10, 5))},
+            "the counter restarts": {of_run("nonfinite_steps_total"): "500+0x18 3+0x5"},
+        },
+    ),
+    Case(
+        alert="TrainingLossDiverging",
+        at=80,
+        series={_LOSS: "1+0x30 2.5+0x50"},
+        labels=RUN_LABELS,
+        summary=f"The loss is 2.5 times its lowest mean of six hours in {RUN_TEXT}.",
+        silent={
+            "less than twice": {_LOSS: "1+0x30 1.9+0x50"},
+            "it has just begun": {_LOSS: "1+0x60 2.5+0x20"},
+            "a loss of almost nothing": {_LOSS: "0.01+0x30 0.09+0x50"},
+            "a single bad batch": {_LOSS: "1+0x30 30+0x1 1+0x48"},
+        },
+    ),
+    Case(
+        alert="TrainingSlower",
+        at=120,
+        series={_SPEED: "100+0x90 60+0x30"},
+        labels=RUN_LABELS,
+        summary=f"Throughput is 60% of the median of six hours in {RUN_TEXT}.",
+        silent={
+            "above the limit": {_SPEED: "100+0x90 72+0x30"},
+            "it has just begun": {_SPEED: "100+0x105 60+0x15"},
+            "a restart's gap": {_SPEED: "100+0x90 _x20 100+0x9"},
+        },
+    ),
+    Case(
+        alert="TrainingRestartChurn",
+        at=45,
+        series=_FOUR_RESTARTS,
+        labels=RUN_LABELS,
+        summary=f"3 restarts within an hour in {RUN_TEXT}.",
+        silent={"one restart less": _THREE_RESTARTS, "a resumed run with nine restarts in its past": _RESUMED},
+    ),
+    Case(
+        alert="TrainingPoisonStep",
+        at=45,
+        series=_FOUR_RESTARTS,
+        labels=RUN_LABELS,
+        summary=f"3 restarts within an hour, and no checkpoint between them, in {RUN_TEXT}.",
+        silent={
+            "one restart less": _THREE_RESTARTS,
+            "a checkpoint between them": {of_run("checkpoint_timestamp_seconds"): later(25, flat(1500, 3))},
+        },
+    ),
+    Case(
+        alert="GoodputBurnsFast",
+        at=65,
+        series={_FORWARD: rising(18, 65), _STEP: flat(5, 65)},
+        labels=RUN_LABELS,
+        summary=f"70% of the last hour was no training in {RUN_TEXT}.",
+        silent={
+            "less than the limit": {_FORWARD: rising(25, 65)},
+            "a trial of a search": TRIAL,
+            "it has recovered": {_FORWARD: "0+12x55 714+54x10"},
+            "it has just begun": {_FORWARD: "0+54x45 2430+6x20"},
+            "a run of little more than an hour": {_STEP: later(4, flat(5, 61))},
+            "a run of half an hour": {_STEP: later(30, flat(5, 35)), _FORWARD: later(30, rising(18, 35))},
+            "the counter restarts": {_FORWARD: "0+54x30 0+54x34"},
+        },
+    ),
+    Case(
+        alert="GoodputBurnsSlowly",
+        at=380,
+        series={_FORWARD: rising(39, 380), _STEP: flat(5, 380)},
+        labels=RUN_LABELS,
+        summary=f"35% of the last six hours was no training in {RUN_TEXT}.",
+        silent={
+            "less than the limit": {_FORWARD: rising(43, 380)},
+            "a trial of a search": TRIAL,
+            "it has recovered": {_FORWARD: "0+30x340 10254+54x40"},
+            "it has just begun": {_FORWARD: "0+54x300 16200+30x80"},
+            "a run of little more than six hours": {_STEP: later(10, flat(5, 370))},
+            "a run of five hours": {_STEP: later(80, flat(5, 300)), _FORWARD: later(80, rising(39, 300))},
+        },
+    ),
+)

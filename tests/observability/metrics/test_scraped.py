@@ -1,0 +1,100 @@
+"""The inventory of all metrics agrees with what exports them, as far as that is at hand, and its labels are bounded."""
+
+from __future__ import annotations
+
+import csv
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from infra.spec.release import load_release
+from observability.metrics.external.gpu import GPU_METRICS
+from observability.metrics.external.model import LABEL_BOUNDS, RAY_POD_MONITOR_LABELS, ScrapedMetric
+from observability.metrics.external.ray import RAY_METRICS
+from observability.metrics.inventory import INVENTORY
+from observability.metrics.scraped import SCRAPED, series_by_name
+from platform_charts.charts.dcgm_exporter import COUNTERS
+from platform_charts.objects.monitoring import monitors
+from tests.infra.aws.graphs import settings_of
+
+every_metric = pytest.mark.parametrize("metric", SCRAPED, ids=lambda metric: metric.name)
+
+_UNBOUNDED = {"uid", "UUID", "WorkerId", "SessionName", "JobId", "pci_bus_id", "step", "error", "message", "ip", "pid"}
+
+
+def test_every_name_is_unique() -> None:
+    assert len(series_by_name()) == sum(len(metric.series()) for metric in SCRAPED)
+
+
+@every_metric
+def test_every_label_has_a_bound(metric: ScrapedMetric) -> None:
+    labels = {label for labels in metric.series().values() for label in labels}
+    assert labels - set(LABEL_BOUNDS) == set()
+    assert labels & _UNBOUNDED == set()
+
+
+def test_no_label_is_declared_without_a_metric() -> None:
+    used = {label for metric in SCRAPED for labels in metric.series().values() for label in labels}
+    assert set(LABEL_BOUNDS) - used == set()
+
+
+@every_metric
+def test_every_metric_says_where_it_was_read(metric: ScrapedMetric) -> None:
+    assert metric.help.endswith(".")
+    assert metric.source.file
+    assert (metric.source.version == "") == (metric.source.component == "trainer")
+
+
+def test_sources_have_the_minor_versions_of_the_release() -> None:
+    """Exporters rename metrics between minor versions."""
+    release = load_release()
+    images = ("dcgm-exporter", "kube-state-metrics", "kuberay-operator", "kueue", "cluster-autoscaler", "prometheus")
+    pinned = {"ray": release.stack.ray, "fluent-bit": str(release.images["fluent-bit"].tag)}
+    pinned |= {name: str(release.images[name].tag) for name in images}
+    pinned["dcgm-exporter"] = pinned["dcgm-exporter"].split("-")[1]
+    read = {metric.source.project.rpartition("/")[2]: metric.source.version for metric in SCRAPED}
+    read["kuberay-operator"], read["cluster-autoscaler"] = read.pop("kuberay"), read.pop("autoscaler")
+    del read["ray-train-platform"]
+    assert {name: _minor(version) for name, version in read.items()} == {
+        name: _minor(version) for name, version in pinned.items()
+    }
+
+
+def _minor(version: str) -> str:
+    found = re.match(r"v?(\d+\.\d+)", version)
+    assert found is not None, version
+    return found[1]
+
+
+@pytest.mark.parametrize("metric", RAY_METRICS, ids=lambda metric: metric.name)
+def test_the_installed_ray_has_its_metrics(metric: ScrapedMetric) -> None:
+    found = find_spec("ray")
+    assert found is not None
+    assert found.origin is not None
+    source = (Path(found.origin).parent / metric.source.file).read_text(encoding="utf-8")
+    assert metric.name.removeprefix("ray_") in source
+
+
+def test_ours_are_those_that_ray_exports() -> None:
+    ours = {metric.name for metric in SCRAPED if metric.source.component == "trainer"}
+    assert ours == {f"ray_{spec.name}" for spec in INVENTORY}
+
+
+@pytest.mark.parametrize("metric", GPU_METRICS, ids=lambda metric: metric.name)
+def test_the_dcgm_exporter_exports_the_metric_with_its_type(metric: ScrapedMetric) -> None:
+    lines = [line for line in COUNTERS.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    exported = {row[0]: row[1].strip() for row in csv.reader(lines)}
+    assert exported[metric.name] == metric.kind
+
+
+def test_the_pod_monitors_add_the_labels_of_ray() -> None:
+    added = {
+        rule["targetLabel"]
+        for monitor in monitors(settings_of("prod"), load_release())
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]
+        for rule in endpoint["relabelings"]
+    }
+    assert added <= set(RAY_POD_MONITOR_LABELS)
+    assert added == {"ray_io_cluster", "team", "training_job"}

@@ -1,0 +1,77 @@
+"""The PrometheusRule of an environment has the groups whose metrics the environment has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.spec.manifest import Manifest
+from infra.spec.node_labels import SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
+from infra.spec.release import load_release
+from infra.spec.settings import from_mapping
+from platform_charts.charts.alertmanager import Alerting, alertmanager_config
+from platform_charts.objects.alert_rules import GPU_GROUPS, LOG_GROUPS, RULES, alert_rules
+from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
+from tests.infra.spec.samples import changed, dev_sections
+
+ALERTING = Alerting(environment="dev", region="us-east-1", topic_arn="arn", webhook_secret=None, image="image")
+
+
+def all_groups() -> list[Manifest]:
+    groups: list[Manifest] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return groups
+
+
+def delivered(**changes: object) -> list[str]:
+    """Names of the groups of a changed environment."""
+    settings = from_mapping(changed(dev_sections(), changes), file="sample")
+    (rules,) = alert_rules(settings, load_release())
+    return [group["name"] for group in rules["spec"]["groups"]]
+
+
+def test_the_groups_that_depend_on_settings_are_in_the_file() -> None:
+    assert {*GPU_GROUPS, *LOG_GROUPS} <= {group["name"] for group in all_groups()}
+
+
+def test_an_environment_with_gpus_and_logs_has_all_groups() -> None:
+    assert delivered() == [group["name"] for group in all_groups()]
+
+
+def test_groups_without_metrics_are_left_out() -> None:
+    groups = delivered(gpu_groups=[], logs={"destination": "none"}, **{"teams.0.gpus": {}})
+    assert set(groups) == {group["name"] for group in all_groups()} - {*GPU_GROUPS, *LOG_GROUPS}
+
+
+def test_only_groups_that_may_be_left_out_need_gpus_or_logs() -> None:
+    """A rule over series that never exist is dead; one that asks for their absence would always fire."""
+    optional = ("DCGM_", "nvidia", "fluentbit_", UNHEALTHY_TAINT.key, START_UP_TAINT.key, SPOT_TAINT.key)
+    needing = {
+        group["name"]
+        for group in all_groups()
+        for rule in group["rules"]
+        if any(one in rule["expr"] for one in optional)
+    }
+    assert needing == {*GPU_GROUPS, *LOG_GROUPS}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_severity_is_routed(environment: str) -> None:
+    (rules,) = alert_rules(settings_of(environment), load_release())
+    alerts: list[dict[str, Any]] = [
+        rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule
+    ]
+    route = alertmanager_config(ALERTING)["route"]
+    matchers = [matcher for child in route["routes"] for matcher in child["matchers"]]
+    severities = {alert["labels"]["severity"] for alert in alerts}
+    assert severities == {"critical", "warning", "info"}
+    # The route without a matcher is that of `warning`.
+    assert {severity for severity in severities if f'severity = "{severity}"' in matchers} == {"critical", "info"}
+
+
+def test_objects_do_not_share_their_groups() -> None:
+    """Pulumi replaces placeholders in what it is given."""
+    first, second = (alert_rules(settings_of("dev"), load_release())[0]["spec"]["groups"] for _ in range(2))
+    assert first == second
+    assert first[0] is not second[0]
