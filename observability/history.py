@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from observability.goodput import GoodputLedger
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import (
     CheckpointCommitted,
@@ -67,6 +68,7 @@ class RunHistory:
         training_starts: all worker groups that became ready, oldest first.
         ended: None while the run is going.
         last_time: Unix time of the newest event.
+        goodput: what the wall time was spent on.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -82,6 +84,7 @@ class RunHistory:
     training_starts: list[TrainingStarted] = field(default_factory=list)
     ended: RunEnded | None = None
     last_time: float = 0.0
+    goodput: GoodputLedger = field(default_factory=GoodputLedger)
     _earlier_seconds: float = 0.0
 
     @classmethod
@@ -112,6 +115,7 @@ class RunHistory:
             case RunEnded():
                 self.ended = event
         self.last_time = event.time
+        self.goodput.add(event)
 
     def _start(self, event: RunStarted) -> None:
         if self.resumed is not None:

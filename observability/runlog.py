@@ -20,12 +20,17 @@ FILE_NAME = "events.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """The driver accepted the settings. A resumed run has one per start."""
+    """The driver accepted the settings. A resumed run has one per start.
+
+    Attributes:
+        submitted: Unix time at which the driver's job was submitted to a cluster; 0 without a job, or if it is not known.
+    """
 
     kind: ClassVar[str] = "run_started"
     run: str
     settings: dict[str, Any]
     environment: dict[str, Any]
+    submitted: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +154,22 @@ class Restored(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkersFailed(Event):
+    """The driver knows that a worker group failed.
+
+    Attributes:
+        attempt: restarts by this driver before it.
+        reason: which rank failed and why, in one line.
+        restarts: whether the driver starts another worker group.
+    """
+
+    kind: ClassVar[str] = "workers_failed"
+    attempt: int
+    reason: str
+    restarts: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notice(Event):
     """A message to the user. `level` is `info`, `warning` or `error`."""
 
@@ -183,7 +204,18 @@ class Emit(Protocol):
         ...
 
 
-decode = Decoder(RunStarted, Phase, TrainingStarted, Step, Evaluated, CheckpointCommitted, Restored, Notice, RunEnded)
+decode = Decoder(
+    RunStarted,
+    Phase,
+    TrainingStarted,
+    Step,
+    Evaluated,
+    CheckpointCommitted,
+    Restored,
+    WorkersFailed,
+    Notice,
+    RunEnded,
+)
 """Decodes a line of a run's event log."""
 
 

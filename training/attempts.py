@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from observability.runlog import Event, Notice, Phase
+from observability.runlog import Event, Notice, Phase, WorkersFailed
 from training import failures
 from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
@@ -32,7 +32,7 @@ def run_attempts(
         run: its folder.
         launcher: starts the worker groups; remains open.
         code: the run's own code.
-        emit: logs phases and restarts.
+        emit: logs phases, failures and restarts.
         resume: how to resume after a failure, for its remedy; empty is the command that resumes the run.
 
     Raises:
@@ -47,7 +47,9 @@ def run_attempts(
             return launcher.launch(task, on_phase=lambda name: emit(Phase(name=name)))
         except WorkersFailedError as error:
             failure = failures.cause(run.path, attempt=attempt, ended=error, scale=settings.scale)
-        if policy.decide(failure, restarts=attempt, earlier=earlier) is Decision.FAIL:
+        decision = policy.decide(failure, restarts=attempt, earlier=earlier)
+        emit(WorkersFailed(attempt=attempt, reason=failure.headline, restarts=decision is Decision.RESTART))
+        if decision is Decision.FAIL:
             remedy = failure.remedy or f"the logs of all ranks are in {run.logs}; {resume or _resume(run, code)}"
             raise _as_error(failure, remedy=remedy, code=code, is_repeated=failure.repeats(earlier))
         attempt += 1

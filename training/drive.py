@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from infra.spec.output import outliving_the_reader
+from observability.goodput import GoodputLedger
 from observability.line_file import LostFileError
 from observability.progress import ProgressView
-from observability.runlog import TrainingStarted, read_all, select
 from training import preflight, unwritable
 from training.checkpoint.store import committed_steps, folder_name
 from training.code import kept
@@ -140,9 +140,11 @@ def _lost_folder(run: RunDirectory) -> TrainingFailedError:
 
 
 def _write_report(run: RunDirectory, view: ProgressView) -> None:
-    """Write the report of a run that has trained; an error in the report does not fail the run."""
-    if not select(read_all(run.path), TrainingStarted):
+    """Show the goodput and write the report of a run that has trained; an error in the report does not fail the run."""
+    goodput = GoodputLedger.of_run(run.path)
+    if not goodput.has_trained:
         return
+    view.say(f"goodput {goodput.describe()}")
     try:
         from observability.report import write_report  # noqa: PLC0415 - brings matplotlib
 

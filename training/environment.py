@@ -22,6 +22,9 @@ from typing import Any
 
 DISTRIBUTION = "ray-train-platform"
 
+SUBMITTED_VARIABLE = "RTP_SUBMITTED"
+"""Environment variable of a driver on a cluster: the Unix time at which its job was submitted."""
+
 _ROOT = Path(__file__).resolve().parents[1]
 _PROBE_SECONDS = 5.0
 
@@ -46,6 +49,11 @@ def describe(code: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "git": revision(_ROOT),
         "code": None if code is None else dict(code),
     }
+
+
+def submitted(variables: Mapping[str, str] = os.environ) -> float:
+    """When the job of this driver was submitted, as Unix time; 0 outside of a job, and in one that a schedule submitted."""
+    return float(variables.get(SUBMITTED_VARIABLE, "0"))
 
 
 def platform_version() -> str:

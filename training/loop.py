@@ -110,8 +110,8 @@ class Loop:
 
     def _run_epoch(self) -> bool:
         """Run the rest of the current epoch; False if the ranks agreed to stop before its last step."""
-        self.checkpoint_seconds = 0.0
-        began = asked = time.perf_counter()
+        asked = time.perf_counter()
+        began = asked - self.checkpoint_seconds  # that of a checkpoint after the epoch before
         for micro_batches in self._train.epoch(self.progress.epoch - 1, self.progress.step_in_epoch):
             self._step(micro_batches, began=began, data_seconds=time.perf_counter() - asked)
             began = time.perf_counter()

@@ -56,7 +56,9 @@ class Supervisor:
             self._run.clear_stop()
         settings = self._settings.model_dump(mode="json")
         described = environment.describe(None if self._code is None else self._code.describe())
-        self._emit(RunStarted(run=self._run.name, settings=settings, environment=described))
+        self._emit(
+            RunStarted(run=self._run.name, settings=settings, environment=described, submitted=environment.submitted())
+        )
         launcher = make_launcher(self._settings.scale, scratch=self._run.path.resolve().parent.parent / "ray")
         with closing(self._log), self._showing_progress(offset), stopping(self._ask_to_stop):
             try:

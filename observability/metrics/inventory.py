@@ -130,6 +130,19 @@ INVENTORY: tuple[MetricSpec, ...] = (
         "Steps lost to restarts, because they came after the restored checkpoint.",
         unit="steps",
     ),
+    _counter(
+        "wall_seconds",
+        "Wall time of the run by what it was spent on: the classes of observability/time_classes.py. Includes what was lost later: the "
+        "goodput is the productive part less rtp_train_repeated_seconds_total, divided by the sum of all classes.",
+        unit="seconds",
+        labels=("class",),
+    ),
+    _counter(
+        "repeated_seconds",
+        "Of the wall time of each class, what was lost because a restart repeated its steps.",
+        unit="seconds",
+        labels=("class",),
+    ),
     _gauge(
         "spool_backlog_bytes", "Bytes of the run's event log not yet delivered to the tracking server.", unit="bytes"
     ),

@@ -6,13 +6,14 @@ in batches, so that a step costs microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
 from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.metrics.recorder import Recorder, Series
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted, select
+from observability.time_classes import TimeClass
 
 
 class TrainingMetrics:
@@ -46,6 +47,17 @@ class TrainingMetrics:
         self._nonfinite = bind("rtp_train_nonfinite_steps_total", run=run)
         self._has_trained = past.training is not None
         self._last_step = past.last_step
+        self._goodput = past.goodput
+        self._wall_seconds = _Growing(
+            {name: bind("rtp_train_wall_seconds_total", run=run, **{"class": name}) for name in past.goodput.counted}
+        )
+        self._repeated_seconds = _Growing(
+            {
+                name: bind("rtp_train_repeated_seconds_total", run=run, **{"class": name})
+                for name in past.goodput.repeated
+            }
+        )
+        self._record_goodput()
         recorder.add("rtp_train_restarts_total", len(past.restarts), run=run)
         recorder.add("rtp_train_lost_steps_total", past.lost_steps, run=run)
 
@@ -63,6 +75,9 @@ class TrainingMetrics:
                     self._record_restore(event)
                 case TrainingStarted():
                     self._record_start(event)
+        for event in events:
+            self._goodput.add(event)
+        self._record_goodput()
 
     def gpu_memory(self, *, rank: int, allocated_bytes: int, reserved_bytes: int) -> None:
         """Record a rank's GPU memory (`torch.cuda.memory_allocated` and `memory_reserved`)."""
@@ -73,6 +88,11 @@ class TrainingMetrics:
     def spool_backlog(self, backlog_bytes: int) -> None:
         """Record how many bytes of the event log are not yet delivered to the tracking server."""
         self._recorder.set("rtp_train_spool_backlog_bytes", backlog_bytes, run=self._run)
+
+    def _record_goodput(self) -> None:
+        """Record the time that was accounted since the last call."""
+        self._wall_seconds.record(self._goodput.counted)
+        self._repeated_seconds.record(self._goodput.repeated)
 
     def _record_start(self, event: TrainingStarted) -> None:
         """Record that all ranks are ready; after an earlier attempt, also count a restart and the steps it lost."""
@@ -139,3 +159,20 @@ class TrainingMetrics:
     def _record_restore(self, event: Restored) -> None:
         """Count the checkpoints that failed verification during a restore."""
         self._recorder.add("rtp_train_checkpoints_refused_total", len(event.skipped), run=self._run)
+
+
+class _Growing:
+    """Counters by class, whose sums are known."""
+
+    def __init__(self, series: Mapping[TimeClass, Series]) -> None:
+        self._series = series
+        self._recorded = dict.fromkeys(series, 0.0)
+        for add in series.values():
+            add(0.0)
+
+    def record(self, sums: Mapping[TimeClass, float]) -> None:
+        """Add what the sums have grown by."""
+        for name, total in sums.items():
+            if total > self._recorded[name]:
+                self._series[name](total - self._recorded[name])
+                self._recorded[name] = total

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from observability.goodput import GoodputLedger
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.quantities import duration, number, size
+from observability.quantities import duration, number, percent, size
 from observability.report.palette import PART_VARIABLES
+from observability.time_classes import MEANINGS
 
 Row = tuple[str, str]
 SHOWN_CHECKPOINTS = 8
@@ -18,12 +20,13 @@ SHOWN_CHECKPOINTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A part of the total step time; `variable` is the CSS variable of its colour."""
+    """A part of a total time; `variable` is the CSS variable of its colour."""
 
     name: str
     seconds: float
     ratio: float
     variable: str
+    meaning: str = ""
 
 
 def headline_figures(history: RunHistory) -> list[Row]:
@@ -40,6 +43,7 @@ def headline_figures(history: RunHistory) -> list[Row]:
         (f"steps{planned}", number(history.last_step)),
         (f"{history.objective.unit} per second", number(round(history.throughput()))),
         ("wall time", duration(history.seconds())),
+        ("goodput", percent(history.goodput.ratio)),
         (f"restarts, {number(history.lost_steps)} steps lost", number(len(history.restarts))),
     ]
     return rows
@@ -128,6 +132,22 @@ def time_shares(history: RunHistory) -> list[Share]:
     return [
         Share(name=name, seconds=seconds, ratio=seconds / total, variable=variable)
         for name, seconds, variable in zip(PARTS, sums, PART_VARIABLES, strict=False)
+        if seconds > 0
+    ]
+
+
+def goodput_shares(ledger: GoodputLedger) -> list[Share]:
+    """How the wall time of the run divides into the classes that took time; the productive one first, then the largest losses."""
+    taken = [("productive", ledger.seconds["productive"]), *ledger.losses()]
+    return [
+        Share(
+            name=name,
+            seconds=seconds,
+            ratio=seconds / ledger.wall_seconds,
+            variable=f"--time-{name}",
+            meaning=MEANINGS[name],
+        )
+        for name, seconds in taken
         if seconds > 0
     ]
 

@@ -8,7 +8,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Te
 from markupsafe import Markup
 
 from observability.history import RunHistory
-from observability.quantities import duration
+from observability.quantities import duration, percent
 from observability.report import facts
 from observability.report.plots import draw_plots
 from observability.runlog import FILE_NAME, read_all
@@ -41,6 +41,9 @@ def render(history: RunHistory, run_directory: Path) -> str:
         run=facts.run_rows(history, run_directory),
         evaluation_headings=facts.evaluation_headings(history),
         evaluations=facts.evaluation_rows(history),
+        goodput=facts.goodput_shares(history.goodput),
+        goodput_ratio=history.goodput.ratio,
+        wall_seconds=history.goodput.wall_seconds,
         shares=facts.time_shares(history) if history.steps else [],
         plots=draw_plots(history),
         checkpoints=facts.checkpoint_rows(history),
@@ -63,6 +66,7 @@ def template(name: str, *packages: str) -> Template:
     # Plots are our own SVG; all other text comes from the run and is escaped.
     environment.filters["svg"] = Markup
     environment.filters["duration"] = duration
+    environment.filters["percent"] = percent
     return environment.get_template(name)
 
 

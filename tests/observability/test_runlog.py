@@ -33,7 +33,7 @@ def test_every_event_is_read_back_as_written(tmp_path: Path) -> None:
 def test_the_kinds_are_those_of_existing_logs() -> None:
     assert {event.kind for event in restarted_run()} == {
         *("run_started", "phase", "training_started", "step", "evaluated"),
-        *("checkpoint_committed", "restored", "notice", "run_ended"),
+        *("checkpoint_committed", "restored", "workers_failed", "notice", "run_ended"),
     }
 
 

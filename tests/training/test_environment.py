@@ -44,6 +44,11 @@ def test_the_description_is_json_and_names_the_installed_torch() -> None:
     assert described["memory_bytes"] > 2**28
 
 
+def test_only_the_driver_of_a_job_knows_a_submission() -> None:
+    assert environment.submitted({}) == 0.0
+    assert environment.submitted({environment.SUBMITTED_VARIABLE: "1790000000.125"}) == 1790000000.125
+
+
 def test_describing_imports_no_heavy_package() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from observability.history import part_seconds
 from observability.runlog import CheckpointCommitted, Evaluated, read_all, select
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings, steps_of
@@ -47,6 +48,13 @@ def test_a_run_that_ends_within_an_epoch_has_a_checkpoint_of_its_last_step(tmp_p
     outcome = run_alone(small_settings(loop={"max_steps": 13}), tmp_path)
     assert outcome.step == 13
     assert select(read_all(tmp_path), CheckpointCommitted)[-1].step == 13
+
+
+def test_the_first_step_of_an_epoch_has_the_delay_of_the_checkpoint_before_it(tmp_path: Path) -> None:
+    run_alone(small_settings(loop={"epochs": 3}, checkpoint={"every_steps": STEPS_PER_EPOCH}), tmp_path)
+    delayed = [step for step in steps_of(tmp_path) if step.checkpoint_seconds]
+    assert [step.step for step in delayed] == [1 + STEPS_PER_EPOCH, 1 + 2 * STEPS_PER_EPOCH]
+    assert all(sum(part_seconds(step)) == pytest.approx(step.seconds) for step in delayed)
 
 
 def test_ranks_that_are_asked_to_stop_agree_on_the_step(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from observability.progress import ProgressView
-from observability.runlog import Notice, Phase, RunEnded, RunStarted, read_all, select
+from observability.runlog import Notice, Phase, RunEnded, RunStarted, WorkersFailed, read_all, select
 from tests.training.runs import small_settings
 from training import failures, supervisor
 from training.errors import ExitStatus, Interrupted, PlatformError, ResumeMismatchError, TrainingFailedError
@@ -110,6 +110,11 @@ def test_dead_ranks_are_restarted_up_to_the_limit_with_a_notice_each(
     assert launcher.attempts == [0, 1, 2]
     notices = [notice.message for notice in select(read_all(run.path), Notice)]
     assert [notice.rpartition("(")[2] for notice in notices] == ["restart 1 of 2)", "restart 2 of 2)"]
+    failed = select(read_all(run.path), WorkersFailed)
+    assert [(one.attempt, one.reason, one.restarts) for one in failed] == [
+        (0, "rank 0 was killed by SIGKILL", True),
+        (1, "rank 0 was killed by SIGKILL", True),
+    ]
 
 
 def test_one_failure_beyond_the_limit_ends_the_run(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +125,7 @@ def test_one_failure_beyond_the_limit_ends_the_run(run: RunDirectory, monkeypatc
     assert launcher.attempts == [0, 1, 2]
     assert launcher.is_closed
     assert select(read_all(run.path), RunEnded)[-1].status == "failed"
+    assert [one.restarts for one in select(read_all(run.path), WorkersFailed)] == [True, True, False]
 
 
 def test_a_death_in_the_same_step_again_ends_the_run_and_says_so(

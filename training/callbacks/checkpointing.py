@@ -98,10 +98,13 @@ class Checkpointing(Callback):
         self._best = ranked
 
     def on_epoch_end(self, loop: Loop) -> None:
-        """Save, with the epoch's metric, if a checkpoint is due or the metric is among the best, or after any evaluation."""
+        """Save, with the epoch's metric, if a checkpoint is due or the metric is among the best, or after any evaluation.
+
+        The first step of the next epoch reports the delay.
+        """
         was_evaluated = self._metric is not None
         if self.is_due(loop) or self._is_among_best or (was_evaluated and self._settings.after_evaluation == "every"):
-            self._save(loop)
+            loop.checkpoint_seconds = self._save(loop)
         self._metric, self._is_among_best = None, False
 
     def on_train_end(self, loop: Loop) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import time
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, annotated
 from infra.spec.node_labels import LABEL_PREFIX
 from training.cluster.state import Observation, state_of
+from training.environment import SUBMITTED_VARIABLE
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
@@ -43,10 +46,10 @@ def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Ma
     taken = api.read(job)
     if taken is not None:
         raise _name_taken(taken, env=env)
-    submission = uuid.uuid4().hex
+    submission, timed = uuid.uuid4().hex, _timed(job, time.time())
     manager = f"ray-train-platform-{submission[:12]}"
     try:
-        made = api.apply(annotated(job, _SUBMISSION, submission), manager=manager, force=False)
+        made = api.apply(annotated(timed, _SUBMISSION, submission), manager=manager, force=False)
     except ApiError as error:
         if error.code == 409:
             raise _name_taken(job, env=env) from error
@@ -58,6 +61,14 @@ def submit(api: KubernetesApi, manifests: Sequence[Manifest], *, env: str) -> Ma
         api.delete(made, propagation="Foreground")
         raise
     return made
+
+
+def _timed(job: Manifest, submitted: float) -> Manifest:
+    """A copy of the job whose driver knows when it was submitted, and so how long it waited. A job that is rendered knows no time."""
+    timed = copy.deepcopy(dict(job))
+    head = timed["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    head["env"] = [*head["env"], {"name": SUBMITTED_VARIABLE, "value": f"{submitted:.3f}"}]
+    return timed
 
 
 def _name_taken(job: Manifest, *, env: str) -> RefusedError:

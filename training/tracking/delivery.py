@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from observability.goodput import GoodputLedger
 from observability.line_file import read_lines
 from observability.runlog import (
     FILE_NAME,
@@ -88,6 +89,8 @@ class Delivery:
         state = TrackingState.load(run_directory)
         # A copy that continues gets an MLflow run of its own, with the whole log: the original may continue too.
         self.state = state if state is not None and state.belongs_to(run_directory) else self._new_state()
+        # From the first event of the log, and not from the cursor.
+        self._goodput, self._goodput_log = GoodputLedger(), RunLogReader(run_directory)
         self._connected: mlflow.MlflowClient | None = None
         self._registration: ModelRegistration | None = None
 
@@ -122,6 +125,7 @@ class Delivery:
         self._update_state(problem="")
 
     def _deliver_log(self, *, is_finished: bool) -> None:
+        self._follow_goodput()
         reader = RunLogReader(self._directory, offset=self.state.offset)
         batch = _Batch(self.state)
         for event in reader.read_new():  # streams: a run may have millions of steps
@@ -139,6 +143,11 @@ class Delivery:
                 self._deliver_end(event)
             batch.skip_to(reader.offset)
         self._flush(batch)
+
+    def _follow_goodput(self) -> None:
+        """Account the new events: already while the run trains, so that its end does not wait for the whole log."""
+        for event in self._goodput_log.read_new():
+            self._goodput.add(event)
 
     def _has_restarted(self, *, after: int) -> bool:
         """Whether the run was started again after this offset of its log."""
@@ -276,6 +285,7 @@ class Delivery:
     def _deliver_end(self, event: RunEnded) -> None:
         tags = {"weights_sha256": event.weights_sha256, "error": payload.truncate(event.message)}
         self._set_tags({key: value for key, value in tags.items() if value})
+        self._send(payload.goodput_points(self._goodput, event))
         # Before the model: if that cannot be built, the run must not stay RUNNING.
         self._set_status(_STATUS[event.status], at=event.time)
         report, model = self._directory / "report.html", self._directory / "model"

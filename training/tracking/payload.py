@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from observability.runlog import CheckpointCommitted, Evaluated, Event, Step, TrainingStarted
+from observability.goodput import GoodputLedger
+from observability.runlog import CheckpointCommitted, Evaluated, Event, RunEnded, Step, TrainingStarted
 from training.config.schema import TrainingSettings
 from training.tracking.locations import redact_uri
 
@@ -124,6 +125,13 @@ def points(event: Event) -> list[Point]:
             return []
     timestamp = milliseconds(event.time)
     return [Point(key, value, timestamp, step) for key, value in values.items()]
+
+
+def goodput_points(ledger: GoodputLedger, ended: RunEnded) -> list[Point]:
+    """The goodput of a run at its end: the ratio, and the seconds of each class."""
+    values = {"ratio": ledger.ratio, **{f"{name}_seconds": value for name, value in ledger.seconds.items()}}
+    timestamp = milliseconds(ended.time)
+    return [Point(f"goodput/{name}", value, timestamp, ended.step) for name, value in values.items()]
 
 
 def _step_values(event: Step) -> dict[str, float]:

@@ -12,6 +12,7 @@ LABEL_BOUNDS: Mapping[str, str] = {
     "run": "runs and trials that are being trained",
     "search": "searches that run",
     "part": "6 parts of a step",
+    "class": "13 classes of wall time",
     "rank": "world size",
     "state": "2 states of GPU memory",
     "unit": "what an objective counts, or a unit of Kubernetes",

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from observability.history import RunHistory
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.training_metrics import TrainingMetrics
 from observability.runlog import CheckpointCommitted, Evaluated, Restored, Step, TrainingStarted
@@ -184,6 +185,22 @@ def test_restarts_of_earlier_processes_are_counted_from_the_history(recorder: Pr
     found = values(recorder.url)
     assert found["rtp_train_restarts_total"] == 2
     assert found["rtp_train_lost_steps_total"] == 31
+
+
+@pytest.mark.parametrize("first", [0, 200, 240])
+def test_wall_time_is_counted_by_class_and_what_a_restart_repeats_beside_it(
+    recorder: PrometheusRecorder, first: int
+) -> None:
+    events = restarted_run()
+    metrics = TrainingMetrics(recorder, run=RUN, history=events[:first])
+    for event in events[first:]:
+        metrics.handle(event)
+    found, ledger = values(recorder.url), RunHistory.from_events(events).goodput
+    for name, seconds in ledger.counted.items():
+        assert found[f'rtp_train_wall_seconds_total{{class="{name}"}}'] == pytest.approx(seconds)
+    for name, seconds in ledger.repeated.items():
+        assert found[f'rtp_train_repeated_seconds_total{{class="{name}"}}'] == pytest.approx(seconds)
+    assert ledger.repeated["productive"] > 0
 
 
 def test_gpu_memory_is_labelled_by_rank_and_state(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:

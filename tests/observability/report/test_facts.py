@@ -9,6 +9,7 @@ import pytest
 from observability.history import RunHistory
 from observability.report import facts
 from observability.runlog import RunStarted
+from observability.time_classes import MEANINGS
 from tests.observability.sample_run import WEIGHTS_SHA256, restarted_run
 
 HISTORY = RunHistory.from_events(restarted_run())
@@ -21,6 +22,7 @@ def test_the_headline_has_accuracy_speed_and_restarts() -> None:
         ("steps of 230", "230"),
         ("samples per second", "3,546"),
         ("wall time", "21.0 s"),
+        ("goodput", "4.3 %"),
         ("restarts, 31 steps lost", "2"),
     ]
 
@@ -74,6 +76,14 @@ def test_shares_of_the_step_time_add_up_to_1() -> None:
     assert [share.variable for share in shares] == [f"--part-{index}" for index in range(6)]
     assert sum(share.ratio for share in shares) == pytest.approx(1)
     assert sum(share.seconds for share in shares) == pytest.approx(sum(step.seconds for step in HISTORY.steps))
+
+
+def test_the_wall_time_is_shared_by_the_productive_class_and_the_losses_with_their_meaning() -> None:
+    shares = facts.goodput_shares(HISTORY.goodput)
+    assert [share.name for share in shares][:4] == ["productive", "idle", "restart", "startup"]
+    assert [share.seconds for share in shares[1:]] == sorted((share.seconds for share in shares[1:]), reverse=True)
+    assert sum(share.ratio for share in shares) == pytest.approx(1)
+    assert all(share.meaning == MEANINGS[share.name] for share in shares)  # type: ignore[index]
 
 
 def test_nested_settings_become_dotted_keys() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from observability.report import write_report
 from observability.runlog import FILE_NAME, Event, Notice, RunEnded, Step, TrainingStarted
+from observability.time_classes import CLASSES, MEANINGS
 from tests.observability.report.parsed_page import Page
 from tests.observability.sample_run import NAME, WEIGHTS_SHA256, SampleRun, finished_run, restarted_run, write_run
 
@@ -74,6 +75,11 @@ def test_plots_contain_no_colours_of_their_own(page: RunPage) -> None:
     assert colours == set()
 
 
+def test_every_class_of_time_has_a_colour_in_light_and_dark_mode(page: RunPage) -> None:
+    for name in CLASSES:
+        assert page.html.count(f"--time-{name}: #") == 2, name
+
+
 def test_every_css_variable_is_defined_for_light_and_dark_mode(page: RunPage) -> None:
     used = set(re.findall(r"var\((--[\w-]+)\)", page.html))
     assert used
@@ -91,6 +97,8 @@ def test_every_css_variable_is_defined_for_light_and_dark_mode(page: RunPage) ->
         "optimizer.betas",
         "packages.torch",
         "killed by signal 9",
+        "of 1 min 21 s, pauses included",
+        MEANINGS["detection"],
     ],
 )
 def test_the_page_contains(fact: str, page: RunPage) -> None:

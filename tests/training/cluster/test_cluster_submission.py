@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from infra.spec.manifest import Manifest
 from tests.training.cluster.team_cluster import TeamCluster, wait_until
 from training.cluster import control
 from training.cluster.submission import submit
+from training.environment import submitted
 
 
 def settings_of(team_cluster: TeamCluster, name: str) -> Manifest | None:
@@ -33,6 +35,16 @@ def test_a_job_owns_its_settings(team_cluster: TeamCluster, api: KubernetesApi, 
     settings = settings_of(team_cluster, name)
     assert settings is not None
     assert [owner["uid"] for owner in settings["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
+
+
+def test_the_driver_of_a_job_knows_when_it_was_submitted(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str
+) -> None:
+    before = time.time()
+    made = submit(api, team_cluster.objects(name), env="dev")
+    (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    assert before - 0.001 <= submitted(variables) <= time.time()
 
 
 def test_a_name_that_is_taken_is_refused_with_a_remedy(

@@ -128,9 +128,9 @@ class RecordedRun:
 
 
 def history(uri: str, run_id: str) -> dict[str, list[tuple[int, float]]]:
-    """The (step, value) pairs of each metric of a run in a store, without system metrics."""
+    """The (step, value) pairs of each metric of a run in a store, without those of the system and the goodput."""
     client = MlflowClient(tracking_uri=uri)
-    keys = [key for key in client.get_run(run_id).data.metrics if not key.startswith("system/")]
+    keys = [key for key in client.get_run(run_id).data.metrics if not key.startswith(("system/", "goodput/"))]
     return {key: sorted((m.step, m.value) for m in client.get_metric_history(run_id, key)) for key in keys}
 
 

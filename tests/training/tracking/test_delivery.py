@@ -18,7 +18,9 @@ import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from observability.goodput import GoodputLedger
 from observability.runlog import Step
+from observability.time_classes import CLASSES
 from tests.training.tracking.recorded import SPEC, START, RecordedRun, history, settings
 from training.config.schema import ModelSettings
 from training.models.registry import build_model
@@ -162,6 +164,24 @@ def test_the_end_is_delivered_only_after_the_run_has_finished(uri: str, tmp_path
     run = finished_run(uri, tmp_path)
     assert stored_run(uri, deliver(run, is_finished=False)).info.status == "RUNNING"
     assert stored_run(uri, deliver(run, is_finished=True)).info.status == "FINISHED"
+
+
+def test_the_goodput_of_all_attempts_is_delivered_at_each_end(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start()
+    run.train(1, 47)
+    run.end("failed", step=40)
+    client, run_id = MlflowClient(tracking_uri=uri), deliver(run).run_id
+    run.start(at_step=40)
+    run.train(41, 100, delay=2000)
+    run.end(step=100)
+    deliver(run)
+    deliver(run)
+    ledger = GoodputLedger.of_run(run.directory)
+    assert [point.step for point in client.get_metric_history(run_id, "goodput/ratio")] == [40, 100]
+    metrics = client.get_run(run_id).data.metrics
+    assert metrics["goodput/ratio"] == pytest.approx(ledger.ratio)
+    assert {name: metrics[f"goodput/{name}_seconds"] for name in CLASSES} == pytest.approx(ledger.seconds)
 
 
 def test_a_long_log_is_delivered_in_several_batches(uri: str, tmp_path: Path) -> None:

@@ -1,0 +1,331 @@
+"""The goodput ledger: logs whose answer is known for every class."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from observability.goodput import GoodputLedger
+from observability.runlog import (
+    FILE_NAME,
+    CheckpointCommitted,
+    Evaluated,
+    Event,
+    Notice,
+    Phase,
+    RunEnded,
+    RunStarted,
+    Step,
+    TrainingStarted,
+    WorkersFailed,
+)
+from observability.time_classes import CLASSES, MEANINGS
+from tests.observability.sample_run import finished_run, restarted_run, write_run
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "BENCHMARKING.md"
+
+
+def folded(events: Iterable[Event]) -> GoodputLedger:
+    ledger = GoodputLedger()
+    for event in events:
+        ledger.add(event)
+    return ledger
+
+
+def seconds_of(events: Iterable[Event]) -> dict[str, float]:
+    """The classes that took time, in seconds rounded to a microsecond."""
+    return {name: round(value, 6) for name, value in folded(events).seconds.items() if value > 1e-9}
+
+
+def started(time: float) -> RunStarted:
+    return RunStarted(time=time, run="a", settings={}, environment={})
+
+
+def ready(time: float, *, start_step: int = 0) -> TrainingStarted:
+    return TrainingStarted(
+        time=time,
+        world=2,
+        start_step=start_step,
+        total_steps=100,
+        steps_per_epoch=10,
+        parameters=1,
+        train_samples=1,
+        dataset_fingerprint="ab",
+    )
+
+
+def step(number: int, time: float) -> Step:
+    """A step of two seconds: 1.4 of computing, of which 0.2 wait for rank 1, 0.3 of data, 0.2 of checkpoint, 0.1 of the rest."""
+    return Step(
+        time=time,
+        step=number,
+        epoch=1,
+        loss=1.0,
+        gradient_norm=1.0,
+        learning_rate=0.1,
+        samples=8,
+        seconds=2.0,
+        data_seconds=0.3,
+        forward_seconds=0.5,
+        backward_seconds=0.8,
+        optimizer_seconds=0.1,
+        checkpoint_seconds=0.2,
+        rank_seconds=[0.8, 1.0],
+    )
+
+
+def steps(first: int, last: int, *, since: float) -> list[Step]:
+    """Steps one after the other."""
+    return [step(number, since + 2 * (number - first + 1)) for number in range(first, last + 1)]
+
+
+def evaluated(time: float, *, split: str = "validation", at_step: int = 1) -> Evaluated:
+    return Evaluated(time=time, split=split, step=at_step, epoch=1, loss=1.0, samples=8, seconds=3.0)
+
+
+def failed(time: float, *, restarts: bool = True) -> WorkersFailed:
+    return WorkersFailed(time=time, attempt=0, reason="rank 1 was killed by SIGKILL", restarts=restarts)
+
+
+FIRST_START = [started(100.0), Phase(time=103.0, name="workers_start"), ready(110.0)]
+RANK_FINISHES = Phase(time=120.0, name="finish", process="rank 0")
+DRIVER_FINISHES = Phase(time=126.0, name="finish")
+TWO_STEPS = {"productive": 2.4, "data": 0.6, "communication": 0.4, "checkpoint": 0.4, "other": 0.2}
+
+
+def test_a_run_without_failures_has_start_up_loop_evaluation_and_finish() -> None:
+    ended = RunEnded(time=127.0, status="done", step=2)
+    test = evaluated(124.0, split="test")
+    events = [*FIRST_START, *steps(1, 2, since=110), evaluated(118.0), RANK_FINISHES, test, DRIVER_FINISHES, ended]
+    ledger = folded(events)
+    # 1 s before the evaluation and 2 s after it are the loop's; 1 s before the test and 3 s after it are the finish.
+    assert seconds_of(events) == TWO_STEPS | {"startup": 10.0, "evaluation": 6.0, "finish": 4.0, "other": 3.2}
+    assert ledger.wall_seconds == pytest.approx(27.0)
+    assert ledger.ratio == pytest.approx(2.4 / 27)
+    assert ledger.describe() == "8.9 %; startup 10.0 s (37.0 %), evaluation 6.0 s (22.2 %), finish 4.0 s (14.8 %)"
+
+
+def test_a_failure_is_detected_and_restarted_and_repeats_steps() -> None:
+    after = [failed(125.0), Phase(time=126.0, name="workers_start"), ready(133.0, start_step=2)]
+    events = [*FIRST_START, *steps(1, 4, since=110), *after, *steps(3, 4, since=133)]
+    four = {name: 2 * value for name, value in TWO_STEPS.items()}
+    # The time of steps 3 and 4 of the first attempt is lost.
+    assert seconds_of(events) == four | {"startup": 10.0, "detection": 7.0, "restart": 8.0, "lost": 4.0}
+
+
+def test_an_evaluation_after_a_repeated_step_is_lost_with_it() -> None:
+    after = [failed(125.0), ready(133.0, start_step=1)]
+    events = [*FIRST_START, *steps(1, 2, since=110), evaluated(118.0, at_step=2), *after]
+    assert seconds_of(events)["lost"] == 2.0 + 4.0
+    assert "evaluation" not in seconds_of(events)
+
+
+def test_work_that_a_second_restart_repeats_is_lost_each_time() -> None:
+    attempt = [failed(120.0), ready(130.0), *steps(1, 2, since=130), failed(140.0), ready(150.0)]
+    assert seconds_of([*FIRST_START, *steps(1, 2, since=110), *attempt]) == {
+        "startup": 10.0,
+        "detection": 6.0 + 6.0,
+        "restart": 20.0,
+        "lost": 8.0,
+    }
+
+
+def test_a_failure_before_the_first_step_is_start_up_and_then_restart() -> None:
+    assert seconds_of([started(100.0), failed(105.0), ready(112.0)]) == {"startup": 5.0, "restart": 7.0}
+
+
+def test_a_failure_without_a_restart_ends_the_run() -> None:
+    events = [*FIRST_START, failed(117.0, restarts=False), replace(DRIVER_FINISHES, time=118.0)]
+    assert seconds_of([*events, RunEnded(time=120.0, status="failed", step=0)]) == {
+        "startup": 10.0,
+        "detection": 7.0,
+        "finish": 3.0,
+    }
+
+
+def test_a_stopped_and_resumed_run_is_idle_in_between_and_restarts() -> None:
+    stop = [Phase(time=115.0, name="finish", process="rank 0"), RunEnded(time=116.0, status="interrupted", step=2)]
+    resume = [started(200.0), ready(209.0, start_step=2)]
+    assert seconds_of([*FIRST_START, *steps(1, 2, since=110), *stop, *resume]) == TWO_STEPS | {
+        "startup": 10.0,
+        "finish": 1.0,
+        "other": 1.2,
+        "idle": 84.0,
+        "restart": 9.0,
+    }
+
+
+def test_a_killed_driver_leaves_idle_time_from_its_last_event() -> None:
+    events = [*FIRST_START, *steps(1, 2, since=110), started(200.0), ready(209.0, start_step=1)]
+    one = {name: value / 2 for name, value in TWO_STEPS.items()}
+    assert seconds_of(events) == one | {"startup": 10.0, "idle": 86.0, "restart": 9.0, "lost": 2.0}
+
+
+def test_a_job_is_queued_from_its_submission_to_its_driver() -> None:
+    assert seconds_of([replace(started(100.0), submitted=40.0), ready(110.0)]) == {"queue": 60.0, "startup": 10.0}
+
+
+def test_a_job_that_is_submitted_again_is_idle_until_then_and_queued_after() -> None:
+    stop = RunEnded(time=112.0, status="interrupted", step=0)
+    again = replace(started(200.0), submitted=150.0)
+    job = [replace(started(100.0), submitted=90.0), ready(112.0), stop, again, ready(210.0)]
+    assert seconds_of(job) == {"queue": 10.0 + 50.0, "startup": 12.0, "idle": 38.0, "restart": 10.0}
+
+
+def test_a_job_whose_driver_starts_again_without_a_submission_is_idle() -> None:
+    job = [replace(started(time), submitted=90.0) for time in (100.0, 150.0)]
+    assert seconds_of([job[0], ready(110.0), job[1]]) == {"queue": 10.0, "startup": 10.0, "idle": 40.0}
+
+
+@pytest.mark.parametrize("submitted", [0.0, 130.0])
+def test_a_submission_that_is_unknown_or_after_the_start_is_no_queue(submitted: float) -> None:
+    assert seconds_of([replace(started(100.0), submitted=submitted), ready(110.0)]) == {"startup": 10.0}
+
+
+def test_a_run_that_was_killed_during_its_start_still_starts_up() -> None:
+    assert seconds_of([started(100.0), Phase(time=103.0, name="imports"), started(110.0), ready(115.0)]) == {
+        "startup": 8.0,
+        "idle": 7.0,
+    }
+
+
+def test_a_forced_stop_loses_the_step_that_it_abandons() -> None:
+    stop = [replace(DRIVER_FINISHES, time=119.0), RunEnded(time=120.0, status="interrupted", step=0)]
+    assert seconds_of([*FIRST_START, *steps(1, 2, since=110), *stop]) == TWO_STEPS | {
+        "startup": 10.0,
+        "lost": 5.0,
+        "finish": 1.0,
+    }
+
+
+def test_a_log_without_typed_failures_knows_them_by_the_workers_that_start_next() -> None:
+    old = [Notice(time=125.0, level="warning", message="restarting"), Phase(time=125.0, name="workers_start")]
+    events = [*FIRST_START, *steps(1, 4, since=110), *old, ready(133.0, start_step=4)]
+    assert (seconds_of(events)["detection"], seconds_of(events)["restart"]) == (7.0, 8.0)
+
+
+def test_a_restart_whose_event_is_torn_is_known_by_its_repeated_steps() -> None:
+    events = [*FIRST_START, *steps(1, 4, since=110), failed(125.0), *steps(3, 3, since=133)]
+    assert (seconds_of(events)["lost"], seconds_of(events)["restart"]) == (4.0, 8.0)
+
+
+def test_a_running_run_is_accounted_to_its_newest_event() -> None:
+    events = [*FIRST_START, *steps(1, 2, since=110)]
+    for count in range(1, len(events) + 1):
+        assert folded(events[:count]).wall_seconds == pytest.approx(events[count - 1].time - 100)
+
+
+def test_events_that_come_late_count_nothing_twice() -> None:
+    asked = Phase(time=113.0, name="cache", process="driver")
+    late = CheckpointCommitted(time=111.0, step=1, path="c", bytes=1, stall_seconds=0.2, write_seconds=9.0)
+    events = [*FIRST_START, *steps(1, 1, since=110), late, replace(asked, time=111.0), *steps(2, 2, since=112)]
+    assert folded(events).wall_seconds == pytest.approx(14.0)
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_a_clock_that_is_set_makes_no_time_negative_and_accounting_goes_on(jump: float) -> None:
+    after = [replace(one, time=one.time + jump) for one in steps(3, 52, since=114)]
+    taken = seconds_of([*FIRST_START, *steps(1, 2, since=110), *after])
+    # The step that the clock was set in is not measured (back), or is and the jump is unexplained time of the loop (forward).
+    assert taken["productive"] == pytest.approx(1.2 * (51 if jump < 0 else 52))
+    assert sum(taken.values()) == pytest.approx(14 + 98 if jump < 0 else 14 + 100 + jump)
+
+
+def test_measured_parts_that_exceed_the_wall_time_share_it() -> None:
+    """Two clocks that run at different speeds; the step has three quarters of the time that its parts claim."""
+    assert seconds_of([*FIRST_START, step(1, 111.425)]) == {
+        "startup": 10.0,
+        "productive": 0.9,
+        "data": 0.225,
+        "communication": 0.15,
+        "checkpoint": 0.15,
+    }
+
+
+def test_rank_0_that_is_the_slowest_does_not_wait() -> None:
+    slow = replace(step(1, 112.0), rank_seconds=[1.0, 0.8])
+    assert "communication" not in seconds_of([*FIRST_START, slow])
+
+
+def test_a_wait_is_at_most_the_backward_pass_that_contains_it() -> None:
+    slow = replace(step(1, 112.0), rank_seconds=[1.0, 9.0])
+    assert seconds_of([*FIRST_START, slow])["communication"] == 0.8
+
+
+def committed(at_step: int) -> CheckpointCommitted:
+    return CheckpointCommitted(time=0.0, step=at_step, path="c", bytes=1, stall_seconds=0.2, write_seconds=9.0)
+
+
+@pytest.mark.parametrize("back_to", [3000, 2000, 1000])
+def test_a_restart_takes_back_exactly_what_followed_its_checkpoint(back_to: int) -> None:
+    """Steps of different lengths: the later ones wait for data."""
+    events: list[Event] = [*FIRST_START]
+    for number in range(1, 4001):
+        events.append(replace(step(number, 110 + 2 * number), data_seconds=0.3 if number <= back_to else 0.4))
+        if number % 1000 == 7:
+            events.append(committed(number - 7))
+    taken = folded([*events, failed(8110), ready(8110, start_step=back_to)]).seconds
+    assert taken["lost"] == pytest.approx(2 * (4000 - back_to))
+    assert taken["data"] == pytest.approx(0.3 * back_to)
+
+
+def test_a_restart_from_before_the_newest_checkpoints_takes_its_share() -> None:
+    events: list[Event] = [*FIRST_START]
+    for number in range(1, 1001):
+        events += [step(number, 110 + 2 * number), committed(number)]
+    assert folded([*events, failed(2110), ready(2110, start_step=100)]).seconds["lost"] == pytest.approx(1800)
+
+
+def test_a_restart_far_back_takes_its_share_of_the_older_steps() -> None:
+    count = 30_000
+    events: Sequence[Event] = [*FIRST_START, *steps(1, count, since=110)]
+    ledger = folded([*events, failed(110 + 2 * count), ready(110 + 2 * count, start_step=1000)])
+    assert ledger.seconds["lost"] == pytest.approx(2 * (count - 1000))
+    assert ledger.seconds["productive"] == pytest.approx(1.2 * 1000)
+
+
+def test_memory_does_not_grow_with_the_steps() -> None:
+    ledger = folded(FIRST_START)
+    sizes = []
+    tracemalloc.start()
+    for number in range(1, 24_001):
+        ledger.add(step(number, 110 + 2 * number))
+        if number % 8_000 == 0:
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert sizes[-1] < 1.2 * sizes[0]
+
+
+def test_a_torn_line_is_skipped(tmp_path: Path) -> None:
+    events = finished_run()
+    log = write_run(tmp_path, events[:50]) / FILE_NAME
+    with log.open("a") as file:
+        file.write('{"kind":"step","time":17900')
+    write_run(tmp_path, events[51:])
+    assert GoodputLedger.of_run(tmp_path).wall_seconds == pytest.approx(events[-1].time - events[0].time)
+
+
+def test_the_sample_run_with_a_crash_and_a_stop_has_all_its_losses() -> None:
+    events = restarted_run()
+    ledger = folded(events)
+    assert ledger.wall_seconds == pytest.approx(events[-1].time - events[0].time)
+    lost = [event.seconds for event in events if isinstance(event, Step) and 101 <= event.step <= 131][:31]
+    evaluated_once = 0.013
+    assert ledger.seconds["lost"] == pytest.approx(sum(lost) + evaluated_once)
+    assert (round(ledger.seconds["detection"], 6), round(ledger.seconds["idle"], 6)) == (0.9, 60.0)
+
+
+def test_a_run_without_a_log_has_no_goodput(tmp_path: Path) -> None:
+    ledger = GoodputLedger.of_run(tmp_path)
+    assert (ledger.ratio, ledger.wall_seconds, ledger.has_trained, ledger.losses()) == (0.0, 0.0, False, [])
+
+
+def test_every_class_is_documented() -> None:
+    rows = [line for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert [row for row in rows if row.split("`")[1] in CLASSES] == [
+        f"| `{name}` | {MEANINGS[name]} |" for name in CLASSES
+    ]

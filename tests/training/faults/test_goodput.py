@@ -1,0 +1,89 @@
+"""The goodput of a real run that loses a rank and is stopped and resumed: its classes match the log and the clock on the wall."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from observability.goodput import GoodputLedger
+from observability.runlog import (
+    Evaluated,
+    Event,
+    RunEnded,
+    RunStarted,
+    Step,
+    TrainingStarted,
+    WorkersFailed,
+    read_all,
+    select,
+)
+from tests.engines import report_table
+from tests.training.launch.driver import Driver, is_commit, train
+from tests.training.runs import small_settings
+from training.config.schema import TrainingSettings
+
+EVERY_STEPS = 40
+FAILURE_STEP = 75
+"""Rank 1 is killed in it. The steps from 41 to 63, where an epoch ends, are reported by then, and no checkpoint has them."""
+
+PAUSE_SECONDS = 3.0
+
+
+def settings(root: Path) -> TrainingSettings:
+    """Two ranks; the second is killed once, after the first checkpoint."""
+    options = {"step": FAILURE_STEP, "rank": 1, "trace": str(root / "failed"), "run": str(root / "runs" / "run")}
+    return small_settings(
+        model={"name": "tests.training.faults.models:killed", "options": options},
+        loop={"epochs": 200},
+        schedule={"name": "constant"},
+        checkpoint={"every_steps": EVERY_STEPS, "keep_best": 0},
+        scale={"launcher": "torchrun", "workers": 2, "max_restarts": 1},
+    )
+
+
+def test_a_killed_stopped_and_resumed_run_accounts_for_every_second(tmp_path: Path) -> None:
+    with train(settings(tmp_path), tmp_path) as driver:
+        assert driver.wait_for(lambda event: isinstance(event, RunStarted)), driver.end()
+        began = time.monotonic()
+        assert driver.wait_for(lambda event: isinstance(event, WorkersFailed)), driver.end()
+        assert driver.wait_for(is_commit), driver.end()
+        driver.interrupt()
+        assert driver.end().status == 130
+        driver.wait_for_descendants()
+    run = driver.run
+    (stopped,) = select(read_all(run), RunEnded)
+    time.sleep(PAUSE_SECONDS)
+    resume = ["resume", "run", "--root", str(run.parent), "--set", f"loop.max_steps={stopped.step + 30}"]
+    with Driver(*resume, run=run) as driver:
+        assert driver.wait_for(lambda event: isinstance(event, RunEnded)), driver.end()
+        wall = time.monotonic() - began
+        ended = driver.end()
+    report_table.ran("torchrun")
+    assert ended.status == 0, ended.err
+    ledger = GoodputLedger.of_run(run)
+    assert ledger.wall_seconds == pytest.approx(wall, rel=0.01)
+    assert f"\ngoodput {ledger.describe()}\n" in ended.out
+    assert_matches_log(ledger, read_all(run))
+
+
+def assert_matches_log(ledger: GoodputLedger, events: list[Event]) -> None:
+    """Each loss is the time between the events that say when it began and ended."""
+    first, again, resumed = select(events, TrainingStarted)
+    begun, begun_again = select(events, RunStarted)
+    (failed,) = select(events, WorkersFailed)
+    (stopped, _) = select(events, RunEnded)
+    repeated = [step for step in select(events, Step) if step.time < failed.time and step.step > again.start_step]
+    last = max(event.time for event in events if isinstance(event, Step | Evaluated) and event.time < failed.time)
+    assert again.start_step == EVERY_STEPS
+    assert len(repeated) >= 63 - EVERY_STEPS
+    seconds = ledger.seconds
+    assert seconds["startup"] == pytest.approx(first.time - begun.time)
+    assert seconds["detection"] == pytest.approx(failed.time - last)
+    assert seconds["restart"] == pytest.approx(again.time - failed.time + resumed.time - begun_again.time)
+    assert seconds["idle"] == pytest.approx(begun_again.time - stopped.time)
+    assert seconds["idle"] > PAUSE_SECONDS
+    assert seconds["lost"] == pytest.approx(last - (repeated[0].time - repeated[0].seconds), abs=0.01)
+    for name in ("productive", "data", "evaluation", "finish", "lost", "detection"):
+        assert seconds[name] > 0, name
