@@ -144,13 +144,15 @@ def test_a_changed_byte_is_refused_in_the_pod_and_followers_see_both_hashes(
 
 
 def pod_of(team_cluster: TeamCluster, name: str) -> Manifest:
-    """A pod that counts as one of a job's, on a node that does not exist."""
+    """A pod that counts as one of a job's, on a node that does not exist.
+
+    It has no grace period, because no kubelet would end it: the garbage collector would after a minute or more.
+    """
     containers = [{"name": "ray-head", "image": "x"}]
+    init = [{**containers[0], "name": "code"}]
     pod = api_object("v1", "Pod", f"{name}-head", namespace=team_cluster.namespace, labels={JOB_LABEL: name})
-    return {
-        **pod,
-        "spec": {"nodeName": "none", "containers": containers, "initContainers": [{**containers[0], "name": "code"}]},
-    }
+    spec = {"nodeName": "none", "terminationGracePeriodSeconds": 0, "containers": containers, "initContainers": init}
+    return {**pod, "spec": spec}
 
 
 def test_an_ended_job_is_submitted_again_with_its_code_or_other_code(
