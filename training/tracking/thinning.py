@@ -11,8 +11,8 @@ the choice is made once, in order, and gets coarser while the run grows:
   that shows some of them, as MLflow's overview does, would show outliers as the rule.
 * The first point of the run and the last one of each attempt are always there.
 
-A metric thus gets at most (1 + 3 / `WINDOW_SAMPLES`) (`dense` / 2 + `WINDOW_SAMPLES`) points for each doubling beyond `dense`, and four more
-for each attempt: 13,000 of a million with the default.
+A metric thus gets at most (1 + 3 / `WINDOW_SAMPLES`) (`dense` / 2 + `WINDOW_SAMPLES`) points for each doubling beyond `dense`, and four
+more for each attempt: 13,000 of a million with the default.
 """
 
 from __future__ import annotations
