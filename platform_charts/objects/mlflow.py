@@ -199,7 +199,6 @@ def _cleanup(settings: StackSettings, release: ReleaseManifest, stores: Stores, 
     environment = {
         **_database_environment(settings, stores),
         "MLFLOW_ARTIFACT_BUCKET": stores.artifact_bucket,
-        "MLFLOW_ENABLE_WORKSPACES": "true",
         "CLEANUP_OLDER_THAN_DAYS": str(settings.mlflow.delete_after_days),
         "CLEANUP_STORAGE_GIB": str(settings.database.max_allocated_gib),
     }

@@ -6,12 +6,14 @@ days of its lifecycle.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
 from contextlib import closing
 from typing import Any
 
+from mlflow.environment_variables import MLFLOW_ENABLE_WORKSPACES
 from mlflow.store.tracking.sqlalchemy_workspace_store import WorkspaceAwareSqlAlchemyStore
 from mlflow.utils.workspace_context import WorkspaceContext
 
@@ -60,6 +62,7 @@ def clean_up(settings: CleanupSettings, database: Database, s3: Any) -> int:  # 
 
 class _Deletion:
     def __init__(self, settings: CleanupSettings, database: Database, s3: Any) -> None:  # noqa: ANN401
+        os.environ[MLFLOW_ENABLE_WORKSPACES.name] = "true"  # as the server's --enable-workspaces does
         self._bucket = settings.bucket
         self._s3 = s3
         self._store = WorkspaceAwareSqlAlchemyStore(database.uri(RUNS), "mlflow-artifacts:/")
