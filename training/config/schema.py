@@ -266,8 +266,8 @@ class TrackingSettings(Section):
         description="Record the checkpoints that are kept as MLflow logged models, with their evaluations but not their files.",
     )
     dense_points: Annotated[int, Field(ge=100)] | None = Field(
-        2000,
-        description="Points of each metric that MLflow gets in full; from there on, each doubling of the steps adds about half as many, "
+        500,
+        description="Points of each metric that MLflow gets in full; from there on, each time the run quadruples, half as many per step, "
         "with the extremes between them. null delivers every point. The run's folder keeps all of them.",
     )
 

@@ -45,7 +45,7 @@ def settings(
     *,
     name: str = "run",
     model: dict[str, Any] | None = None,
-    dense_points: int | None = 2000,
+    dense_points: int | None = 500,
 ) -> TrainingSettings:
     """Settings of a small run in a folder, tracked at a URI."""
     return TrainingSettings.model_validate(

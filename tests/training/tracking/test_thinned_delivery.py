@@ -72,7 +72,7 @@ def test_charts_of_a_server_keep_their_envelope_and_every_spike(mlflow_server: M
     assert stored.keys() == complete.keys()
     for key, points in complete.items():
         assert envelope(stored[key]) == envelope(points), key
-        assert len(stored[key]) < 600
+        assert len(stored[key]) < 1300
     assert set(SPIKES.items()) < set(stored["train/loss"])
     assert [stored["train/loss"][index] for index in (0, -1)] == [complete["train/loss"][index] for index in (0, -1)]
 
@@ -122,7 +122,7 @@ def test_a_run_of_an_earlier_version_continues(uri: str, tmp_path: Path) -> None
     steps = [step for step, _ in history(uri, deliver(run).run_id)["train/loss"]]
     assert steps[: 1000 + DENSE] == list(range(1, 1001 + DENSE))
     assert steps[-1] == 2000
-    assert len(steps) < 1500
+    assert len(steps) < 1600
 
 
 def test_system_metrics_are_thinned_too(uri: str, tmp_path: Path) -> None:
@@ -131,6 +131,6 @@ def test_system_metrics_are_thinned_too(uri: str, tmp_path: Path) -> None:
     (run.directory / "system.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     state = deliver(run)
     stored = MlflowClient(uri).get_metric_history(state.run_id, "system/x")
-    assert len(stored) < 500
+    assert len(stored) < 550
     assert [point.step for point in stored if point.value] == [888]
     assert stored[-1].step == 999

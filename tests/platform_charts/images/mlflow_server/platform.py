@@ -64,11 +64,19 @@ class Platform:
 
     def administer(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements as the database's superuser; returns the rows of the last one."""
-        return _execute(psycopg2.connect(self._superuser_url.replace("+psycopg2", "")), *statements)
+        return self._execute(*statements, dbname="postgres")
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement in MLflow's database; returns its rows."""
-        return _execute(self.database.connect(RUNS), statement)
+        return self._execute(statement, dbname=RUNS)
+
+    def _execute(self, *statements: str, dbname: str) -> list[tuple[Any, ...]]:
+        connection = psycopg2.connect(self._superuser_url.replace("+psycopg2", ""), dbname=dbname)
+        connection.autocommit = True
+        with closing(connection), connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
 
     def set_up(self) -> None:
         """Create the master user, with password authentication, and its secret."""
@@ -149,14 +157,6 @@ class Platform:
     def _client(self, service: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time
         keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
         return boto3.client(service, endpoint_url=self._s3_api.endpoint, region_name=REGION, **keys)
-
-
-def _execute(connection: Any, *statements: str) -> list[tuple[Any, ...]]:  # noqa: ANN401 - psycopg2 has no types
-    connection.autocommit = True
-    with closing(connection), connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return cursor.fetchall() if cursor.description else []
 
 
 @contextmanager

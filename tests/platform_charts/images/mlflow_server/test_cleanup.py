@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ from mlflow.entities import ViewType
 
 from platform_charts.images.mlflow_server.cleanup import artifact_prefix
 from platform_charts.images.mlflow_server.expired import Expired
-from platform_charts.images.mlflow_server.migrate import migrate
 from tests.engines.mlflow_server import MlflowServer
-from tests.engines.report_table import ran
-from tests.engines.s3 import S3Api
-from tests.platform_charts.images.mlflow_server.platform import Platform, platform
+from tests.platform_charts.images.mlflow_server.platform import Platform
 
 TEAM = "vision"
 EXTERNAL = {"mlflow.model.isExternal": "true"}
@@ -79,24 +75,6 @@ class Store:
         """Number of rows about it."""
         [(count,)] = self.services.query(f"SELECT count(*) FROM {table} WHERE {column} = '{identifier}'")  # noqa: S608
         return int(count)
-
-
-@pytest.fixture(scope="module")
-def services(postgres_url: str | None, s3_api: S3Api) -> Iterator[Platform]:
-    """The services of one deployment, migrated."""
-    with platform(postgres_url, s3_api) as found:
-        migrate(found.bootstrap_settings, found.database, found.secrets)
-        yield found
-
-
-@pytest.fixture(scope="module")
-def server(services: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
-    """The server of this deployment."""
-    found = services.server(tmp_path_factory.mktemp("server"))
-    found.start()
-    ran("MLflow server")
-    yield found
-    found.kill()
 
 
 @pytest.fixture
