@@ -29,7 +29,7 @@ import psycopg2
 
 from observability.benchmarks.measure import describe_machine
 from training.config.schema import TrackingSettings
-from training.tracking.client import mlflow
+from training.tracking.client import mlflow, upload_timeout
 from training.tracking.delivery import MAX_METRICS
 from training.tracking.point import Point
 from training.tracking.thinning import Series, Thinner
@@ -63,7 +63,7 @@ def main() -> int:
             results["all points"] = _fill(connection, lambda: _copy(connection, runs["all points"], steps))
             for name, run in runs.items():
                 row = results[name] | _latencies(uri, run, steps)
-                print("| " + " | ".join([name, *(f"{value:,.4g}" for value in row.values())]) + " |", flush=True)
+                print("| " + " | ".join([name, *(f"{value:,.0f}" for value in row.values())]) + " |", flush=True)
             print(", ".join(row))
     print(f"largest deviation of the loss's envelope over 1000 columns: {_deviation(steps):.3g} of its range")
     print(json.dumps(describe_machine()))
@@ -126,8 +126,9 @@ def _metrics(connection: Any) -> tuple[int, int]:  # noqa: ANN401
 
 def _log(client: mlflow.MlflowClient, run: str, steps: int) -> None:
     points = thinned(steps)
-    while batch := [mlflow.entities.Metric(*point) for point in islice(points, MAX_METRICS)]:
-        client.log_batch(run, metrics=batch)
+    with upload_timeout():  # a machine that is busy
+        while batch := [mlflow.entities.Metric(*point) for point in islice(points, MAX_METRICS)]:
+            client.log_batch(run, metrics=batch)
 
 
 def _copy(connection: Any, run: str, steps: int) -> None:  # noqa: ANN401
