@@ -2,7 +2,7 @@
 
 A decision of somebody comes first: done, stopped, a deadline. Else the earliest evidence of the last attempt is the cause,
 because what follows is its effect: peers lose their connection, the driver fails, KubeRay deletes the pods. Where two are as
-early, and for evidence without a time, the order of `EVIDENCE` decides. Without any, what is known of the end must suffice.
+early, the order of `EVIDENCE` decides; evidence without a time comes last. Without any, what is known of the end must suffice.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _evicted(case: Case) -> Iterator[Cause]:
                 kind="eviction",
                 sentence=f"{_pod(pod)} was evicted by its node {pod.node}: {pod.message or 'a resource ran out'}",
                 remedy="ask for what it needs: the message names the resource",
-                time=pod.ended or pod.gone,
+                time=pod.ended or pod.gone or pod.started,
             )
 
 

@@ -125,7 +125,7 @@ class Record(TypedDict):
     """A job.
 
     `ended` is the time at which it was over, and `ending` how: the RayJob's last deployment status, or `Deleted`. `message`
-    is the end of the RayJob's message, which has the last lines of a failed driver. `left_out` counts what `bounds` has
+    is the RayJob's, which ends with the last lines of a failed driver. `left_out` counts what `bounds` has
     left out, by kind.
     """
 

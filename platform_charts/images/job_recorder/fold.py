@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .document import VERSION, Cluster, Condition, Event, Record, Transition, Workload
-from .text import LONGEST_MESSAGE, LONGEST_NAME, LONGEST_REASON, head, tail
+from .text import LONGEST_MESSAGE, LONGEST_NAME, LONGEST_REASON, both, head
 
 Object = Mapping[str, Any]
 """An object as JSON from the API server."""
@@ -83,7 +83,7 @@ def with_job(record: Record, job: Object, *, now: str) -> Record:
         "progress": head(annotations.get(PROGRESS_ANNOTATION)) or record["progress"],
         "driver_started": info.get("startTime") or record["driver_started"],
         "driver_ended": info.get("endTime") or record["driver_ended"],
-        "message": tail(status.get("message")) or record["message"],
+        "message": both(status.get("message")) or record["message"],
         "transitions": _transitions(record["transitions"], status, now=now),
     }
     return record if after == record else after

@@ -78,10 +78,17 @@ class Ledger:
         if not self._fold(kind, found, is_gone=is_gone, at=at, clock=clock):
             self._orphans.append((kind, found, is_gone))
         elif kind != "Event":
-            waiting, self._orphans = self._orphans, deque(maxlen=_MOST_ORPHANS)
-            for one_kind, one, one_gone in waiting:
-                if not self._fold(one_kind, one, is_gone=one_gone, at=at, clock=clock):
-                    self._orphans.append((one_kind, one, one_gone))
+            # An orphan may be what another one waits for, as a pod is for its events.
+            while self._orphans and self._adopt(at=at, clock=clock):
+                pass
+
+    def _adopt(self, *, at: float, clock: float) -> bool:
+        """Fold the orphans whose job is known by now; returns whether there was one."""
+        waiting, self._orphans = self._orphans, deque(maxlen=_MOST_ORPHANS)
+        for kind, found, is_gone in waiting:
+            if not self._fold(kind, found, is_gone=is_gone, at=at, clock=clock):
+                self._orphans.append((kind, found, is_gone))
+        return len(self._orphans) < len(waiting)
 
     def listed(self, kind: str, namespace: str, uids: Iterable[str], *, at: float, clock: float) -> None:
         """Note that a namespace has these objects of a kind and no others: what was deleted unseen is gone."""

@@ -28,5 +28,14 @@ def tail(value: object, longest: int = LONGEST_MESSAGE) -> str:
     return text if len(data) <= longest else "…" + data[-(longest - 3) :].decode(errors="ignore")
 
 
+def both(value: object, longest: int = LONGEST_MESSAGE) -> str:
+    """The beginning and the end of a text, of at most `longest` bytes in UTF-8: one says what failed, the other how."""
+    text = _printable(value)
+    if len(text.encode()) <= longest:
+        return text
+    first = head(text, longest // 4)
+    return first + tail(text, longest - len(first.encode()))
+
+
 def _printable(value: object) -> str:
     return "" if value is None else _CONTROL.sub(" ", str(value))
