@@ -43,7 +43,7 @@ def show(case: Case, path: Path) -> ExitStatus:
     """Print what matters, and write the page.
 
     Raises:
-        RefusedError: the page cannot be written.
+        SettingsError: the page cannot be written.
     """
     print(page.text(case))
     with writing(path):

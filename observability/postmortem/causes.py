@@ -161,9 +161,10 @@ def _disrupted(case: Case) -> Iterator[Cause]:
 
 
 def _lost_node(case: Case) -> Iterator[Cause]:
-    """A pod that nobody asked to end, on a node that was gone or silent when it did."""
+    """A pod that ended while its node was silent, or gone before anybody asked the pod to end."""
     for pod in _pods(case):
-        if pod.node_state in {"gone", "not ready"} and not pod.disruptions and (pod.ends or pod.gone):
+        is_lost = pod.node_state == "not ready" or (pod.node_state == "gone" and pod.asked_to_end is None)
+        if is_lost and not pod.disruptions and (pod.ends or pod.gone):
             is_spot = pod.capacity == "spot"
             state = "was gone" if pod.node_state == "gone" else "did not answer"
             yield Cause(

@@ -52,7 +52,10 @@ def text(case: Case) -> str:
     """What matters most, for the terminal."""
     cause = first_cause(case)
     when = f" at {tables.moment(cause.time)} UTC" if cause.time else ""
-    parts = [f"{'job' if case.is_job else 'run'} {case.name}: {case.state}", f"cause: {cause.sentence}{when}"]
+    parts = [
+        f"{'job' if case.is_job else 'run'} {case.name}: {case.state}",
+        f"{'' if case.state in {'done', 'runs'} else 'cause: '}{cause.sentence}{when}",
+    ]
     if cause.remedy:
         parts.append(f"  remedy: {cause.remedy}")
     record = case.record

@@ -33,4 +33,4 @@ def test_it_writes_in_the_namespaces_of_teams_only() -> None:
 
 
 def test_both_sides_agree_on_labels_of_nodes_and_objects() -> None:
-    assert (fold.PREFIX, pods._CAPACITY) == (f"{LABEL_PREFIX}/", CAPACITY_LABEL)
+    assert (f"{LABEL_PREFIX}/", CAPACITY_LABEL) == (fold.PREFIX, pods._CAPACITY)
