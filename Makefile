@@ -130,6 +130,10 @@ monitor: environment-train ## Watch a run in the terminal
 logs: $(environment-run) ## Print the log of a run; RANK=0 prints that rank's log. Of a job: ENV=… JOB=… [DAYS=14]
 	@$(training) logs $(run) $(call option,RANK,--rank) $(call option,DAYS,--days) $(cluster) $(extra)
 
+.PHONY: postmortem
+postmortem: $(environment-run) ## Say why a run ended, and write a page of its failures, events, pods and logs; OUT=page.html. Of a job, also one that is gone: ENV=… JOB=…
+	@$(training) postmortem $(run) $(cluster) $(call option,OUT,--out) $(extra)
+
 .PHONY: ui
 ui: environment-train ## Open MLflow on the runs of this machine; PORT=… sets the port
 	@$(training) ui $(call option,PORT,--port) $(extra)

@@ -82,6 +82,8 @@ ELSEWHERE: Mapping[str, str] = {
     "make jobs": "tests/training/cluster/test_cluster_commands.py",
     "kubectl get rayjobs": "tests/platform_charts/test_cluster_job_columns.py",
     "make tunnel ENV=prod": "tests/infra/lifecycle/test_tunnel.py",
+    "make postmortem": "tests/training/test_postmortem.py",
+    "make postmortem ENV=dev JOB=first": "tests/platform_charts/test_cluster_job_recorder.py",
     "make logs ENV=dev JOB=first": "tests/training/cluster/test_gone_logs.py",
     "make sandbox ENV=dev": "tests/infra/lifecycle/sandbox/test_sandbox.py",
     "make release-lock UPGRADE=1": "tests/infra/lifecycle/test_release_survey.py",

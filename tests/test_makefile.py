@@ -100,6 +100,15 @@ def test_a_job_with_a_command_is_that_of_run() -> None:
     assert command("job", *typed, "OUT=a b.yaml") == [*words, "--out", "a b.yaml"]
 
 
+def test_a_post_mortem_is_of_a_run_or_of_a_job() -> None:
+    assert command("postmortem", "NAME=mine", "OUT=a b.html") == [
+        *("-m", "training", "postmortem", "mine", "--out", "a b.html")
+    ]
+    typed = ("ENV=dev", "JOB=first", "TEAM=research")
+    words = ["-m", "training", "postmortem", "first", "--env", "dev", "--team", "research"]
+    assert command("postmortem", *typed) == words
+
+
 def test_a_search_takes_the_settings_and_the_code_of_a_run() -> None:
     assert command("tune") == ["-m", "tune", "search"]
     typed = [

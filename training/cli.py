@@ -25,6 +25,7 @@ from training.options import (
     MonitorOptions,
     NewOptions,
     NotebookOptions,
+    PostmortemOptions,
     ResumeOptions,
     RunOnNodesOptions,
     RunOptions,
@@ -268,6 +269,21 @@ def report(options: RunOptions) -> ExitStatus:
 
     print(write_report(_chosen(options).path))
     return ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def postmortem(options: PostmortemOptions) -> ExitStatus:
+    """Say why a run or, with --env, a job ended, and write a page of all that was kept of it."""
+    from training import postmortem
+
+    if options.env is not None:
+        from training.cluster import postmortem as of_job
+
+        case = of_job.case_of(options)
+        return postmortem.show(case, options.out or of_job.FOLDER / f"{case.name}.html")
+    check_local(options)
+    run = _chosen(options)
+    return postmortem.show(postmortem.case_of(run), options.out or run.path / postmortem.PAGE)
 
 
 @COMMANDS.command("look at runs")

@@ -239,6 +239,15 @@ class LogsOptions(ClusterOptions, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PostmortemOptions(ClusterOptions, RunOptions):
+    """Options of `postmortem`."""
+
+    out: Path | None = option(
+        "file of the page (default: in the run's folder; of a job .local/postmortem/JOB.html)", metavar="FILE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class StopOptions(DetachOptions, ClusterOptions, RunOptions):
     """Options of `stop`."""
 

@@ -8,8 +8,10 @@
         logs/           JSON lines, one file a rank
         model/          final weights, written when the run is done
         ledger/         sample ids of each step, if loop.log_sample_ids is set
-        failures/       the exceptions of failed ranks, and each rank's step and last stack (training.failures, training.evidence)
+        failures/       the exceptions of failed ranks, each rank's step and last stack, and Ray's state (training.failures,
+                        training.evidence, training.launch.ray_state)
         report.html     plots and facts
+        postmortem.html why the run ended, by `make postmortem`
         tracking.json   the MLflow run and its upload position
         stop            present: a request to stop at the next committed step
         driver.pid      process id of the driver, locked by it while it lives

@@ -17,6 +17,7 @@ from platform_charts.objects.disruption import disruption_budgets
 from platform_charts.objects.gpu_diagnostics import diagnostics_objects
 from platform_charts.objects.image_pull import image_pull_objects
 from platform_charts.objects.job_progress import progress_objects
+from platform_charts.objects.job_recorder import recorder_objects
 from platform_charts.objects.mlflow import Stores, mlflow
 from platform_charts.objects.monitoring import monitors
 from platform_charts.objects.namespaces import namespaces
@@ -110,6 +111,7 @@ def platform_objects(
             *monitors(settings, release),
             *alert_rules(settings, release),
             *progress_objects(release, registry=facts.registry),
+            *recorder_objects(settings, release, registry=facts.registry),
         ),
     }
     teams = {team.name for team in settings.teams}
