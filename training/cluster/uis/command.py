@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from infra.kube.stack_connection import connect
 from infra.spec.errors import ExitStatus
-from infra.spec.section import nearest
+from infra.spec.section import did_you_mean
 from infra.spec.signals import interrupting
 from infra.spec.uis import RAY, UI_NAMES
 from training.cluster.context import read_target
@@ -61,9 +61,8 @@ def _names(arguments: OpenOptions) -> list[str]:
         raise SettingsError("no UI is named", remedy=f"WHAT=…, one or more of {', '.join(UI_NAMES)}")
     for name in names:
         if name not in UI_NAMES:
-            raise SettingsError(
-                f"unknown UI {name!r}", remedy=f"{nearest(name, UI_NAMES)} WHAT=… takes {', '.join(UI_NAMES)}"
-            )
+            remedy = f"{did_you_mean(name, UI_NAMES)} WHAT=… takes {', '.join(UI_NAMES)}".lstrip()
+            raise SettingsError(f"unknown UI {name!r}", remedy=remedy)
     if arguments.port and len(names) > 1:
         raise SettingsError(
             f"port {arguments.port} is one port, for {len(names)} UIs", remedy="name one UI, or omit PORT=… (--port)"

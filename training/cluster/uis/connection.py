@@ -111,11 +111,10 @@ class Connection:
     @contextmanager
     def _forwarded(self) -> Iterator[PortForward]:
         """The port of the UI's pod, while requests go there; login and pod are looked up anew, because both may have changed."""
+        pod, port = self._ui.find_pod(), local_port(0, usual=0)
         authorization = self._ui.find_authorization and self._ui.find_authorization()
-        port = local_port(0, usual=0)
-        command = self._ui.kubectl.command(
-            "port-forward", "--address=127.0.0.1", f"pod/{self._ui.find_pod()}", f"{port}:{self._ui.port}"
-        )
+        ports = f"{port}:{self._ui.port}"
+        command = self._ui.kubectl.command("port-forward", "--address=127.0.0.1", f"pod/{pod}", ports)
         with port_forward(command, url=f"http://127.0.0.1:{port}{self._ui.health}") as forward:
             with self._lock:
                 self._forward = forward
