@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
-  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -121,6 +121,10 @@ jobs: $(environment-run) ## List the runs on this machine, or the jobs of ENV=�
 .PHONY: schedules
 schedules: environment-infra ## List the schedules of ENV=… with their next and last job
 	@$(training) schedules $(cluster) $(extra)
+
+.PHONY: open
+open: environment-infra ## Open the UIs WHAT="mlflow ray grafana prometheus alertmanager" of ENV=… at local ports, logged in, until Ctrl-C; JOB=… chooses Ray's cluster, PORT=… the port of a single UI
+	@$(training) open $(if $(call is_typed,WHAT),$(foreach word,$(WHAT),$(call quoted,$(word)))) $(cluster) $(call option,JOB,--job) $(call option,PORT,--port) $(extra)
 
 .PHONY: monitor
 monitor: environment-train ## Watch a run in the terminal

@@ -69,6 +69,13 @@ def test_image_selects_the_image_of_a_job(target: str) -> None:
     assert words[words.index("--image") + 1] == "host/trainer@sha256:0"
 
 
+def test_open_takes_several_uis() -> None:
+    words = ["mlflow", "ray", "--env", "dev", "--team", "research", "--job", "notes", "--port", "5001"]
+    typed = ("WHAT=mlflow ray", "ENV=dev", "TEAM=research", "JOB=notes", "PORT=5001")
+    assert command("open", *typed) == ["-m", "training", "open", *words]
+    assert command("open", "ENV=dev") == ["-m", "training", "open", "--env", "dev"]
+
+
 COMMAND = "torchrun train.py --out $RTP_OUTPUT_FOLDER/$(date +%s) 'it''s' # x"
 
 
@@ -323,6 +330,7 @@ def test_help_lists_every_command() -> None:
         "forward",
         "jobs",
         "schedules",
+        "open",
         "monitor",
         "logs",
         "ui",

@@ -25,6 +25,7 @@ from training.options import (
     MonitorOptions,
     NewOptions,
     NotebookOptions,
+    OpenOptions,
     PostmortemOptions,
     ResumeOptions,
     RunOnNodesOptions,
@@ -299,6 +300,14 @@ def verify(options: RunOptions) -> ExitStatus:
     if not committed:
         print(f"{run.path}: no checkpoint")
     return ExitStatus.FAILED if not committed or any(committed.values()) else ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def open_(options: OpenOptions) -> ExitStatus:
+    """Open MLflow, Grafana, Prometheus, Alertmanager or Ray's dashboard of a cluster at local ports, logged in, until Ctrl-C."""
+    from training.cluster.uis.command import open_uis
+
+    return open_uis(options)
 
 
 @COMMANDS.command("MLflow")

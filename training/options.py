@@ -329,6 +329,16 @@ class ForwardOptions(CodeOptions, SessionNameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpenOptions(ClusterOptions):
+    """Options of `open`."""
+
+    what: tuple[str, ...] = argument("UIs to open: mlflow, grafana, prometheus, alertmanager, ray", ())
+    env: str = option("environment of the stack", ...)
+    job: str | None = option("job or session whose Ray dashboard to open (default: the newest session, else job)")
+    port: int = option("local port (default: the UI's own, or another that is free)", 0, at_least=0, at_most=65535)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataSyncOptions(DetachOptions):
     """Options of `data-sync`."""
 

@@ -27,6 +27,7 @@ from platform_charts.objects.priorities import priority_classes
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.quotas import quotas
 from platform_charts.objects.storage import LustreVolume, storage
+from platform_charts.objects.ui_access import ui_access
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,7 @@ def platform_objects(
             *quotas(settings, release, groups),
             *disruption_budgets(settings, release),
             *access(settings, release),
+            *ui_access(settings, release),
             *admission(release),
             *network_policies(settings, release, table),
         ),

@@ -69,6 +69,10 @@ class PortForward:
             failures = 0 if self._answers() else failures + 1
         return "nothing answers any more"
 
+    def end(self) -> None:
+        """End the command, for another thread that waits for it; does not wait."""
+        self._process.terminate()
+
     def _answers(self) -> bool:
         try:
             with urlopen(self._url, timeout=_PROBE_SECONDS):  # noqa: S310 - our own address
