@@ -4,8 +4,9 @@ Time in optimizer steps that still count is productive, everything else is a los
 sweeps over the events and remembers up to when time is accounted. An event gives the time since then to classes, so no second counts twice
 or not at all, and the classes add up to the wall time. The log spans restarts and resumes, and so does the ledger.
 
-It sees a run as rank 0 does. What rank 0 waits for a slower rank's data and forward pass is communication; what an all-reduce takes beyond
-that overlaps with the backward pass, is part of its time, and counts as productive. If rank 0 is the slowest rank, its own time counts.
+It sees a run as rank 0 does. What rank 0 waits for its peers' gradients when it has its own is communication; an all-reduce that overlaps
+with the backward pass is part of its time, and counts as productive. Logs of older versions do not have that wait: of those, the time that
+a slower rank took for its data and forward pass is taken for it.
 """
 
 from __future__ import annotations
@@ -266,10 +267,13 @@ class GoodputLedger:
 
 def _spent(step: Step, gap: float) -> dict[TimeClass, float]:
     """What the time of a step was spent on; at most the `gap` since the accounted time, of which each class gets its share."""
-    waited = max(step.rank_seconds) - step.rank_seconds[0] if step.rank_seconds else 0.0
-    waited = _within(waited, max(0.0, step.backward_seconds))
+    computed = step.forward_seconds + step.backward_seconds + step.optimizer_seconds
+    waited = step.communication_seconds
+    if waited is None:
+        waited = _estimated_wait(step)
+        computed -= waited
     spent: dict[TimeClass, float] = {
-        "productive": _within(step.forward_seconds + step.backward_seconds + step.optimizer_seconds - waited, gap),
+        "productive": _within(computed, gap),
         "data": _within(step.data_seconds, gap),
         "communication": _within(waited, gap),
         "checkpoint": _within(step.checkpoint_seconds, gap),
@@ -279,6 +283,12 @@ def _spent(step: Step, gap: float) -> dict[TimeClass, float]:
     if measured > gap:
         return {name: seconds * gap / measured for name, seconds in spent.items()}
     return spent
+
+
+def _estimated_wait(step: Step) -> float:
+    """The part of the backward pass in which rank 0 waited for a rank that was slower before it."""
+    slowest = max(step.rank_seconds) - step.rank_seconds[0] if step.rank_seconds else 0.0
+    return _within(slowest, max(0.0, step.backward_seconds))
 
 
 def _within(seconds: float, limit: float) -> float:

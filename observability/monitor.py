@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from observability.curves import braille
+from observability.efficiency import efficiency_facts, gpu_facts
 from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.progress import phase_text
 from observability.quantities import clock, duration, number, size
@@ -33,7 +34,7 @@ _SHOWN_NOTICES = 3
 _MIN_SHOWN_SHARE = 0.005
 _CURVE_ROWS = 5
 _STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red"}
-_PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "yellow", "red", "bright_black"), strict=True))
+_PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "cyan", "yellow", "red", "bright_black"), strict=True))
 
 
 def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = None) -> None:
@@ -112,6 +113,7 @@ def _progress(history: RunHistory) -> RenderableType:
     if history.steps:
         newest = history.steps[-_RECENT_STEPS:]
         text += f"  epoch {newest[-1].epoch}/{history.epochs}  {number(rate)} {history.objective.unit}/s"
+        text += "".join(f"  {fact}" for fact in efficiency_facts(history, newest=_RECENT_STEPS))
         if history.ended is None:
             text += f"  {clock((total - done) * sum(step.seconds for step in newest) / len(newest))} left"
     table = Table.grid(expand=True)
@@ -173,6 +175,8 @@ def _results(history: RunHistory) -> RenderableType:
             f"{len(history.checkpoints)}, newest at step {newest.step} ({size(newest.bytes)}), "
             f"longest stall {duration(stall)}",
         )
+    if history.ranks is not None and history.ranks.gpu_utilization:
+        table.add_row("GPUs", gpu_facts(history.ranks))
     if history.restarts:
         table.add_row("restarts", f"{len(history.restarts)}, {history.lost_steps} steps lost")
     return table

@@ -33,6 +33,15 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def flop_rate(value: float) -> str:
+    """Format FLOP/s with three significant digits: `3.14 GFLOP/s`."""
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if value < 999.5:
+            return f"{value:.3g} {prefix}FLOP/s"
+        value /= 1000
+    return f"{value:.3g} EFLOP/s"
+
+
 def percent(ratio: float) -> str:
     """Format a ratio as a percentage with one decimal: `97.5 %`."""
     return f"{ratio:.1%}".replace("%", " %")

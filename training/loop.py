@@ -24,7 +24,7 @@ from training.errors import NonFiniteLossError
 from training.logs import set_step
 from training.optim import set_learning_rate
 from training.step import StepResult, StepRunner
-from training.step_reducer import StepReducer
+from training.step_reducer import StepReducer, Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,7 @@ class Loop:
         module: the bare model.
         hooks: the callbacks' hooks.
         checkpoint_seconds: how long a checkpoint delayed the next step.
+        window: the newest window; None before the first.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Loop:
         self.module: nn.Module = runner.strategy.module
         self.hooks = Hooks(callbacks)
         self.checkpoint_seconds = 0.0
+        self.window: Window | None = None
         self._settings = settings
         self._train = train
         self._runner = runner
@@ -169,6 +171,7 @@ class Loop:
             weight=result.weight,
             samples=result.samples,
             own_seconds=data_seconds + result.forward_seconds,
+            communication_seconds=result.communication_seconds,
             seconds=seconds,
         )
 
@@ -176,7 +179,7 @@ class Loop:
         """Close the window: sum its steps over the ranks, agree on whether to stop, and report it."""
         if not self._unreported:
             return
-        window = self._reducer.reduce(wants_stop=self._wants_stop())
+        window = self.window = self._reducer.reduce(wants_stop=self._wants_stop())
         self._stop_agreed = window.stop_votes > 0
         for report in self.hooks.window:
             report(self, self._unreported, window.steps)

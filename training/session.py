@@ -20,6 +20,7 @@ from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
 from training.callbacks.sample_ledger import SampleLedger
+from training.callbacks.usage import Usage
 from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
@@ -32,12 +33,14 @@ from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.export import export_model
+from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
 from training.models import registry as models
 from training.objectives.objective import Objective
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
+from training.peak_flops import device_peak_flops
 from training.precision import Precision
 from training.process_group import process_group
 from training.rundir import RunDirectory
@@ -149,6 +152,7 @@ class Session:
         precision = Precision(settings.precision, self._device)
         objective = self._build_objective(bundle)
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
+        flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
         states = StateRegistry(**strategy.states(), precision=precision)
         score = partial(
@@ -162,6 +166,7 @@ class Session:
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
+            Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
             *self._ledger(),
             *self._callbacks,
             self._evaluation(bundle, score),
@@ -182,7 +187,7 @@ class Session:
             settings=settings.loop,
             plan=plan,
             train=self._train_loader(objective.training_split(bundle.train), plan),
-            runner=self._step_runner(strategy, objective, precision),
+            runner=self._step_runner(strategy, objective, precision, flops),
             reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
             learning_rate=partial(
                 learning_rate_at,
@@ -208,7 +213,9 @@ class Session:
             augment=data.augment,
         )
 
-    def _step_runner(self, strategy: Strategy, objective: Objective, precision: Precision) -> StepRunner:
+    def _step_runner(
+        self, strategy: Strategy, objective: Objective, precision: Precision, flops: FlopCount | None
+    ) -> StepRunner:
         settings, place = self._settings, self._place
         return StepRunner(
             strategy=strategy,
@@ -220,7 +227,14 @@ class Session:
             rank=place.rank,
             world=place.world,
             keeps_buffers=settings.loop.nonfinite == "skip" or precision.scales_gradients,
+            flops=flops,
         )
+
+    def _peak_flops(self) -> float:
+        """FLOP/s that the devices of all ranks can reach; 0 if it is unknown."""
+        settings = self._settings
+        peak = settings.metrics.peak_flops or device_peak_flops(self._device, settings.precision)
+        return (peak or 0.0) * self._place.world
 
     def _build_objective(self, bundle: DataBundle) -> Objective:
         """The objective, which the dataset must have targets for."""

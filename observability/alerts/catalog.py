@@ -7,6 +7,7 @@ from observability.alerts.cost import COST
 from observability.alerts.goodput import GOODPUT
 from observability.alerts.gpu import GPU
 from observability.alerts.model import Alert, Group
+from observability.alerts.network import NETWORK
 from observability.alerts.nodes import GPU_NODE_RULES, NODES
 from observability.alerts.queue import QUEUE
 from observability.alerts.searches import SEARCHES
@@ -20,6 +21,7 @@ GROUPS: tuple[Group, ...] = (
     SEARCHES,
     QUEUE,
     NODES,
+    NETWORK,
     SERVICES,
     GPU,
     GPU_NODE_RULES,

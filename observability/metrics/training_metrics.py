@@ -12,7 +12,17 @@ from math import isfinite
 from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.metrics.recorder import Recorder, Series
 from observability.objective_metrics import ObjectiveInfo
-from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted, select
+from observability.runlog import (
+    CheckpointCommitted,
+    Evaluated,
+    Event,
+    FlopsCounted,
+    RanksMeasured,
+    Restored,
+    Step,
+    TrainingStarted,
+    select,
+)
 from observability.time_classes import TimeClass
 
 
@@ -45,6 +55,7 @@ class TrainingMetrics:
         self._gradient_norm = bind("rtp_train_gradient_norm", run=run)
         self._learning_rate = bind("rtp_train_learning_rate", run=run)
         self._nonfinite = bind("rtp_train_nonfinite_steps_total", run=run)
+        self._flops: FlopsCounted | None = None
         self._has_trained = past.training is not None
         self._last_step = past.last_step
         self._goodput = past.goodput
@@ -75,15 +86,13 @@ class TrainingMetrics:
                     self._record_restore(event)
                 case TrainingStarted():
                     self._record_start(event)
+                case FlopsCounted():
+                    self._flops = event
+                case RanksMeasured():
+                    self._record_ranks(event)
         for event in events:
             self._goodput.add(event)
         self._record_goodput()
-
-    def gpu_memory(self, *, rank: int, allocated_bytes: int, reserved_bytes: int) -> None:
-        """Record a rank's GPU memory (`torch.cuda.memory_allocated` and `memory_reserved`)."""
-        labels = {"run": self._run, "rank": str(rank)}
-        self._recorder.set("rtp_train_gpu_memory_bytes", allocated_bytes, state="allocated", **labels)
-        self._recorder.set("rtp_train_gpu_memory_bytes", reserved_bytes, state="reserved", **labels)
 
     def spool_backlog(self, backlog_bytes: int) -> None:
         """Record how many bytes of the event log are not yet delivered to the tracking server."""
@@ -129,6 +138,8 @@ class TrainingMetrics:
         self._timestamp(newest.time)
         self._last_step_seconds(newest.seconds)
         self._samples_per_second(newest.samples / newest.seconds)
+        if self._flops is not None:
+            self._record_flops(self._flops, newest)
         share = newest.samples / max(1, len(newest.rank_seconds))
         for series, seconds in zip(self._rank_samples_per_second, newest.rank_seconds, strict=False):
             series(share / seconds)
@@ -137,6 +148,26 @@ class TrainingMetrics:
             self._recorder.set("rtp_train_metric", value, run=self._run, metric=name)
         self._gradient_norm(newest.gradient_norm)
         self._learning_rate(newest.learning_rate)
+
+    def _record_flops(self, flops: FlopsCounted, step: Step) -> None:
+        """Record the FLOP/s of a step, and MFU where the peak is known."""
+        rate = flops.per_sample * step.samples / step.seconds
+        self._recorder.set("rtp_train_flops_per_second", rate, run=self._run)
+        if flops.peak:
+            self._recorder.set("rtp_train_mfu_ratio", rate / flops.peak, run=self._run)
+
+    def _record_ranks(self, event: RanksMeasured) -> None:
+        """Record what the ranks measured of themselves."""
+        recorder, run = self._recorder, self._run
+        for rank, seconds in enumerate(event.communication_seconds):
+            recorder.add("rtp_train_rank_communication_seconds_total", seconds, run=run, rank=str(rank))
+        for rank, ratio in enumerate(event.gpu_utilization):
+            if isfinite(ratio):
+                recorder.set("rtp_train_gpu_utilization_ratio", ratio, run=run, rank=str(rank))
+        memory = {"allocated": event.gpu_allocated_bytes, "reserved": event.gpu_reserved_bytes}
+        for state, sizes in memory.items():
+            for rank, size in enumerate(sizes):
+                recorder.set("rtp_train_gpu_memory_bytes", size, run=run, rank=str(rank), state=state)
 
     def _record_evaluation(self, event: Evaluated) -> None:
         """Record an evaluation of a split."""

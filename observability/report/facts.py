@@ -10,7 +10,7 @@ from typing import Any
 
 from observability.goodput import GoodputLedger
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.quantities import duration, number, percent, size
+from observability.quantities import duration, flop_rate, number, percent, size
 from observability.report.palette import PART_VARIABLES
 from observability.time_classes import MEANINGS
 
@@ -42,11 +42,18 @@ def headline_figures(history: RunHistory) -> list[Row]:
     rows += [
         (f"steps{planned}", number(history.last_step)),
         (f"{history.objective.unit} per second", number(round(history.throughput()))),
+        *_efficiency_figures(history),
         ("wall time", duration(history.seconds())),
         ("goodput", percent(history.goodput.ratio)),
         (f"restarts, {number(history.lost_steps)} steps lost", number(len(history.restarts))),
     ]
     return rows
+
+
+def _efficiency_figures(history: RunHistory) -> list[Row]:
+    rate, mfu = history.flops_per_second(), history.mfu()
+    rows = [] if rate is None else [("of the model", flop_rate(rate))]
+    return rows if mfu is None else [*rows, ("MFU", percent(mfu))]
 
 
 def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
@@ -71,6 +78,10 @@ def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
             ("steps per epoch", number(training.steps_per_epoch)),
             ("dataset fingerprint", training.dataset_fingerprint),
         ]
+    if history.flops is not None:
+        rows.append(("FLOPs per sample", f"{history.flops.per_sample:.3g}"))
+        peak = flop_rate(history.flops.peak) if history.flops.peak else "unknown"
+        rows.append((f"peak of all ranks ({history.flops.device})", peak))
     if history.checkpoints:
         rows.append(("newest checkpoint", history.checkpoints[-1].path))
     if ended is not None and ended.weights_sha256:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from observability.quantities import clock, duration, number, percent, size
+from observability.quantities import clock, duration, flop_rate, number, percent, size
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,13 @@ def test_a_clock_counts_whole_seconds(seconds: float, text: str) -> None:
 )
 def test_a_size_uses_binary_units(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0.0, "0 FLOP/s"), (2.5e9, "2.5 GFLOP/s"), (999.7e9, "1 TFLOP/s"), (3.14e18, "3.14 EFLOP/s")]
+)
+def test_a_rate_of_flops_has_three_digits(rate: float, text: str) -> None:
+    assert flop_rate(rate) == text
 
 
 @pytest.mark.parametrize(("ratio", "text"), [(0.975, "97.5 %"), (1, "100.0 %"), (math.nan, "nan %")])

@@ -273,6 +273,14 @@ class MetricsSettings(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port of /metrics; 0 uses an ephemeral port and prints it."
     )
+    flops: bool = Field(
+        True,
+        description="Count the FLOPs of the first micro-batch on rank 0, for FLOP/s and MFU; no value of the run changes.",
+    )
+    peak_flops: PositiveFloat | None = Field(
+        None,
+        description="Peak FLOP/s of a rank's device, for MFU; null is that of NVIDIA's data sheet for the GPU and precision.mode.",
+    )
 
 
 class TrainingSettings(Section):

@@ -145,6 +145,8 @@ def _step_values(event: Step) -> dict[str, float]:
     }
     if event.units:
         values["train/units_per_second"] = event.units / event.seconds
+    if event.communication_seconds is not None:
+        values["time/communication_seconds"] = event.communication_seconds
     return values | {f"time/{part}_seconds": getattr(event, f"{part}_seconds") for part in _TIMES}
 
 

@@ -11,7 +11,7 @@ LABEL_BOUNDS: Mapping[str, str] = {
     # Of a run or search.
     "run": "runs and trials that are being trained",
     "search": "searches that run",
-    "part": "6 parts of a step",
+    "part": "7 parts of a step",
     "class": "13 classes of wall time",
     "rank": "world size",
     "state": "2 states of GPU memory",

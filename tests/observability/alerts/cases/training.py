@@ -25,6 +25,13 @@ def _speeds(slowest: float) -> dict[str, str]:
     return {of_run("rank_samples_per_second", rank=str(rank)): flat(speed, 15) for rank, speed in enumerate(speeds)}
 
 
+def _waits(first: float, second: float) -> dict[str, str]:
+    """Two ranks that wait for so many seconds of every minute, of which the steps take all."""
+    name = "rank_communication_seconds_total"
+    waits = {of_run(name, rank=str(rank)): rising(seconds, 30) for rank, seconds in enumerate((first, second))}
+    return {**waits, _FORWARD: rising(30, 30), _DATA: rising(30, 30)}
+
+
 CASES = (
     Case(
         alert="TrainingStalled",
@@ -59,6 +66,21 @@ CASES = (
         silent={
             "less than the limit": {_DATA: rising(12, 30)},
             "the counters restart": {_DATA: "0+12x15 0+12x15", _FORWARD: "0+30x15 0+30x15"},
+        },
+    ),
+    Case(
+        alert="TrainingCommunicationBound",
+        at=30,
+        series=_waits(24, 30),
+        labels=RUN_LABELS,
+        summary=f"40% of the step time is waiting for the network in {RUN_TEXT}.",
+        silent={
+            "less than the limit": _waits(17, 30),
+            "one rank is slow, and waits for nobody": _waits(3, 30),
+            "the counters restart": {
+                **dict.fromkeys(_waits(0, 0), "0+17x15 0+17x15"),
+                **dict.fromkeys((_DATA, _FORWARD), "0+30x15 0+30x15"),
+            },
         },
     ),
     Case(
