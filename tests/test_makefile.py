@@ -325,6 +325,7 @@ def test_help_lists_every_command() -> None:
         "schedules",
         "monitor",
         "logs",
+        "postmortem",
         "ui",
         "sync",
         "verify",
