@@ -333,6 +333,7 @@ def test_help_lists_every_command() -> None:
         "open",
         "monitor",
         "logs",
+        "postmortem",
         "ui",
         "sync",
         "verify",

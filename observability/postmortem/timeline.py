@@ -158,7 +158,10 @@ def _of_run(case: Case) -> Iterator[Lane]:
     if history.started is None:
         return
     failures = [report.time.timestamp() for report in case.reports if report.time]
-    begins = sorted({history.started.time, *(history.resumed.time,) * (history.resumed is not None), *failures})
+    resumed = [history.resumed.time] if history.resumed else []
+    # A failure that ends the run is followed by its finish only.
+    restarted = [at for at in failures if any(one.time >= at and one.name != "finish" for one in history.phases)]
+    begins = sorted({history.started.time, *resumed, *restarted})
     for number, begin in enumerate(begins):
         end = begins[number + 1] if number + 1 < len(begins) else history.last_time
         if begin >= end:
@@ -166,5 +169,5 @@ def _of_run(case: Case) -> Iterator[Lane]:
         ready = next((one.time for one in history.training_starts if begin <= one.time <= end), end)
         spans = [Span(start=begin, end=ready, part="starts"), Span(start=ready, end=end, part="runs")]
         marks = [Mark(time=one.time, is_bad=False) for one in history.checkpoints if begin <= one.time < end]
-        marks += [Mark(time=at, is_bad=True) for at in failures if at == end]
+        marks += [Mark(time=at, is_bad=True) for at in failures if begin < at <= end]
         yield Lane(title=f"attempt {number + 1}", spans=spans, marks=marks)

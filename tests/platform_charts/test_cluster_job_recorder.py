@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -16,7 +15,6 @@ import yaml
 from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
-from infra.kube.api import KubernetesApi
 from infra.lifecycle.sandbox.processes import Process
 from infra.spec.cluster_names import MONITORING_NAMESPACE
 from infra.spec.errors import PlatformError
@@ -81,7 +79,7 @@ class Recorder:
 
         def is_so() -> bool:
             assert self.process.is_running, self.log.read_text()
-            found = records_of(KubernetesApi(self._operated.plane.client()), TEAM, name)
+            found = records_of(self._operated.cluster, TEAM, name)
             seen[:] = found[:1]
             return bool(found) and holds(found[0])
 
@@ -161,7 +159,7 @@ def test_the_first_cause_is_known_after_the_job_and_its_pods_are_deleted(
     recorder.restart()
     record = recorder.await_record("memory", lambda record: record.is_complete)
     assert record.ending == "Deleted"
-    assert [pod.gone is not None for pod in record.pods.values()] == [True] * 4
+    assert all(pod.gone is not None for pod in record.pods.values())
     lost = record.pods[worker["metadata"]["uid"]]
     assert (lost.kind, lost.node, lost.node_state) == ("worker", worker["spec"]["nodeName"], "ready")
     assert "Scheduled" in {event.reason for event in record.events.values()}
@@ -179,15 +177,14 @@ def test_the_first_cause_is_known_after_the_job_and_its_pods_are_deleted(
 def test_a_job_that_fails_is_recorded_with_the_end_of_its_drivers_log(
     queued: Operated, recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = admitted(queued, gpus("raising", TEAM, 4, retries=0))
+    made = admitted(queued, gpus("raising", TEAM, 4, restarts=0))
     queued.dashboards.say("raising", "RUNNING")
     queued.await_state(made, lambda state: state.stage == "running", what="running")
     assert postmortem(queued, tmp_path, "raising") == 0
     assert "job raising runs" in capsys.readouterr().out
     log = "epoch 1\nerror: rank 1 failed: ValueError: label 12 of 10 classes\n  remedy: correct the dataset"
     queued.end(made, "FAILED", f"Job entrypoint command failed with exit code 1, last available logs:\n{log}")
-    record = recorder.await_record("raising", lambda record: record.is_complete)
-    assert record.ending == "Failed"
+    record = recorder.await_record("raising", lambda record: record.ending == "Failed")
     stages = [one.deployment for one in record.transitions]
     assert stages.index("Initializing") < stages.index("Running") < stages.index("Failed")
     assert postmortem(queued, tmp_path, "raising") == 0
@@ -252,12 +249,3 @@ def test_the_account_may_change_nothing_but_config_maps(queued: Operated) -> Non
         with pytest.raises(ApiException) as refused:
             request()
         assert refused.value.status == 403
-
-
-def test_sigterm_writes_what_is_not_written_yet(queued: Operated, recorder: Recorder) -> None:
-    made = admitted(queued, gpus("ending", TEAM, 4))
-    recorder.await_record("ending", lambda record: bool(record.pods))
-    os.kill(recorder.process.pid, signal.SIGTERM)
-    recorder.process.await_exit(_SECONDS)
-    assert not recorder.process.is_running
-    queued.remove(made)

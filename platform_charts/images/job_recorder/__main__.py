@@ -11,7 +11,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from kubernetes import client, config
@@ -22,7 +22,7 @@ from .bounds import to_text
 from .document import Record
 from .ledger import Ledger, stamp
 from .store import Store
-from .watching import KINDS, Listed, Seen, Watch
+from .watching import KINDS, Listed, Seen, Watch, reason_of
 
 _TICK_SECONDS = 0.5
 _EXPIRY_SECONDS = 600.0
@@ -50,7 +50,7 @@ class Recorder:
             for kind in KINDS
             for namespace in namespaces
         ]
-        self._said = ""
+        self._problems: dict[str, str] = {}
 
     def start(self) -> None:
         """Read the records back, list everything, and begin to watch.
@@ -110,6 +110,8 @@ class Recorder:
             if self._attempt(f"{_name(record)}: not completed", partial(self._store.write, record, is_complete=True)):
                 print(to_text(record), flush=True)
                 self._ledger.forget(record["uid"])
+            else:
+                self._ledger.failed(record["uid"], clock=clock)
 
     def _tidy(self) -> None:
         """Delete expired records, and the oldest of too many."""
@@ -123,21 +125,16 @@ class Recorder:
                 if one.expires < now or number < surplus:
                     self._store.delete(namespace, one.name)
 
-    def _attempt(self, what: str, action: partial[None] | object) -> bool:
-        """Whether a request succeeded; a problem is printed once."""
-        assert callable(action)
+    def _attempt(self, what: str, action: Callable[[], None]) -> bool:
+        """Whether a request succeeded; what keeps it from that is printed once."""
         try:
             action()
         except (ApiException, HTTPError, OSError) as error:
-            reason = (
-                f"{error.status} {error.reason}"
-                if isinstance(error, ApiException)
-                else f"{type(error).__name__}: {error}"
-            )
-            if (said := f"{what}: {reason}") != self._said:
-                print(said, flush=True)
-            self._said = said
+            if self._problems.get(what) != (problem := reason_of(error)):
+                print(f"{what}: {problem}", flush=True)
+            self._problems[what] = problem
             return False
+        self._problems.pop(what, None)
         return True
 
 

@@ -34,6 +34,7 @@ class _Page:
     is_changed: bool = False
     is_urgent: bool = False
     written: float = -_WRITE_SECONDS
+    paused_until: float = 0.0
     changed: float = 0.0
     over: float | None = None
 
@@ -108,19 +109,19 @@ class Ledger:
     def due(self, clock: float) -> Iterator[Record]:
         """The records to write now: those that have changed, at once where something has ended."""
         for page in self._pages.values():
-            if page.is_changed and (page.is_urgent or clock - page.written >= _WRITE_SECONDS):
+            is_due = page.is_urgent or clock - page.written >= _WRITE_SECONDS
+            if page.is_changed and is_due and clock >= page.paused_until:
                 yield page.record
 
     def written(self, uid: str, *, clock: float) -> None:
-        """Note that a record was written as it is, or could not be, so that the next write waits."""
+        """Note that a record was written as it is, so that the next write waits."""
         page = self._pages[uid]
         page.is_changed = page.is_urgent = False
         page.written = clock
 
     def failed(self, uid: str, *, clock: float) -> None:
-        """Note that a record could not be written; it is tried again."""
-        page = self._pages[uid]
-        page.is_urgent, page.written = False, clock
+        """Note that a record could not be written; it is tried again after a while."""
+        self._pages[uid].paused_until = clock + _WRITE_SECONDS
 
     def complete(self, clock: float) -> list[Record]:
         """The records of jobs that are over, once nothing more is to be expected of them."""
@@ -133,7 +134,9 @@ class Ledger:
         self.ignore(uid)
 
     def _is_complete(self, page: _Page, clock: float) -> bool:
-        if page.over is None or page.is_changed or clock - max(page.over, page.changed) < self._settle:
+        if page.over is None or page.is_changed or clock < page.paused_until:
+            return False
+        if clock - max(page.over, page.changed) < self._settle:
             return False
         return all(map(has_ended, page.record["pods"].values())) or clock - page.over >= _LONGEST_END
 

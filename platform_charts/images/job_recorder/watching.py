@@ -117,7 +117,7 @@ class Watch:
                 if getattr(error, "status", None) == HTTPStatus.GONE:
                     self._version = ""
                     continue
-                problem = f"{self._namespace}: cannot watch {self._kind.name}: {_reason(error)}"
+                problem = f"{self._namespace}: cannot watch {self._kind.name}: {reason_of(error)}"
                 if problem != said:
                     self._say(problem)
                 said = problem
@@ -167,7 +167,8 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a request failed, in one line."""
     if isinstance(error, ApiException):
         return f"{error.status} {error.reason}"
     return f"{type(error).__name__}: {error}"

@@ -71,6 +71,20 @@ def test_a_record_is_written_every_ten_seconds_and_at_once_when_a_container_has_
     assert len(seen.due()) == 1
 
 
+def test_a_record_that_cannot_be_written_is_tried_again_after_ten_seconds() -> None:
+    seen = Recording()
+    seen.see("RayJob", rayjob(jobDeploymentStatus="Failed", endTime=stamp(START)))
+    seen.ledger.failed(JOB_UID, clock=0)
+    assert seen.due() == []
+    seen.clock = 10
+    assert len(seen.due()) == 1
+    seen.clock = 100
+    assert len(seen.ledger.complete(seen.clock)) == 1
+    seen.ledger.failed(JOB_UID, clock=100)
+    assert seen.ledger.complete(105) == []
+    assert len(seen.ledger.complete(110)) == 1
+
+
 def test_the_last_state_of_a_deleted_pod_stays_and_says_what_its_node_was() -> None:
     node = {
         "metadata": {"labels": {CAPACITY_LABEL: "spot", "topology.kubernetes.io/zone": "us-east-1a"}},
