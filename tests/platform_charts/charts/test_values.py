@@ -322,6 +322,14 @@ def test_alertmanager_uses_the_service_account_with_the_monitoring_role() -> Non
     assert (install.namespace, install.values["alertmanager"]["serviceAccount"]["name"]) == account
 
 
+def test_the_sidecar_sorts_our_dashboards_into_their_folder() -> None:
+    sidecar = values("kube-prometheus-stack")["grafana"]["sidecar"]["dashboards"]
+    (annotation,) = {one for manifest in dashboards(load_release()) for one in manifest["metadata"]["annotations"]}
+    assert sidecar["folderAnnotation"] == annotation
+    assert sidecar["provider"] == {"foldersFromFilesStructure": True}
+    assert sidecar["searchNamespace"] == "monitoring"
+
+
 def test_grafana_requires_a_login() -> None:
     grafana = values("kube-prometheus-stack")["grafana"]
     assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
