@@ -41,7 +41,7 @@ class PreviewOptions:
 def preview(options: PreviewOptions) -> int:
     """Draw the dashboards as PNG files, with the data of a Prometheus."""
     from observability.dashboards.catalog import DASHBOARDS  # noqa: PLC0415 - help is fast
-    from observability.dashboards.preview.picture import draw_dashboard  # noqa: PLC0415 - as above
+    from observability.dashboards.preview.picture import View, draw_dashboard  # noqa: PLC0415 - as above
     from observability.dashboards.preview.source import MetricsSource  # noqa: PLC0415 - as above
 
     known = [dashboard.uid for dashboard in DASHBOARDS]
@@ -59,7 +59,7 @@ def preview(options: PreviewOptions) -> int:
         file = options.out / f"{dashboard.uid}.png"
         seconds = _seconds(options.since or dashboard.since)
         end = time.time() if options.end is None else options.end
-        draw_dashboard(dashboard, source, end=end, seconds=seconds, values=values, file=file)
+        draw_dashboard(dashboard, View(source=source, end=end, seconds=seconds, values=values), file)
         print(f"wrote {file}", flush=True)
     return 0
 

@@ -64,7 +64,7 @@ def _errors(dashboard: Dashboard, checker: ExpressionChecker, uids: Iterable[str
         yield from ((f"variable {variable.name}", error) for error in _variable(variable, dashboard, checker))
     for panel in dashboard.panels:
         where = f"'{panel.title}'"
-        yield from ((where, error) for query in panel.queries for error in _query(query, panel, dashboard, checker))
+        yield from ((where, error) for query in panel.queries for error in _query(query, dashboard, checker))
         yield from ((where, error) for error in _references(panel, uids))
 
 
@@ -77,10 +77,12 @@ def _variable(variable: Variable, dashboard: Dashboard, checker: ExpressionCheck
     checked = checker.check(substituted(variable.selector, any_values(dashboard)))
     yield from checked.errors
     if not checked.errors and variable.label not in checked.labels:
-        yield with_nearest(f"unknown label '{variable.label}': the series have {_listed(checked.labels)}", checked.labels)
+        yield with_nearest(
+            f"unknown label '{variable.label}': the series have {_listed(checked.labels)}", checked.labels
+        )
 
 
-def _query(query: Query, panel: Panel, dashboard: Dashboard, checker: ExpressionChecker) -> Iterator[str]:
+def _query(query: Query, dashboard: Dashboard, checker: ExpressionChecker) -> Iterator[str]:
     values = any_values(dashboard)
     if unknown := sorted(variables_of(query.expression) - set(values)):
         yield with_nearest(f"unknown variable '{unknown[0]}'", values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,18 @@ TAG = "ray-train-platform"
 
 DATA_SOURCE = "stack"
 """Variable of the data source: the Prometheus of one stack."""
+
+
+TITLES: Mapping[str, str] = {
+    "severity": "Severity",
+    "alertname": "Alert",
+    "alertstate": "State",
+    "namespace": "Team",
+    "training_job": "Job",
+    "run": "Run",
+    "node": "Node",
+}
+"""Titles of a table's columns for labels, in the order of the columns."""
 
 
 class Unit(StrEnum):

@@ -22,6 +22,7 @@ from observability.dashboards.boards.runbooks import runbook_address
 from observability.dashboards.model import (
     DATA_SOURCE,
     TAG,
+    TITLES,
     Chart,
     Dashboard,
     Limit,
@@ -40,7 +41,7 @@ _KEPT = f"${{{DATA_SOURCE}:queryparam}}&${{__url_time_range}}"
 """What a link to another dashboard keeps: data source and period."""
 
 _LABELS = {"team": "namespace"}
-"""Labels that name the value of a variable besides its own: a team's queue and namespace have its name."""
+"""Labels of results that name the value of a variable, where it is not the variable's own: a team's queue and namespace share a name."""
 
 _Graph = timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel
 
@@ -197,7 +198,12 @@ def _table(panel: Panel) -> table.Panel:
     builder = table.Panel().with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
     builder.with_transformation(
         models.DataTransformerConfig(
-            id_val="organize", options={"excludeByName": {"Time": True}, "renameByName": renamed}
+            id_val="organize",
+            options={
+                "excludeByName": {"Time": True},
+                "indexByName": {name: index for index, name in enumerate((*TITLES, *columns))},
+                "renameByName": {**TITLES, **renamed},
+            },
         )
     )
     for query in columns.values():
@@ -221,8 +227,10 @@ def _thresholds(limits: Sequence[Limit]) -> builders.ThresholdsConfig:
     lower = [limit for limit in limits if limit.is_lower]
     first = colours[lower[0].alert] if lower else _GOOD
     steps = [models.Threshold(value=None, color=first)]
-    for limit in sorted(limits, key=lambda limit: limit.value):
-        steps.append(models.Threshold(value=limit.value, color=_GOOD if limit.is_lower else colours[limit.alert]))
+    steps += [
+        models.Threshold(value=limit.value, color=_GOOD if limit.is_lower else colours[limit.alert])
+        for limit in sorted(limits, key=lambda limit: limit.value)
+    ]
     return builders.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
 
 
@@ -239,14 +247,13 @@ def _runbook(alert: str, dashboard: Dashboard) -> builders.DashboardLink:
 def _opening(panel: Panel, dashboard: Dashboard, context: Context) -> builders.DashboardLink:
     """A link to another dashboard for what was clicked; a choice that its labels do not name is kept as it is."""
     target = context.dashboards[panel.opens]
-    fields = "__data.fields" if panel.chart is Chart.TABLE else "__field.labels"
     own = {variable.name for variable in dashboard.variables}
     parameters = [_KEPT]
     for variable in target.variables:
-        if variable.label in context.labels[panel]:
-            parameters.append(f"var-{variable.name}=${{{fields}.{variable.label}}}")
-        elif variable.name in _LABELS and _LABELS[variable.name] in context.labels[panel]:
-            parameters.append(f"var-{variable.name}=${{{fields}.{_LABELS[variable.name]}}}")
+        label = _LABELS.get(variable.name, variable.label)
+        if label in context.labels[panel]:
+            field = f"__data.fields.{TITLES[label]}" if panel.chart is Chart.TABLE else f"__field.labels.{label}"
+            parameters.append(f"var-{variable.name}=${{{field}}}")
         elif variable.name in own:
             parameters.append(f"${{{variable.name}:queryparam}}")
     return builders.DashboardLink(f"Open: {target.title}").url(f"/d/{target.uid}?{'&'.join(parameters)}")

@@ -65,9 +65,7 @@ _COST = Row(
             unit=Unit.RATIO,
             queries=(
                 Query(
-                    expression=rate(
-                        "ray_rtp_train_step_part_seconds_total", matchers=f'{OF_RUN},part="checkpoint"'
-                    ),
+                    expression=rate("ray_rtp_train_step_part_seconds_total", matchers=f'{OF_RUN},part="checkpoint"'),
                     legend="{{run}}",
                 ),
             ),

@@ -60,7 +60,7 @@ _THROUGHPUT = Row(
     panels=(
         Panel(
             title="Samples per second",
-            description="Of all ranks.",
+            description="Of all ranks. It falls when the wait for data grows.",
             unit=Unit.PER_SECOND,
             queries=(Query(expression=rate("ray_rtp_train_samples_total"), legend="{{run}}"),),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infra.spec.cluster_names import GPU_NAMESPACE
 from observability.alerts.cost import IDLE_PERCENT, IDLE_SHARE
 from observability.alerts.expressions import GPU_NODES, RUN
 from observability.dashboards.model import Chart, Dashboard, Limit, Panel, Query, Row, Unit
@@ -74,9 +75,7 @@ _GLANCE = Row(
             title="Jobs that wait",
             description="Workloads in the queues of the chosen teams.",
             unit=Unit.COUNT,
-            queries=(
-                Query(expression=f"sum(max by (cluster_queue, status) (kueue_pending_workloads{{{OF_QUEUE}}}))"),
-            ),
+            queries=(Query(expression=f"sum(max by (cluster_queue, status) (kueue_pending_workloads{{{OF_QUEUE}}}))"),),
             chart=Chart.NUMBER,
             opens="rtp-queue",
             width=4,
@@ -96,9 +95,7 @@ _GLANCE = Row(
             title="Firing alerts",
             description="Pages and tickets. Platform health lists them.",
             unit=Unit.COUNT,
-            queries=(
-                Query(expression='count(ALERTS{alertstate="firing",severity=~"critical|warning"}) or vector(0)'),
-            ),
+            queries=(Query(expression='count(ALERTS{alertstate="firing",severity=~"critical|warning"}) or vector(0)'),),
             chart=Chart.NUMBER,
             opens="rtp-platform",
             width=4,
@@ -133,7 +130,7 @@ _USE = Row(
             unit=Unit.PERCENT,
             queries=(
                 Query(
-                    expression=f"avg by (namespace) (DCGM_FI_DEV_GPU_UTIL{{{OF_TEAM}}})",
+                    expression=f'avg by (namespace) (DCGM_FI_DEV_GPU_UTIL{{{OF_TEAM},namespace!="{GPU_NAMESPACE}"}})',
                     legend="{{namespace}}",
                 ),
             ),
@@ -231,7 +228,7 @@ _RUNS = Row(
         ),
         Panel(
             title="Power by team",
-            description="Drawn by the GPUs of each team. GPUs that a team holds and does not use draw little.",
+            description="Drawn by the GPUs of each team; those that no pod holds are under the namespace of the exporter.",
             unit=Unit.WATTS,
             queries=(
                 Query(

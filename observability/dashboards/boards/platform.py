@@ -79,7 +79,10 @@ _NODES = Row(
             description="Of the GPU nodes. Above the line EKS repairs none, so that a common cause does not empty the cluster.",
             unit=Unit.RATIO,
             queries=(
-                Query(expression=f"(count({_taint(UNHEALTHY_TAINT.key)}) or vector(0)) / count({GPU_NODES})", legend="unhealthy"),
+                Query(
+                    expression=f"(count({_taint(UNHEALTHY_TAINT.key)}) or vector(0)) / count({GPU_NODES})",
+                    legend="unhealthy",
+                ),
             ),
             limits=(Limit(alert="GpuNodesUnhealthy", value=REPAIR_LIMIT),),
             maximum=1,
@@ -168,12 +171,14 @@ _SERVICES = Row(
                 ),
             ),
             alerts=("LogsNotShipped",),
+            width=6,
         ),
         Panel(
             title="Series in Prometheus",
             description="What its memory is spent on. A jump is a label with too many values.",
             unit=Unit.COUNT,
             queries=(Query(expression="max by (pod) (prometheus_tsdb_head_series)", legend="{{pod}}"),),
+            width=6,
         ),
         Panel(
             title="Samples stored by Prometheus",
@@ -185,6 +190,7 @@ _SERVICES = Row(
                     legend="{{pod}}",
                 ),
             ),
+            width=6,
         ),
         Panel(
             title="Failed rules",
@@ -196,6 +202,7 @@ _SERVICES = Row(
                     legend="{{pod}}",
                 ),
             ),
+            width=6,
         ),
     ),
 )

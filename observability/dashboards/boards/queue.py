@@ -13,15 +13,11 @@ _PENDING = f"max by (cluster_queue, status) (kueue_pending_workloads{{{OF_QUEUE}
 
 
 def _of_quota(metric: str) -> str:
-    return (
-        f"sum by (cluster_queue) (max by (cluster_queue, flavor) (kueue_cluster_queue_{metric}{{{_GPUS}}}))"
-    )
+    return f"sum by (cluster_queue) (max by (cluster_queue, flavor) (kueue_cluster_queue_{metric}{{{_GPUS}}}))"
 
 
 def _wait(share: float) -> str:
-    return quantile(
-        share, "kueue_admission_wait_time_seconds", by="cluster_queue", matchers=OF_QUEUE, window="[6h]"
-    )
+    return quantile(share, "kueue_admission_wait_time_seconds", by="cluster_queue", matchers=OF_QUEUE, window="[6h]")
 
 
 _WAITING = Row(
@@ -85,7 +81,7 @@ _QUOTA = Row(
         ),
         Panel(
             title="Jobs admitted and not ended",
-            description="By queue.",
+            description="Jobs that hold quota, by queue: they run, or wait for nodes.",
             unit=Unit.COUNT,
             queries=(
                 Query(

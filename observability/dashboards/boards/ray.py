@@ -135,9 +135,7 @@ _WORK = Row(
             title="Actors by state",
             description="As the head counts them. Ranks are actors; DEAD ones belong to earlier attempts.",
             unit=Unit.COUNT,
-            queries=(
-                Query(expression=f'sum by (State) (ray_actors{{{OF_JOB},Source="gcs"}})', legend="{{State}}"),
-            ),
+            queries=(Query(expression=f'sum by (State) (ray_actors{{{OF_JOB},Source="gcs"}})', legend="{{State}}"),),
             chart=Chart.STACK,
         ),
         Panel(
@@ -160,9 +158,7 @@ RAY = Dashboard(
     rows=(_CLUSTERS, _NODES, _WORK),
     variables=(
         TEAM,
-        Variable(
-            name="job", title="Job or session", selector=f"ray_node_mem_total{{{OF_TEAM}}}", label="training_job"
-        ),
+        Variable(name="job", title="Job or session", selector=f"ray_node_mem_total{{{OF_TEAM}}}", label="training_job"),
     ),
 )
 """Jobs and sessions."""

@@ -346,4 +346,3 @@ RUN_DASHBOARD = Dashboard(
     variables=(TEAM, JOB, ONE_RUN),
 )
 """One run."""
-

@@ -29,9 +29,7 @@ _NOW = Row(
             title="Ended trials",
             description="Share of the planned trials that are done, stopped early, or failed.",
             unit=Unit.RATIO,
-            queries=(
-                Query(expression=f"{_ENDED} / {_newest('planned_trials')}", legend="{{search}}"),
-            ),
+            queries=(Query(expression=f"{_ENDED} / {_newest('planned_trials')}", legend="{{search}}"),),
             chart=Chart.NUMBER,
             maximum=1,
             width=5,
@@ -162,9 +160,7 @@ SEARCH_DASHBOARD = Dashboard(
     rows=(_NOW, _COURSE, _TRIAL_ROW),
     variables=(
         TEAM,
-        Variable(
-            name="search", title="Search", selector=f"ray_rtp_search_planned_trials{{{OF_TEAM}}}", label="search"
-        ),
+        Variable(name="search", title="Search", selector=f"ray_rtp_search_planned_trials{{{OF_TEAM}}}", label="search"),
     ),
     since="6h",
 )

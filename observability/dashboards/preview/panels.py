@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.dates import ConciseDateFormatter, date2num
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
 
 from observability.alerts.catalog import ALERTS
 from observability.alerts.model import Severity
-from observability.dashboards.model import Chart, Panel, Unit
+from observability.dashboards.model import TITLES, Chart, Panel, Unit
 from observability.dashboards.preview.source import Series
-from observability.dashboards.preview.units import shown
+from observability.dashboards.preview.units import shown, ticks
 
 INK, MUTED, GRID = "#d8d9da", "#8e9297", "#2c3235"
 COLOURS = ("#73bf69", "#5794f2", "#f2cc0c", "#ff9830", "#b877d9", "#56b4c9", "#f2495c", "#8ab8ff", "#c0d8a8", "#d9a0c0")
@@ -63,7 +62,7 @@ def _colour_of(alert: str) -> str:
 
 def _series(axes: Axes, panel: Panel, named: Sequence[tuple[str, Series]]) -> None:
     if panel.chart is Chart.STACK:
-        _stack(axes, named)
+        _stack(axes, sorted(named, key=lambda one: -float(np.nansum(one[1].values))))
     else:
         for index, (name, one) in enumerate(named):
             colour = COLOURS[index % len(COLOURS)]
@@ -74,11 +73,12 @@ def _series(axes: Axes, panel: Panel, named: Sequence[tuple[str, Series]]) -> No
     bottom = low if panel.minimum is None else panel.minimum
     top = panel.maximum if panel.maximum is not None else high
     axes.set_ylim(bottom, top if top > bottom else bottom + 1)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=panel.unit is Unit.COUNT and top - bottom >= 2))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, panel.unit)))
+    marks = ticks(bottom, max(top, bottom), panel.unit)
+    axes.set_yticks(marks, [shown(mark, panel.unit) for mark in marks])
     axes.xaxis_date()
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator(), show_offset=False))
+    axes.xaxis.set_major_locator(AutoDateLocator(minticks=3, maxticks=6))
+    axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
+    axes.set_axisbelow(True)
     axes.grid(visible=True, color=GRID, linewidth=0.6)
     _legend(axes)
 
@@ -90,7 +90,7 @@ def _legend(axes: Axes) -> None:
     texts = [*chosen[:-1], f"{chosen[-1]}  (+{len(unique) - len(chosen)})"] if len(unique) > len(chosen) else chosen
     if texts:
         axes.legend(
-            [unique[name] for name in chosen], texts, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3,
+            [unique[name] for name in chosen], texts, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3,
             fontsize=7, frameon=False, labelcolor=INK, handlelength=1, columnspacing=1, borderaxespad=0,
         )  # fmt: skip
 
@@ -140,23 +140,22 @@ def _bars(axes: Axes, panel: Panel, named: Sequence[tuple[str, Series]]) -> None
 
 def _table(axes: Axes, panel: Panel, results: Results) -> None:
     axes.axis("off")
-    names = list(dict.fromkeys(name for series in results for one in series for name in one.labels))
+    found = {name for series in results for one in series for name in one.labels}
+    names = [*(name for name in TITLES if name in found), *sorted(found - set(TITLES))]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for query, series in zip(panel.queries, results, strict=True):
         for one in series:
             key = tuple(one.labels.get(name, "") for name in names)
             cells.setdefault(key, {})[query.legend] = shown(one.newest, query.unit or Unit.COUNT)
-    columns = [*names, *(query.legend for query in panel.queries)]
-    rows = [[*key, *(found.get(query.legend, "") for query in panel.queries)] for key, found in cells.items()]
-    table = axes.table(
-        cellText=rows[:_MOST_ROWS], colLabels=columns, loc="upper left", cellLoc="left", edges="horizontal"
-    )
-    table.auto_set_font_size(False)
-    table.set_fontsize(7.5)
-    table.auto_set_column_width(range(len(columns)))
-    for (row, _), cell in table.get_celld().items():
-        cell.set_edgecolor(GRID)
-        cell.get_text().set_color(MUTED if row == 0 else INK)
+    columns = [*(TITLES.get(name, name) for name in names), *(query.legend for query in panel.queries)]
+    rows = [[*key, *(values.get(query.legend, "") for query in panel.queries)] for key, values in sorted(cells.items())]
+    rows = rows[:_MOST_ROWS]
+    widths = [4 + max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
+    for line, row in enumerate((columns, *rows)):
+        height = 1 - (line + 0.7) / (_MOST_ROWS + 2)
+        for index, text in enumerate(row):
+            left = sum(widths[:index]) / sum(widths)
+            axes.text(left, height, text, color=INK if line else MUTED, size=8, va="center", transform=axes.transAxes)
 
 
 def _dates(times: object) -> object:

@@ -41,7 +41,9 @@ RAY_METRICS = (
     _of_node("disk_io_write_speed", "Bytes written to disk per second.", unit="bytes_per_second"),
     _of_node("network_receive_speed", "Bytes received per second.", unit="bytes_per_second"),
     _of_node("network_send_speed", "Bytes sent per second.", unit="bytes_per_second"),
-    _of_cluster("object_store_memory", "Objects by location: in shared memory, in files, or spilled.", "Location", unit="bytes"),
+    _of_cluster(
+        "object_store_memory", "Objects by location: in shared memory, in files, or spilled.", "Location", unit="bytes"
+    ),
     _of_cluster("tasks", "Tasks by state, as each component counts them.", "State", "Source", "IsRetry"),
     _of_cluster("actors", "Actors by state, as each component counts them.", "State", "Source"),
     _of_cluster("resources", "Resources of a node by state: used or available.", "Name", "State"),

@@ -74,6 +74,8 @@ _VALUES: Mapping[str, Sequence[str]] = {
 }
 
 _SPECIAL: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "ALERTS": {"namespace": ("vision",), "training_job": ("resnet",), "run": ("resnet50-imagenet",), "node": ("",)},
+    "kube_deployment_status_replicas_available": {"namespace": ("kuberay-system",)},
     "ray_tasks": {"State": ("RUNNING", "PENDING_NODE_ASSIGNMENT")},
     "ray_actors": {"State": ("ALIVE", "DEAD")},
     "kueue_pending_workloads": {"status": ("active", "inadmissible")},
@@ -90,6 +92,7 @@ _SPECIAL: Mapping[str, Mapping[str, Sequence[str]]] = {
 """Values of labels that differ from one metric to another."""
 
 _TARGET = {"job": "monitoring/ray-heads", "instance": "10.0.0.1:8080", "endpoint": "metrics", "container": "main"}
+_TAINTED = {SPOT_TAINT.key: NODES[2:], START_UP_TAINT.key: NODES[3:], UNHEALTHY_TAINT.key: NODES[3:]}
 _OF_PODS = ("kube_pod_container_resource_requests", "kube_pod_status_phase", "kube_pod_status_unschedulable")
 
 RECORDED: Mapping[str, tuple[str, ...]] = {
@@ -122,7 +125,14 @@ def label_sets(metric: ScrapedMetric) -> Iterator[Labels]:
     for base in _bases(metric):
         own = [name for name in metric.labels if name not in base]
         for chosen in product(*(values.get(name, (name,)) for name in own)):
-            yield {name: "" for name in metric.source.target_labels} | _TARGET | dict(base) | dict(zip(own, chosen, strict=True))
+            series = (
+                dict.fromkeys(metric.source.target_labels, "")
+                | _TARGET
+                | dict(base)
+                | dict(zip(own, chosen, strict=True))
+            )
+            if metric.name != "kube_node_spec_taint" or series["node"] in _TAINTED[series["key"]]:
+                yield series
 
 
 def _bases(metric: ScrapedMetric) -> Sequence[Labels]:

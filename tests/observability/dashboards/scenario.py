@@ -51,11 +51,12 @@ def level(name: str, labels: Labels, moment: Moment) -> float:
         return 1.0
     noise = random.Random(f"{name}{sorted(labels.items())}{moment.time}").gauss(0, 0.03)
     value = found(labels, moment)
-    return value if name.endswith(_EXACT) else value * (1 + noise)
+    return value if name.endswith(_EXACT) or name.startswith(_COUNTED) else value * (1 + noise)
 
 
-_EXACT = ("_timestamp_seconds", "_step", "_steps", "_ranks", "_count", "_total", "sum", "max", "_info", "_phase", "_bytes")
-"""Ends of the names of what has no noise."""
+_EXACT = ("_timestamp_seconds", "_step", "_steps", "_ranks", "_total", ":sum", ":max", "_bytes", "_rate")
+_COUNTED = ("kube", "kueue", "cluster_", "ray_rtp_search", "ray_tasks", "ray_actors", "ray_resources")
+"""Ends and beginnings of the names of what has no noise."""
 
 
 def _is_vision(labels: Labels) -> bool:
@@ -114,15 +115,15 @@ def _saw_tooth(moment: Moment) -> float:
 
 
 def _constant(value: float) -> Level:
-    return lambda labels, moment: value
+    return lambda _, __: value
 
 
 def _of_state(**values: float) -> Level:
-    return lambda labels, moment: values.get(labels.get("status") or labels.get("State") or labels.get("state") or "", 0)
+    return lambda labels, _: values.get(labels.get("status") or labels.get("State") or labels.get("state") or "", 0)
 
 
 _OURS: Mapping[str, Level] = {
-    "step": lambda labels, moment: 1000 + 36_000 * moment.share,
+    "step": lambda _, moment: 1000 + 36_000 * moment.share,
     "planned_steps": _constant(50_000),
     "ranks": _constant(4),
     "last_step_timestamp_seconds": lambda labels, moment: moment.time - (90 if _is_down(labels, moment) else 1),
@@ -132,22 +133,26 @@ _OURS: Mapping[str, Level] = {
     "units_total": lambda labels, moment: _SAMPLES_PER_STEP * _STEPS_PER_SECOND * _speed(labels, moment),
     "samples_per_second": lambda labels, moment: _SAMPLES_PER_STEP * _STEPS_PER_SECOND * _speed(labels, moment),
     "rank_samples_per_second": _rank_speed,
-    "gpu_memory_bytes": lambda labels, moment: (14 if labels["state"] == "allocated" else 18) * 2**30,
+    "gpu_memory_bytes": lambda labels, _: (14 if labels["state"] == "allocated" else 18) * 2**30,
     "loss": _loss,
-    "gradient_norm": lambda labels, moment: 0.8 + 2 * math.exp(-3 * moment.share),
-    "learning_rate": lambda labels, moment: 0.05 * (1 + math.cos(math.pi * moment.share)),
+    "gradient_norm": lambda _, moment: 0.8 + 2 * math.exp(-3 * moment.share),
+    "learning_rate": lambda _, moment: 0.05 * (1 + math.cos(math.pi * moment.share)),
     "nonfinite_steps_total": _constant(0.001),
     "evaluation_loss": lambda labels, moment: 0.1 + _loss(labels, moment),
-    "evaluation_metric": lambda labels, moment: 0.76 * (1 - math.exp(-4 * moment.share)),
+    "evaluation_metric": lambda _, moment: 0.76 * (1 - math.exp(-4 * moment.share)),
     "checkpoints_total": _constant(1 / _CHECKPOINT_SECONDS),
     "checkpoint_stall_seconds": _constant(1 / _CHECKPOINT_SECONDS),
     "checkpoint_write_seconds": _constant(1 / _CHECKPOINT_SECONDS),
     "checkpoint_bytes": _constant(306 * 2**20),
-    "checkpoint_step": lambda labels, moment: 1000 + 36_000 * moment.share - _saw_tooth(moment) * _STEPS_PER_SECOND,
-    "checkpoint_timestamp_seconds": lambda labels, moment: moment.time - _saw_tooth(moment),
+    "checkpoint_step": lambda _, moment: 1000 + 36_000 * moment.share - _saw_tooth(moment) * _STEPS_PER_SECOND,
+    "checkpoint_timestamp_seconds": lambda _, moment: moment.time - _saw_tooth(moment),
     "checkpoints_refused_total": _constant(0),
-    "restarts_total": lambda labels, moment: 1 / 60 if _is_vision(labels) and 0 <= moment.share - RESTART < 0.0028 else 0,
-    "lost_steps_total": lambda labels, moment: 10.0 if _is_vision(labels) and 0 <= moment.share - RESTART < 0.0028 else 0,
+    "restarts_total": lambda labels, moment: (
+        1 / 60 if _is_vision(labels) and 0 <= moment.share - RESTART < 0.0028 else 0
+    ),
+    "lost_steps_total": lambda labels, moment: (
+        10.0 if _is_vision(labels) and 0 <= moment.share - RESTART < 0.0028 else 0
+    ),
     "wall_seconds_total": _class,
     "repeated_seconds_total": lambda labels, moment: 0.2 if _is_down(labels, moment) else 0,
     "spool_backlog_bytes": _constant(40_000),
@@ -158,25 +163,25 @@ _SEARCH: Mapping[str, Level] = {
     "trials": lambda labels, moment: round(
         {"running": 3, "done": 3 * moment.share, "stopped": 6 * moment.share, "failed": moment.share}[labels["status"]]
     ),
-    "best": lambda labels, moment: 0.92 - 0.3 * math.exp(-6 * moment.share),
-    "worker_seconds": lambda labels, moment: 40_000 * moment.share,
-    "time_left_seconds": lambda labels, moment: 9000 * (1.05 - moment.share),
-    "last_evaluation_timestamp_seconds": lambda labels, moment: moment.time - moment.time % 240,
+    "best": lambda _, moment: 0.92 - 0.3 * math.exp(-6 * moment.share),
+    "worker_seconds": lambda _, moment: 40_000 * moment.share,
+    "time_left_seconds": lambda _, moment: 9000 * (1.05 - moment.share),
+    "last_evaluation_timestamp_seconds": lambda _, moment: moment.time - moment.time % 240,
 }
 
 _RAY: Mapping[str, Level] = {
     "node_cpu_utilization": lambda labels, moment: 98 if _data_share(labels, moment) > 0.3 else 41,
-    "node_mem_used": lambda labels, moment: (30 + 12 * moment.share) * 2**30,
+    "node_mem_used": lambda _, moment: (30 + 12 * moment.share) * 2**30,
     "node_mem_total": _constant(64 * 2**30),
-    "node_disk_utilization_percentage": lambda labels, moment: 30 + 20 * moment.share,
+    "node_disk_utilization_percentage": lambda _, moment: 30 + 20 * moment.share,
     "node_disk_io_read_speed": lambda labels, moment: 180e6 * _speed(labels, moment),
     "node_disk_io_write_speed": _constant(3e6),
     "node_network_receive_speed": lambda labels, moment: 700e6 * _speed(labels, moment),
     "node_network_send_speed": lambda labels, moment: 640e6 * _speed(labels, moment),
-    "object_store_memory": lambda labels, moment: 2**28 if labels["Location"] == "MMAP_SHM" else 2**20,
+    "object_store_memory": lambda labels, _: 2**28 if labels["Location"] == "MMAP_SHM" else 2**20,
     "tasks": _of_state(RUNNING=1),
     "actors": _of_state(ALIVE=3, DEAD=2),
-    "resources": lambda labels, moment: (2 if labels["Name"] == "GPU" else 8) if labels["State"] == "USED" else 1,
+    "resources": lambda labels, _: (2 if labels["Name"] == "GPU" else 8) if labels["State"] == "USED" else 1,
     "memory_manager_worker_eviction_total": _constant(0),
 }
 
@@ -190,7 +195,7 @@ _GPU: Mapping[str, Level] = {
     "DEV_POWER_VIOLATION": lambda labels, moment: 2e6 * _utilization(labels, moment),
     "DEV_THERMAL_VIOLATION": _constant(0),
     "DEV_ECC_DBE_VOL_TOTAL": _constant(0),
-    "DEV_ECC_SBE_VOL_TOTAL": lambda labels, moment: 0.001 if labels["node"] == "gpu-b" else 0,
+    "DEV_ECC_SBE_VOL_TOTAL": lambda labels, _: 0.001 if labels["node"] == "gpu-b" else 0,
     "DEV_UNCORRECTABLE_REMAPPED_ROWS": _constant(0),
     "DEV_CORRECTABLE_REMAPPED_ROWS": _constant(0),
     "DEV_ROW_REMAP_FAILURE": _constant(0),
@@ -213,18 +218,21 @@ _PLATFORM: Mapping[str, Level] = {
     "kueue_admitted_workloads_total": _constant(1 / 1200),
     "kueue_evicted_workloads_total": _constant(1 / 20_000),
     "kueue_admitted_active_workloads": _constant(2),
-    "kueue_cluster_queue_resource_usage": lambda labels, moment: 4 if labels["cluster_queue"] == "vision" else 2,
+    "kueue_cluster_queue_resource_usage": lambda labels, _: 4 if labels["cluster_queue"] == "vision" else 2,
     "kueue_cluster_queue_nominal_quota": _constant(3),
     "cluster_autoscaler_nodes_count": _of_state(ready=7, notStarted=1),
-    "cluster_autoscaler_unschedulable_pods_count": lambda labels, moment: round(1 + math.sin(9 * moment.share)),
+    "cluster_autoscaler_unschedulable_pods_count": lambda _, moment: round(1 + math.sin(9 * moment.share)),
     "cluster_autoscaler_failed_scale_ups_total": _constant(1 / 3000),
+    "DCGM_EXP_XID_ERRORS_COUNT": lambda labels, moment: float(
+        (labels["node"], labels["gpu"]) == ("gpu-b", "1") and 0.7 < moment.share < 0.72
+    ),
     "kube_node_status_capacity": _constant(2),
-    "kube_node_status_allocatable": lambda labels, moment: 1 if labels["node"] == "gpu-d" else 2,
-    "kube_pod_container_resource_requests": lambda labels, moment: 2 if "worker" in labels["pod"] else 0,
-    "kube_pod_status_unschedulable": _constant(1),
-    "kuberay_job_deployment_status": lambda labels, moment: float(labels["deployment_status"] == "Running"),
+    "kube_node_status_allocatable": lambda labels, _: 1 if labels["node"] == "gpu-d" else 2,
+    "kube_pod_container_resource_requests": lambda labels, _: 2 if "worker" in labels["pod"] else 0,
+    "kube_pod_status_unschedulable": lambda _, moment: round(0.5 + 0.5 * math.sin(9 * moment.share)),
+    "kuberay_job_deployment_status": lambda labels, _: float(labels["deployment_status"] == "Running"),
     "fluentbit_output_retries_total": _constant(0.01),
-    "prometheus_tsdb_head_series": lambda labels, moment: 120_000 + 20_000 * moment.share,
+    "prometheus_tsdb_head_series": lambda _, moment: 120_000 + 20_000 * moment.share,
     "prometheus_tsdb_head_samples_appended_total": _constant(4_100),
     "prometheus_rule_evaluation_failures_total": _constant(0),
     "node:nvidia_gpus_requested:sum": _constant(2),

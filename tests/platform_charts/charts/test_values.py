@@ -19,6 +19,7 @@ from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
 from platform_charts.charts.dcgm_exporter import COUNTERS
 from platform_charts.charts.image_names import ImageNames, images_of, without_digest
 from platform_charts.charts.installs import installed_charts
+from platform_charts.objects.dashboards import dashboards
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.infra.spec.samples import changed, dev_sections
