@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
@@ -212,7 +212,7 @@ def _table(panel: Panel) -> table.Panel:
     return builder
 
 
-_BUILDERS = {
+_BUILDERS: Mapping[Chart, Callable[[Panel], _Graph]] = {
     Chart.SERIES: _series,
     Chart.STACK: _series,
     Chart.NUMBER: _number,

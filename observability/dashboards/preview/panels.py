@@ -13,7 +13,7 @@ from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
 from observability.alerts.catalog import ALERTS
 from observability.alerts.model import Severity
 from observability.dashboards.model import TITLES, Chart, Panel, Unit
-from observability.dashboards.preview.source import Series
+from observability.dashboards.preview.source import Floats, Series
 from observability.dashboards.preview.units import shown, ticks
 
 INK, MUTED, GRID = "#d8d9da", "#8e9297", "#2c3235"
@@ -158,9 +158,9 @@ def _table(axes: Axes, panel: Panel, results: Results) -> None:
             axes.text(left, height, text, color=INK if line else MUTED, size=8, va="center", transform=axes.transAxes)
 
 
-def _dates(times: object) -> object:
-    return date2num(np.asarray(times, dtype="datetime64[s]"))
+def _dates(times: Floats) -> Floats:
+    return np.asarray(date2num(times.astype("datetime64[s]")), dtype=np.float64)
 
 
-def _finite(values: np.typing.NDArray[np.float64]) -> np.typing.NDArray[np.float64]:
+def _finite(values: Floats) -> Floats:
     return np.where(np.isfinite(values), values, math.nan)

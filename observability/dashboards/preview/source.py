@@ -55,7 +55,7 @@ class MetricsSource:
     def __init__(self, url: str) -> None:
         if not url.startswith(("http://", "https://")):
             raise SettingsError(f"--prometheus={url} is not an http:// or https:// address")
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
 
     def over(self, expression: str, period: Period) -> Sequence[Series]:
         """The series of an expression over a period.
@@ -72,15 +72,15 @@ class MetricsSource:
         return [_series(one, [one["value"]]) for one in self._get("query", query=expression, time=time)]
 
     def _get(self, path: str, **parameters: str | float) -> Any:  # noqa: ANN401 - JSON
-        address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(address, timeout=_SECONDS) as answer:  # noqa: S310 - checked above
                 return json.load(answer)["data"]["result"]
         except HTTPError as error:
-            raise PlatformError(f"{self._url} refused {parameters['query']}: {error.read().decode()[:500]}") from error
+            raise PlatformError(f"{self.url} refused {parameters['query']}: {error.read().decode()[:500]}") from error
         except (OSError, ValueError) as error:
             remedy = "kubectl -n monitoring port-forward service/kube-prometheus-stack-prometheus 9090"
-            raise RefusedError(f"no Prometheus answers at {self._url}: {error}", remedy=remedy) from error
+            raise RefusedError(f"no Prometheus answers at {self.url}: {error}", remedy=remedy) from error
 
 
 def _series(found: Mapping[str, Any], samples: Sequence[tuple[float, str]]) -> Series:
