@@ -14,6 +14,9 @@ MLFLOW_NAMESPACE = "mlflow"
 MONITORING_NAMESPACE = "monitoring"
 KUBERAY_NAMESPACE = "kuberay-system"
 KUEUE_NAMESPACE = "kueue-system"
+DASHBOARD_FOLDER = "grafana_folder"
+"""Annotation of a dashboard's ConfigMap with its folder in Grafana."""
+
 GPU_NAMESPACE = "gpu-system"
 """Namespace of device plugins and DCGM exporter: the only platform namespace that admits privileged pods."""
 

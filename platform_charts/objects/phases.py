@@ -13,6 +13,7 @@ from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.access import access
 from platform_charts.objects.admission import admission
 from platform_charts.objects.alert_rules import alert_rules
+from platform_charts.objects.dashboards import dashboards
 from platform_charts.objects.disruption import disruption_budgets
 from platform_charts.objects.gpu_diagnostics import diagnostics_objects
 from platform_charts.objects.image_pull import image_pull_objects
@@ -112,6 +113,7 @@ def platform_objects(
         "monitoring": (
             *monitors(settings, release),
             *alert_rules(settings, release),
+            *dashboards(release),
             *progress_objects(release, registry=facts.registry),
             *recorder_objects(settings, release, registry=facts.registry),
         ),

@@ -20,6 +20,7 @@ from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
 from platform_charts.charts.dcgm_exporter import COUNTERS
 from platform_charts.charts.image_names import ImageNames, images_of, without_digest
 from platform_charts.charts.installs import installed_charts
+from platform_charts.objects.dashboards import dashboards
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.infra.spec.samples import changed, dev_sections
@@ -320,6 +321,14 @@ def test_alertmanager_uses_the_service_account_with_the_monitoring_role() -> Non
     account = PLATFORM_ACCOUNTS["monitoring"][0]
     install = installs_of(varied({}))["kube-prometheus-stack"]
     assert (install.namespace, install.values["alertmanager"]["serviceAccount"]["name"]) == account
+
+
+def test_the_sidecar_sorts_our_dashboards_into_their_folder() -> None:
+    sidecar = values("kube-prometheus-stack")["grafana"]["sidecar"]["dashboards"]
+    (annotation,) = {one for manifest in dashboards(load_release()) for one in manifest["metadata"]["annotations"]}
+    assert sidecar["folderAnnotation"] == annotation
+    assert sidecar["provider"] == {"foldersFromFilesStructure": True}
+    assert sidecar["searchNamespace"] == "monitoring"
 
 
 def test_grafana_requires_a_login() -> None:
