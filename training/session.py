@@ -19,6 +19,7 @@ from training.callbacks.epoch_gate import EpochGate, GateKeeper
 from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
+from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
 from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
 from training.checkpoint.stateful import Stateful, StateRegistry
@@ -32,6 +33,7 @@ from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.export import export_model
+from training.flight_recorder import FlightRecorder
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
 from training.models import registry as models
@@ -60,6 +62,7 @@ _NOT_RECORDED: Mapping[str, IncEx | bool] = {
     "scale": {"workers"},
     "tracking": True,
     "metrics": True,
+    "profile": True,
     "data": {"cache"},
 }
 """Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
@@ -111,7 +114,12 @@ class Session:
         gpu = self._device.type == "cuda"
         if scale.gpu and not gpu:
             self._emit(Notice(level="warning", message=_NO_GPU))
-        with process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare):
+        recorded = FlightRecorder(self._task.run_directory, attempt=self._task.attempt, rank=self._place.rank)
+        recorded.prepare()
+        with (
+            process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
+            recorded.dumped_on_failure(),
+        ):
             return self._train()
 
     def _train(self) -> Outcome:
@@ -162,6 +170,7 @@ class Session:
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
+            self._profiling(),
             *self._ledger(),
             *self._callbacks,
             self._evaluation(bundle, score),
@@ -242,6 +251,15 @@ class Session:
         if self._gate is None:
             return []
         return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
+
+    def _profiling(self) -> Profiling:
+        return Profiling(
+            self._settings.profile,
+            self._task.run_directory,
+            emit=self._emit,
+            place=self._place,
+            device=self._device,
+        )
 
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids:

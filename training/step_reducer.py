@@ -1,15 +1,15 @@
 """The small all-reduce beside that of the gradients: what all ranks must agree on, for a window of steps at once.
 
 Of each step it carries a handful of float64 numbers: the objective's sums, their weight, the samples and each rank's own time; of the
-window, the votes to stop. Ranks therefore stop at the same step. One all-reduce per step is expensive for short steps: through gloo it
-takes 0.2 ms of CPU on each rank, 4 % of a small network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer
-one is its own.
+window, the votes to stop and what else a rank asks of all, such as a profile. Ranks therefore stop at the same step. One all-reduce per
+step is expensive for short steps: through gloo it takes 0.2 ms of CPU on each rank, 4 % of a small network's step. So steps that are
+shorter than `WINDOW_SECONDS` share a window; a longer one is its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import torch
@@ -38,10 +38,17 @@ class StepSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The result of a reduction: the sums of each step since the previous window, oldest first, and the votes to stop."""
+    """The result of a reduction.
+
+    Attributes:
+        steps: the sums of each step since the previous window, oldest first.
+        stop_votes: how many ranks want to stop.
+        asked: the sums of what the ranks asked for, in the order of `StepReducer.reduce`.
+    """
 
     steps: list[StepSums]
     stop_votes: int
+    asked: list[int] = field(default_factory=list)
 
 
 class StepReducer:
@@ -70,14 +77,15 @@ class StepReducer:
         self._steps.append([*sums, weight, samples, *rank_seconds])
         self._seconds += seconds
 
-    def reduce(self, *, wants_stop: bool) -> Window:
-        """Close the window, which has at least one step: sum this rank's numbers and its vote with its peers'."""
+    def reduce(self, *, wants_stop: bool, asks: Sequence[int] = ()) -> Window:
+        """Close the window, which has at least one step: sum this rank's numbers, its vote and what it asks for with its peers'."""
         # Only rank 0's seconds count, so that the next window has as many steps on every rank.
-        head = [wants_stop, self._seconds if self._rank == 0 else 0.0]
+        head = [wants_stop, *asks, self._seconds if self._rank == 0 else 0.0]
         totals = torch.tensor([*head, *chain(*self._steps)], dtype=torch.float64, device=self._device)
         if self._world > 1:
             dist.all_reduce(totals)
-        stop_votes, seconds, *numbers = totals.tolist()
+        summed: list[float] = totals.tolist()
+        (stop_votes, *asked, seconds), numbers = summed[: len(head)], summed[len(head) :]
         self._due = max(1, int(WINDOW_SECONDS * len(self._steps) / seconds))
         width = len(self._steps[0])
         self._steps.clear()
@@ -85,6 +93,7 @@ class StepReducer:
         return Window(
             steps=[self._step_sums(numbers[start : start + width]) for start in range(0, len(numbers), width)],
             stop_votes=round(stop_votes),
+            asked=[round(number) for number in asked],
         )
 
     def _step_sums(self, numbers: list[float]) -> StepSums:
