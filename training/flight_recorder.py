@@ -1,7 +1,7 @@
 """torch's flight recorder of a rank: its newest collectives, kept in memory and written down when one fails.
 
 With Gloo a collective that times out raises an error here. NCCL's watchdog ends the process instead; torch then writes the dump itself, as
-a pickle that `torchrun`'s `torchfrtrace` reads.
+a pickle that `torchfrtrace` reads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch._C._distributed_c10d import _dump_fr_trace_json
@@ -33,7 +33,7 @@ class FlightRecorder:
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", str(_COLLECTIVES))
         os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
         # torch appends the rank. Another attempt in this process has another file.
-        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = str(self._file.with_name(f"{self._file.name}.nccl-"))
+        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = str(self._file.with_name(f"{self._file.name}-nccl-"))
 
     @contextmanager
     def dumped_on_failure(self) -> Iterator[None]:
@@ -46,7 +46,10 @@ class FlightRecorder:
             raise
 
     def _dump(self) -> None:
-        with suppress(OSError):  # the error itself matters more
+        try:
             self._file.parent.mkdir(exist_ok=True)
-            self._file.write_text(_dump_fr_trace_json(), encoding="utf-8")
-            logger.info("the newest collectives of this rank are in %s", self._file)
+            self._file.write_bytes(_dump_fr_trace_json())
+        except Exception:
+            logger.exception(
+                "the newest collectives of this rank could not be written"
+            )  # the error itself matters more

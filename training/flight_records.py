@@ -1,6 +1,6 @@
 """Who waits for whom, from what the flight recorders of the ranks wrote when a collective timed out (`training.flight_recorder`).
 
-    failures/attempt-0-rank-0.flight.json    the newest collectives of rank 0, in torch's own format
+    failures/attempt-0-rank-0.flight    the newest collectives of rank 0, as JSON in torch's own format
 
 A rank that hangs outside a collective writes none: it is the one that the others wait for.
 """
@@ -33,45 +33,44 @@ class Collective:
 
 def dump_file(run_directory: Path, *, attempt: int, rank: int) -> Path:
     """The file with the newest collectives of a rank."""
-    return run_directory / FOLDER / f"attempt-{attempt}-rank-{rank}.flight.json"
+    return run_directory / FOLDER / f"attempt-{attempt}-rank-{rank}.flight"
 
 
 def describe_waits(run_directory: Path, *, attempt: int, silent: Sequence[int]) -> str:
-    """Which ranks wait in which collective for the silent ones, in a line; empty if no rank has written anything.
+    """Which collective the other ranks have entered and the silent ones have not, in a line; empty if no rank has written anything.
 
     Args:
         run_directory: of the run.
         attempt: that failed.
         silent: ranks that reported nothing.
     """
-    waiting: dict[int, Collective] = {}
-    for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight.json"):
-        rank = int(path.name.split(".")[0].rpartition("-")[2])
-        found = _pending(path)
+    entered: dict[int, Collective] = {}
+    for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight"):
+        rank = int(path.stem.rpartition("-")[2])
+        found = _last(path)
         if found is not None and rank not in silent:
-            waiting[rank] = found
-    return waits_in_words(waiting, silent)
+            entered[rank] = found
+    return waits_in_words(entered, silent)
 
 
-def waits_in_words(waiting: Mapping[int, Collective], silent: Sequence[int]) -> str:
-    """The line of `describe_waits`, for the collective in which each rank waits."""
+def waits_in_words(entered: Mapping[int, Collective], silent: Sequence[int]) -> str:
+    """The line of `describe_waits`, for the last collective that each rank has entered."""
     places = defaultdict[Collective, list[int]](list)
-    for rank, collective in sorted(waiting.items()):
+    for rank, collective in sorted(entered.items()):
         places[collective].append(rank)
     if not places:
         return ""
-    parts = [f"{_ranks(ranks)} {_waits(ranks)} in {collective}" for collective, ranks in sorted(places.items())]
+    parts = [f"{_ranks(ranks)} {_have(ranks)} entered {collective}" for collective, ranks in sorted(places.items())]
     if len(places) > 1:
         return f"{', '.join(parts)}: the ranks do not run the same collectives"
-    return f"{parts[0]}, which {_ranks(silent)} {'has' if len(silent) == 1 else 'have'} not entered"
+    return f"{parts[0]}, which {_ranks(silent)} {_have(silent)} not"
 
 
-def _pending(path: Path) -> Collective | None:
-    """The last collective of a dump that has not ended; None without one, or if the dump is damaged."""
+def _last(path: Path) -> Collective | None:
+    """The last collective of a dump; None without one, or if the dump is damaged. Of Gloo's, torch does not record which have ended."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
-        pending = [entry for entry in entries if entry["state"] != "completed" and not entry["is_p2p"]]
-        return _collective(pending[-1]) if pending else None
+        return _collective(entries[-1]) if entries else None
     return None
 
 
@@ -91,5 +90,5 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-def _waits(ranks: Sequence[int]) -> str:
-    return "wait" if len(ranks) > 1 else "waits"
+def _have(ranks: Sequence[int]) -> str:
+    return "have" if len(ranks) > 1 else "has"

@@ -8,15 +8,17 @@ ranges of Gloo's threads are communication.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from observability.profiling.intervals import Span, intersection, union
 from observability.profiling.trace_file import TraceEvent
 
 SMALL_OPERATOR: Final = 10e-6
-"""Seconds of an operator's own time below which a CPU mostly dispatches it: a handful of calls from Python to the kernel."""
+"""Seconds of an operator's own time below which a CPU mostly dispatches it. The median of all its calls counts: what else runs on the
+machine interrupts a few of them for milliseconds."""
 
 _ON_CPU: Final = frozenset({"cpu_op", "cuda_runtime", "cuda_driver"})
 _ON_DEVICE: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
@@ -44,7 +46,7 @@ class Activity:
         communication: collectives, from the first byte to the last, waits for peers included.
         memcpy: copies and fills of a GPU's memory.
         cpu: operators and launches on the CPU.
-        small_seconds: own time of operators below `SMALL_OPERATOR`, on a CPU.
+        small_seconds: own time of operators that mostly take less than `SMALL_OPERATOR`, on a CPU.
         operators: all operators or kernels, the longest first.
         collectives: of each step, the durations of its collectives in order of their starts.
     """
@@ -79,14 +81,14 @@ def sort_activity(events: Iterable[TraceEvent], *, steps: Sequence[Span], comput
         compute = [one for one in kept if one.category == "cpu_op" and not one.name.startswith(_LAUNCHES_COLLECTIVE)]
         collectives = [one for one in kept if one.name.startswith(_COLLECTIVES_OF_GLOO)]
     own = _own_times(compute, times)
-    small = [] if on_gpu else [seconds for _, seconds in own if seconds < SMALL_OPERATOR]
+    small = [] if on_gpu else [seconds for seconds in own.values() if median(seconds) < SMALL_OPERATOR]
     return Activity(
         on_gpu=on_gpu,
         compute=_within(compute, times),
         communication=_within(collectives, steps),
         memcpy=_within([one for one in on_device if one.category != "kernel"], times),
         cpu=_within([one for one in kept if one.category in _ON_CPU], times),
-        small_seconds=sum(small),
+        small_seconds=sum(map(sum, small)),
         operators=_totals(own),
         collectives=[_durations(collectives, step) for step in steps],
     )
@@ -110,12 +112,12 @@ def _within(events: Iterable[TraceEvent], times: Sequence[Span]) -> list[Span]:
     return [(start * _MICRO, end * _MICRO) for start, end in common]
 
 
-def _own_times(events: Sequence[TraceEvent], times: Sequence[Span]) -> list[tuple[str, float]]:
-    """The name of each event that starts within the times, and its seconds less those of the events within it."""
+def _own_times(events: Sequence[TraceEvent], times: Sequence[Span]) -> dict[str, list[float]]:
+    """By name, the seconds of each event that starts within the times, less those of the events within it."""
     by_thread: defaultdict[str, list[TraceEvent]] = defaultdict(list)
     for event in events:
         by_thread[event.thread].append(event)
-    found: list[tuple[str, float]] = []
+    found: defaultdict[str, list[float]] = defaultdict(list)
     for thread in by_thread.values():
         thread.sort(key=lambda event: (event.start, -event.end))
         own = [event.end - event.start for event in thread]
@@ -126,19 +128,12 @@ def _own_times(events: Sequence[TraceEvent], times: Sequence[Span]) -> list[tupl
             if around:
                 own[around[-1]] -= event.end - event.start
             around.append(index)
-        found += [
-            (event.name, max(0.0, microseconds) * _MICRO)
-            for event, microseconds in zip(thread, own, strict=True)
-            if any(start <= event.start < end for start, end in times)
-        ]
+        for event, microseconds in zip(thread, own, strict=True):
+            if any(start <= event.start < end for start, end in times):
+                found[event.name].append(max(0.0, microseconds) * _MICRO)
     return found
 
 
-def _totals(own: Iterable[tuple[str, float]]) -> list[OperatorTime]:
-    counts: defaultdict[str, int] = defaultdict(int)
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for name, own_seconds in own:
-        counts[name] += 1
-        seconds[name] += own_seconds
-    totals = [OperatorTime(name=name, count=counts[name], seconds=seconds[name]) for name in counts]
+def _totals(own: Mapping[str, Sequence[float]]) -> list[OperatorTime]:
+    totals = [OperatorTime(name=name, count=len(seconds), seconds=sum(seconds)) for name, seconds in own.items()]
     return sorted(totals, key=lambda one: -one.seconds)

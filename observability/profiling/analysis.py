@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,7 +16,7 @@ from observability.profiling.intervals import Span
 from observability.profiling.trace_file import TraceFile
 from observability.profiling.verdict import RunFigures, Verdict, judge
 from observability.profiling.window import ProfileError, ProfileFolder, RankSteps, Window, write_atomically
-from observability.runlog import read_all
+from observability.runlog import Step, read_all
 
 _MICRO = 1e-6
 
@@ -82,19 +84,25 @@ def kept_analysis(run_directory: Path) -> Analysis | None:
 
 
 def run_figures(run_directory: Path) -> RunFigures:
-    """What the log and the settings of a run say; nothing before its first step."""
+    """What the log and the settings of a run say; defaults where they say nothing."""
     history = RunHistory.from_events(read_all(run_directory))
-    seconds = sum(step.seconds for step in history.steps)
-    if not seconds:
-        return RunFigures()
     return RunFigures(
-        steps=len(history.steps),
-        data_share=sum(step.data_seconds for step in history.steps) / seconds,
-        checkpoint_share=sum(step.checkpoint_seconds for step in history.steps) / seconds,
+        checkpoint_share=_checkpoint_share(history.steps),
         loader_workers=int(history.setting("data.loader_workers") or 0),
         checkpoint_every=int(history.setting("checkpoint.every_steps") or 0),
         precision=str(history.setting("precision.mode") or "fp32"),
     )
+
+
+def _checkpoint_share(steps: Sequence[Step]) -> float | None:
+    """The share of checkpoints in the time of the steps; None without a step.
+
+    The rest of a step counts with its median: a run's first step, and those in which the profiler starts and stops, take far longer.
+    """
+    if not steps:
+        return None
+    delays = sum(step.checkpoint_seconds for step in steps)
+    return delays / (delays + len(steps) * median(step.seconds - step.checkpoint_seconds for step in steps))
 
 
 def _read_rank(profile: ProfileFolder, rank: int) -> tuple[RankSteps, Activity]:

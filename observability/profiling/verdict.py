@@ -30,14 +30,11 @@ class RunFigures:
     """What is known of the run beside the profiled steps; they may be few, and hold no checkpoint.
 
     Attributes:
-        steps: number of steps in its log.
-        data_share, checkpoint_share: of the time of these steps, on rank 0.
+        checkpoint_share: of the time of the steps in its log, on rank 0; None without a step.
         loader_workers, checkpoint_every, precision: its settings.
     """
 
-    steps: int = 0
-    data_share: float = 0.0
-    checkpoint_share: float = 0.0
+    checkpoint_share: float | None = None
     loader_workers: int = 0
     checkpoint_every: int = 0
     precision: str = "fp32"
@@ -75,9 +72,9 @@ def judge(ranks: Sequence[RankTime], run: RunFigures) -> Verdict:
             limit="straggler",
             share=excess,
             sentence=f"rank {slowest.rank} on {slowest.machine} holds up the others, who wait for it up to {percent(excess)} of each "
-            f"step; it spends {percent(own_share)} of its own on {_WORDS[own]}",
+            f"step; {percent(own_share)} of its own step is {_WORDS[own]}",
             advice=_straggler_advice(own, slowest, run),
-            others=_others(shares, own),
+            others=_others({**shares, "communication": _transfer_share(ranks)}, own),
             slow_rank=slowest.rank,
         )
     limit = max(shares, key=lambda name: shares[name])
@@ -98,7 +95,9 @@ def limit_shares(ranks: Sequence[RankTime], run: RunFigures) -> dict[Limit, floa
     The share of checkpoints is that of the whole run, if its log has one: profiled steps hold one by chance.
     """
     total = sum(rank.step for rank in ranks)
-    checkpoint = run.checkpoint_share if run.steps else sum(rank.checkpoint for rank in ranks) / total
+    checkpoint = run.checkpoint_share
+    if checkpoint is None:
+        checkpoint = sum(rank.checkpoint for rank in ranks) / total
     rest = sum(rank.step - rank.checkpoint for rank in ranks)
     scale = (1 - checkpoint) / rest if rest else 0.0
     return {
@@ -115,6 +114,10 @@ def _straggler(ranks: Sequence[RankTime]) -> tuple[RankTime, float]:
     slowest = min(ranks, key=lambda rank: rank.waiting / rank.step)
     most = max(rank.waiting / rank.step for rank in ranks)
     return slowest, most - slowest.waiting / slowest.step
+
+
+def _transfer_share(ranks: Sequence[RankTime]) -> float:
+    return sum(rank.transfer for rank in ranks) / sum(rank.step for rank in ranks)
 
 
 def _largest_own(rank: RankTime) -> tuple[Limit, float]:
@@ -138,14 +141,14 @@ _IS_SPENT: Final[dict[Limit, str]] = {
     "checkpoint": "is the delay by checkpoints",
     "compute": "is computation",
     "communication": "is communication that no computation hides",
-    "host": "is spent on the host while the device has nothing to compute",
+    "host": "is overhead of the host: Python, dispatch of small operators, launches",
 }
 
 _WORDS: Final[dict[Limit, str]] = {
-    "data": "waiting for data",
+    "data": "the wait for data",
     "checkpoint": "checkpoints",
     "compute": "computation",
-    "host": "its host: Python, sleep or dispatch, while the device has nothing to compute",
+    "host": "overhead of its host: Python, dispatch of small operators, launches, sleep",
 }
 
 

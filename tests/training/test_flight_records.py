@@ -19,17 +19,19 @@ BUFFERS = Collective(number=40, name="broadcast", values="96 float")
     ("waiting", "silent", "words"),
     [
         ({}, [1], ""),
-        ({0: GRADIENTS}, [1], "rank 0 waits in all_reduce 41 (6,090 float), which rank 1 has not entered"),
+        ({0: GRADIENTS}, [1], "rank 0 has entered all_reduce 41 (6,090 float), which rank 1 has not"),
         (
             {0: GRADIENTS, 3: GRADIENTS},
             [1, 2],
-            "ranks 0, 3 wait in all_reduce 41 (6,090 float), which ranks 1, 2 have not entered",
+            "ranks 0, 3 have entered all_reduce 41 (6,090 float), which ranks 1, 2 have not",
         ),
         (
             {0: GRADIENTS, 2: BUFFERS},
             [1],
-            "rank 2 waits in broadcast 40 (96 float), rank 0 waits in all_reduce 41 (6,090 float): the ranks do not run the "
-            "same collectives",
+            (
+                "rank 2 has entered broadcast 40 (96 float), rank 0 has entered all_reduce 41 (6,090 float): "
+                "the ranks do not run the same collectives"
+            ),
         ),
     ],
 )
@@ -39,15 +41,15 @@ def test_the_ranks_that_wait_are_grouped_by_their_collective(
     assert waits_in_words(waiting, silent) == words
 
 
-def entry(number: int, state: str) -> dict[str, Any]:
+def entry(number: int) -> dict[str, Any]:
     """A collective as torch's flight recorder writes it."""
     return {
         "collective_seq_id": number,
         "profiling_name": "gloo:all_reduce",
         "input_sizes": [[10, 609]],
         "input_dtypes": ["Float"],
-        "state": state,
-        "retired": state == "completed",
+        "state": "scheduled",
+        "retired": True,
         "is_p2p": False,
     }
 
@@ -58,9 +60,9 @@ def leave(folder: Path, rank: int, text: str) -> None:
     dump_file(folder, attempt=0, rank=rank).write_text(text)
 
 
-def test_the_collective_that_has_not_ended_is_the_one_that_a_rank_waits_in(tmp_path: Path) -> None:
-    leave(tmp_path, 0, json.dumps({"entries": [entry(40, "completed"), entry(41, "scheduled")]}))
-    expected = "rank 0 waits in all_reduce 41 (6,090 float), which rank 1 has not entered"
+def test_the_last_collective_of_a_dump_is_the_one_that_a_rank_has_entered(tmp_path: Path) -> None:
+    leave(tmp_path, 0, json.dumps({"entries": [entry(40), entry(41)]}))
+    expected = "rank 0 has entered all_reduce 41 (6,090 float), which rank 1 has not"
     assert describe_waits(tmp_path, attempt=0, silent=[1]) == expected
 
 

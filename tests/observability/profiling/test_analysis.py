@@ -98,7 +98,7 @@ def test_an_operator_s_own_time_does_not_hold_that_of_the_operators_within_it(tm
 
 def test_checkpoints_of_the_whole_run_count_although_no_profiled_step_has_one(tmp_path: Path) -> None:
     folder = write_profile(tmp_path, [gpu_rank(), gpu_rank()])
-    found = analyse(folder, RunFigures(steps=200, checkpoint_share=0.6, checkpoint_every=5))
+    found = analyse(folder, RunFigures(checkpoint_share=0.6, checkpoint_every=5))
     assert found.verdict.limit == "checkpoint"
     assert found.verdict.sentence.startswith("checkpoint-bound: 60.0 % of a step")
     assert "checkpoint.every_steps=5" in found.verdict.advice

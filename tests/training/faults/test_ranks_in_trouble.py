@@ -110,7 +110,7 @@ def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_its
     first, waits, remedy = capfd.readouterr().err.rstrip().split("\n")
     assert first.startswith("error: rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at ")
     assert first.endswith(" in fail")
-    assert re.fullmatch(r"rank 0 waits in \w+ \d+ \(.+\), which rank 1 has not entered", waits)
+    assert re.fullmatch(r"rank 0 has entered all_reduce \d+ \(.+ float\), which rank 1 has not", waits)
     assert remedy.startswith("  remedy: it hangs, its machine is gone")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -72,6 +73,24 @@ class _TinyOperators(nn.Module):
             nothing = nothing + 0.0
         output: Tensor = self._network(inputs + nothing)
         return output
+
+
+class _LargeState(nn.Module):
+    """A small network with numbers that no step needs, but every checkpoint holds."""
+
+    def __init__(self, spec: SampleSpec, *, values: int) -> None:
+        super().__init__()
+        self._network = mlp(spec, MlpOptions(hidden=(64,)))
+        self.register_buffer("kept", torch.zeros(values))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        output: Tensor = self._network(inputs)
+        return output
+
+
+def large_state(spec: SampleSpec, *, values: int) -> nn.Module:
+    """A model whose checkpoints hold `values` more numbers than it computes with."""
+    return _LargeState(spec, values=values)
 
 
 def slow_rank(spec: SampleSpec, *, rank: int, seconds: float) -> nn.Module:

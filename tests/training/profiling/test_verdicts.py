@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +14,13 @@ import pytest
 
 from observability.profiling.analysis import Analysis, analyse, run_figures
 from observability.profiling.window import ProfileFolder
+from tests.engines.hosts import Host, hosts
+from tests.training.launch.driver import PATIENCE
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
+from training.config.schema import TrainingSettings
+from training.launch.processes import DRIVER_VARIABLE
+from training.launch.task import RankTask
 
 BOTTLENECKS = "tests.training.profiling.bottlenecks:"
 FIRST, STEPS = 4, 8
@@ -24,6 +34,23 @@ def profiled(folder: Path, *, workers: int = 1, **sections: dict[str, Any]) -> A
     (run_world if workers > 1 else run_alone)(settings, folder)
     (profile,) = ProfileFolder.all_of(folder)
     return analyse(profile, run_figures(folder))
+
+
+def run_on_hosts(settings: TrainingSettings, folder: Path, machines: Sequence[Host]) -> None:
+    """Run a rank on each host, without a launcher."""
+    folder.mkdir()
+    task = RankTask(settings=settings, run_directory=folder, attempt=0)
+    task_file = folder / "task.json"
+    task_file.write_text(json.dumps(task.dump()))
+    group = {"WORLD_SIZE": str(len(machines)), "MASTER_ADDR": machines[0].address, "MASTER_PORT": "29400"}
+    ranks = [
+        subprocess.Popen(
+            [*machine.prefix, sys.executable, "-m", "training.launch.rank", str(task_file)],
+            env={**os.environ, **group, "RANK": str(rank), "OMP_NUM_THREADS": "1", DRIVER_VARIABLE: str(os.getpid())},
+        )
+        for rank, machine in enumerate(machines)
+    ]
+    assert [rank.wait(PATIENCE) for rank in ranks] == [0] * len(ranks)
 
 
 def test_a_slow_loader_is_data_bound(tmp_path: Path) -> None:
@@ -47,27 +74,28 @@ def test_tiny_operators_are_host_bound(tmp_path: Path) -> None:
 
 
 def test_large_checkpoints_after_every_step_are_checkpoint_bound(tmp_path: Path) -> None:
-    found = profiled(
-        tmp_path / "run",
-        model={"name": "mlp", "options": {"hidden": [1024, 1024]}},
-        loop={"global_batch": 4},
-        checkpoint={"every_steps": 1},
-    )
+    model = {"name": f"{BOTTLENECKS}large_state", "options": {"values": 24_000_000}}
+    found = profiled(tmp_path / "run", model=model, checkpoint={"every_steps": 1})
     assert found.verdict.limit == "checkpoint"
-    assert "checkpoint.every_steps=1" in found.verdict.advice
+    assert "checkpoint.every_steps" in found.verdict.advice
 
 
-def test_large_gradients_of_small_batches_are_communication_bound(tmp_path: Path) -> None:
-    found = profiled(
-        tmp_path / "run",
-        workers=2,
-        model={"name": "mlp", "options": {"hidden": [2048, 2048, 2048]}},
-        loop={"global_batch": 2, "clip_norm": None},
-        optimizer={"name": "sgd", "momentum": 0.0, "weight_decay": 0.0},
+def test_large_gradients_through_a_slow_network_are_communication_bound(tmp_path: Path) -> None:
+    settings = small_settings(
+        model={"name": "mlp", "options": {"hidden": [512, 512]}},
+        loop={"max_steps": FIRST + STEPS, "global_batch": 8},
+        scale={"launcher": "torchrun", "workers": 2, "nodes": 2, "rendezvous": "unused:1"},
+        profile={"start_step": FIRST, "steps": STEPS},
         checkpoint={"every_steps": 1000},
     )
+    with hosts(2) as machines:
+        for machine in machines:
+            machine.limit_rate("50mbit")  # 1.2 MB of gradients take 0.2 s
+        run_on_hosts(settings, tmp_path / "run", machines)
+    (profile,) = ProfileFolder.all_of(tmp_path / "run")
+    found = analyse(profile, run_figures(tmp_path / "run"))
     assert found.verdict.limit == "communication"
-    assert sum(rank.transfer for rank in found.ranks) > 0
+    assert "raise loop.accumulation" in found.verdict.advice
 
 
 def test_large_layers_on_one_rank_are_compute_bound(tmp_path: Path) -> None:
