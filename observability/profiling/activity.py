@@ -45,7 +45,7 @@ class Activity:
         compute: computation.
         communication: collectives, from the first byte to the last, waits for peers included.
         memcpy: copies and fills of a GPU's memory.
-        cpu: operators and launches on the CPU.
+        cpu: when the CPU ran operators or launched kernels.
         small_seconds: own time of operators that mostly take less than `SMALL_OPERATOR`, on a CPU.
         operators: all operators or kernels, the longest first.
         collectives: of each step, the durations of its collectives in order of their starts.

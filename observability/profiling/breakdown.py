@@ -33,8 +33,8 @@ class RankTime:
         communication: all collectives; what is neither transfer nor waiting is hidden behind computation.
         idle: the device does nothing at all, whatever it waits for.
         operators: operators of the CPU, or kernels of the GPU, in a step.
-        small_operators: seconds of operators too short to be more than their dispatch; 0 on a GPU.
-        cpu_busy: seconds in which the CPU ran or launched operators.
+        dispatch: the part of `overhead` that is dispatch: operators too short to be more than that, or on a GPU, in which the CPU runs and
+            launches operators while the GPU has nothing to do.
         last_share: share of the steps in whose collectives it waited least, that is, to which it came last.
         top: the operators that took longest, over all profiled steps.
         peak_bytes: most memory of tensors on the GPU; 0 on a CPU.
@@ -53,8 +53,7 @@ class RankTime:
     communication: float
     idle: float
     operators: float
-    small_operators: float
-    cpu_busy: float
+    dispatch: float
     last_share: float
     top: list[OperatorTime]
     peak_bytes: int = 0
@@ -126,8 +125,7 @@ def _rank_time(steps: RankSteps, activity: Activity, *, wait: float, last_share:
         communication=length(activity.communication) / count,
         idle=max(0.0, total - length(union([*busy, *activity.memcpy]))) / count,
         operators=sum(one.count for one in activity.operators) / count,
-        small_operators=activity.small_seconds / count,
-        cpu_busy=length(activity.cpu) / count,
+        dispatch=(length(difference(activity.cpu, busy)) if activity.on_gpu else activity.small_seconds) / count,
         last_share=last_share,
         top=activity.operators[:_KEPT_OPERATORS],
         peak_bytes=steps.peak_bytes,

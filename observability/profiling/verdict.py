@@ -21,8 +21,8 @@ STRAGGLER_STEPS: Final = 0.75
 MENTIONED_SHARE: Final = 0.1
 """Share of a step from which a limit is mentioned beside the largest."""
 
-_SMALL_OPERATOR_SHARE: Final = 0.5
-"""Share of the host's overhead in small operators from which they are named as its cause."""
+_DISPATCH_SHARE: Final = 0.5
+"""Share of the host's overhead that is dispatch from which small operators are named as its cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,12 +186,11 @@ def _communication_advice(ranks: Sequence[RankTime], _run: RunFigures) -> str:
 
 
 def _host_advice(ranks: Sequence[RankTime], _run: RunFigures) -> str:
-    small = sum(rank.small_operators for rank in ranks)
-    overhead = sum(rank.overhead for rank in ranks)
+    dispatch, overhead = sum(rank.dispatch for rank in ranks), sum(rank.overhead for rank in ranks)
     per_step = sum(rank.operators for rank in ranks) / len(ranks)
-    if small >= _SMALL_OPERATOR_SHARE * overhead or ranks[0].on_gpu:
+    if dispatch >= _DISPATCH_SHARE * overhead:
         return (
-            f"do more per operator: {per_step:,.0f} operators a step are mostly dispatched, not computed; raise loop.global_batch, or "
+            f"do more per operator: most of the overhead is the dispatch of {per_step:,.0f} operators a step; raise loop.global_batch, or "
             "replace loops in the model by operators on whole tensors"
         )
     return (

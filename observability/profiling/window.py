@@ -146,8 +146,9 @@ class ProfileFolder:
         return _read(self.path / _WINDOW_FILE, _WINDOW)
 
     def write_window(self, window: Window) -> None:
-        """Create the folder, and write which steps are profiled."""
+        """Create the folder, and write which steps are profiled; an earlier analysis of these steps is out of date."""
         self.path.mkdir(parents=True, exist_ok=True)
+        self.analysis.unlink(missing_ok=True)
         write_atomically(self.path / _WINDOW_FILE, _WINDOW.dump_json(window, indent=1))
 
     def rank_steps(self, rank: int) -> RankSteps:

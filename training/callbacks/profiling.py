@@ -154,6 +154,7 @@ class Profiling(Callback):
             self._say("profile.memory=true has no effect on a CPU: a memory snapshot is of a GPU")
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
+            folder.steps_file(self._place.rank).unlink(missing_ok=True)  # of an attempt that failed since
             if self._place.rank == 0:
                 folder.write_window(window)
         except OSError as error:

@@ -82,8 +82,19 @@ def test_thousands_of_tiny_operators_are_the_host_s_work(tmp_path: Path) -> None
     tiny = [event("aten::add", "cpu_op", at / 50, at / 50 + 0.005) for at in range(5000)]
     found = analyse(write_profile(tmp_path, [Rank(steps=[(0, 0, 100)], events=tiny)]), NOTHING_KNOWN)
     assert found.verdict.limit == "host"
-    assert found.ranks[0].small_operators == pytest.approx(0.025, abs=1e-6)
+    assert found.ranks[0].dispatch == pytest.approx(0.025, abs=1e-6)
     assert "5,000 operators a step" in describe(found, run="run")
+
+
+@pytest.mark.parametrize(("launching", "advice"), [(9.0, "do more per operator"), (1.0, "look for Python")])
+def test_a_gpu_that_waits_for_launches_is_host_bound_and_for_python_too(
+    tmp_path: Path, launching: float, advice: str
+) -> None:
+    events = [event("relu", "kernel", at + 9, at + 10) for at in range(0, 100, 10)]
+    events += [event("aten::relu", "cpu_op", at, at + launching, thread="main") for at in range(0, 100, 10)]
+    found = analyse(write_profile(tmp_path, [Rank(steps=[(0, 0, 100)], events=events)]), NOTHING_KNOWN)
+    assert (found.verdict.limit, found.ranks[0].overhead) == ("host", pytest.approx(0.09, abs=1e-6))
+    assert found.verdict.advice.startswith(advice)
 
 
 def test_an_operator_s_own_time_does_not_hold_that_of_the_operators_within_it(tmp_path: Path) -> None:

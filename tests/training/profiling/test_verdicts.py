@@ -59,11 +59,30 @@ def test_a_slow_loader_is_data_bound(tmp_path: Path) -> None:
     assert "data.loader_workers" in found.verdict.advice
 
 
-def test_a_slow_rank_is_named_as_the_straggler(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def with_slow_rank(tmp_path_factory: pytest.TempPathFactory) -> tuple[ProfileFolder, Analysis]:
+    """The profile of a run whose rank 1 takes longer than rank 0, and its analysis."""
     model = {"name": f"{BOTTLENECKS}slow_rank", "options": {"rank": 1, "seconds": 0.15}}
-    found = profiled(tmp_path / "run", workers=2, model=model)
+    folder = tmp_path_factory.mktemp("slow_rank") / "run"
+    found = profiled(folder, workers=2, model=model)
+    return ProfileFolder.of_step(folder, FIRST), found
+
+
+def test_a_slow_rank_is_named_as_the_straggler(with_slow_rank: tuple[ProfileFolder, Analysis]) -> None:
+    _, found = with_slow_rank
     assert (found.verdict.limit, found.verdict.slow_rank) == ("straggler", 1)
     assert found.ranks[0].waiting > 10 * found.ranks[1].waiting
+
+
+def test_the_profiled_steps_are_those_of_the_settings_on_every_rank_and_their_parts_add_up(
+    with_slow_rank: tuple[ProfileFolder, Analysis],
+) -> None:
+    profile, found = with_slow_rank
+    for rank in range(2):
+        assert [one.step for one in profile.rank_steps(rank).steps] == list(range(FIRST, FIRST + STEPS))
+    for one in found.ranks:
+        parts = one.data + one.checkpoint + one.compute + one.transfer + one.waiting + one.overhead
+        assert parts == pytest.approx(one.step, rel=0.02)
 
 
 def test_tiny_operators_are_host_bound(tmp_path: Path) -> None:
@@ -107,13 +126,3 @@ def test_large_layers_on_one_rank_are_compute_bound(tmp_path: Path) -> None:
     )
     assert found.verdict.limit == "compute"
     assert found.ranks[0].top[0].name.startswith("aten::")
-
-
-def test_the_profiled_steps_are_those_of_the_log_on_every_rank(tmp_path: Path) -> None:
-    found = profiled(tmp_path / "run", workers=2)
-    (profile,) = ProfileFolder.all_of(tmp_path / "run")
-    for rank in range(2):
-        assert [one.step for one in profile.rank_steps(rank).steps] == list(range(FIRST, FIRST + STEPS))
-    for one in found.ranks:
-        parts = one.data + one.checkpoint + one.compute + one.transfer + one.waiting + one.overhead
-        assert parts == pytest.approx(one.step, rel=0.02)
