@@ -202,6 +202,11 @@ def _host_advice(ranks: Sequence[RankTime], _run: RunFigures) -> str:
 def _straggler_advice(own: Limit, slowest: RankTime, run: RunFigures) -> str:
     if own == "data":
         return f"look at what rank {slowest.rank} reads, and at the disk of its machine; {_data_advice([slowest], run)}"
+    if own == "host":
+        return (
+            f"look in the trace of rank {slowest.rank} at what it does between operators that the others do not: files, sleep, logging; "
+            f"then at what else runs on {slowest.machine}"
+        )
     return (
         f"look at {slowest.machine} for what else runs there, for throttling and slow hardware, and at the samples of rank "
         f"{slowest.rank}: a rank whose batches are larger or longer computes longer"
