@@ -333,6 +333,7 @@ def test_help_lists_every_command() -> None:
         "jobs",
         "schedules",
         "monitor",
+        "profile",
         "logs",
         "ui",
         "sync",
