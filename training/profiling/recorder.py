@@ -49,7 +49,7 @@ class Recorder:
             OSError: the disk is full, or the folder is gone.
         """
         if self._memory:
-            torch.cuda.memory._dump_snapshot(str(memory))  # noqa: SLF001 - the documented name
+            torch.cuda.memory._dump_snapshot(str(memory))  # type: ignore[no-untyped-call]  # noqa: SLF001 - the documented name
             torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001 - the documented name
         partial = trace.with_name(f".partial-{trace.name}")
         self._profiler.export_chrome_trace(str(partial))
