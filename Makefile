@@ -130,6 +130,11 @@ open: environment-infra ## Open the UIs WHAT="mlflow ray grafana prometheus aler
 monitor: environment-train ## Watch a run in the terminal
 	@$(training) monitor $(call argument,NAME) $(extra)
 
+# A running run, or a job, is named; anything else is trained, with a profile unless SET says otherwise.
+.PHONY: profile
+profile: $(environment-run) ## Train as `make train` does, profile steps 10 to 19 of every rank, and say what limits the run; NAME=… profiles a run that is running
+	@$(if $(or $(call is_typed,JOB),$(if $(call is_typed,ENV),,$(call is_typed,NAME))),$(training) profile $(run) $(cluster),$(training) train --set profile.start_step=10 $(settings) $(code) $(cluster) $(group) $(restarts) $(detached)) $(extra)
+
 .PHONY: logs
 logs: $(environment-run) ## Print the log of a run; RANK=0 prints that rank's log. Of a job: ENV=… JOB=… [DAYS=14]
 	@$(training) logs $(run) $(call option,RANK,--rank) $(call option,DAYS,--days) $(cluster) $(extra)

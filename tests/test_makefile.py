@@ -228,6 +228,7 @@ def test_commands_of_the_stack_call_the_lifecycle(typed: list[str], words: list[
 
 
 ON_DEV = ["--env", "dev", "--team", "research"]
+PROFILED = "profile.start_step=10"
 
 
 @pytest.mark.parametrize(
@@ -255,6 +256,8 @@ ON_DEV = ["--env", "dev", "--team", "research"]
             ["notebook", "NAME=notes", "GPUS=1", "CODE=../my project", "PORT=9000"],
             ["notebook", "notes", *ON_DEV, "--gpus", "1", "--code", "../my project", "--port", "9000"],
         ),
+        (["profile", "NAME=slow"], ["train", "--set", PROFILED, "--name", "slow", *ON_DEV]),
+        (["profile", "JOB=mine"], ["profile", "mine", *ON_DEV]),
         (["cluster", "CODE=a b"], ["cluster", *ON_DEV, "--code", "a b"]),
         (["shell", "JOB=notes", "HEAD=1", "CODE=."], ["shell", "notes", *ON_DEV, "--head", "--code", "."]),
         (["forward", "PORT=8266", "CODE=."], ["forward", *ON_DEV, "--code", ".", "--port", "8266"]),
@@ -262,6 +265,21 @@ ON_DEV = ["--env", "dev", "--team", "research"]
 )
 def test_with_env_the_commands_work_on_its_cluster(typed: list[str], words: list[str]) -> None:
     assert command(*typed, "ENV=dev", "TEAM=research") == ["-m", "training", *words]
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ([], ["train", "--set", PROFILED]),
+        (
+            ["MODEL=mlp", "SET=profile.steps=5"],
+            ["train", "--set", PROFILED, "--model", "mlp", "--set", "profile.steps=5"],
+        ),
+        (["NAME=it's", "ARGS=--steps 20"], ["profile", "it's", "--steps", "20"]),
+    ],
+)
+def test_profile_trains_a_run_unless_it_names_one(typed: list[str], words: list[str]) -> None:
+    assert command("profile", *typed) == ["-m", "training", *words]
 
 
 def test_a_name_of_several_words_is_one_argument() -> None:
@@ -332,6 +350,7 @@ def test_help_lists_every_command() -> None:
         "schedules",
         "open",
         "monitor",
+        "profile",
         "logs",
         "postmortem",
         "ui",

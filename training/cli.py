@@ -27,6 +27,7 @@ from training.options import (
     NotebookOptions,
     OpenOptions,
     PostmortemOptions,
+    ProfileOptions,
     ResumeOptions,
     RunOnNodesOptions,
     RunOptions,
@@ -261,6 +262,14 @@ def monitor(options: MonitorOptions) -> ExitStatus:
 
     watch(_chosen(options).path, once=options.once)
     return ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def profile(options: ProfileOptions) -> ExitStatus:
+    """Profile steps of a running run and say what limits it; show the newest profile of one that has ended."""
+    from training.profiling import command
+
+    return command.profile(options)
 
 
 @COMMANDS.command("look at runs")

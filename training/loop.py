@@ -176,14 +176,18 @@ class Loop:
         )
 
     def _settle(self) -> None:
-        """Close the window: sum its steps over the ranks, agree on whether to stop, and report it."""
+        """Close the window: sum its steps over the ranks, agree on whether to stop and on what a rank asks for, and report it."""
         if not self._unreported:
             return
-        window = self.window = self._reducer.reduce(wants_stop=self._wants_stop())
+        asks = [asks(self) for asks, _ in self.hooks.asked]
+        window = self.window = self._reducer.reduce(wants_stop=self._wants_stop(), asks=asks)
         self._stop_agreed = window.stop_votes > 0
         for report in self.hooks.window:
             report(self, self._unreported, window.steps)
         self._unreported.clear()
+        for (_, act), number in zip(self.hooks.asked, window.asked, strict=True):
+            if number:
+                act(self, number)
 
     def _bad_step(self, step: int, result: StepResult) -> None:
         """Stop the run or skip the step, whose gradient is not finite."""

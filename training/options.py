@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from infra.spec.command_line import argument, given_flags, option
 from training.config.sources import FLAG_KEYS, GPUS_PER_WORKER
 from training.errors import SettingsError
+from training.profiling.request import MOST_STEPS
 from training.rundir import RUN_DIRECTORY, default_root
 
 _CLUSTER = "on a cluster"
@@ -357,6 +358,13 @@ class MonitorOptions(RunOptions):
     """Options of `monitor`."""
 
     once: bool = option("print the current state and exit", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions(ClusterOptions, RunOptions):
+    """Options of `profile`."""
+
+    steps: int = option("steps to profile (default: 10)", 10, at_least=1, at_most=MOST_STEPS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from training.callbacks.epoch_gate import EpochGate, GateKeeper
 from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
+from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.usage import Usage
 from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
@@ -33,6 +34,7 @@ from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.export import export_model
+from training.flight_recorder import FlightRecorder
 from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
@@ -63,6 +65,7 @@ _NOT_RECORDED: Mapping[str, IncEx | bool] = {
     "scale": {"workers"},
     "tracking": True,
     "metrics": True,
+    "profile": True,
     "data": {"cache"},
 }
 """Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
@@ -114,7 +117,12 @@ class Session:
         gpu = self._device.type == "cuda"
         if scale.gpu and not gpu:
             self._emit(Notice(level="warning", message=_NO_GPU))
-        with process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare):
+        recorded = FlightRecorder(self._task.run_directory, attempt=self._task.attempt, rank=self._place.rank)
+        recorded.prepare()
+        with (
+            process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
+            recorded.dumped_on_failure(),
+        ):
             return self._train()
 
     def _train(self) -> Outcome:
@@ -167,6 +175,7 @@ class Session:
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
             Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
+            self._profiling(),
             *self._ledger(),
             *self._callbacks,
             self._evaluation(bundle, score),
@@ -256,6 +265,15 @@ class Session:
         if self._gate is None:
             return []
         return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
+
+    def _profiling(self) -> Profiling:
+        return Profiling(
+            self._settings.profile,
+            self._task.run_directory,
+            emit=self._emit,
+            place=self._place,
+            device=self._device,
+        )
 
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids:

@@ -1,16 +1,16 @@
 """The small all-reduce beside that of the gradients: what all ranks must agree on, for a window of steps at once.
 
 Of each step it carries a handful of float64 numbers: the objective's sums, their weight, the samples and each rank's own time; of the
-window, the votes to stop and what each rank measured of itself. Ranks therefore stop at the same step. One all-reduce per step is
-expensive for short steps: through gloo it takes 0.2 ms of CPU on each rank, 4 % of a small network's step. So steps that are shorter than
-`WINDOW_SECONDS` share a window; a longer one is its own.
+window, the votes to stop, what each rank measured of itself, and what else a rank asks of all, such as a profile. Ranks therefore stop
+at the same step. One all-reduce per step is expensive for short steps: through gloo it takes 0.2 ms of CPU on each rank, 4 % of a small
+network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer one is its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import torch
 import torch.distributed as dist
@@ -60,12 +60,14 @@ class Window:
         ranks: what each rank measured of itself, by rank.
         seconds: time of the steps on rank 0.
         stop_votes: ranks that vote to stop.
+        asked: the sums of what the ranks asked for, in the order of `StepReducer.reduce`.
     """
 
     steps: list[StepSums]
     ranks: list[RankUsage]
     seconds: float
     stop_votes: int
+    asked: list[int] = field(default_factory=list)
 
 
 class StepReducer:
@@ -115,18 +117,20 @@ class StepReducer:
         self._steps.append([*sums, weight, samples, *rank_seconds])
         self._seconds += seconds
 
-    def reduce(self, *, wants_stop: bool) -> Window:
-        """Close the window, which has at least one step: sum this rank's numbers and its vote with its peers'."""
+    def reduce(self, *, wants_stop: bool, asks: Sequence[int] = ()) -> Window:
+        """Close the window, which has at least one step: sum this rank's numbers, its vote and what it asks for with its peers'."""
         # Only rank 0's seconds count, so that the next window has as many steps on every rank.
-        head = [wants_stop, self._seconds if self._rank == 0 else 0.0]
+        head = [wants_stop, *asks, self._seconds if self._rank == 0 else 0.0]
         own = self._own_usage()
         usage = [0.0] * len(own) * self._world
         usage[len(own) * self._rank : len(own) * (self._rank + 1)] = own
         totals = torch.tensor([*head, *usage, *chain(*self._steps)], dtype=torch.float64, device=self._device)
         if self._world > 1:
             dist.all_reduce(totals)
-        stop_votes, seconds, *numbers = totals.tolist()
-        usage, numbers = numbers[: len(usage)], numbers[len(usage) :]
+        summed = iter(totals.tolist())
+        stop_votes, *asked, seconds = islice(summed, len(head))
+        usage = list(islice(summed, len(usage)))
+        numbers = list(summed)
         self._due = max(1, int(WINDOW_SECONDS * len(self._steps) / seconds))
         width = len(self._steps[0])
         self._steps.clear()
@@ -136,6 +140,7 @@ class StepReducer:
             ranks=[_rank_usage(usage[start : start + len(own)]) for start in range(0, len(usage), len(own))],
             seconds=seconds,
             stop_votes=round(stop_votes),
+            asked=[round(number) for number in asked],
         )
 
     def _own_usage(self) -> list[float]:

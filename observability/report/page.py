@@ -11,6 +11,7 @@ from observability.history import RunHistory
 from observability.quantities import duration, percent
 from observability.report import facts
 from observability.report.plots import draw_plots
+from observability.report.profile import profile_section
 from observability.runlog import FILE_NAME, read_all
 
 REPORT_FILE = "report.html"
@@ -46,6 +47,7 @@ def render(history: RunHistory, run_directory: Path) -> str:
         wall_seconds=history.goodput.wall_seconds,
         shares=facts.time_shares(history) if history.steps else [],
         plots=draw_plots(history),
+        profile=profile_section(run_directory),
         checkpoints=facts.checkpoint_rows(history),
         checkpoint_count=len(history.checkpoints),
         notices=history.notices,

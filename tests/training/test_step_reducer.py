@@ -84,6 +84,19 @@ def test_the_vote_of_one_rank_reaches_all_at_the_same_step() -> None:
         assert [window.stop_votes for window in windows] == [0, 1]
 
 
+def _asked(place: RankPlace, *, numbers: list[int]) -> list[int]:
+    """What the ranks asked of each other in a window: rank r for its numbers times r + 1."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
+        _add(reducer, place, 1)
+        return reducer.reduce(wants_stop=False, asks=[number * (place.rank + 1) for number in numbers]).asked
+
+
+def test_what_a_rank_asks_for_reaches_all_as_a_sum() -> None:
+    assert on_ranks(2, _asked, numbers=[0, 5, 7]) == [[0, 15, 21]] * 2
+
+
 def test_short_steps_share_a_window_and_a_long_one_has_its_own() -> None:
     seconds = [WINDOW_SECONDS / part for part in (10, 10, 0.5, 4)]
     assert _steps_until_due(ALONE, step_seconds=seconds) == [1, 10, 10, 1]

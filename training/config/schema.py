@@ -13,6 +13,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from infra.spec.matching import Matching
 from infra.spec.section import Section
+from training.profiling.request import MOST_STEPS
 
 OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | None
 """Values of a model's or dataset's own options."""
@@ -283,6 +284,17 @@ class MetricsSettings(Section):
     )
 
 
+class ProfileSettings(Section):
+    """A profile of some steps; `make profile` asks for one of a running run without these settings."""
+
+    start_step: Annotated[int, Field(ge=2)] | None = Field(
+        None,
+        description="First step to profile, of every rank; the step before it starts the profiler. null profiles none.",
+    )
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] = Field(10, description="Number of steps to profile.")
+    memory: bool = Field(False, description="Write a memory snapshot of each GPU with the profile.")
+
+
 class TrainingSettings(Section):
     """All settings of a training run."""
 
@@ -298,6 +310,7 @@ class TrainingSettings(Section):
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    profile: ProfileSettings = Field(default_factory=ProfileSettings)
 
     @model_validator(mode="after")
     def _batch_divides(self) -> TrainingSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -112,15 +113,16 @@ def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
     assert (cause.kind, cause.sentence) == ("killed", "rank 1 was killed by SIGKILL, in step 13")
 
 
-def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_and_its_place(
+def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_its_place_and_who_waits(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     chosen = settings("stuck", tmp_path, launcher="torchrun", max_restarts=0, collective_timeout=15)
     assert main(arguments_for(chosen, tmp_path)) == 1
     report_table.ran("torchrun")
-    first, remedy = capfd.readouterr().err.rstrip().split("\n")
+    first, waits, remedy = capfd.readouterr().err.rstrip().split("\n")
     assert first.startswith("error: rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at ")
     assert first.endswith(" in fail")
+    assert re.fullmatch(r"rank 0 has entered all_reduce \d+ \(.+ float\), which rank 1 has not", waits)
     assert remedy.startswith("  remedy: it hangs, its machine is gone")
     assert first_cause(case_of(RunDirectory(tmp_path / "runs" / "run"))).kind == "hang"
 
