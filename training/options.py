@@ -239,6 +239,11 @@ class LogsOptions(ClusterOptions, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CostOptions(ClusterOptions, RunOptions):
+    """Options of `cost`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StopOptions(DetachOptions, ClusterOptions, RunOptions):
     """Options of `stop`."""
 
