@@ -67,7 +67,8 @@ def cost_table(jobs: Mapping[str, Sequence[Observation]], target: Target, *, now
         now: the current time, with its zone.
     """
     rows: list[tuple[str, ...]] = [("job", "team", "state", "GPUs", "GPU-hours", "dollars", "idle")]
-    sums, notes = [], []
+    sums: list[str] = []
+    notes: list[str] = []
     for team, found in jobs.items():
         total, unknown = 0.0, 0
         for seen in found:
