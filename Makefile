@@ -165,9 +165,11 @@ confirmed = $(if $(call is_typed,YES),--yes)
 graph: environment-infra ## List every resource of ENV=…, without an account; FILE=x.svg draws them, FILE=x.json writes them
 	@$(lifecycle) graph $(environment) $(if $(call is_typed,FILE),$(if $(filter %.json,$(FILE)),--json,--picture) $(call quoted,$(FILE))) $(extra)
 
+cost-of-jobs = $(if $(call is_typed,ENV),$(strip $(foreach one,JOB NAME TEAM,$(call is_typed,$(one)))),yes)
+
 .PHONY: cost
-cost: environment-infra ## Estimate the hourly cost of ENV=…, idle and full
-	@$(lifecycle) cost $(environment) $(extra)
+cost: $(environment-run) ## Estimate the hourly cost of ENV=…, idle and full. Of a job: ENV=… JOB=…; of a team's jobs: ENV=… TEAM=…; of a run on this machine: NAME=…
+	@$(if $(cost-of-jobs),$(training) cost $(run) $(cluster),$(lifecycle) cost $(environment)) $(extra)
 
 .PHONY: deployer-policy state-bucket
 deployer-policy: environment-infra ## Print the IAM policies that a role needs to deploy ENV=… [ACCOUNT=…]; FILE=policy.json writes policy-1.json …

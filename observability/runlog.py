@@ -24,6 +24,7 @@ class RunStarted(Event):
 
     Attributes:
         submitted: Unix time at which the driver's job was submitted to a cluster; 0 without a job, or if it is not known.
+        dollars_per_hour: price of the machines, or of the parts of them, that this driver and its ranks hold; None if it is not known.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -31,6 +32,7 @@ class RunStarted(Event):
     settings: dict[str, Any]
     environment: dict[str, Any]
     submitted: float = 0.0
+    dollars_per_hour: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

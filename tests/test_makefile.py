@@ -163,6 +163,19 @@ def test_name_selects_the_search(target: str) -> None:
     assert command(f"tune-{target}", "NAME=a b") == ["-m", "tune", target, "a b"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ([], []),
+        (["NAME=mine"], ["mine"]),
+        (["ENV=dev", "JOB=first"], ["first", "--env", "dev"]),
+        (["ENV=dev", "TEAM=research"], ["--env", "dev", "--team", "research"]),
+    ],
+)
+def test_cost_is_that_of_a_run_a_job_or_a_team_if_one_is_named(typed: list[str], words: list[str]) -> None:
+    assert command("cost", *typed) == ["-m", "training", "cost", *words]
+
+
 @pytest.mark.parametrize("target", ["resume", "stop", "monitor", "logs", "sync", "verify"])
 def test_name_selects_the_run(target: str) -> None:
     assert command(target, "NAME=mine") == ["-m", "training", target, "mine"]

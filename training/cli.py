@@ -17,6 +17,7 @@ from training.errors import ExitStatus, SettingsError
 from training.options import (
     ClusterCommandOptions,
     CommandOptions,
+    CostOptions,
     DataSyncOptions,
     ForwardOptions,
     JobsOptions,
@@ -294,6 +295,20 @@ def postmortem(options: PostmortemOptions) -> ExitStatus:
     check_local(options)
     run = _chosen(options)
     return postmortem.show(postmortem.case_of(run), options.out or run.path / postmortem.PAGE)
+
+
+@COMMANDS.command("look at runs")
+def cost(options: CostOptions) -> ExitStatus:
+    """Print what a run has cost, or with --env a job, or all jobs of a team."""
+    if options.env is not None:
+        from training.cluster import cost as on_cluster
+
+        return on_cluster.cost(options)
+    check_local(options)
+    from training.run_cost import describe_cost
+
+    print(describe_cost(_chosen(options)))
+    return ExitStatus.DONE
 
 
 @COMMANDS.command("look at runs")

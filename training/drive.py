@@ -143,11 +143,13 @@ def _lost_folder(run: RunDirectory) -> TrainingFailedError:
 
 
 def _write_report(run: RunDirectory, view: ProgressView) -> None:
-    """Show the goodput and write the report of a run that has trained; an error in the report does not fail the run."""
+    """Show the goodput and the cost, and write the report of a run that has trained; an error in the report does not fail the run."""
     goodput = GoodputLedger.of_run(run.path)
     if not goodput.has_trained:
         return
     view.say(f"goodput {goodput.describe()}")
+    if goodput.cost is not None:
+        view.say(f"cost {goodput.cost.describe()}")
     _judge_profiles(run, view)
     try:
         from observability.report import write_report  # noqa: PLC0415 - brings matplotlib

@@ -248,6 +248,10 @@ class PostmortemOptions(ClusterOptions, RunOptions):
     )
 
 
+class CostOptions(ClusterOptions, RunOptions):
+    """Options of `cost`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StopOptions(DetachOptions, ClusterOptions, RunOptions):
     """Options of `stop`."""

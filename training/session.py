@@ -61,7 +61,7 @@ EVALUATION_BATCH = 512
 _NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
 
 _NOT_RECORDED: Mapping[str, IncEx | bool] = {
-    "run": {"name", "directory"},
+    "run": {"name", "directory", "dollars_per_hour"},
     "scale": {"workers"},
     "tracking": True,
     "metrics": True,

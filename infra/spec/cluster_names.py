@@ -120,6 +120,9 @@ LONGEST_GRACE_SECONDS = 300
 LAST_SCRAPES_SECONDS = 60
 """Time for which the pods of a finished job stay: Prometheus scrapes their last values twice."""
 
+PRICE_VARIABLE = "RTP_DOLLARS_PER_HOUR"
+"""Environment variable of a job's head, and so of its driver: US dollars per hour of its pods' parts of nodes."""
+
 RAY_PORTS = {
     "gcs": 6379,
     "dashboard": 8265,

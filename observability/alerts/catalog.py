@@ -10,6 +10,7 @@ from observability.alerts.model import Alert, Group
 from observability.alerts.network import NETWORK
 from observability.alerts.nodes import GPU_NODE_RULES, NODES
 from observability.alerts.queue import QUEUE
+from observability.alerts.run_cost import RUN_COST
 from observability.alerts.searches import SEARCHES
 from observability.alerts.services import GPU_SERVICES, LOGS, SERVICES
 from observability.alerts.training import TRAINING
@@ -17,6 +18,7 @@ from observability.alerts.training import TRAINING
 GROUPS: tuple[Group, ...] = (
     TRAINING,
     GOODPUT,
+    RUN_COST,
     CHECKPOINTS,
     SEARCHES,
     QUEUE,

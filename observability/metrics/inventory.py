@@ -166,6 +166,19 @@ INVENTORY: tuple[MetricSpec, ...] = (
         unit="seconds",
         labels=("class",),
     ),
+    _counter(
+        "cost_dollars",
+        "US dollars that the run cost, by class of its wall time, as they were spent; only where a price is known. Includes what was "
+        "lost later, which is rtp_train_repeated_dollars_total.",
+        unit="dollars",
+        labels=("class",),
+    ),
+    _counter(
+        "repeated_dollars",
+        "Of the dollars of each class, what was lost because a restart repeated its steps.",
+        unit="dollars",
+        labels=("class",),
+    ),
     _gauge(
         "spool_backlog_bytes", "Bytes of the run's event log not yet delivered to the tracking server.", unit="bytes"
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
+from observability.cost import UNPAID
 from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.metrics.recorder import Recorder, Series
 from observability.objective_metrics import ObjectiveInfo
@@ -59,15 +60,9 @@ class TrainingMetrics:
         self._has_trained = past.training is not None
         self._last_step = past.last_step
         self._goodput = past.goodput
-        self._wall_seconds = _Growing(
-            {name: bind("rtp_train_wall_seconds_total", run=run, **{"class": name}) for name in past.goodput.counted}
-        )
-        self._repeated_seconds = _Growing(
-            {
-                name: bind("rtp_train_repeated_seconds_total", run=run, **{"class": name})
-                for name in past.goodput.repeated
-            }
-        )
+        self._wall_seconds = self._growing("wall_seconds", past.goodput.counted)
+        self._repeated_seconds = self._growing("repeated_seconds", past.goodput.repeated)
+        self._cost: tuple[_Growing, _Growing] | None = None
         self._record_goodput()
         recorder.add("rtp_train_restarts_total", len(past.restarts), run=run)
         recorder.add("rtp_train_lost_steps_total", past.lost_steps, run=run)
@@ -99,9 +94,24 @@ class TrainingMetrics:
         self._recorder.set("rtp_train_spool_backlog_bytes", backlog_bytes, run=self._run)
 
     def _record_goodput(self) -> None:
-        """Record the time that was accounted since the last call."""
-        self._wall_seconds.record(self._goodput.counted)
-        self._repeated_seconds.record(self._goodput.repeated)
+        """Record the time that was accounted since the last call, and its cost if a price is known."""
+        ledger = self._goodput
+        self._wall_seconds.record(ledger.counted)
+        self._repeated_seconds.record(ledger.repeated)
+        if ledger.cost is None:
+            return
+        if self._cost is None:
+            paid = [name for name in ledger.counted if name not in UNPAID]
+            self._cost = self._growing("cost_dollars", paid), self._growing("repeated_dollars", ledger.repeated)
+        for series, sums in zip(self._cost, (ledger.counted_dollars, ledger.repeated_dollars), strict=True):
+            series.record(sums)
+
+    def _growing(self, name: str, classes: Iterable[TimeClass]) -> _Growing:
+        """The series of a counter by class of wall time."""
+        labels = {"run": self._run}
+        return _Growing(
+            {one: self._recorder.bind(f"rtp_train_{name}_total", **labels, **{"class": one}) for one in classes}
+        )
 
     def _record_start(self, event: TrainingStarted) -> None:
         """Record that all ranks are ready; after an earlier attempt, also count a restart and the steps it lost."""
@@ -203,7 +213,7 @@ class _Growing:
 
     def record(self, sums: Mapping[TimeClass, float]) -> None:
         """Add what the sums have grown by."""
-        for name, total in sums.items():
-            if total > self._recorded[name]:
-                self._series[name](total - self._recorded[name])
-                self._recorded[name] = total
+        for name, add in self._series.items():
+            if sums[name] > self._recorded[name]:
+                add(sums[name] - self._recorded[name])
+                self._recorded[name] = sums[name]

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from observability.cost import UNPAID
 from observability.goodput import GoodputLedger
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.quantities import duration, flop_rate, number, percent, size
+from observability.quantities import duration, flop_rate, money, number, percent, size
 from observability.report.palette import PART_VARIABLES
 from observability.time_classes import MEANINGS
 
@@ -20,13 +21,14 @@ SHOWN_CHECKPOINTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A part of a total time; `variable` is the CSS variable of its colour."""
+    """A part of a total time; `variable` is the CSS variable of its colour, `dollars` its cost, None without a price."""
 
     name: str
     seconds: float
     ratio: float
     variable: str
     meaning: str = ""
+    dollars: float | None = None
 
 
 def headline_figures(history: RunHistory) -> list[Row]:
@@ -45,9 +47,21 @@ def headline_figures(history: RunHistory) -> list[Row]:
         *_efficiency_figures(history),
         ("wall time", duration(history.seconds())),
         ("goodput", percent(history.goodput.ratio)),
+        *cost_rows(history.goodput),
         (f"restarts, {number(history.lost_steps)} steps lost", number(len(history.restarts))),
     ]
     return rows
+
+
+def cost_rows(ledger: GoodputLedger) -> list[Row]:
+    """The cost of a run that knows its price; it is not the whole cost if some drivers knew none."""
+    cost = ledger.cost
+    if cost is None:
+        return []
+    label = (
+        "cost" if cost.unpriced_seconds == 0 else f"cost, without {duration(cost.unpriced_seconds)} at an unknown price"
+    )
+    return [(label, money(cost.total))]
 
 
 def _efficiency_figures(history: RunHistory) -> list[Row]:
@@ -149,6 +163,7 @@ def time_shares(history: RunHistory) -> list[Share]:
 
 def goodput_shares(ledger: GoodputLedger) -> list[Share]:
     """How the wall time of the run divides into the classes that took time; the productive one first, then the largest losses."""
+    cost = ledger.cost
     taken = [("productive", ledger.seconds["productive"]), *ledger.losses()]
     return [
         Share(
@@ -157,6 +172,7 @@ def goodput_shares(ledger: GoodputLedger) -> list[Share]:
             ratio=seconds / ledger.wall_seconds,
             variable=f"--time-{name}",
             meaning=MEANINGS[name],
+            dollars=None if cost is None or name in UNPAID else cost.by_class[name],
         )
         for name, seconds in taken
         if seconds > 0

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from observability.quantities import clock, duration, flop_rate, number, percent, size
+from observability.quantities import clock, duration, flop_rate, money, number, percent, size
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,21 @@ from observability.quantities import clock, duration, flop_rate, number, percent
 )
 def test_a_duration_has_about_two_significant_digits(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("dollars", "text"),
+    [
+        (0.0, "$0.00"),
+        (0.00002, "$0.00"),
+        (0.0021, "$0.0021"),
+        (0.0994, "$0.099"),
+        (0.0996, "$0.10"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_small_amounts_of_money_have_two_significant_digits(dollars: float, text: str) -> None:
+    assert money(dollars) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(7.4, "0:07"), (59.7, "1:00"), (750, "12:30"), (3900, "1:05:00")])

@@ -46,6 +46,11 @@ class RunSettings(Section):
         0, description="Seed of weights, data order, augmentation and dropout."
     )
     deterministic: bool = Field(True, description="Use torch's deterministic algorithms; slower on some GPUs.")
+    dollars_per_hour: PositiveFloat | None = Field(
+        None,
+        description="Price of all the machines of the run, for its cost; null is, in a job of a cluster, the price of its pods' "
+        "parts of nodes.",
+    )
 
 
 class ModelSettings(Section):

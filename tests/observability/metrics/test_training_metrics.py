@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from observability.cost import UNPAID
 from observability.history import RunHistory
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import CheckpointCommitted, Evaluated, Restored, Step, TrainingStarted
+from observability.runlog import CheckpointCommitted, Evaluated, Restored, RunStarted, Step, TrainingStarted
 from tests.observability.metrics.exported import FLOPS, RANKS, RUN, families, values
 from tests.observability.sample_run import restarted_run
 
@@ -201,6 +202,30 @@ def test_wall_time_is_counted_by_class_and_what_a_restart_repeats_beside_it(
     for name, seconds in ledger.repeated.items():
         assert found[f'rtp_train_repeated_seconds_total{{class="{name}"}}'] == pytest.approx(seconds)
     assert ledger.repeated["productive"] > 0
+
+
+@pytest.mark.parametrize("first", [1, 240])
+def test_dollars_are_counted_by_class_where_the_price_is_known(recorder: PrometheusRecorder, first: int) -> None:
+    events = [
+        replace(event, dollars_per_hour=7.2) if isinstance(event, RunStarted) else event for event in restarted_run()
+    ]
+    metrics = TrainingMetrics(recorder, run=RUN, history=events[:first])
+    for event in events[first:]:
+        metrics.handle(event)
+    found, ledger = values(recorder.url), RunHistory.from_events(events).goodput
+    names = {name: f'rtp_train_cost_dollars_total{{class="{name}"}}' for name in ledger.counted}
+    assert {name for name in names if names[name] not in found} == UNPAID
+    assert [found[names[name]] for name in names if name not in UNPAID] == [
+        pytest.approx(ledger.counted_dollars[name]) for name in names if name not in UNPAID
+    ]
+    repeated = found['rtp_train_repeated_dollars_total{class="productive"}']
+    assert repeated == pytest.approx(ledger.repeated["productive"] / 500)
+    assert repeated > 0
+
+
+def test_a_run_without_a_price_exports_no_dollars(recorder: PrometheusRecorder) -> None:
+    TrainingMetrics(recorder, run=RUN, history=restarted_run())
+    assert [name for name in values(recorder.url) if "dollars" in name] == []
 
 
 def test_what_the_ranks_measured_is_labelled_by_rank(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:

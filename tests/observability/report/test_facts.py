@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from observability.history import RunHistory
+from observability.quantities import money
 from observability.report import facts
 from observability.runlog import FlopsCounted, RunStarted
 from observability.time_classes import MEANINGS
@@ -25,6 +27,30 @@ def test_the_headline_has_accuracy_speed_and_restarts() -> None:
         ("goodput", "4.3 %"),
         ("restarts, 31 steps lost", "2"),
     ]
+
+
+PRICED = RunHistory.from_events(
+    replace(event, dollars_per_hour=3600.0) if isinstance(event, RunStarted) else event for event in restarted_run()
+)
+
+
+def test_the_cost_is_a_headline_and_a_part_of_each_class_of_time_that_is_paid() -> None:
+    held = PRICED.goodput.wall_seconds - PRICED.goodput.seconds["idle"]
+    assert ("cost", money(held)) in facts.headline_figures(PRICED)
+    shares = {share.name: share for share in facts.goodput_shares(PRICED.goodput)}
+    assert shares["idle"].dollars is None
+    paid = [share for name, share in shares.items() if name != "idle"]
+    assert [share.dollars for share in paid] == [pytest.approx(share.seconds) for share in paid]
+
+
+def test_a_cost_that_lacks_a_driver_says_so() -> None:
+    events = [*restarted_run()]
+    first = next(index for index, event in enumerate(events) if isinstance(event, RunStarted))
+    events[first] = PRICED.started or events[first]
+    ((label, value),) = facts.cost_rows(RunHistory.from_events(events).goodput)
+    assert label.startswith("cost, without ")
+    assert label.endswith(" at an unknown price")
+    assert value.startswith("$")
 
 
 def test_the_flops_are_in_the_headline_and_the_peak_in_the_run() -> None:
