@@ -104,6 +104,9 @@ MLFLOW_CREDENTIALS = "mlflow-credentials"
 MLFLOW_SERVER_SECRET = "mlflow-server"  # noqa: S105 - a name
 """Secret in MLflow's namespace with `flask-secret-key` and `admin-password`; MLflow's bootstrap Job creates it."""
 
+MLFLOW_CLEANUP = "mlflow-cleanup"
+"""CronJob in MLflow's namespace that deletes for good what users have deleted."""
+
 GP3_CLASS = "gp3"
 EFS_CLASS = "efs"
 LUSTRE_CLASS = "lustre"

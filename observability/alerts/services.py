@@ -6,6 +6,7 @@ from infra.spec.cluster_names import (
     GPU_NAMESPACE,
     KUBERAY_NAMESPACE,
     KUEUE_NAMESPACE,
+    MLFLOW_CLEANUP,
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
 )
@@ -18,6 +19,12 @@ _DEPLOYMENT = "{{ $labels.namespace }}/{{ $labels.deployment }}"
 _HEADS = f'up{{job="{MONITORING_NAMESPACE}/ray-heads"}} == 1'
 _RUNNING = 'max by (namespace, name) (kuberay_job_deployment_status{deployment_status="Running"})'
 
+CLEANUP_SECONDS = 54 * 3600
+"""Two nights without a successful cleanup, and some hours for it."""
+
+_CLEANUP = f'{{namespace="{MLFLOW_NAMESPACE}", cronjob="{MLFLOW_CLEANUP}"}}'
+_CLEANED_UP = f"(kube_cronjob_status_last_successful_time{_CLEANUP} or kube_cronjob_created{_CLEANUP})"
+
 SERVICES = Group(
     name="services",
     alerts=(
@@ -28,6 +35,15 @@ SERVICES = Group(
             severity=Severity.TICKET,
             summary=f"{_DEPLOYMENT} has {COUNT} pods: no one can see or compare runs.",
             action="Runs go on and deliver later. Look at the pod's log and at the database.",
+        ),
+        Alert(
+            name="MlflowCleanupFailed",
+            expression=f"time() - max by (namespace, cronjob) {_CLEANED_UP} > {CLEANUP_SECONDS} "
+            f"unless on (namespace, cronjob) kube_cronjob_spec_suspend{_CLEANUP} == 1",
+            wait="15m",
+            severity=Severity.TICKET,
+            summary="{{ $labels.namespace }}/{{ $labels.cronjob }} has not succeeded for {{ $value | humanizeDuration }}.",
+            action="The log of its newest Job says whether the database is almost full, or what it could not delete.",
         ),
         Alert(
             name="ControllerDown",

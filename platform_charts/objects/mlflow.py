@@ -1,7 +1,9 @@
-"""MLflow: a bootstrap Job for each release, the server, and their RBAC.
+"""MLflow: a bootstrap Job for each release, the server, a nightly cleanup, and their RBAC.
 
 The Job creates databases, accounts and Secrets, and migrates the schema. The server's first pods cannot start before the
 Job has created their Secret; a later release is deployed after its Job, while the old pods serve.
+
+The cleanup needs no permissions but the server's: it deletes rows of the database and objects of the artifact bucket.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.spec.cluster_names import MLFLOW_CREDENTIALS, MLFLOW_NAMESPACE, MLFLOW_SERVER_SECRET, PLATFORM_PRIORITY
+from infra.spec.cluster_names import (
+    MLFLOW_CLEANUP,
+    MLFLOW_CREDENTIALS,
+    MLFLOW_NAMESPACE,
+    MLFLOW_SERVER_SECRET,
+    PLATFORM_PRIORITY,
+)
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object, labels
 from infra.spec.names import MLFLOW_URI, PLATFORM_ACCOUNTS
 from infra.spec.release import ReleaseManifest
@@ -39,6 +47,7 @@ _WORKER_MIB = 512
 SQLite: 300 MiB, and 255 MiB for a worker after a few searches; a worker gets twice that."""
 
 _BOOTSTRAP_SECONDS = 1800
+_CLEANUP_SECONDS = 6 * 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +85,7 @@ def mlflow(settings: StackSettings, release: ReleaseManifest, stores: Stores, *,
         _service(release),
         _deployment(settings, release, stores, image),
         *_disruption_budget(settings, release),
+        _cleanup(settings, release, stores, image),
     )
 
 
@@ -181,6 +191,39 @@ def _deployment(settings: StackSettings, release: ReleaseManifest, stores: Store
                 },
             },
         },
+    )
+
+
+def _cleanup(settings: StackSettings, release: ReleaseManifest, stores: Stores, image: str) -> Manifest:
+    """Deletes for good what users have deleted, each night. The server may run meanwhile."""
+    environment = {
+        **_database_environment(settings, stores),
+        "MLFLOW_ARTIFACT_BUCKET": stores.artifact_bucket,
+        "CLEANUP_OLDER_THAN_DAYS": str(settings.mlflow.delete_after_days),
+        "CLEANUP_STORAGE_GIB": str(settings.database.max_allocated_gib),
+    }
+    container = _container("cleanup", image, _env(environment), memory_mib=1024)
+    if settings.mlflow.cleanup == "preview":
+        container["command"].append("--preview")
+    pod = {**_pod_spec(container), "automountServiceAccountToken": False, "restartPolicy": "Never"}
+    object_labels = _labels(MLFLOW_CLEANUP, release)
+    job = {
+        "backoffLimit": 2,
+        "activeDeadlineSeconds": _CLEANUP_SECONDS,
+        "template": {"metadata": {"labels": object_labels}, "spec": pod},
+    }
+    spec = {
+        "schedule": "17 3 * * *",
+        "timeZone": "Etc/UTC",
+        "concurrencyPolicy": "Forbid",
+        "startingDeadlineSeconds": _CLEANUP_SECONDS,
+        "suspend": settings.mlflow.cleanup == "suspended",
+        "successfulJobsHistoryLimit": 1,
+        "failedJobsHistoryLimit": 2,
+        "jobTemplate": {"metadata": {"labels": object_labels}, "spec": job},
+    }
+    return api_object(
+        "batch/v1", "CronJob", MLFLOW_CLEANUP, namespace=MLFLOW_NAMESPACE, labels=object_labels, spec=spec
     )
 
 

@@ -42,8 +42,13 @@ class Retention:
         A checkpoint whose metric is missing or NaN is never among the best; of equal metrics the earlier step wins.
         """
         newest = sorted(metrics)[-self.keep_last :]
-        sign = -1.0 if self.higher_is_better else 1.0
-        ranked = sorted(
-            (sign * metric, step) for step, metric in metrics.items() if metric is not None and not math.isnan(metric)
-        )
-        return frozenset(newest) | {step for _, step in ranked[: self.keep_best]}
+        return frozenset(newest) | set(ranked(metrics, higher_is_better=self.higher_is_better)[: self.keep_best])
+
+
+def ranked(metrics: Mapping[int, float | None], *, higher_is_better: bool) -> list[int]:
+    """The steps whose metric was measured, the best one first; of equal metrics the earlier step wins."""
+    sign = -1.0 if higher_is_better else 1.0
+    measured = [
+        (sign * metric, step) for step, metric in metrics.items() if metric is not None and not math.isnan(metric)
+    ]
+    return [step for _, step in sorted(measured)]

@@ -267,6 +267,15 @@ class TrackingSettings(Section):
     )
     experiment: str = Field("ray-train-platform", min_length=1, description="MLflow experiment.")
     registered_model: str | None = Field(None, description="MLflow registered model; null is `<model>-<dataset>`.")
+    checkpoint_models: bool = Field(
+        True,
+        description="Record the checkpoints that are kept as MLflow logged models, with their evaluations but not their files.",
+    )
+    dense_points: Annotated[int, Field(ge=100)] | None = Field(
+        500,
+        description="Points of each metric that MLflow gets in full; from there on, each time the run quadruples, half as many per step, "
+        "with the extremes between them. null delivers every point. The run's folder keeps all of them.",
+    )
 
 
 class MetricsSettings(Section):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,21 @@ from training.code.identity import identity_file
 from training.config.load import render
 from training.config.schema import TrainingSettings
 from training.tracking import payload, system
+from training.tracking.batch import Batch
+from training.tracking.checkpoint_models import CheckpointModels
 from training.tracking.client import STORE_ERRORS, MlflowException, connect, mlflow, summarize, upload_timeout
 from training.tracking.creation import get_or_create_experiment, get_or_create_run
 from training.tracking.locations import registered_model, tracking_uri
+from training.tracking.point import Point
 from training.tracking.registration import ModelRegistration
 from training.tracking.state import StoreUnavailableError, TrackingState
+from training.tracking.thinning import Series, Thinner
 
 MAX_METRICS = 1000
 """MLflow's limit of metrics per request."""
 
 MAX_PARAMETERS = 100
 """MLflow's limit of parameters per request."""
-
-_MAX_METRICS_PER_EVENT = 20
 
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 _NO_TAGS: Mapping[str, str] = {}
@@ -78,7 +81,7 @@ class Delivery:
             run_directory: its folder.
             started: its newest start.
             tags: of the MLflow run, besides those of every run.
-            registers_model: whether a run that is done becomes a version of its registered model.
+            registers_model: whether its checkpoints become logged models and, if it is done, its weights a version of its registered model.
         """
         self._tags = tags
         self._registers_model = registers_model
@@ -114,9 +117,10 @@ class Delivery:
             self._open_run()
             if not is_finished:
                 self._mark_running()
-            self._deliver_system_metrics()
+            self._deliver_system_metrics(is_finished=is_finished)
             self._deliver_log(is_finished=is_finished)
             if is_finished and self.state.status == "RUNNING":
+                self._deliver_checkpoints()
                 # The driver was killed before it logged the end of the run. A resume sets the status to RUNNING again.
                 self._set_status("KILLED", at=(self._directory / FILE_NAME).stat().st_mtime)
         except (*STORE_ERRORS, StoreUnavailableError) as error:
@@ -127,13 +131,15 @@ class Delivery:
     def _deliver_log(self, *, is_finished: bool) -> None:
         self._follow_goodput()
         reader = RunLogReader(self._directory, offset=self.state.offset)
-        batch = _Batch(self.state)
+        batch = Batch(self.state)
         for event in reader.read_new():  # streams: a run may have millions of steps
             if isinstance(event, Step | Evaluated | CheckpointCommitted):
-                if batch.is_full:
+                if len(batch.points) >= MAX_METRICS:
                     self._flush(batch)
                 batch.add(event, reader.offset)
                 continue
+            if isinstance(event, RunStarted | RunEnded):
+                batch.end_attempt(dense=self._settings.tracking.dense_points)
             self._flush(batch)
             if not isinstance(event, RunEnded):
                 self._deliver_run_event(event)
@@ -142,6 +148,8 @@ class Delivery:
                     return
                 self._deliver_end(event)
             batch.skip_to(reader.offset)
+        if is_finished:
+            batch.end_attempt(dense=self._settings.tracking.dense_points)
         self._flush(batch)
 
     def _follow_goodput(self) -> None:
@@ -204,23 +212,34 @@ class Delivery:
         state.save(self._directory)
         return state
 
-    def _deliver_system_metrics(self) -> None:
-        while True:
-            points, offset = system.read_points(self._directory, offset=self.state.system_offset)
-            if offset == self.state.system_offset:
-                return
-            for first in range(0, len(points), MAX_METRICS):
-                self._send(points[first : first + MAX_METRICS])
-            self._update_state(system_offset=offset)
+    def _deliver_system_metrics(self, *, is_finished: bool) -> None:
+        dense = self._settings.tracking.dense_points
+        thinner = Thinner(deepcopy(self.state.series.get(system.SERIES, Series(dense=dense))))
+        is_last = False
+        while not is_last:
+            samples, offset = system.read_samples(self._directory, offset=self.state.system_offset)
+            points = [point for sample in samples for point in thinner.add(sample)]
+            is_last = offset == self.state.system_offset
+            if is_last and (is_finished or thinner.series.dense != dense):
+                points += thinner.close(dense=dense)
+            self._send(points)
+            self._update_state(
+                system_offset=offset, series={**self.state.series, system.SERIES: deepcopy(thinner.series)}
+            )
 
-    def _flush(self, batch: _Batch) -> None:
-        if batch.points:
-            self._send(batch.points)
-        self._update_state(offset=batch.offset, newest_step=dict(batch.newest_step))
+    def _flush(self, batch: Batch) -> None:
+        self._send(batch.points)
+        self._update_state(
+            offset=batch.offset,
+            newest_step=dict(batch.newest_step),
+            series=deepcopy(batch.series),
+        )
         batch.points = []
 
-    def _send(self, points: Sequence[payload.Point]) -> None:
-        self._client.log_batch(self.state.run_id, metrics=[mlflow.entities.Metric(*point) for point in points])
+    def _send(self, points: Sequence[Point]) -> None:
+        metrics = [mlflow.entities.Metric(*point) for point in points]
+        for first in range(0, len(metrics), MAX_METRICS):
+            self._client.log_batch(self.state.run_id, metrics=metrics[first : first + MAX_METRICS])
 
     def _deliver_run_event(self, event: Event) -> None:
         match event:
@@ -286,6 +305,7 @@ class Delivery:
         tags = {"weights_sha256": event.weights_sha256, "error": payload.truncate(event.message)}
         self._set_tags({key: value for key, value in tags.items() if value})
         self._send(payload.goodput_points(self._goodput, event))
+        self._deliver_checkpoints()
         # Before the model: if that cannot be built, the run must not stay RUNNING.
         self._set_status(_STATUS[event.status], at=event.time)
         report, model = self._directory / "report.html", self._directory / "model"
@@ -299,6 +319,16 @@ class Delivery:
                 self._deliver_model()
                 # Again: logging the model has terminated the run with the current time.
                 self._set_status(_STATUS[event.status], at=event.time)
+
+    def _deliver_checkpoints(self) -> None:
+        if self._registers_model and self._settings.tracking.checkpoint_models:
+            models = CheckpointModels(
+                self._client,
+                self._directory,
+                experiment_id=self.state.experiment_id,
+                run_id=self.state.run_id,
+            )
+            models.update()
 
     def _deliver_model(self) -> None:
         registration = self._registration or ModelRegistration()
@@ -321,30 +351,3 @@ class Delivery:
             self._client.log_batch(
                 self.state.run_id, tags=[mlflow.entities.RunTag(key, value) for key, value in tags.items()]
             )
-
-
-class _Batch:
-    """Metrics to send, and the cursor after them."""
-
-    def __init__(self, state: TrackingState) -> None:
-        self.points: list[payload.Point] = []
-        self.offset = state.offset
-        self.newest_step = dict(state.newest_step)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the metrics of another event may exceed the limit of a request."""
-        return len(self.points) > MAX_METRICS - _MAX_METRICS_PER_EVENT
-
-    def add(self, event: Event, offset: int) -> None:
-        """Add an event, unless its step was added before: a restart repeats steps after the checkpoint."""
-        series = payload.series(event)
-        new = payload.points(event)
-        if new and new[0].step > self.newest_step.get(series, -1):
-            self.points += new
-            self.newest_step[series] = new[0].step
-        self.offset = offset
-
-    def skip_to(self, offset: int) -> None:
-        """Advance the cursor past events without metrics."""
-        self.offset = offset

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from observability.cost import UNPAID
 from observability.goodput import GoodputLedger
 from observability.runlog import CheckpointCommitted, Evaluated, Event, RunEnded, Step, TrainingStarted
 from training.config.schema import TrainingSettings
 from training.tracking.locations import redact_uri
+from training.tracking.point import Point
 
 MAX_VALUE_CHARACTERS = 500
 """Longest parameter or tag value that every MLflow server accepts (the limit before MLflow 2.10)."""
 
 _TIMES = ("data", "forward", "backward", "optimizer", "checkpoint")
 
+STEPS, CHECKPOINTS = "train", "checkpoint"
+"""Series of steps that grow with the run."""
 
 CODE_TAGS = ("code.sha256", "code.revision", "code.dirty")
 """All tags of a run's own code."""
-
-
-class Point(NamedTuple):
-    """One value of a metric, in the field order of MLflow's `Metric`; `timestamp` in milliseconds since the epoch."""
-
-    key: str
-    value: float
-    timestamp: int
-    step: int
 
 
 def milliseconds(seconds: float) -> int:
@@ -96,11 +90,11 @@ def series(event: Event) -> str:
     """The series of steps an event belongs to; empty for an event without metrics."""
     match event:
         case Step():
-            return "train"
+            return STEPS
         case Evaluated():
             return event.split
         case CheckpointCommitted():
-            return "checkpoint"
+            return CHECKPOINTS
         case _:
             return ""
 

@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from training.tracking.thinning import Series
+
 FILE_NAME = "tracking.json"
 LOCK_NAME = "tracking.lock"
 
@@ -29,7 +33,8 @@ class TrackingState:
         experiment_id, run_id: MLflow's ids, empty until the run is created.
         offset: delivered bytes of the event log.
         system_offset: delivered bytes of the system metrics.
-        newest_step: newest delivered step of each series, so that a step repeated after a restart is not delivered twice.
+        newest_step: newest step of each series that was considered, so that a step repeated after a restart is not delivered twice.
+        series: progress of each series that is thinned.
         model_version: version of the registered model, empty if there is none.
         status: last MLflow status that was set.
         problem: why the last delivery failed, empty if it succeeded.
@@ -44,6 +49,7 @@ class TrackingState:
     offset: int = 0
     system_offset: int = 0
     newest_step: dict[str, int] = field(default_factory=dict)
+    series: dict[str, Series] = field(default_factory=dict)
     model_version: str = ""
     status: str = ""
     problem: str = ""
@@ -57,7 +63,7 @@ class TrackingState:
             text = (run_directory / FILE_NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        return cls(**json.loads(text))
+        return _STATE.validate_json(text)
 
     def belongs_to(self, run_directory: Path) -> bool:
         """Whether this is the state of the run in this folder, and not of another one that the folder is a copy of.
@@ -75,6 +81,9 @@ class TrackingState:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(run_directory / FILE_NAME)
+
+
+_STATE = TypeAdapter(TrackingState)
 
 
 @contextmanager

@@ -18,9 +18,13 @@ from types import ModuleType
 import psutil
 
 from observability.line_file import LineFile, read_lines
-from training.tracking.payload import Point, milliseconds
+from training.tracking.payload import milliseconds
+from training.tracking.point import Point
 
 FILE_NAME = "system.jsonl"
+SERIES = "system"
+"""Name of the series of samples in the delivery's state."""
+
 INTERVAL_SECONDS = 10.0
 FIRST_SECONDS = 2.0
 """Seconds before the first sample, so that short runs have some."""
@@ -61,18 +65,20 @@ def sampling(run_directory: Path, *, since: float, interval: float = INTERVAL_SE
         thread.join()
 
 
-def read_points(run_directory: Path, *, offset: int) -> tuple[list[Point], int]:
+def read_samples(run_directory: Path, *, offset: int) -> tuple[list[list[Point]], int]:
     """The samples after a byte offset, at most `MAX_SAMPLES`, and the offset after the last one; a damaged line is skipped."""
-    points: list[Point] = []
+    samples: list[list[Point]] = []
     end = offset
     for line, end in islice(read_lines(run_directory / FILE_NAME, offset=offset), MAX_SAMPLES):  # noqa: B007 - returned
         with suppress(ValueError):
             sample = json.loads(line)
-            points += [
-                Point(f"system/{name}", value, milliseconds(sample["time"]), sample["step"])
-                for name, value in sample["metrics"].items()
-            ]
-    return points, end
+            samples.append(
+                [
+                    Point(f"system/{name}", value, milliseconds(sample["time"]), sample["step"])
+                    for name, value in sample["metrics"].items()
+                ]
+            )
+    return samples, end
 
 
 def measure_system() -> dict[str, float]:

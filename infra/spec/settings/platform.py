@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -31,6 +31,14 @@ class MlflowSettings(Section):
 
     replicas: Annotated[int, Field(ge=1, le=10)] = Field(1, description="Server pods.")
     workers: Annotated[int, Field(ge=1, le=32)] = Field(2, description="Worker processes of each pod.")
+    cleanup: Literal["delete", "preview", "suspended"] = Field(
+        "delete",
+        description="Nightly cleanup: delete for good what was deleted long ago | list it in the log | none. "
+        "It keeps whatever a registered model refers to.",
+    )
+    delete_after_days: Annotated[int, Field(ge=1, le=3650)] = Field(
+        30, description="Days for which a deleted run, logged model or experiment can be restored."
+    )
 
 
 class MonitoringSettings(Section):

@@ -57,4 +57,19 @@ KUBERNETES_METRICS = (
         file="deployment.go",
         labels=("namespace", "deployment"),
     ),
+    _gauge(
+        "kube_cronjob_created",
+        "Unix time at which a CronJob was created.",
+        file="cronjob.go",
+        labels=("namespace", "cronjob"),
+    ),
+    _gauge(
+        "kube_cronjob_spec_suspend", "1 if a CronJob is suspended.", file="cronjob.go", labels=("namespace", "cronjob")
+    ),
+    _gauge(
+        "kube_cronjob_status_last_successful_time",
+        "Unix time at which a CronJob's newest successful Job ended; none before the first.",
+        file="cronjob.go",
+        labels=("namespace", "cronjob"),
+    ),
 )

@@ -1,6 +1,6 @@
 """Command line of the image.
 
-Exit status: 0 done, 2 invalid environment or command line, otherwise an unexpected error.
+Exit status: 0 done, 1 the database is almost full (cleanup), 2 invalid environment or command line, otherwise an unexpected error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from collections.abc import Sequence
 import boto3
 
 from .database import Database
-from .environment import BootstrapSettings, DatabaseSettings, EnvironmentVariableError, ServerSettings
+from .environment import (
+    BootstrapSettings,
+    CleanupSettings,
+    DatabaseSettings,
+    EnvironmentVariableError,
+    ServerSettings,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,9 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         the exit status of the process.
     """
-    command = _parser().parse_args(arguments).command
+    options = _parser().parse_args(arguments)
     try:
-        return _migrate() if command == "migrate" else _serve()
+        match options.command:
+            case "migrate":
+                return _migrate()
+            case "cleanup":
+                return _clean_up(is_preview=options.preview)
+            case _:
+                return _serve()
     except EnvironmentVariableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -50,6 +62,14 @@ def _serve() -> int:
     return serve(ServerSettings.from_environment(os.environ), _database())
 
 
+def _clean_up(*, is_preview: bool) -> int:
+    settings = CleanupSettings.from_environment(os.environ, is_preview=is_preview)
+    database = _database()
+    from .cleanup import clean_up  # noqa: PLC0415
+
+    return clean_up(settings, database, boto3.client("s3"))
+
+
 def _database() -> Database:
     settings = DatabaseSettings.from_environment(os.environ)
     return Database(settings, boto3.client("secretsmanager", region_name=settings.region))
@@ -60,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True, dest="command")
     commands.add_parser("migrate", help="migrate databases, accounts and Secrets to this release")
     commands.add_parser("serve", help="run the server")
+    cleanup = commands.add_parser("cleanup", help="delete for good what was deleted long ago")
+    cleanup.add_argument("--preview", action="store_true", help="list what would be deleted, and delete nothing")
     return parser
 
 

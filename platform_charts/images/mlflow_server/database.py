@@ -60,20 +60,28 @@ class Database:
             f"postgresql+psycopg2://{self._user}@{settings.host}:{settings.port}/{name}?passfile={self._password_file}"
         )
 
+    def connect(self, name: str) -> Any:  # noqa: ANN401 - psycopg2 has no types
+        """A connection to a database, which the caller closes.
+
+        Raises:
+            psycopg2.Error: the server is unavailable or rejects the credentials.
+        """
+        settings = self._settings
+        return psycopg2.connect(
+            host=settings.host,
+            port=settings.port,
+            user=self._user,
+            dbname=name,
+            passfile=str(self._password_file),
+        )
+
     def create(self, name: str) -> None:
         """Create a database if it does not exist.
 
         Raises:
             psycopg2.Error: the server is unavailable or rejects the statement.
         """
-        settings = self._settings
-        connection = psycopg2.connect(
-            host=settings.host,
-            port=settings.port,
-            user=self._user,
-            dbname=_MAINTENANCE,
-            passfile=str(self._password_file),
-        )
+        connection = self.connect(_MAINTENANCE)
         connection.autocommit = True  # CREATE DATABASE cannot run in a transaction
         with closing(connection), connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))

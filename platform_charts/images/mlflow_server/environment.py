@@ -127,3 +127,34 @@ class ServerSettings:
             port=_number_or(environment, "LISTEN_PORT", 5000),
             refresh_seconds=_number_or(environment, "LOGIN_REFRESH_SECONDS", 60),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanupSettings:
+    """What a cleanup deletes.
+
+    Attributes:
+        bucket: S3 bucket for artifacts.
+        older_than_days: days since the deletion after which it is final.
+        storage_bytes: storage that the database may grow to.
+        is_preview: list what would be deleted, and delete nothing.
+    """
+
+    bucket: str
+    older_than_days: int
+    storage_bytes: int
+    is_preview: bool
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], *, is_preview: bool) -> CleanupSettings:
+        """Read MLFLOW_ARTIFACT_BUCKET, CLEANUP_OLDER_THAN_DAYS and CLEANUP_STORAGE_GIB.
+
+        Raises:
+            EnvironmentVariableError: one is missing or invalid.
+        """
+        return cls(
+            bucket=_text(environment, "MLFLOW_ARTIFACT_BUCKET"),
+            older_than_days=_number(environment, "CLEANUP_OLDER_THAN_DAYS"),
+            storage_bytes=_number(environment, "CLEANUP_STORAGE_GIB") * 2**30,
+            is_preview=is_preview,
+        )

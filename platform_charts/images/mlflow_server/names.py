@@ -16,3 +16,6 @@ SERVER_SECRET = "mlflow-server"  # noqa: S105 - a name
 
 TEAM_SECRET = "mlflow-credentials"  # noqa: S105 - a name
 """Secret in a team's namespace: environment variables with the credentials of MLflow's client."""
+
+ARTIFACT_FOLDER = "mlflow"
+"""Folder of the artifact bucket with everything of MLflow's."""

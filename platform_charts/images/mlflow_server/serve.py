@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from .database import Database
 from .environment import ServerSettings
-from .names import ACCOUNTS, ADMINISTRATOR, RUNS
+from .names import ACCOUNTS, ADMINISTRATOR, ARTIFACT_FOLDER, RUNS
 
 _AUTH_CONFIG = """[mlflow]
 default_permission = NO_PERMISSIONS
@@ -44,7 +44,7 @@ def command(settings: ServerSettings, database: Database) -> tuple[str, ...]:
         f"--workers={settings.workers}",
         f"--backend-store-uri={database.uri(RUNS)}",
         "--serve-artifacts",
-        f"--artifacts-destination=s3://{settings.bucket}/mlflow",
+        f"--artifacts-destination=s3://{settings.bucket}/{ARTIFACT_FOLDER}",
         "--default-artifact-root=mlflow-artifacts:/",
         "--enable-workspaces",
         f"--allowed-hosts={','.join(hosts)}",

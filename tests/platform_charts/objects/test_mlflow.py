@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from infra.spec.cluster_names import MLFLOW_CLEANUP
 from infra.spec.manifest import Manifest
 from infra.spec.names import MLFLOW_URI
 from infra.spec.release import ReleaseManifest
 from infra.spec.uis import SHARED_UIS
 from platform_charts.images.mlflow_server.environment import (
     BootstrapSettings,
+    CleanupSettings,
     DatabaseSettings,
     ServerSettings,
 )
@@ -60,6 +62,30 @@ def test_the_bootstrap_job_can_parse_its_environment() -> None:
     [job] = of_kind(objects_of("prod")["mlflow"], "Job")
     bootstrap = BootstrapSettings.from_environment(_environment(job))
     assert (bootstrap.teams, bootstrap.namespace) == (("research", "production"), "mlflow")
+
+
+def test_the_cleanup_can_parse_its_environment_and_command_line() -> None:
+    job = _cleanup({"mlflow": {"delete_after_days": 7}, "database": {"max_allocated_gib": 250}})["jobTemplate"]["spec"]
+    cleanup = CleanupSettings.from_environment(_environment({"spec": job}), is_preview=False)
+    assert cleanup == CleanupSettings(bucket="b", older_than_days=7, storage_bytes=250 * 2**30, is_preview=False)
+    assert DatabaseSettings.from_environment(_environment({"spec": job})).secret == "arn"
+
+
+def test_a_cleanup_is_a_preview_or_suspended_by_setting() -> None:
+    def shown(cleanup: str) -> tuple[list[str], bool]:
+        spec = _cleanup({"mlflow": {"cleanup": cleanup}})
+        [container] = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        return container["command"][3:], spec["suspend"]
+
+    assert shown("delete") == (["cleanup"], False)
+    assert shown("preview") == (["cleanup", "--preview"], False)
+    assert shown("suspended") == (["cleanup"], True)
+
+
+def test_a_cleanup_never_overlaps_another_and_mounts_no_api_token() -> None:
+    spec = _cleanup({})
+    assert spec["concurrencyPolicy"] == "Forbid"
+    assert spec["jobTemplate"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 def test_the_server_allows_the_host_name_that_jobs_use() -> None:
@@ -145,6 +171,12 @@ def _rendered(changes: dict[str, Any], release: ReleaseManifest = RELEASE) -> tu
 def _job(changes: dict[str, Any], release: ReleaseManifest = RELEASE) -> str:
     [job] = of_kind(_rendered(changes, release), "Job")
     return str(job["metadata"]["name"])
+
+
+def _cleanup(changes: dict[str, Any]) -> Manifest:
+    """The spec of the CronJob."""
+    found: Manifest = named(_rendered(changes), "CronJob", MLFLOW_CLEANUP)["spec"]
+    return found
 
 
 def _memory(changes: dict[str, Any]) -> int:

@@ -40,14 +40,19 @@ SPEC = SampleSpec(shape=(1, 8, 8), outputs=10)
 
 
 def settings(
-    folder: Path, uri: str | None, *, name: str = "run", model: dict[str, Any] | None = None
+    folder: Path,
+    uri: str | None,
+    *,
+    name: str = "run",
+    model: dict[str, Any] | None = None,
+    dense_points: int | None = 500,
 ) -> TrainingSettings:
     """Settings of a small run in a folder, tracked at a URI."""
     return TrainingSettings.model_validate(
         {
             "run": {"name": name, "directory": folder},
             "model": model or {"name": "mlp", "options": {"hidden": [16]}},
-            "tracking": {"uri": uri, "experiment": f"test-{folder.name}"},
+            "tracking": {"uri": uri, "experiment": f"test-{folder.name}", "dense_points": dense_points},
         }
     )
 

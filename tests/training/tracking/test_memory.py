@@ -67,7 +67,7 @@ class CountingClient:
 
 def peak_of_delivery(folder: Path, client: CountingClient, *, steps: int) -> int:
     """Peak of the memory that Python allocates while a log of that many steps is delivered, in bytes."""
-    run = RecordedRun(settings(folder, "http://mlflow.example"))
+    run = RecordedRun(settings(folder, "http://mlflow.example", dense_points=None))
     run.start()
     run.train(1, steps)
     tracemalloc.start()

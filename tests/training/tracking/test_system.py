@@ -16,11 +16,11 @@ from training.tracking import system
 def test_the_machine_is_sampled_during_the_block_and_at_its_end(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     with system.sampling(tmp_path, since=time.time() - 5, interval=0.05):
-        while not system.read_points(tmp_path, offset=0)[0]:
+        while not system.read_samples(tmp_path, offset=0)[0]:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    points, offset = system.read_points(tmp_path, offset=0)
-    cpu = [point for point in points if point.key == "system/cpu_utilization_percentage"]
+    samples, offset = system.read_samples(tmp_path, offset=0)
+    cpu = [point for sample in samples for point in sample if point.key == "system/cpu_utilization_percentage"]
     assert len(cpu) >= 2
     assert all(5 <= point.step < 60 and 0 <= point.value <= 100 for point in cpu)
     assert offset == (tmp_path / system.FILE_NAME).stat().st_size
@@ -30,10 +30,10 @@ def test_reading_starts_at_the_offset_and_skips_an_incomplete_line(tmp_path: Pat
     line = '{"time": 1.0, "step": 0, "metrics": {"x": 1.0}}\n'
     file = tmp_path / system.FILE_NAME
     file.write_text(line + line[:20])
-    points, offset = system.read_points(tmp_path, offset=0)
-    assert (len(points), offset) == (1, len(line))
+    samples, offset = system.read_samples(tmp_path, offset=0)
+    assert (len(samples), offset) == (1, len(line))
     file.write_text(line + line)
-    assert len(system.read_points(tmp_path, offset=offset)[0]) == 1
+    assert len(system.read_samples(tmp_path, offset=offset)[0]) == 1
 
 
 def test_samples_after_a_line_that_a_full_disk_cut_off_are_read(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_samples_after_a_line_that_a_full_disk_cut_off_are_read(tmp_path: Path) 
     file.write_text('{"time": 1.0, "step": 0, "metr')
     with system.sampling(tmp_path, since=time.time()):
         pass  # one sample at the end of the block
-    points, offset = system.read_points(tmp_path, offset=0)
-    assert "system/cpu_utilization_percentage" in [point.key for point in points]
+    samples, offset = system.read_samples(tmp_path, offset=0)
+    assert "system/cpu_utilization_percentage" in [point.key for sample in samples for point in sample]
     assert offset == file.stat().st_size
 
 
@@ -62,11 +62,11 @@ def test_sampling_goes_on_after_a_sample_that_could_not_be_written(
         for _ in range(2):  # the second sample is taken after the first one failed
             samples.get(timeout=60)
         file.rmdir()
-    assert system.read_points(tmp_path, offset=0)[0]
+    assert system.read_samples(tmp_path, offset=0)[0]
 
 
 def test_a_run_without_samples_has_no_points(tmp_path: Path) -> None:
-    assert system.read_points(tmp_path, offset=0) == ([], 0)
+    assert system.read_samples(tmp_path, offset=0) == ([], 0)
 
 
 class NvmlError(Exception):

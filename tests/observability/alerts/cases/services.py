@@ -10,6 +10,10 @@ def _pods(namespace: str, deployment: str) -> str:
 
 
 _MLFLOW, _KUEUE = _pods("mlflow", "mlflow"), _pods("kueue-system", "kueue-controller-manager")
+_CLEANUP = {"namespace": "mlflow", "cronjob": "mlflow-cleanup"}
+_CLEANED_UP, _CREATED, _SUSPENDED = (
+    series(f"kube_cronjob_{name}", **_CLEANUP) for name in ("status_last_successful_time", "created", "spec_suspend")
+)
 _JOB = {"namespace": "vision", "name": "first"}
 _RUNNING = series("kuberay_job_deployment_status", **_JOB, deployment_status="Running")
 _HEAD = series("up", job="monitoring/ray-heads", namespace="vision", training_job="first")
@@ -28,6 +32,18 @@ CASES = (
         labels={"namespace": "mlflow", "deployment": "mlflow"},
         summary="mlflow/mlflow has 0 pods: no one can see or compare runs.",
         silent={"one pod": {_MLFLOW: flat(1, 6)}, "a restart of three minutes": {_MLFLOW: "0+0x3 1+0x3"}},
+    ),
+    Case(
+        alert="MlflowCleanupFailed",
+        at=3257,
+        series={_CLEANED_UP: flat(60, 3257), _CREATED: flat(0, 3257), _SUSPENDED: flat(0, 3257)},
+        labels=_CLEANUP,
+        summary="mlflow/mlflow-cleanup has not succeeded for 2d 6h 16m 0s.",
+        silent={
+            "one night was missed": {_CLEANED_UP: flat(86_400, 3257)},
+            "it is suspended": {_SUSPENDED: flat(1, 3257)},
+            "it was created today and has not run yet": {_CLEANED_UP: "", _CREATED: flat(150_000, 3257)},
+        },
     ),
     Case(
         alert="ControllerDown",

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import boto3
 import psycopg2
 
+from platform_charts.images.mlflow_server.cleanup import clean_up
 from platform_charts.images.mlflow_server.database import Database
-from platform_charts.images.mlflow_server.environment import BootstrapSettings, DatabaseSettings
-from platform_charts.images.mlflow_server.names import SERVER_SECRET, TEAM_SECRET
+from platform_charts.images.mlflow_server.environment import BootstrapSettings, CleanupSettings, DatabaseSettings
+from platform_charts.images.mlflow_server.names import RUNS, SERVER_SECRET, TEAM_SECRET
 from tests.engines.mlflow_server import MlflowServer
 from tests.engines.ports import free_port
 from tests.engines.report_table import skipped
@@ -63,7 +64,14 @@ class Platform:
 
     def administer(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements as the database's superuser; returns the rows of the last one."""
-        connection = psycopg2.connect(self._superuser_url.replace("+psycopg2", ""))
+        return self._execute(*statements, dbname="postgres")
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement in MLflow's database; returns its rows."""
+        return self._execute(statement, dbname=RUNS)
+
+    def _execute(self, *statements: str, dbname: str) -> list[tuple[Any, ...]]:
+        connection = psycopg2.connect(self._superuser_url.replace("+psycopg2", ""), dbname=dbname)
         connection.autocommit = True
         with closing(connection), connection.cursor() as cursor:
             for statement in statements:
@@ -131,6 +139,16 @@ class Platform:
             environment=environment,
             log=folder / "server.log",
         )
+
+    def clean_up(self, *, is_preview: bool = False, storage_gib: float = 100) -> int:
+        """Run the image's cleanup of what was deleted more than 30 days ago; returns its exit status."""
+        settings = CleanupSettings(
+            bucket=self._s3_api.bucket,
+            older_than_days=30,
+            storage_bytes=round(storage_gib * 2**30),
+            is_preview=is_preview,
+        )
+        return clean_up(settings, self.database, self._client("s3"))
 
     def object_names(self) -> list[str]:
         """Keys of all objects in the artifact bucket."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,7 @@ from platform_charts.images.mlflow_server.migrate import migrate
 from platform_charts.images.mlflow_server.names import ADMINISTRATOR
 from tests.engines.mlflow_server import MlflowServer
 from tests.engines.ports import free_port
-from tests.engines.report_table import ran
-from tests.engines.s3 import S3Api
-from tests.platform_charts.images.mlflow_server.platform import SERVICE, Platform, platform
+from tests.platform_charts.images.mlflow_server.platform import SERVICE, Platform
 from tests.training.cluster.uis.upstream import ask, log_in
 from tests.training.tracking.recorded import RecordedRun, history, settings
 from training.cluster.uis.gate import Gate
@@ -28,24 +25,6 @@ from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState
 
 VISION, SPEECH = "vision", "speech"
-
-
-@pytest.fixture(scope="module")
-def services(postgres_url: str | None, s3_api: S3Api) -> Iterator[Platform]:
-    """The services of one deployment, migrated."""
-    with platform(postgres_url, s3_api) as found:
-        migrate(found.bootstrap_settings, found.database, found.secrets)
-        yield found
-
-
-@pytest.fixture(scope="module")
-def server(services: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
-    """The server of this deployment."""
-    found = services.server(tmp_path_factory.mktemp("server"))
-    found.start()
-    ran("MLflow server")
-    yield found
-    found.kill()
 
 
 def log_in_as(team: str, services: Platform, monkeypatch: pytest.MonkeyPatch) -> None:

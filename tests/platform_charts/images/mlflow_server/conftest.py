@@ -1,0 +1,31 @@
+"""One deployment of the server for all of its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from platform_charts.images.mlflow_server.migrate import migrate
+from tests.engines.mlflow_server import MlflowServer
+from tests.engines.report_table import ran
+from tests.engines.s3 import S3Api
+from tests.platform_charts.images.mlflow_server.platform import Platform, platform
+
+
+@pytest.fixture(scope="session")
+def services(postgres_url: str | None, s3_api: S3Api) -> Iterator[Platform]:
+    """The services of one deployment, migrated."""
+    with platform(postgres_url, s3_api) as found:
+        migrate(found.bootstrap_settings, found.database, found.secrets)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server(services: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    """The server of this deployment."""
+    found = services.server(tmp_path_factory.mktemp("server"))
+    found.start()
+    ran("MLflow server")
+    yield found
+    found.kill()

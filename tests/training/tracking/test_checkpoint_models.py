@@ -1,0 +1,160 @@
+"""Checkpoints as logged models, on a real server."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModel
+
+from observability.runlog import Evaluated
+from tests.engines.mlflow_server import MlflowServer
+from tests.training.tracking.recorded import RecordedRun, history, settings
+from tests.training.tracking.test_delivery import deliver
+from training.checkpoint.manifest import MODEL_FILE, Identity
+from training.checkpoint.store import FOLDER, bytes_writer, folder_name, local_store
+from training.tracking.checkpoint_models import BEST, MODEL_TYPE, CheckpointModels
+from training.tracking.state import TrackingState
+
+IDENTITY = Identity(model="mlp", dataset_fingerprint="f", global_batch=64, seed=0, world=2, platform_version="1")
+
+
+def save(run: RecordedRun, step: int, metric: float | None, *, content: bytes = b"weights") -> None:
+    """Commit a checkpoint with one file."""
+    local_store(run.directory / FOLDER).commit(
+        step=step, identity=IDENTITY, metric=metric, files={MODEL_FILE: bytes_writer(content)}, expected_bytes=7
+    )
+
+
+def evaluated(step: int, accuracy: float) -> Evaluated:
+    """An evaluation."""
+    return Evaluated(
+        split="validation", step=step, epoch=1, loss=1.0, metrics={"accuracy": accuracy}, samples=9, seconds=0.1
+    )
+
+
+def interrupted_run(uri: str, folder: Path) -> RecordedRun:
+    """A run with three checkpoints, one of which was not evaluated, that has been interrupted."""
+    run = RecordedRun(settings(folder, uri))
+    run.start()
+    for step, accuracy in ((10, 0.7), (20, 0.9)):
+        run.write(evaluated(step, accuracy))
+        save(run, step, -accuracy)  # the log of this run does not say that higher is better
+    save(run, 25, None)
+    run.end("interrupted", step=25)
+    return run
+
+
+def models(uri: str, state: TrackingState) -> dict[str, LoggedModel]:
+    """The logged models of the run's checkpoints by name; fails if two have the same."""
+    found = MlflowClient(uri).search_logged_models([state.experiment_id], f"source_run_id = '{state.run_id}'")
+    named = {model.name: model for model in found if model.model_type == MODEL_TYPE}
+    assert len(named) == len([model for model in found if model.model_type == MODEL_TYPE])
+    return named
+
+
+def metrics(model: LoggedModel) -> dict[str, float]:
+    """The metrics of a logged model by name."""
+    return {metric.key: metric.value for metric in model.metrics or ()}
+
+
+def test_each_checkpoint_is_a_logged_model_with_its_evaluation_and_the_best_one_has_a_tag(
+    mlflow_server: MlflowServer, tmp_path: Path
+) -> None:
+    run = interrupted_run(mlflow_server.uri, tmp_path)
+    state = deliver(run)
+    found = models(mlflow_server.uri, state)
+    assert sorted(found) == ["step-00000010", "step-00000020", "step-00000025"]
+    assert metrics(found["step-00000020"]) == {
+        "validation/loss": 1.0,
+        "validation/accuracy": 0.9,
+        "validation/seconds": 0.1,
+    }
+    assert metrics(found["step-00000025"]) == {}
+    assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000020"]
+    folder = run.directory / FOLDER / folder_name(10)
+    tags = found["step-00000010"].tags
+    assert (tags["checkpoint.path"], tags["checkpoint.bytes"]) == (str(folder), "7")
+    assert tags["checkpoint.weights_sha256"] == hashlib.sha256(b"weights").hexdigest()
+    assert tags["checkpoint.manifest_sha256"] == hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+    assert {str(model.status) for model in found.values()} == {"READY"}
+    outputs = MlflowClient(mlflow_server.uri).get_run(state.run_id).outputs.model_outputs
+    assert {output.model_id: output.step for output in outputs} == {
+        model.model_id: int(name[5:]) for name, model in found.items()
+    }
+
+
+def test_logged_models_are_found_by_metric_and_tag(mlflow_server: MlflowServer, tmp_path: Path) -> None:
+    state = deliver(interrupted_run(mlflow_server.uri, tmp_path))
+    found = MlflowClient(mlflow_server.uri).search_logged_models(
+        [state.experiment_id], f"metrics.`validation/accuracy` > 0.8 AND tags.`{BEST}` = 'true'"
+    )
+    assert [model.name for model in found] == ["step-00000020"]
+
+
+def test_a_second_delivery_changes_nothing(mlflow_server: MlflowServer, tmp_path: Path) -> None:
+    run = interrupted_run(mlflow_server.uri, tmp_path)
+    first = deliver(run)
+    before = models(mlflow_server.uri, first)
+    TrackingState(uri=mlflow_server.uri, run_key=first.run_key).save(run.directory)
+    again = deliver(run)
+    after = models(mlflow_server.uri, again)
+    assert {name: dict(model) for name, model in after.items()} == {name: dict(model) for name, model in before.items()}
+    assert len(MlflowClient(mlflow_server.uri).get_run(again.run_id).outputs.model_outputs) == 3
+    assert history(mlflow_server.uri, again.run_id) == run.expected()
+
+
+@pytest.mark.parametrize("method", ["log_batch", "log_outputs", "finalize_logged_model"])
+def test_a_delivery_that_was_interrupted_is_completed(
+    method: str, mlflow_server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = interrupted_run(mlflow_server.uri, tmp_path)
+    state = deliver(run)
+    save(run, 30, -0.95)
+    run.write(evaluated(30, 0.95))
+
+    def fail(*_: object, **__: object) -> None:
+        raise ConnectionError(method)
+
+    client = MlflowClient(mlflow_server.uri)
+    record = CheckpointModels(client, run.directory, experiment_id=state.experiment_id, run_id=state.run_id)
+    with monkeypatch.context() as patched:
+        patched.setattr(client, method, fail)
+        with pytest.raises(ConnectionError, match=method):
+            record.update()
+    record.update()
+    found = models(mlflow_server.uri, state)
+    assert len(found) == 4
+    assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000030"]
+    assert metrics(found["step-00000030"])["validation/accuracy"] == 0.95
+    assert str(found["step-00000030"].status) == "READY"
+    assert len(client.get_run(state.run_id).outputs.model_outputs) == 4
+
+
+def test_a_checkpoint_that_was_removed_or_replaced_loses_its_logged_model(
+    mlflow_server: MlflowServer, tmp_path: Path
+) -> None:
+    run = interrupted_run(mlflow_server.uri, tmp_path)
+    before = models(mlflow_server.uri, deliver(run))
+    run.start(at_step=20)
+    shutil.rmtree(run.directory / FOLDER / folder_name(10))
+    save(run, 25, -0.95, content=b"other weights")
+    run.write(evaluated(25, 0.95))
+    run.end("interrupted", step=25)
+    after = models(mlflow_server.uri, deliver(run))
+    assert sorted(after) == ["step-00000020", "step-00000025"]
+    assert after["step-00000020"].model_id == before["step-00000020"].model_id
+    assert after["step-00000025"].model_id != before["step-00000025"].model_id
+    assert [name for name, model in after.items() if model.tags.get(BEST)] == ["step-00000025"]
+
+
+def test_a_run_without_checkpoint_models_records_none(mlflow_server: MlflowServer, tmp_path: Path) -> None:
+    run = interrupted_run(mlflow_server.uri, tmp_path)
+    tracking = run.settings.tracking.model_copy(update={"checkpoint_models": False})
+    run.settings = run.settings.model_copy(update={"tracking": tracking})
+    run.start(at_step=25)
+    run.end("interrupted", step=25)
+    assert models(mlflow_server.uri, deliver(run)) == {}
