@@ -87,8 +87,9 @@ def job_cost(seen: Observation, target: Target, *, now: datetime) -> JobCost:
     """
     assert seen.job is not None, "the job exists"
     past, current = _admitted_seconds(seen, now)
-    pods = list(_ray_pods(seen.pods)) if _is_current(seen) else []
-    if not pods and past + current == 0:
+    is_current = _is_current(seen)
+    pods = list(_ray_pods(seen.pods)) if is_current else []
+    if past == 0 and not (pods if is_current else current):
         return JobCost(holdings=(), evidence="nothing", idle_share=None)
     spec = seen.job["spec"]["rayClusterSpec"]
     roles: tuple[tuple[Role, int, Manifest], ...] = (
@@ -100,7 +101,7 @@ def job_cost(seen: Observation, target: Target, *, now: datetime) -> JobCost:
             role=role,
             count=count,
             price=_price(role, template, seen, target),
-            seconds=past * count + (_held(pods, role, now) if pods else current * count),
+            seconds=past * count + (_held(pods, role, now) if is_current else current * count),
         )
         for role, count, template in roles
     )
