@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.autograd import Variable
 
 
-def when_gradients_are_computed(loss: Tensor, call: Callable[[], object]) -> None:
+def when_gradients_are_computed(loss: Tensor, call: Callable[[], None]) -> None:
     """Call `call` in the backward pass of `loss`, once, between the last gradient of this rank and the wait for its peers'."""
 
     def queue(_: Tensor) -> None:
         Variable._execution_engine.queue_callback(call)  # noqa: SLF001 - how torch's own FSDP does it; there is no public name
 
-    loss.register_hook(queue)
+    loss.register_hook(queue)  # type: ignore[no-untyped-call]

@@ -73,14 +73,15 @@ class CudaClock(StepClock):
         if self._marks == 0:
             self._began = time.perf_counter()
         if self._marks == len(self._events):
-            self._events.append(torch.cuda.Event(enable_timing=True))
+            self._events.append(torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
         self._events[self._marks].record()
         self._marks += 1
         return self._marks - 1
 
     def seconds(self, first: int, last: int) -> float:
         """Seconds between two events; what the GPU waits for between them counts."""
-        return self._events[first].elapsed_time(self._events[last]) / 1000
+        milliseconds: float = self._events[first].elapsed_time(self._events[last])
+        return milliseconds / 1000
 
     def seconds_since(self, mark: int) -> float:
         """Seconds of this process since the first mark, less those of the GPU up to this one.

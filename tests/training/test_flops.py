@@ -20,7 +20,7 @@ def counted(model: Callable[[Tensor], Tensor], inputs: Tensor) -> FlopCount:
     """The count of one forward and backward pass."""
     count = FlopCount()
     with count.counting(len(inputs)):
-        model(inputs).sum().backward()
+        model(inputs).sum().backward()  # type: ignore[no-untyped-call]
     return count
 
 
