@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
-  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES WHAT
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -235,6 +235,12 @@ sandbox-down: environment-infra ## Stop the sandbox and delete its files
 .PHONY: bench
 bench: environment-train ## Compare the platform with bare PyTorch and Ray's documented loop, side by side
 	@$(python) -m observability.benchmarks $(extra)
+
+.PHONY: bench-scaling bench-gate
+bench-scaling: environment-train ## Measure throughput and efficiency with 1, 2 and 4 workers, with a table and a plot; half an hour on two cores
+	@$(python) -m observability.benchmarks --only scaling $(extra)
+bench-gate: environment-train ## Compare the newest results of a benchmark with the baseline: 5 % worse fails, 5 % better asks for ACCEPT=1, which makes them the baseline
+	@$(python) -m observability.benchmarks.gate $(if $(call is_typed,ACCEPT),--accept) $(extra)
 
 ##@ Contribute
 
