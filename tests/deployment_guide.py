@@ -73,6 +73,7 @@ IN_THE_ENGINE = (*PREPARE, *BRING_UP, *UPDATE, *DESTROY, *UNPROTECT, *BARE)
 
 ELSEWHERE: Mapping[str, str] = {
     "make data-sync SRC=s3://corpus/imagenet DST=datasets/imagenet ENV=dev": "tests/platform_charts/test_cluster_data_sync.py",
+    'make open WHAT="grafana prometheus" ENV=…': "tests/training/cluster/uis/test_cluster_uis.py",
     "make promote FROM=dev TO=staging": "tests/infra/lifecycle/image/test_promote.py",
     "make promote FROM=staging TO=prod FROM_PROFILE=staging TO_PROFILE=prod": "tests/infra/lifecycle/image/test_promote.py",
     "make up ENV=prod FROM=staging": "tests/infra/lifecycle/image/test_promote.py",

@@ -97,7 +97,8 @@ def _pod(name: str, namespace: str, **labels: str) -> Manifest:
 def pods(desk: Desk) -> Iterator[None]:
     """Ready pods of MLflow, Prometheus, a session and a later job, both of which run."""
     cluster = desk.environment.cluster
-    jobs = [rayjob(desk.environment, job(name, team=_TEAM)) for name in ("session-notes", "digits")]
+    session = job("session-notes", team=_TEAM, kind="session", command=("true",))
+    jobs = [rayjob(desk.environment, one) for one in (session, job("digits", team=_TEAM))]
     found = [
         _pod("mlflow-server", "mlflow", **{"app.kubernetes.io/name": "mlflow"}),
         _pod("prometheus-0", "monitoring", **{"app.kubernetes.io/name": "prometheus"}),

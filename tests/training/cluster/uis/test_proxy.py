@@ -73,7 +73,7 @@ def test_a_body_arrives_whole(gate: Gate) -> None:
 @pytest.mark.usefixtures("proxy")
 def test_nobody_else_reaches_the_ui(headers: dict[str, str], why: str, gate: Gate) -> None:
     given = {name: value.replace("{port}", str(gate.port)) for name, value in headers.items()}
-    reply = ask(f"http://localhost:{gate.port}/", **given)
+    reply = ask(f"http://localhost:{gate.port}/", data=None, **given)
     assert (reply.status, "authorization" in reply.body) == (403, False), why
 
 
