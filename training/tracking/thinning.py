@@ -13,8 +13,8 @@ the choice is made once, in order, and gets coarser while the run grows:
   that shows some of them, as MLflow's overview does, would show outliers as the rule.
 * The first point of the run and the last one of each attempt are always there.
 
-A metric thus gets about (1 + 2 / `WINDOW_SAMPLES`) (3 sqrt(n `dense`) / 2) of n points, 39,000 of a million with the default, and at most four
-more for each attempt.
+A metric thus gets about (1 + 2 / `WINDOW_SAMPLES`) (3 sqrt(n `dense`) / 2) of n points, 39,000 of a million with the default, and at most
+four more for each attempt.
 """
 
 from __future__ import annotations

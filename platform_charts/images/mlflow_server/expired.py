@@ -3,7 +3,7 @@
 MLflow only marks what a user deletes, so that it can be restored. `mlflow gc` deletes what was marked long ago, but also the files that
 versions of registered models still refer to, and takes no list of exceptions. Here, whatever a version refers to is kept:
 
-* a run that was deleted, unless a version is of this run;
+* a run that was deleted, unless a version is of this run or of files in its folder;
 * a logged model that was deleted, or whose experiment was, or that is external and whose run was, unless it is the source of a version;
 * an experiment that was deleted, unless it holds a run or a logged model that is kept.
 """
@@ -44,7 +44,8 @@ _RUNS = f"""
 SELECT r.run_uuid, e.workspace, r.experiment_id, r.artifact_uri
 FROM runs r JOIN experiments e USING (experiment_id)
 WHERE r.lifecycle_stage = 'deleted' AND r.deleted_time < %(before)s
-  AND NOT EXISTS ({_VERSION} AND v.run_id = r.run_uuid)
+  AND NOT EXISTS ({_VERSION} AND (v.run_id = r.run_uuid
+    OR strpos(v.source, r.run_uuid) > 0 OR strpos(v.storage_location, r.run_uuid) > 0))
 """  # noqa: S608 - constants
 
 _MODELS = f"""
@@ -55,7 +56,7 @@ WHERE (m.lifecycle_stage = 'deleted' AND m.last_updated_timestamp_ms < %(before)
     OR r.lifecycle_stage = 'deleted' AND r.deleted_time < %(before)s AND EXISTS (
       SELECT FROM logged_model_tags t
       WHERE t.model_id = m.model_id AND t.tag_key = 'mlflow.model.isExternal' AND lower(t.tag_value) = 'true'))
-  AND NOT EXISTS ({_VERSION} AND (v.source = 'models:/' || m.model_id OR strpos(v.storage_location, m.model_id) > 0))
+  AND NOT EXISTS ({_VERSION} AND (strpos(v.source, m.model_id) > 0 OR strpos(v.storage_location, m.model_id) > 0))
 """  # noqa: S608 - constants
 
 _EXPERIMENTS = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,10 @@ class Store:
         self.services = services
         self._folder = folder
         self.client = MlflowClient(uri)
-        self._experiments = 0
 
     def experiment(self) -> str:
         """A new experiment."""
-        self._experiments += 1
-        return self.client.create_experiment(f"experiment-{self._experiments}")
+        return str(self.client.create_experiment(uuid.uuid4().hex))
 
     def run(self, experiment: str) -> str:
         """A run with metrics and a file."""
