@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import socket
 import statistics
@@ -177,7 +178,11 @@ def _server(url: str, folder: Path) -> Iterator[str]:
     }
     command = [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())]
     log = folder / "server.log"
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as server:
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as server,
+    ):
         try:
             deadline = time.monotonic() + _START_SECONDS
             while True:

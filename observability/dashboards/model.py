@@ -43,6 +43,8 @@ class Unit(StrEnum):
     CELSIUS = "celsius"
     WATTS = "watt"
     HERTZ = "hertz"
+    FLOPS = "flops"
+    DOLLARS = "currencyUSD"
 
 
 class Chart(StrEnum):

@@ -18,7 +18,8 @@ from observability.report.palette import INK, MUTED, PART_COLOURS
 SHOWN_RANKS = 16
 """Ranks in the plot and the table: those that keep the others waiting come first."""
 
-_DATA, _COMPUTE, _TRANSFER, _WAITING, _CHECKPOINT, _OVERHEAD = PART_COLOURS
+_DATA, _COMPUTE, _, _TRANSFER, _WAITING, _CHECKPOINT, _OVERHEAD = PART_COLOURS
+"""As in the plot of the parts of step time, where a part has a match there."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from tests.engines.ports import free_port
 from tests.engines.report_table import ran
 from tests.engines.s3 import S3Api
 
-_START_SECONDS = 120.0
+_START_SECONDS = 300.0
 _STOP_SECONDS = 60.0
 
 

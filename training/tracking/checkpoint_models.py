@@ -11,9 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus, Metric
-from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
-
 from observability.line_file import read_lines
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import FILE_NAME, Evaluated, Event, TrainingStarted, decode
@@ -29,6 +26,9 @@ MODEL_TYPE = "checkpoint"
 
 BEST = "checkpoint.best"
 """Tag of the checkpoint with the best metric."""
+
+_EXTERNAL = "mlflow.model.isExternal"
+"""MLflow's tag of a model whose files it does not have."""
 
 _MANIFEST_HASH = "checkpoint.manifest_sha256"
 
@@ -73,24 +73,28 @@ class CheckpointModels:
             )
             self._complete(model, step, tags[step], evaluations.get(step, []))
 
-    def _complete(self, model: LoggedModel, step: int, tags: Mapping[str, str], points: Sequence[Point]) -> None:
+    def _complete(
+        self, model: mlflow.entities.LoggedModel, step: int, tags: Mapping[str, str], points: Sequence[Point]
+    ) -> None:
         """Add what a model lacks, because it is new or was left incomplete, or because there are other checkpoints now."""
         if changed := {key: value for key, value in tags.items() if model.tags.get(key) != value}:
             self._client.set_logged_model_tags(model.model_id, changed)
         if BEST in model.tags and BEST not in tags:
             self._client.delete_logged_model_tag(model.model_id, BEST)
         known = {metric.key for metric in model.metrics or ()}
-        if metrics := [Metric(*point, model_id=model.model_id) for point in points if point.key not in known]:
+        if metrics := [
+            mlflow.entities.Metric(*point, model_id=model.model_id) for point in points if point.key not in known
+        ]:
             self._client.log_batch(self._run_id, metrics=metrics)
-        if model.status != LoggedModelStatus.READY:
+        if model.status != mlflow.entities.LoggedModelStatus.READY:
             outputs = self._client.get_run(self._run_id).outputs
             if model.model_id not in {output.model_id for output in outputs.model_outputs}:
-                self._client.log_outputs(self._run_id, [LoggedModelOutput(model.model_id, step)])
-            self._client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+                self._client.log_outputs(self._run_id, [mlflow.entities.LoggedModelOutput(model.model_id, step)])
+            self._client.finalize_logged_model(model.model_id, mlflow.entities.LoggedModelStatus.READY)
 
     def _tags(self, manifest: Manifest, *, is_best: bool) -> dict[str, str]:
         tags = {
-            MLFLOW_MODEL_IS_EXTERNAL: "true",
+            _EXTERNAL: "true",
             "checkpoint.path": str(self._directory.resolve() / FOLDER / folder_name(manifest.step)),
             "checkpoint.step": str(manifest.step),
             "checkpoint.bytes": str(manifest.total_bytes),
@@ -99,7 +103,7 @@ class CheckpointModels:
         }
         return tags | ({BEST: "true"} if is_best else {})
 
-    def _search(self) -> Iterator[LoggedModel]:
+    def _search(self) -> Iterator[mlflow.entities.LoggedModel]:
         """The run's logged models of this type."""
         token = None
         while True:
@@ -114,7 +118,7 @@ class CheckpointModels:
                 return
 
 
-def _is_of(model: LoggedModel, tags: Mapping[str, str]) -> bool:
+def _is_of(model: mlflow.entities.LoggedModel, tags: Mapping[str, str]) -> bool:
     """Whether a model is of the checkpoint with these tags, and not of one that another attempt has replaced."""
     return all(model.tags.get(key) == tags[key] for key in ("checkpoint.step", _MANIFEST_HASH))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra.spec.cluster_names import GPU_NAMESPACE
 from observability.alerts.cost import IDLE_PERCENT, IDLE_SHARE
 from observability.alerts.expressions import GPU_NODES, RUN
+from observability.alerts.run_cost import LOST_DOLLARS_PER_HOUR
 from observability.dashboards.model import Chart, Dashboard, Limit, Panel, Query, Row, Unit
 from observability.dashboards.queries import OF_QUEUE, OF_TEAM, RATE, TEAM
 
@@ -154,7 +155,7 @@ _USE = Row(
         ),
         Panel(
             title="GPU hours by team",
-            description="Requested GPUs, multiplied by the hours of the chosen period for which pods ran: what each team costs.",
+            description="Requested GPUs, multiplied by the hours of the chosen period for which pods ran.",
             unit=Unit.COUNT,
             queries=(
                 Query(
@@ -163,6 +164,22 @@ _USE = Row(
                 ),
             ),
             chart=Chart.BARS,
+        ),
+        Panel(
+            title="Dollars per hour by team",
+            description="What the runs of each team cost in the last hour while they trained, where they know their price. "
+            "`make cost ENV=… TEAM=…` also counts what their pods held before and after.",
+            unit=Unit.DOLLARS,
+            queries=(Query(expression="team:ray_rtp_train_cost_dollars_per_hour:rate1h", legend="{{team}}"),),
+            chart=Chart.STACK,
+            alerts=("TeamDollarsLost",),
+        ),
+        Panel(
+            title="Dollars lost per hour by team",
+            description="Of those, what bought no progress: everything but productive steps, and steps that a restart repeated.",
+            unit=Unit.DOLLARS,
+            queries=(Query(expression="team:ray_rtp_train_lost_dollars_per_hour:rate1h", legend="{{team}}"),),
+            limits=(Limit(alert="TeamDollarsLost", value=LOST_DOLLARS_PER_HOUR),),
         ),
         Panel(
             title="Nodes by state",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from observability.alerts.expressions import RUN
 from observability.alerts.goodput import FAST_BURN, OBJECTIVE
-from observability.alerts.training import DATA_SHARE, SLOWER_SHARE, STALL_SECONDS, STRAGGLER_SHARE
+from observability.alerts.training import COMMUNICATION_SHARE, DATA_SHARE, SLOWER_SHARE, STALL_SECONDS, STRAGGLER_SHARE
 from observability.dashboards.boards.run_rows import LEARNING, MACHINES
 from observability.dashboards.model import Chart, Dashboard, Limit, Panel, Query, Row, Unit
-from observability.dashboards.queries import JOB, OF_RUN, ONE_RUN, TEAM, of_run, part_share, quantile, rate
+from observability.dashboards.queries import JOB, OF_JOB, OF_RUN, ONE_RUN, TEAM, of_run, part_share, quantile, rate
 
 _SPEED = "ray_rtp_train_samples_per_second"
 _RANK_SPEED = of_run("ray_rtp_train_rank_samples_per_second", by=f"{RUN}, rank")
@@ -95,7 +95,7 @@ _TIME = Row(
     panels=(
         Panel(
             title="Parts of a step",
-            description="Share of the loop's time on rank 0. Backward includes the all-reduce. In a run that is limited by its "
+            description="Share of the loop's time on rank 0. Backward includes the part of the all-reduce that overlaps with it. In a run that is limited by its "
             "GPUs, forward and backward are almost everything; a growing part is what to look at first.",
             unit=Unit.RATIO,
             queries=(
@@ -112,7 +112,7 @@ _TIME = Row(
         Panel(
             title="Wall time by class",
             description="Seconds of each second of the run, restarts and pauses included. `productive` counts towards goodput; "
-            "`communication` is rank 0 waiting for a slower rank. The report of the run has the sums.",
+            "`communication` is rank 0 waiting for its peers' gradients. The report of the run has the sums.",
             unit=Unit.RATIO,
             queries=(Query(expression=rate(_WALL, by="class"), legend="{{class}}"),),
             chart=Chart.STACK,
@@ -188,12 +188,69 @@ _RANKS = Row(
     ),
 )
 
+_EFFICIENCY = Row(
+    title="Efficiency",
+    panels=(
+        Panel(
+            title="Exposed communication",
+            description="Share of the step time in which even the rank that waits least has its own gradients and waits for those "
+            "of its peers: the network's part. A slow rank makes the others wait, and not itself.",
+            unit=Unit.RATIO,
+            queries=(
+                Query(expression=of_run("run:ray_rtp_train_exposed_communication:ratio_rate10m"), legend="{{run}}"),
+            ),
+            limits=(Limit(alert="TrainingCommunicationBound", value=COMMUNICATION_SHARE),),
+        ),
+        Panel(
+            title="FLOP/s of the model",
+            description="Matrix products, convolutions and attention of all ranks in the newest step, as torch counts them.",
+            unit=Unit.FLOPS,
+            queries=(Query(expression=of_run("ray_rtp_train_flops_per_second"), legend="{{run}}"),),
+        ),
+        Panel(
+            title="Model FLOPs utilization",
+            description="Those FLOP/s as a share of the dense peak of the GPUs in the run's precision. Large language models reach "
+            "0.3 to 0.5, small models less. Empty on CPUs and GPUs without a known peak.",
+            unit=Unit.RATIO,
+            queries=(Query(expression=of_run("ray_rtp_train_mfu_ratio"), legend="{{run}}"),),
+        ),
+        Panel(
+            title="Traffic over TCP",
+            description="Of all pods of the job: gradients where there is no EFA, and data, checkpoints and logs. What goes over EFA "
+            "is not in it.",
+            unit=Unit.BYTES_PER_SECOND,
+            queries=tuple(
+                Query(
+                    expression=f"max by (namespace, training_job) "
+                    f"(training_job:container_network_{direction}_bytes:rate5m{{{OF_JOB}}})",
+                    legend=f"{word} {{{{training_job}}}}",
+                )
+                for direction, word in (("transmit", "sent"), ("receive", "received"))
+            ),
+            alerts=("EfaFallback",),
+        ),
+        Panel(
+            title="Cost so far",
+            description="US dollars of the run, where it knows its price, by what the time went to.",
+            unit=Unit.DOLLARS,
+            queries=(
+                Query(
+                    expression=f"max by ({RUN}, class) (ray_rtp_train_cost_dollars_total{{{OF_RUN}}}) > 0",
+                    legend="{{class}}",
+                ),
+            ),
+            chart=Chart.STACK,
+            alerts=("TeamDollarsLost",),
+        ),
+    ),
+)
+
 RUN_DASHBOARD = Dashboard(
     uid="rtp-run",
     title="Run",
     description="Why is this run slow, and is it learning? Read it from the top: what it is doing now, what its time goes to, "
     "which rank or node is to blame.",
-    rows=(_NOW, _TIME, _RANKS, MACHINES, LEARNING),
+    rows=(_NOW, _TIME, _RANKS, _EFFICIENCY, MACHINES, LEARNING),
     variables=(TEAM, JOB, ONE_RUN),
 )
 """One run."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from observability.dashboards.model import Unit
-from observability.quantities import duration, size
+from observability.quantities import duration, flop_rate, money, size
 
 _CLOCK = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Seconds."""
@@ -71,4 +71,6 @@ _FORMATS: Mapping[Unit, Callable[[float], str]] = {
     Unit.CELSIUS: lambda value: f"{value:.3g} °C",
     Unit.WATTS: lambda value: f"{_prefixed(value)}W",
     Unit.HERTZ: lambda value: f"{_prefixed(value)}Hz",
+    Unit.FLOPS: flop_rate,
+    Unit.DOLLARS: money,
 }

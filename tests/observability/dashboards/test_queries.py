@@ -19,7 +19,7 @@ from observability.metrics.scraped import series_by_name
 from observability.metrics.training_metrics import TrainingMetrics
 from observability.runlog import Event
 from tests.engines import prometheus
-from tests.observability.metrics.exported import RUN
+from tests.observability.metrics.exported import FLOPS, RANKS, RUN
 from tests.observability.sample_run import restarted_run
 from tests.tune.sample_search import SampleSearch
 from tune.metrics import SearchMetrics
@@ -100,7 +100,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsSource]
         source = MetricsSource(server.url)
         _await(source, "count_over_time(run:ray_rtp_train_samples_per_second:avg10m[10s]) > 2")
         _record(metrics, events[len(events) // 2 :])
-        metrics.gpu_memory(rank=0, allocated_bytes=3 * 2**30, reserved_bytes=4 * 2**30)
+        _record(metrics, [FLOPS, RANKS, *events[-1:], RANKS])
         metrics.spool_backlog(4096)
         _await(source, "count_over_time(ray_rtp_train_spool_backlog_bytes[10s]) > 2")
         yield source
