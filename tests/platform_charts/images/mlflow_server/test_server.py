@@ -14,9 +14,7 @@ from mlflow.exceptions import MlflowException
 from platform_charts.images.mlflow_server.migrate import migrate
 from platform_charts.images.mlflow_server.names import ADMINISTRATOR
 from tests.engines.mlflow_server import MlflowServer
-from tests.engines.ports import free_port
 from tests.platform_charts.images.mlflow_server.platform import SERVICE, Platform
-from tests.training.cluster.uis.upstream import ask, log_in
 from tests.training.tracking.recorded import RecordedRun, history, settings
 from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState
