@@ -9,7 +9,8 @@ import pytest
 
 from infra.spec.manifest import Manifest
 from observability.postmortem import page
-from observability.postmortem.causes import Cause, first_cause
+from observability.postmortem.causes import first_cause
+from observability.postmortem.rule import Cause
 from platform_charts.images.job_recorder import fold, store
 from platform_charts.images.job_recorder.pods import NodeFacts
 from platform_charts.jobs import rayjob as rendered
@@ -30,13 +31,13 @@ from training.cluster import records
 from training.cluster.postmortem import make_case
 
 LOST = {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "endTime": at(30), "jobStatus": "FAILED"}
-RAN = {"rayJobInfo": {"startTime": at(4), "endTime": at(25)}}
+RAN = {"startTime": at(4), "endTime": at(25)}
 EXITED = "Job entrypoint command failed with exit code {code}, last available logs (truncated to 20,000 chars):\n{log}"
 HANG = "error: rank 3 did not answer within 300 s (scale.collective_timeout), in step 13, at train.py:9 in fail\n  remedy: look"
 
 
 def failed(code: int = 1, log: str = "") -> Manifest:
-    return rayjob(**LOST, **RAN, message=EXITED.format(code=code, log=log))
+    return rayjob(**LOST, rayJobInfo=RAN, message=EXITED.format(code=code, log=log))
 
 
 def recorded(job: Manifest, *pods: Manifest, events: tuple[Manifest, ...] = (), **nodes: NodeFacts) -> Recording:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from observability.postmortem.record import JobRecord
 from platform_charts.images.job_recorder.bounds import LARGEST, bounded, is_failure, size, to_text
-from platform_charts.images.job_recorder.document import Record
+from platform_charts.images.job_recorder.document import Pod, Record
 from platform_charts.images.job_recorder.fold import new_record, with_cluster, with_event, with_job, with_workload
 from platform_charts.images.job_recorder.pods import with_pod
 from platform_charts.images.job_recorder.text import both, head
@@ -64,7 +64,7 @@ def test_no_record_is_larger_than_the_bound(pods: int, events: int, text: str, f
     assert first is None or first["uid"] in found["pods"]
 
 
-def _first_failure(one: Any) -> str:  # noqa: ANN401 - a pod of the record
+def _first_failure(one: Pod) -> str:
     return min(end["finished"] for container in one["containers"] for end in container["ended"])
 
 
