@@ -96,7 +96,8 @@ _TIME = Row(
         Panel(
             title="Parts of a step",
             description="Share of the loop's time on rank 0. Backward includes the part of the all-reduce that overlaps "
-            "with it. In a run that is limited by its GPUs, forward and backward are almost everything; a growing part is what to look at first.",
+            "with it. In a run that is limited by its GPUs, forward and backward are almost everything; a growing part is what to look at "
+            "first.",
             unit=Unit.RATIO,
             queries=(
                 Query(
