@@ -124,8 +124,8 @@ class Store:
     def node(self, name: str) -> NodeFacts:
         """The facts of a node; none of them if it cannot be read, because a record without them is still one."""
         try:
-            answer = self._core.read_node_with_http_info(name, _request_timeout=_SECONDS)
-            return node_facts(json.loads(answer.raw_data))
+            answer = self._core.read_node(name, _preload_content=False, _request_timeout=_SECONDS)
+            return node_facts(json.loads(answer.data))
         except ApiException as error:
             return node_facts(None) if error.status == HTTPStatus.NOT_FOUND else NodeFacts()
 
