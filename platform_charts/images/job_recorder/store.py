@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
 
 from .bounds import to_text
 from .document import VERSION, Record
@@ -128,6 +129,8 @@ class Store:
             return node_facts(json.loads(answer.data))
         except ApiException as error:
             return node_facts(None) if error.status == HTTPStatus.NOT_FOUND else NodeFacts()
+        except (HTTPError, OSError):
+            return NodeFacts()
 
 
 def parsed(text: str) -> Record | None:
