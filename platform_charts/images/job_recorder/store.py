@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
 
 from .bounds import to_text
 from .document import VERSION, Record
@@ -124,10 +125,12 @@ class Store:
     def node(self, name: str) -> NodeFacts:
         """The facts of a node; none of them if it cannot be read, because a record without them is still one."""
         try:
-            answer = self._core.read_node_with_http_info(name, _request_timeout=_SECONDS)
-            return node_facts(json.loads(answer.raw_data))
+            answer = self._core.read_node(name, _preload_content=False, _request_timeout=_SECONDS)
+            return node_facts(json.loads(answer.data))
         except ApiException as error:
             return node_facts(None) if error.status == HTTPStatus.NOT_FOUND else NodeFacts()
+        except (HTTPError, OSError):
+            return NodeFacts()
 
 
 def parsed(text: str) -> Record | None:
