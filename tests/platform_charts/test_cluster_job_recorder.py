@@ -63,7 +63,9 @@ class Recorder:
         self.process = self._start()
 
     def _start(self) -> Process:
-        return Process(self._command, log=self.log, environment=self._environment)
+        process = Process(self._command, log=self.log, environment=self._environment)
+        process.await_(lambda: "recording the jobs of" in self.log.read_text(), seconds=_SECONDS)
+        return process
 
     def crash(self) -> None:
         """Kill it, as a node that is lost does."""
