@@ -63,7 +63,9 @@ class Recorder:
         self.process = self._start()
 
     def _start(self) -> Process:
-        return Process(self._command, log=self.log, environment=self._environment)
+        process = Process(self._command, log=self.log, environment=self._environment)
+        process.await_(lambda: "recording the jobs of" in self.log.read_text(), seconds=_SECONDS)
+        return process
 
     def crash(self) -> None:
         """Kill it, as a node that is lost does."""
@@ -180,6 +182,7 @@ def test_a_job_that_fails_is_recorded_with_the_end_of_its_drivers_log(
     made = admitted(queued, gpus("raising", TEAM, 4, restarts=0))
     queued.dashboards.say("raising", "RUNNING")
     queued.await_state(made, lambda state: state.stage == "running", what="running")
+    recorder.await_record("raising", lambda record: bool(record.pods))
     assert postmortem(queued, tmp_path, "raising") == 0
     assert "job raising runs" in capsys.readouterr().out
     log = "epoch 1\nerror: rank 1 failed: ValueError: label 12 of 10 classes\n  remedy: correct the dataset"
