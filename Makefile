@@ -126,9 +126,11 @@ schedules: environment-infra ## List the schedules of ENV=… with their next an
 open: environment-infra ## Open the UIs WHAT="mlflow ray grafana prometheus alertmanager" of ENV=… at local ports, logged in, until Ctrl-C; JOB=… chooses Ray's cluster, PORT=… the port of a single UI
 	@$(training) open $(if $(call is_typed,WHAT),$(foreach word,$(WHAT),$(call quoted,$(word)))) $(cluster) $(call option,JOB,--job) $(call option,PORT,--port) $(extra)
 
-.PHONY: monitor
+.PHONY: monitor monitor-up
 monitor: environment-train ## Watch a run in the terminal
 	@$(training) monitor $(call argument,NAME) $(extra)
+monitor-up: environment-train ## Serve Prometheus with the stack's alerts, and Grafana where it is installed, for the runs of this machine; PORT=9090
+	@$(training) monitor-up $(call option,PORT,--port) $(extra)
 
 # A running run, or a job, is named; anything else is trained, with a profile unless SET says otherwise.
 .PHONY: profile

@@ -302,6 +302,7 @@ def test_a_name_of_several_words_is_one_argument() -> None:
 
 def test_a_name_in_the_environment_selects_no_run() -> None:
     assert command("monitor", environment={"NAME": "host"}) == ["-m", "training", "monitor"]
+    assert command("monitor-up", "PORT=9091") == ["-m", "training", "monitor-up", "--port", "9091"]
 
 
 def test_data_sync_passes_source_and_destination() -> None:
@@ -363,6 +364,7 @@ def test_help_lists_every_command() -> None:
         "schedules",
         "open",
         "monitor",
+        "monitor-up",
         "profile",
         "logs",
         "postmortem",

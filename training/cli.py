@@ -24,6 +24,7 @@ from training.options import (
     JobYamlOptions,
     LogsOptions,
     MonitorOptions,
+    MonitorUpOptions,
     NewOptions,
     NotebookOptions,
     OpenOptions,
@@ -260,8 +261,19 @@ def logs(options: LogsOptions) -> int:
 def monitor(options: MonitorOptions) -> ExitStatus:
     """Watch a run in the terminal, without touching it."""
     from observability.monitor import watch
+    from training.monitoring.firing import FiringAlerts
 
-    watch(_chosen(options).path, once=options.once)
+    run = _chosen(options)
+    watch(run.path, once=options.once, alerts=FiringAlerts(run=run.name))
+    return ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def monitor_up(options: MonitorUpOptions) -> ExitStatus:
+    """Serve Prometheus, and Grafana where it is installed, for the runs of this machine, until Ctrl-C."""
+    from training.monitoring.command import monitor_up as serve
+
+    serve(options.root, port=options.port)
     return ExitStatus.DONE
 
 

@@ -365,6 +365,13 @@ class MonitorOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MonitorUpOptions(RootOptions):
+    """Options of `monitor-up`."""
+
+    port: int = option("port of Prometheus on loopback (default: 9090 if it is free)", 0, at_least=0, at_most=65535)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProfileOptions(ClusterOptions, RunOptions):
     """Options of `profile`."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import urllib.request
+from dataclasses import replace
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from observability.metrics.recorder import Recorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import FlopsCounted, RanksMeasured
+from observability.runlog import FlopsCounted, RanksMeasured, RunStarted
 from tests.observability.sample_run import restarted_run
 from tests.tune.sample_search import SampleSearch
 from tune.metrics import SearchMetrics
@@ -55,7 +56,7 @@ def record_everything(recorder: Recorder) -> TrainingMetrics:
     metrics = TrainingMetrics(recorder, run=RUN)
     metrics.handle(FLOPS)
     for event in restarted_run():
-        metrics.handle(event)
+        metrics.handle(replace(event, dollars_per_hour=7.2) if isinstance(event, RunStarted) else event)
     metrics.handle(RANKS)
     metrics.spool_backlog(4096)
     return metrics

@@ -16,7 +16,6 @@ from infra.spec.section import did_you_mean
 from infra.spec.signals import interrupting
 from infra.spec.uis import RAY, UI_NAMES
 from training.cluster.context import read_target
-from training.cluster.port_forward import local_port
 from training.cluster.uis.connection import Failed, Lost, News, Opened, Over, connected
 from training.cluster.uis.gate import Gate
 from training.cluster.uis.proxy import LocalProxy
@@ -24,6 +23,7 @@ from training.cluster.uis.ray import ray_ui
 from training.cluster.uis.shared import shared_ui
 from training.cluster.uis.ui import Stack, Ui
 from training.errors import SettingsError
+from training.local_port import local_port
 from training.options import OpenOptions
 
 _KEY_BYTES = 16

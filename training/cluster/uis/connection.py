@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from infra.spec.errors import PlatformError, RefusedError
-from training.cluster.port_forward import PortForward, local_port, port_forward
+from training.cluster.port_forward import PortForward, port_forward
 from training.cluster.uis.proxy import LocalProxy, Upstream
 from training.cluster.uis.ui import Ui
+from training.local_port import local_port
 
 _SHORTEST_WAIT = 1.0
 _LONGEST_WAIT = 30.0
