@@ -85,7 +85,9 @@ def test_a_running_run_is_recorded_with_the_labels_of_the_stack_and_its_rules(pr
             await_(lambda: (tmp_path / URL_FILE).exists() or process.poll() is not None, "not ready")
             chosen = '{namespace="local",team="local",training_job="first",run="first"}'
             await_(lambda: server.query(f"ray_rtp_train_step{chosen}"), "the run is not recorded")
-            await_(lambda: server.query("run:ray_rtp_train_samples_per_second:avg10m{run='first'}"), "no rule is evaluated")
+            await_(
+                lambda: server.query("run:ray_rtp_train_samples_per_second:avg10m{run='first'}"), "no rule is evaluated"
+            )
             again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert again.returncode == 3
             assert f"local monitoring is up already: http://127.0.0.1:{port}" in again.stderr
