@@ -248,6 +248,7 @@ class PostmortemOptions(ClusterOptions, RunOptions):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class CostOptions(ClusterOptions, RunOptions):
     """Options of `cost`."""
 
