@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
-  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -122,13 +122,28 @@ jobs: $(environment-run) ## List the runs on this machine, or the jobs of ENV=�
 schedules: environment-infra ## List the schedules of ENV=… with their next and last job
 	@$(training) schedules $(cluster) $(extra)
 
-.PHONY: monitor
+.PHONY: open
+open: environment-infra ## Open the UIs WHAT="mlflow ray grafana prometheus alertmanager" of ENV=… at local ports, logged in, until Ctrl-C; JOB=… chooses Ray's cluster, PORT=… the port of a single UI
+	@$(training) open $(if $(call is_typed,WHAT),$(foreach word,$(WHAT),$(call quoted,$(word)))) $(cluster) $(call option,JOB,--job) $(call option,PORT,--port) $(extra)
+
+.PHONY: monitor monitor-up
 monitor: environment-train ## Watch a run in the terminal
 	@$(training) monitor $(call argument,NAME) $(extra)
+monitor-up: environment-train ## Serve Prometheus with the stack's alerts, and Grafana where it is installed, for the runs of this machine; PORT=9090
+	@$(training) monitor-up $(call option,PORT,--port) $(extra)
+
+# A running run, or a job, is named; anything else is trained, with a profile unless SET says otherwise.
+.PHONY: profile
+profile: $(environment-run) ## Train as `make train` does, profile steps 10 to 19 of every rank, and say what limits the run; NAME=… profiles a run that is running
+	@$(if $(or $(call is_typed,JOB),$(if $(call is_typed,ENV),,$(call is_typed,NAME))),$(training) profile $(run) $(cluster),$(training) train --set profile.start_step=10 $(settings) $(code) $(cluster) $(group) $(restarts) $(detached)) $(extra)
 
 .PHONY: logs
 logs: $(environment-run) ## Print the log of a run; RANK=0 prints that rank's log. Of a job: ENV=… JOB=… [DAYS=14]
 	@$(training) logs $(run) $(call option,RANK,--rank) $(call option,DAYS,--days) $(cluster) $(extra)
+
+.PHONY: postmortem
+postmortem: $(environment-run) ## Say why a run ended, and write a page of its failures, events, pods and logs; OUT=page.html. Of a job, also one that is gone: ENV=… JOB=…
+	@$(training) postmortem $(run) $(cluster) $(call option,OUT,--out) $(extra)
 
 .PHONY: ui
 ui: environment-train ## Open MLflow on the runs of this machine; PORT=… sets the port
@@ -152,9 +167,11 @@ confirmed = $(if $(call is_typed,YES),--yes)
 graph: environment-infra ## List every resource of ENV=…, without an account; FILE=x.svg draws them, FILE=x.json writes them
 	@$(lifecycle) graph $(environment) $(if $(call is_typed,FILE),$(if $(filter %.json,$(FILE)),--json,--picture) $(call quoted,$(FILE))) $(extra)
 
+cost-of-jobs = $(if $(call is_typed,ENV),$(strip $(foreach one,JOB NAME TEAM,$(call is_typed,$(one)))),yes)
+
 .PHONY: cost
-cost: environment-infra ## Estimate the hourly cost of ENV=…, idle and full
-	@$(lifecycle) cost $(environment) $(extra)
+cost: $(environment-run) ## Estimate the hourly cost of ENV=…, idle and full. Of a job: ENV=… JOB=…; of a team's jobs: ENV=… TEAM=…; of a run on this machine: NAME=…
+	@$(if $(cost-of-jobs),$(training) cost $(run) $(cluster),$(lifecycle) cost $(environment)) $(extra)
 
 .PHONY: deployer-policy state-bucket
 deployer-policy: environment-infra ## Print the IAM policies that a role needs to deploy ENV=… [ACCOUNT=…]; FILE=policy.json writes policy-1.json …
@@ -231,6 +248,12 @@ sandbox-down: environment-infra ## Stop the sandbox and delete its files
 .PHONY: bench
 bench: environment-train ## Compare the platform with bare PyTorch and Ray's documented loop, side by side
 	@$(python) -m observability.benchmarks $(extra)
+
+.PHONY: bench-scaling bench-gate
+bench-scaling: environment-train ## Measure throughput and efficiency with 1, 2 and 4 workers, with a table and a plot; half an hour on two cores
+	@$(python) -m observability.benchmarks --only scaling $(extra)
+bench-gate: environment-train ## Compare the newest results of a benchmark with the baseline: 5 % worse fails, 5 % better asks for ACCEPT=1, which makes them the baseline
+	@$(python) -m observability.benchmarks.gate $(if $(call is_typed,ACCEPT),--accept) $(extra)
 
 ##@ Contribute
 

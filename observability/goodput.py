@@ -3,17 +3,19 @@
 Time in optimizer steps that still count is productive, everything else is a loss with a name (`observability.time_classes`). The ledger
 sweeps over the events and remembers up to when time is accounted. An event gives the time since then to classes, so no second counts twice
 or not at all, and the classes add up to the wall time. The log spans restarts and resumes, and so does the ledger.
+What the time cost is counted with it, at the price that the driver of that time had (`observability.cost`).
 
-It sees a run as rank 0 does. What rank 0 waits for a slower rank's data and forward pass is communication; what an all-reduce takes beyond
-that overlaps with the backward pass, is part of its time, and counts as productive. If rank 0 is the slowest rank, its own time counts.
+It sees a run as rank 0 does. What rank 0 waits for its peers' gradients when it has its own is communication; an all-reduce that overlaps
+with the backward pass is part of its time, and counts as productive. Logs of older versions do not have that wait: of those, the time that
+a slower rank took for its data and forward pass is taken for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from observability.cost import UNPAID, RunCost
 from observability.quantities import duration, percent
 from observability.runlog import (
     CheckpointCommitted,
@@ -27,6 +29,7 @@ from observability.runlog import (
     TrainingStarted,
     WorkersFailed,
 )
+from observability.spent import NOTHING, SECONDS_PER_HOUR, Spent, SpentByClass, StepGroup, net
 from observability.time_classes import CLASSES, LOOP_CLASSES, TimeClass
 
 CLOCK_STEP_SECONDS = 60.0
@@ -42,33 +45,8 @@ _MAX_SAVED = 64
 _SHOWN_LOSSES = 3
 
 
-@dataclass(kw_only=True, slots=True)
-class _Steps:
-    """What the time of consecutive steps, and of what followed each of them, was counted as."""
-
-    first: int
-    last: int
-    seconds: dict[TimeClass, float]
-
-    def merged(self, *newer: _Steps) -> _Steps:
-        """These steps and the ones after them."""
-        seconds, last = dict(self.seconds), self.last
-        for group in newer:
-            last = group.last
-            for name, value in group.seconds.items():
-                seconds[name] = seconds.get(name, 0.0) + value
-        return _Steps(first=self.first, last=last, seconds=seconds)
-
-    def up_to(self, step: int) -> _Steps:
-        """The steps up to this one, with their share of the time."""
-        share = (step - self.first + 1) / (self.last - self.first + 1)
-        return _Steps(
-            first=self.first, last=step, seconds={name: value * share for name, value in self.seconds.items()}
-        )
-
-
 class GoodputLedger:
-    """The wall time of a run by class, after the events added so far.
+    """The wall time of a run by class, and its cost, after the events added so far.
 
     Memory is bounded. A restart takes back what the steps after its checkpoint were counted as, so the ledger keeps the sums of the steps
     between the newest checkpoints, and of each step since the last one. Where there are too many, neighbours become one group; a restart
@@ -76,13 +54,16 @@ class GoodputLedger:
     """
 
     def __init__(self) -> None:
-        self._counted = dict.fromkeys(CLASSES, 0.0)
-        self._repeated = dict.fromkeys(LOOP_CLASSES, 0.0)
-        self._saved: list[_Steps] = []
-        self._unsaved: list[_Steps] = []
+        self._counted: SpentByClass = dict.fromkeys(CLASSES, NOTHING)
+        self._repeated: SpentByClass = dict.fromkeys(LOOP_CLASSES, NOTHING)
+        self._saved: list[StepGroup] = []
+        self._unsaved: list[StepGroup] = []
         self._until: float | None = None
         self._open: TimeClass = "startup"
         self._has_trained = False
+        self._price: float | None = None
+        self._has_price = False
+        self._unpriced_seconds = 0.0
 
     @classmethod
     def of_run(cls, run_directory: Path) -> GoodputLedger:
@@ -95,12 +76,31 @@ class GoodputLedger:
     @property
     def counted(self) -> Mapping[TimeClass, float]:
         """Seconds of each class as they were counted at first; they never decrease."""
-        return self._counted
+        return {name: spent.seconds for name, spent in self._counted.items()}
 
     @property
     def repeated(self) -> Mapping[TimeClass, float]:
         """Of those, seconds that became lost because a restart repeated their steps; they never decrease."""
-        return self._repeated
+        return {name: spent.seconds for name, spent in self._repeated.items()}
+
+    @property
+    def counted_dollars(self) -> Mapping[TimeClass, float]:
+        """US dollars of each class as they were counted at first; they never decrease."""
+        return {name: spent.dollars for name, spent in self._counted.items()}
+
+    @property
+    def repeated_dollars(self) -> Mapping[TimeClass, float]:
+        """Of those, dollars that became lost because a restart repeated their steps; they never decrease."""
+        return {name: spent.dollars for name, spent in self._repeated.items()}
+
+    @property
+    def cost(self) -> RunCost | None:
+        """What the run cost; None if no driver of it has known its price."""
+        if not self._has_price:
+            return None
+        return RunCost(
+            by_class=net(self.counted_dollars, self.repeated_dollars), unpriced_seconds=self._unpriced_seconds
+        )
 
     @property
     def has_trained(self) -> bool:
@@ -110,14 +110,12 @@ class GoodputLedger:
     @property
     def seconds(self) -> dict[TimeClass, float]:
         """Seconds of each class; they add up to `wall_seconds`."""
-        net = {name: max(0.0, value - self._repeated.get(name, 0.0)) for name, value in self._counted.items()}
-        net["lost"] += sum(self._repeated.values())
-        return net
+        return net(self.counted, self.repeated)
 
     @property
     def wall_seconds(self) -> float:
         """Seconds from the first start of the run, or its submission, to its newest event, pauses included."""
-        return sum(self._counted.values())
+        return sum(spent.seconds for spent in self._counted.values())
 
     @property
     def ratio(self) -> float:
@@ -163,21 +161,22 @@ class GoodputLedger:
             waited = "queue"  # and not if its job has started a driver before
         self._count(waited, self._advance(event.time))
         self._open = self._starting
+        self._price = event.dollars_per_hour
+        self._has_price = self._has_price or self._price is not None
 
     def _step(self, event: Step) -> None:
         newest = self._newest
         if newest is not None and event.step <= newest.last:
             self._take_back(event.step - 1)  # the event of the restart is missing: its line was torn
         gap = self._advance(event.time)
-        spent = _spent(event, gap)
-        self._count(self._open, max(0.0, gap - sum(spent.values())))
+        seconds_of_step = _spent(event, gap)
+        self._count(self._open, max(0.0, gap - sum(seconds_of_step.values())))
         self._open, self._has_trained = "other", True
-        for name, seconds in spent.items():
-            self._counted[name] += seconds
-        self._unsaved.append(_Steps(first=event.step, last=event.step, seconds=spent))
+        spent = {name: self._charge(name, seconds) for name, seconds in seconds_of_step.items()}
+        self._unsaved.append(StepGroup(first=event.step, last=event.step, spent=spent))
         if len(self._unsaved) == _MAX_UNSAVED:
             older = self._unsaved[: _MAX_UNSAVED // 2]
-            self._unsaved[: _MAX_UNSAVED // 2] = map(_Steps.merged, older[::2], older[1::2])
+            self._unsaved[: _MAX_UNSAVED // 2] = map(StepGroup.merged, older[::2], older[1::2])
 
     def _evaluated(self, event: Evaluated) -> None:
         gap = self._advance(event.time)
@@ -232,13 +231,22 @@ class GoodputLedger:
 
     def _count(self, name: TimeClass, seconds: float) -> None:
         """Count seconds that are not part of a step; those of the loop belong to the step before them."""
-        self._counted[name] += seconds
+        spent = self._charge(name, seconds)
         newest = self._newest
         if self._open == "other" and newest is not None and name in self._repeated:
-            newest.seconds[name] = newest.seconds.get(name, 0.0) + seconds
+            newest.add(name, spent)
+
+    def _charge(self, name: TimeClass, seconds: float) -> Spent:
+        """Add seconds to a class, at the price of the present driver."""
+        is_paid = name not in UNPAID
+        if is_paid and self._price is None:
+            self._unpriced_seconds += seconds
+        spent = Spent(seconds, seconds / SECONDS_PER_HOUR * (self._price or 0.0) if is_paid else 0.0)
+        self._counted[name] += spent
+        return spent
 
     @property
-    def _newest(self) -> _Steps | None:
+    def _newest(self) -> StepGroup | None:
         """The group of the newest step."""
         groups = self._unsaved or self._saved
         return groups[-1] if groups else None
@@ -258,18 +266,21 @@ class GoodputLedger:
             while groups and groups[-1].last > step:
                 group = groups.pop()
                 kept = group.up_to(step) if group.first <= step else None
-                for name, seconds in group.seconds.items():
-                    self._repeated[name] += seconds - (kept.seconds[name] if kept else 0.0)
+                for name, spent in group.spent.items():
+                    self._repeated[name] += spent - (kept.spent[name] if kept else NOTHING)
                 if kept is not None:
                     groups.append(kept)
 
 
 def _spent(step: Step, gap: float) -> dict[TimeClass, float]:
     """What the time of a step was spent on; at most the `gap` since the accounted time, of which each class gets its share."""
-    waited = max(step.rank_seconds) - step.rank_seconds[0] if step.rank_seconds else 0.0
-    waited = _within(waited, max(0.0, step.backward_seconds))
+    computed = step.forward_seconds + step.backward_seconds + step.optimizer_seconds
+    waited = step.communication_seconds
+    if waited is None:
+        waited = _estimated_wait(step)
+        computed -= waited
     spent: dict[TimeClass, float] = {
-        "productive": _within(step.forward_seconds + step.backward_seconds + step.optimizer_seconds - waited, gap),
+        "productive": _within(computed, gap),
         "data": _within(step.data_seconds, gap),
         "communication": _within(waited, gap),
         "checkpoint": _within(step.checkpoint_seconds, gap),
@@ -279,6 +290,12 @@ def _spent(step: Step, gap: float) -> dict[TimeClass, float]:
     if measured > gap:
         return {name: seconds * gap / measured for name, seconds in spent.items()}
     return spent
+
+
+def _estimated_wait(step: Step) -> float:
+    """The part of the backward pass in which rank 0 waited for a rank that was slower before it."""
+    slowest = max(step.rank_seconds) - step.rank_seconds[0] if step.rank_seconds else 0.0
+    return _within(slowest, max(0.0, step.backward_seconds))
 
 
 def _within(seconds: float, limit: float) -> float:

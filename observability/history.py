@@ -15,15 +15,17 @@ from observability.runlog import (
     CheckpointCommitted,
     Evaluated,
     Event,
+    FlopsCounted,
     Notice,
     Phase,
+    RanksMeasured,
     RunEnded,
     RunStarted,
     Step,
     TrainingStarted,
 )
 
-PARTS = ("data", "forward", "backward", "optimizer", "checkpoint", "other")
+PARTS = ("data", "forward", "backward", "communication", "optimizer", "checkpoint", "other")
 """The parts of a step's time, in order of execution; `other` is the remainder."""
 
 
@@ -33,6 +35,7 @@ def part_seconds(step: Step) -> tuple[float, ...]:
         step.data_seconds,
         step.forward_seconds,
         step.backward_seconds,
+        step.communication_seconds or 0.0,
         step.optimizer_seconds,
         step.checkpoint_seconds,
     )
@@ -67,6 +70,8 @@ class RunHistory:
         objective: the metrics of the newest worker group; the loss alone before there is one.
         training_starts: all worker groups that became ready, oldest first.
         ended: None while the run is going.
+        flops: the FLOPs of a sample, as they were counted last; None if they were not.
+        ranks: what the ranks measured of themselves last.
         last_time: Unix time of the newest event.
         goodput: what the wall time was spent on.
     """
@@ -83,6 +88,8 @@ class RunHistory:
     objective: ObjectiveInfo = field(default_factory=ObjectiveInfo)
     training_starts: list[TrainingStarted] = field(default_factory=list)
     ended: RunEnded | None = None
+    flops: FlopsCounted | None = None
+    ranks: RanksMeasured | None = None
     last_time: float = 0.0
     goodput: GoodputLedger = field(default_factory=GoodputLedger)
     _earlier_seconds: float = 0.0
@@ -110,6 +117,8 @@ class RunHistory:
                 self.evaluations.append(event)
             case CheckpointCommitted():
                 self.checkpoints.append(event)
+            case FlopsCounted() | RanksMeasured():
+                self._measure(event)
             case Notice():
                 self.notices.append(event)
             case RunEnded():
@@ -133,8 +142,15 @@ class RunHistory:
         while self.evaluations and self.evaluations[-1].step > event.start_step:
             self.evaluations.pop()
         self.training = event
+        self.ranks = None
         self.objective = ObjectiveInfo.of(event.objective)
         self.training_starts.append(event)
+
+    def _measure(self, event: FlopsCounted | RanksMeasured) -> None:
+        if isinstance(event, FlopsCounted):
+            self.flops = event
+        else:
+            self.ranks = event
 
     @property
     def name(self) -> str:
@@ -187,6 +203,19 @@ class RunHistory:
         chosen = self.steps[-newest:] if newest else self.steps
         seconds = sum(step.seconds for step in chosen)
         return sum(map(units_of, chosen)) / seconds if seconds else 0.0
+
+    def flops_per_second(self, *, newest: int | None = None) -> float | None:
+        """FLOP/s of all ranks over the `newest` steps, or over all; None if the FLOPs are not known."""
+        chosen = self.steps[-newest:] if newest else self.steps
+        seconds = sum(step.seconds for step in chosen)
+        if self.flops is None or not seconds:
+            return None
+        return self.flops.per_sample * sum(step.samples for step in chosen) / seconds
+
+    def mfu(self, *, newest: int | None = None) -> float | None:
+        """Model FLOPs utilization: those FLOP/s as a share of what the devices can reach; None if that is not known."""
+        rate = self.flops_per_second(newest=newest)
+        return rate / self.flops.peak if rate is not None and self.flops is not None and self.flops.peak else None
 
     def evaluations_of(self, split: str) -> list[Evaluated]:
         """The evaluations of a split, oldest first."""

@@ -5,10 +5,12 @@ It only reads the run's event log, so it can be started and stopped at any time.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import TextIO
@@ -21,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from observability.curves import braille
+from observability.efficiency import efficiency_facts, gpu_facts
 from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.progress import phase_text
 from observability.quantities import clock, duration, number, size
@@ -33,15 +36,38 @@ _SHOWN_NOTICES = 3
 _MIN_SHOWN_SHARE = 0.005
 _CURVE_ROWS = 5
 _STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red"}
-_PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "yellow", "red", "bright_black"), strict=True))
+_ALERT_STYLE = {"critical": "bold red", "warning": "yellow"}
+_ALERT_SECONDS = 5.0
+_PART_STYLE = dict(zip(PARTS, ("blue", "green", "magenta", "cyan", "yellow", "red", "bright_black"), strict=True))
 
 
-def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class FiringAlert:
+    """An alert about the run that fires: its severity is that of the rule, `action` the first thing to do."""
+
+    name: str
+    severity: str
+    summary: str
+    action: str
+
+
+Alerts = Callable[[], Sequence[FiringAlert]]
+"""Asks which alerts fire; quick, because the view waits for it."""
+
+
+def _no_alerts() -> Sequence[FiringAlert]:
+    return ()
+
+
+def watch(
+    run_directory: Path, *, once: bool = False, alerts: Alerts = _no_alerts, stream: TextIO | None = None
+) -> None:
     """Show a run until it ends or Ctrl-C is pressed; the run is not affected.
 
     Args:
         run_directory: the run's directory, which contains `events.jsonl`.
         once: print the current state once and return.
+        alerts: asked every few seconds.
         stream: output; standard output by default.
 
     Raises:
@@ -52,11 +78,16 @@ def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = No
     console = Console(file=stream or sys.stdout, highlight=False)
     reader = RunLogReader(run_directory)
     history = RunHistory()
+    firing: Sequence[FiringAlert] = ()
+    asked = -math.inf
 
     def read() -> RenderableType:
+        nonlocal firing, asked
         for event in reader.read_new():
             history.add(event)
-        return frame(history, now=time.time(), width=console.width)
+        if time.monotonic() - asked >= _ALERT_SECONDS:
+            firing, asked = alerts(), time.monotonic()
+        return frame(history, now=time.time(), width=console.width, alerts=firing)
 
     if not once:
         # Ctrl-C only stops the view; the last frame is printed below in both cases.
@@ -67,9 +98,11 @@ def watch(run_directory: Path, *, once: bool = False, stream: TextIO | None = No
     console.print(read())
 
 
-def frame(history: RunHistory, *, now: float, width: int) -> RenderableType:
+def frame(history: RunHistory, *, now: float, width: int, alerts: Sequence[FiringAlert] = ()) -> RenderableType:
     """The view of a run at the Unix time `now`, for a terminal of `width` columns."""
     parts: list[RenderableType] = [_header(history, now=now)]
+    if alerts:
+        parts.append(_firing(alerts))
     if history.training is None:
         parts.append(_startup(history, now=now))
     else:
@@ -96,6 +129,14 @@ def _header(history: RunHistory, *, now: float) -> RenderableType:
     return Group(text, Text(facts, style="dim"))
 
 
+def _firing(alerts: Sequence[FiringAlert]) -> RenderableType:
+    lines = [
+        Text.assemble((alert.name, _ALERT_STYLE.get(alert.severity, "")), f"  {alert.summary}\n  {alert.action}")
+        for alert in alerts
+    ]
+    return Panel(Group(*lines), title="alerts", title_align="left", border_style="red")
+
+
 def _startup(history: RunHistory, *, now: float) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     ends = [phase.time for phase in history.phases[1:]] + [now]
@@ -112,6 +153,7 @@ def _progress(history: RunHistory) -> RenderableType:
     if history.steps:
         newest = history.steps[-_RECENT_STEPS:]
         text += f"  epoch {newest[-1].epoch}/{history.epochs}  {number(rate)} {history.objective.unit}/s"
+        text += "".join(f"  {fact}" for fact in efficiency_facts(history, newest=_RECENT_STEPS))
         if history.ended is None:
             text += f"  {clock((total - done) * sum(step.seconds for step in newest) / len(newest))} left"
     table = Table.grid(expand=True)
@@ -173,6 +215,8 @@ def _results(history: RunHistory) -> RenderableType:
             f"{len(history.checkpoints)}, newest at step {newest.step} ({size(newest.bytes)}), "
             f"longest stall {duration(stall)}",
         )
+    if history.ranks is not None and history.ranks.gpu_utilization:
+        table.add_row("GPUs", gpu_facts(history.ranks))
     if history.restarts:
         table.add_row("restarts", f"{len(history.restarts)}, {history.lost_steps} steps lost")
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from observability.efficiency import efficiency_facts
 from observability.history import RunHistory
 from observability.quantities import clock, duration, number
 from observability.runlog import Evaluated, Event, Notice, Phase, Restored, RunEnded, RunStarted, Step, TrainingStarted
@@ -161,6 +162,7 @@ class ProgressView:
         facts = [f"{history.last_step} steps"]
         if history.steps:
             facts.append(f"{number(history.throughput())} {history.objective.unit}/s")
+            facts += efficiency_facts(history)
         best, test = history.best_validation(), history.test_evaluation()
         if best is not None:
             facts.append(f"best validation {metric.title} {metric.text(best.value(metric.name))} in epoch {best.epoch}")

@@ -33,6 +33,20 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def flop_rate(value: float) -> str:
+    """Format FLOP/s with three significant digits: `3.14 GFLOP/s`."""
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if value < 999.5:
+            return f"{value:.3g} {prefix}FLOP/s"
+        value /= 1000
+    return f"{value:.3g} EFLOP/s"
+
+
+def money(dollars: float) -> str:
+    """Format US dollars: `$1,234.50`, `$12.30`, `$0.10`, `$0.0021`; less than a hundredth of a cent is `$0.00`."""
+    return f"${dollars:.2g}" if 0.0001 <= dollars < 0.0995 else f"${dollars:,.2f}"
+
+
 def percent(ratio: float) -> str:
     """Format a ratio as a percentage with one decimal: `97.5 %`."""
     return f"{ratio:.1%}".replace("%", " %")

@@ -24,6 +24,7 @@ class RunStarted(Event):
 
     Attributes:
         submitted: Unix time at which the driver's job was submitted to a cluster; 0 without a job, or if it is not known.
+        dollars_per_hour: price of the machines, or of the parts of them, that this driver and its ranks hold; None if it is not known.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -31,6 +32,7 @@ class RunStarted(Event):
     settings: dict[str, Any]
     environment: dict[str, Any]
     submitted: float = 0.0
+    dollars_per_hour: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,8 @@ class Step(Event):
         rank_seconds: seconds that each rank spent on data loading and the forward pass, which do not wait for other ranks.
         data_seconds, forward_seconds, backward_seconds, optimizer_seconds, checkpoint_seconds: parts of `seconds` on rank 0; backward
             includes the overlapping all-reduce.
+        communication_seconds: the part in which rank 0 had its own gradients and waited for its peers'; None in older logs, where
+            backward includes it.
     """
 
     kind: ClassVar[str] = "step"
@@ -95,6 +99,7 @@ class Step(Event):
     data_seconds: float = 0.0
     forward_seconds: float = 0.0
     backward_seconds: float = 0.0
+    communication_seconds: float | None = None
     optimizer_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     rank_seconds: list[float] = field(default_factory=list)
@@ -102,6 +107,41 @@ class Step(Event):
     def value(self, metric: str) -> float:
         """A metric of the objective, NaN if the step has no such metric."""
         return self.loss if metric == "loss" else self.metrics.get(metric, math.nan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlopsCounted(Event):
+    """Rank 0 has counted the FLOPs of its first micro-batch; each start of a worker group counts anew.
+
+    Attributes:
+        per_sample: FLOPs of forward and backward pass.
+        device: name of the device of a rank.
+        peak: FLOP/s that the devices of all ranks can reach; 0 if it is unknown.
+    """
+
+    kind: ClassVar[str] = "flops_counted"
+    per_sample: float
+    device: str
+    peak: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanksMeasured(Event):
+    """What the ranks measured of themselves, by rank. The lists about GPUs are empty on CPUs.
+
+    Attributes:
+        step: newest step.
+        communication_seconds: exposed communication since the previous event of this kind, or the start of the worker group.
+        gpu_utilization: from 0 to 1; NaN if the driver does not tell.
+        gpu_allocated_bytes, gpu_reserved_bytes: memory of tensors, and of PyTorch's caching allocator.
+    """
+
+    kind: ClassVar[str] = "ranks_measured"
+    step: int
+    communication_seconds: list[float]
+    gpu_utilization: list[float] = field(default_factory=list)
+    gpu_allocated_bytes: list[float] = field(default_factory=list)
+    gpu_reserved_bytes: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +249,8 @@ decode = Decoder(
     Phase,
     TrainingStarted,
     Step,
+    FlopsCounted,
+    RanksMeasured,
     Evaluated,
     CheckpointCommitted,
     Restored,

@@ -30,7 +30,7 @@ LOOP_CLASSES: tuple[TimeClass, ...] = CLASSES[:6]
 MEANINGS: Mapping[TimeClass, str] = {
     "productive": "forward and backward pass and optimizer of the steps in the weights; backward includes the overlapping all-reduce",
     "data": "the loop waited for the next batch",
-    "communication": "rank 0 waited for a slower rank's data or forward pass",
+    "communication": "rank 0 had its own gradients and waited for its peers': slower ranks, and what of the all-reduce does not overlap",
     "checkpoint": "the loop waited for the copy of a checkpoint",
     "evaluation": "validation between epochs, and the test at the end",
     "other": "the rest of the loop: reporting, hooks, the change of epochs",

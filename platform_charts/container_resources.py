@@ -56,6 +56,8 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "kube-webhook-certgen": ContainerResources(cpu="10m", memory="64Mi"),
     # A page of RayJobs, and the parts of all of them that matter.
     "job-progress": ContainerResources(cpu="20m", memory="192Mi"),
+    # The records of the jobs that run, at most 192 KiB each as JSON, and a page of RayJobs of each team.
+    "job-recorder": ContainerResources(cpu="20m", memory="384Mi"),
     "grafana": ContainerResources(cpu="100m", memory="512Mi", cpu_limit="2"),
     "grafana-sidecar": ContainerResources(cpu="10m", memory="128Mi"),
     "kube-state-metrics": ContainerResources(cpu="50m", memory="256Mi"),

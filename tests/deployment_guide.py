@@ -73,6 +73,7 @@ IN_THE_ENGINE = (*PREPARE, *BRING_UP, *UPDATE, *DESTROY, *UNPROTECT, *BARE)
 
 ELSEWHERE: Mapping[str, str] = {
     "make data-sync SRC=s3://corpus/imagenet DST=datasets/imagenet ENV=dev": "tests/platform_charts/test_cluster_data_sync.py",
+    'make open WHAT="grafana prometheus" ENV=…': "tests/training/cluster/uis/test_cluster_uis.py",
     "make promote FROM=dev TO=staging": "tests/infra/lifecycle/image/test_promote.py",
     "make promote FROM=staging TO=prod FROM_PROFILE=staging TO_PROFILE=prod": "tests/infra/lifecycle/image/test_promote.py",
     "make up ENV=prod FROM=staging": "tests/infra/lifecycle/image/test_promote.py",
@@ -82,6 +83,8 @@ ELSEWHERE: Mapping[str, str] = {
     "make jobs": "tests/training/cluster/test_cluster_commands.py",
     "kubectl get rayjobs": "tests/platform_charts/test_cluster_job_columns.py",
     "make tunnel ENV=prod": "tests/infra/lifecycle/test_tunnel.py",
+    "make postmortem": "tests/training/test_postmortem.py",
+    "make postmortem ENV=dev JOB=first": "tests/platform_charts/test_cluster_job_recorder.py",
     "make logs ENV=dev JOB=first": "tests/training/cluster/test_gone_logs.py",
     "make sandbox ENV=dev": "tests/infra/lifecycle/sandbox/test_sandbox.py",
     "make release-lock UPGRADE=1": "tests/infra/lifecycle/test_release_survey.py",

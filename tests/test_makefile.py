@@ -69,6 +69,13 @@ def test_image_selects_the_image_of_a_job(target: str) -> None:
     assert words[words.index("--image") + 1] == "host/trainer@sha256:0"
 
 
+def test_open_takes_several_uis() -> None:
+    words = ["mlflow", "ray", "--env", "dev", "--team", "research", "--job", "notes", "--port", "5001"]
+    typed = ("WHAT=mlflow ray", "ENV=dev", "TEAM=research", "JOB=notes", "PORT=5001")
+    assert command("open", *typed) == ["-m", "training", "open", *words]
+    assert command("open", "ENV=dev") == ["-m", "training", "open", "--env", "dev"]
+
+
 COMMAND = "torchrun train.py --out $RTP_OUTPUT_FOLDER/$(date +%s) 'it''s' # x"
 
 
@@ -98,6 +105,15 @@ def test_a_job_with_a_command_is_that_of_run() -> None:
     assert command("run", *typed, "DETACH=1") == [*words, "--detach"]
     assert command("job", *typed) == [*words, "--out", "-"]
     assert command("job", *typed, "OUT=a b.yaml") == [*words, "--out", "a b.yaml"]
+
+
+def test_a_post_mortem_is_of_a_run_or_of_a_job() -> None:
+    assert command("postmortem", "NAME=mine", "OUT=a b.html") == [
+        *("-m", "training", "postmortem", "mine", "--out", "a b.html")
+    ]
+    typed = ("ENV=dev", "JOB=first", "TEAM=research")
+    words = ["-m", "training", "postmortem", "first", "--env", "dev", "--team", "research"]
+    assert command("postmortem", *typed) == words
 
 
 def test_a_search_takes_the_settings_and_the_code_of_a_run() -> None:
@@ -145,6 +161,19 @@ def test_the_notebook_of_a_search_takes_a_port() -> None:
 def test_name_selects_the_search(target: str) -> None:
     assert command(f"tune-{target}") == ["-m", "tune", target]
     assert command(f"tune-{target}", "NAME=a b") == ["-m", "tune", target, "a b"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ([], []),
+        (["NAME=mine"], ["mine"]),
+        (["ENV=dev", "JOB=first"], ["first", "--env", "dev"]),
+        (["ENV=dev", "TEAM=research"], ["--env", "dev", "--team", "research"]),
+    ],
+)
+def test_cost_is_that_of_a_run_a_job_or_a_team_if_one_is_named(typed: list[str], words: list[str]) -> None:
+    assert command("cost", *typed) == ["-m", "training", "cost", *words]
 
 
 @pytest.mark.parametrize("target", ["resume", "stop", "monitor", "logs", "sync", "verify"])
@@ -212,6 +241,7 @@ def test_commands_of_the_stack_call_the_lifecycle(typed: list[str], words: list[
 
 
 ON_DEV = ["--env", "dev", "--team", "research"]
+PROFILED = "profile.start_step=10"
 
 
 @pytest.mark.parametrize(
@@ -239,6 +269,8 @@ ON_DEV = ["--env", "dev", "--team", "research"]
             ["notebook", "NAME=notes", "GPUS=1", "CODE=../my project", "PORT=9000"],
             ["notebook", "notes", *ON_DEV, "--gpus", "1", "--code", "../my project", "--port", "9000"],
         ),
+        (["profile", "NAME=slow"], ["train", "--set", PROFILED, "--name", "slow", *ON_DEV]),
+        (["profile", "JOB=mine"], ["profile", "mine", *ON_DEV]),
         (["cluster", "CODE=a b"], ["cluster", *ON_DEV, "--code", "a b"]),
         (["shell", "JOB=notes", "HEAD=1", "CODE=."], ["shell", "notes", *ON_DEV, "--head", "--code", "."]),
         (["forward", "PORT=8266", "CODE=."], ["forward", *ON_DEV, "--code", ".", "--port", "8266"]),
@@ -248,6 +280,21 @@ def test_with_env_the_commands_work_on_its_cluster(typed: list[str], words: list
     assert command(*typed, "ENV=dev", "TEAM=research") == ["-m", "training", *words]
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ([], ["train", "--set", PROFILED]),
+        (
+            ["MODEL=mlp", "SET=profile.steps=5"],
+            ["train", "--set", PROFILED, "--model", "mlp", "--set", "profile.steps=5"],
+        ),
+        (["NAME=it's", "ARGS=--steps 20"], ["profile", "it's", "--steps", "20"]),
+    ],
+)
+def test_profile_trains_a_run_unless_it_names_one(typed: list[str], words: list[str]) -> None:
+    assert command("profile", *typed) == ["-m", "training", *words]
+
+
 def test_a_name_of_several_words_is_one_argument() -> None:
     assert command("monitor", "NAME=it's mine") == ["-m", "training", "monitor", "it's mine"]
     assert command("resume", "JOB=a b", "ENV=dev") == ["-m", "training", "resume", "a b", "--env", "dev"]
@@ -255,6 +302,7 @@ def test_a_name_of_several_words_is_one_argument() -> None:
 
 def test_a_name_in_the_environment_selects_no_run() -> None:
     assert command("monitor", environment={"NAME": "host"}) == ["-m", "training", "monitor"]
+    assert command("monitor-up", "PORT=9091") == ["-m", "training", "monitor-up", "--port", "9091"]
 
 
 def test_data_sync_passes_source_and_destination() -> None:
@@ -314,8 +362,12 @@ def test_help_lists_every_command() -> None:
         "forward",
         "jobs",
         "schedules",
+        "open",
         "monitor",
+        "monitor-up",
+        "profile",
         "logs",
+        "postmortem",
         "ui",
         "sync",
         "verify",
@@ -336,7 +388,7 @@ def test_help_lists_every_command() -> None:
     commands += ["outputs", "release-check", "charts", "image", "promote"]
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
-    commands += ["bench", "test", "test-cluster", "lint", "env", "lock", "clean", "help"]
+    commands += ["bench", "bench-scaling", "bench-gate", "test", "test-cluster", "lint", "env", "lock", "clean", "help"]
     listed = make()
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")] == commands

@@ -17,14 +17,19 @@ from training.errors import ExitStatus, SettingsError
 from training.options import (
     ClusterCommandOptions,
     CommandOptions,
+    CostOptions,
     DataSyncOptions,
     ForwardOptions,
     JobsOptions,
     JobYamlOptions,
     LogsOptions,
     MonitorOptions,
+    MonitorUpOptions,
     NewOptions,
     NotebookOptions,
+    OpenOptions,
+    PostmortemOptions,
+    ProfileOptions,
     ResumeOptions,
     RunOnNodesOptions,
     RunOptions,
@@ -256,9 +261,28 @@ def logs(options: LogsOptions) -> int:
 def monitor(options: MonitorOptions) -> ExitStatus:
     """Watch a run in the terminal, without touching it."""
     from observability.monitor import watch
+    from training.monitoring.firing import FiringAlerts
 
-    watch(_chosen(options).path, once=options.once)
+    run = _chosen(options)
+    watch(run.path, once=options.once, alerts=FiringAlerts(run=run.name))
     return ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def monitor_up(options: MonitorUpOptions) -> ExitStatus:
+    """Serve Prometheus, and Grafana where it is installed, for the runs of this machine, until Ctrl-C."""
+    from training.monitoring.command import monitor_up as serve
+
+    serve(options.root, port=options.port)
+    return ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def profile(options: ProfileOptions) -> ExitStatus:
+    """Profile steps of a running run and say what limits it; show the newest profile of one that has ended."""
+    from training.profiling import command
+
+    return command.profile(options)
 
 
 @COMMANDS.command("look at runs")
@@ -267,6 +291,35 @@ def report(options: RunOptions) -> ExitStatus:
     from observability.report import write_report
 
     print(write_report(_chosen(options).path))
+    return ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def postmortem(options: PostmortemOptions) -> ExitStatus:
+    """Say why a run or, with --env, a job ended, and write a page of all that was kept of it."""
+    from training import postmortem
+
+    if options.env is not None:
+        from training.cluster import postmortem as of_job
+
+        case = of_job.case_of(options)
+        return postmortem.show(case, options.out or of_job.FOLDER / f"{case.name}.html")
+    check_local(options)
+    run = _chosen(options)
+    return postmortem.show(postmortem.case_of(run), options.out or run.path / postmortem.PAGE)
+
+
+@COMMANDS.command("look at runs")
+def cost(options: CostOptions) -> ExitStatus:
+    """Print what a run has cost, or with --env a job, or all jobs of a team."""
+    if options.env is not None:
+        from training.cluster import cost as on_cluster
+
+        return on_cluster.cost(options)
+    check_local(options)
+    from training.run_cost import describe_cost
+
+    print(describe_cost(_chosen(options)))
     return ExitStatus.DONE
 
 
@@ -283,6 +336,14 @@ def verify(options: RunOptions) -> ExitStatus:
     if not committed:
         print(f"{run.path}: no checkpoint")
     return ExitStatus.FAILED if not committed or any(committed.values()) else ExitStatus.DONE
+
+
+@COMMANDS.command("look at runs")
+def open_(options: OpenOptions) -> ExitStatus:
+    """Open MLflow, Grafana, Prometheus, Alertmanager or Ray's dashboard of a cluster at local ports, logged in, until Ctrl-C."""
+    from training.cluster.uis.command import open_uis
+
+    return open_uis(options)
 
 
 @COMMANDS.command("MLflow")

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from infra.spec.output import outliving_the_reader
 from observability.goodput import GoodputLedger
 from observability.line_file import LostFileError
+from observability.profiling.analysis import analyse, run_figures
+from observability.profiling.text import describe
+from observability.profiling.window import ProfileFolder
 from observability.progress import ProgressView
 from training import preflight, unwritable
 from training.checkpoint.store import committed_steps, folder_name
@@ -140,17 +143,31 @@ def _lost_folder(run: RunDirectory) -> TrainingFailedError:
 
 
 def _write_report(run: RunDirectory, view: ProgressView) -> None:
-    """Show the goodput and write the report of a run that has trained; an error in the report does not fail the run."""
+    """Show the goodput and the cost, and write the report of a run that has trained; an error in the report does not fail the run."""
     goodput = GoodputLedger.of_run(run.path)
     if not goodput.has_trained:
         return
     view.say(f"goodput {goodput.describe()}")
+    if goodput.cost is not None:
+        view.say(f"cost {goodput.cost.describe()}")
+    _judge_profiles(run, view)
     try:
         from observability.report import write_report  # noqa: PLC0415 - brings matplotlib
 
         write_report(run.path)
     except Exception as error:  # noqa: BLE001 - the weights are saved
         view.say(f"the report could not be written: {type(error).__name__}: {error}")
+
+
+def _judge_profiles(run: RunDirectory, view: ProgressView) -> None:
+    """Show what the new profiles say; an error in one does not fail the run."""
+    for profile in ProfileFolder.all_of(run.path):
+        if profile.analysis.exists():
+            continue
+        try:
+            view.say(describe(analyse(profile, run_figures(run.path)), run=str(run.path)))
+        except Exception as error:  # noqa: BLE001 - the weights are saved
+            view.say(f"the profile could not be analysed: {type(error).__name__}: {error}")
 
 
 def _finish_tracking(supervisor: Supervisor, view: ProgressView) -> DeliveryReport | None:

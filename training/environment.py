@@ -20,6 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from infra.spec.cluster_names import PRICE_VARIABLE
+
 DISTRIBUTION = "ray-train-platform"
 
 SUBMITTED_VARIABLE = "RTP_SUBMITTED"
@@ -54,6 +56,12 @@ def describe(code: Mapping[str, Any] | None = None) -> dict[str, Any]:
 def submitted(variables: Mapping[str, str] = os.environ) -> float:
     """When the job of this driver was submitted, as Unix time; 0 outside of a job, and in one that a schedule submitted."""
     return float(variables.get(SUBMITTED_VARIABLE, "0"))
+
+
+def dollars_per_hour(variables: Mapping[str, str] = os.environ) -> float | None:
+    """Price of what the job of this driver holds; None outside of a job, and where the stack has no price for its nodes."""
+    price = variables.get(PRICE_VARIABLE)
+    return None if price is None else float(price)
 
 
 def platform_version() -> str:

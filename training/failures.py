@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from training import evidence
+from training import evidence, flight_records
 from training.config.schema import ScaleSettings
 from training.errors import ExitStatus, PlatformError
 from training.evidence import FATAL_SIGNALS, FOLDER, Evidence
@@ -83,7 +83,7 @@ class Failure:
             kind=type(error).__name__,
             message=message,
             remedy=remedy,
-            is_transient=_is_communication_error(error),
+            is_transient=is_communication_error(error),
             trace=user_traceback(error),
         )
 
@@ -123,7 +123,8 @@ class Failure:
         return is_same_step or (self.kind in _CRASHES and bool(self.place) and self.place == earlier.place)
 
 
-def _is_communication_error(error: BaseException) -> bool:
+def is_communication_error(error: BaseException) -> bool:
+    """Whether a collective failed: a peer is gone, or did not come in time."""
     # gloo reports a lost peer as a plain RuntimeError whose text names its own source file.
     names = {cls.__name__ for cls in type(error).__mro__}
     return bool(names & _COMMUNICATION_ERRORS) or (isinstance(error, RuntimeError) and "gloo" in str(error))
@@ -172,7 +173,8 @@ def cause(run_directory: Path, *, attempt: int, ended: WorkersFailedError, scale
     if known:
         return known[0]
     if left and any("timed out" in failure.message.lower() for failure in records):
-        return _of_silence(left, scale.collective_timeout)
+        waits = flight_records.describe_waits(run_directory, attempt=attempt, silent=sorted(left))
+        return _of_silence(left, scale.collective_timeout, waits=waits)
     if died:
         return died[0]
     gone = [rank for rank, found in left.items() if not found.was_terminated]
@@ -198,12 +200,12 @@ def _of_exit(rank: int, status: int | None, found: Evidence, *, output: str) -> 
     return replace(ended, is_transient=False)  # a decision of the code, which would decide the same again
 
 
-def _of_silence(left: dict[int, Evidence], timeout: float) -> Failure:
-    """The failure of ranks that their peers waited for until the timeout."""
+def _of_silence(left: dict[int, Evidence], timeout: float, *, waits: str) -> Failure:
+    """The failure of ranks that their peers waited for until the timeout; `waits` says in which collective."""
     ranks: Sequence[int] = sorted(left)
     names = ", ".join(f"rank {rank}" for rank in ranks)
     return Failure.sudden(
-        f"{names} did not answer within {timeout:g} s (scale.collective_timeout)",
+        f"{names} did not answer within {timeout:g} s (scale.collective_timeout)" + (f"\n{waits}" if waits else ""),
         kind=_HUNG,
         remedy="it hangs, its machine is gone, or its step takes longer: see its log and stack in the run's folder, "
         "logs/ and failures/; raise scale.collective_timeout if steps are that slow",

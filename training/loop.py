@@ -24,7 +24,7 @@ from training.errors import NonFiniteLossError
 from training.logs import set_step
 from training.optim import set_learning_rate
 from training.step import StepResult, StepRunner
-from training.step_reducer import StepReducer
+from training.step_reducer import StepReducer, Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,7 @@ class Loop:
         module: the bare model.
         hooks: the callbacks' hooks.
         checkpoint_seconds: how long a checkpoint delayed the next step.
+        window: the newest window; None before the first.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Loop:
         self.module: nn.Module = runner.strategy.module
         self.hooks = Hooks(callbacks)
         self.checkpoint_seconds = 0.0
+        self.window: Window | None = None
         self._settings = settings
         self._train = train
         self._runner = runner
@@ -169,18 +171,23 @@ class Loop:
             weight=result.weight,
             samples=result.samples,
             own_seconds=data_seconds + result.forward_seconds,
+            communication_seconds=result.communication_seconds,
             seconds=seconds,
         )
 
     def _settle(self) -> None:
-        """Close the window: sum its steps over the ranks, agree on whether to stop, and report it."""
+        """Close the window: sum its steps over the ranks, agree on whether to stop and on what a rank asks for, and report it."""
         if not self._unreported:
             return
-        window = self._reducer.reduce(wants_stop=self._wants_stop())
+        asks = [asks(self) for asks, _ in self.hooks.asked]
+        window = self.window = self._reducer.reduce(wants_stop=self._wants_stop(), asks=asks)
         self._stop_agreed = window.stop_votes > 0
         for report in self.hooks.window:
             report(self, self._unreported, window.steps)
         self._unreported.clear()
+        for (_, act), number in zip(self.hooks.asked, window.asked, strict=True):
+            if number:
+                act(self, number)
 
     def _bad_step(self, step: int, result: StepResult) -> None:
         """Stop the run or skip the step, whose gradient is not finite."""

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from infra.spec.command_line import argument, given_flags, option
 from training.config.sources import FLAG_KEYS, GPUS_PER_WORKER
 from training.errors import SettingsError
+from training.profiling.request import MOST_STEPS
 from training.rundir import RUN_DIRECTORY, default_root
 
 _CLUSTER = "on a cluster"
@@ -239,6 +240,20 @@ class LogsOptions(ClusterOptions, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PostmortemOptions(ClusterOptions, RunOptions):
+    """Options of `postmortem`."""
+
+    out: Path | None = option(
+        "file of the page (default: in the run's folder; of a job .local/postmortem/JOB.html)", metavar="FILE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostOptions(ClusterOptions, RunOptions):
+    """Options of `cost`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StopOptions(DetachOptions, ClusterOptions, RunOptions):
     """Options of `stop`."""
 
@@ -320,6 +335,16 @@ class ForwardOptions(CodeOptions, SessionNameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpenOptions(ClusterOptions):
+    """Options of `open`."""
+
+    what: tuple[str, ...] = argument("UIs to open: mlflow, grafana, prometheus, alertmanager, ray", ())
+    env: str = option("environment of the stack", ...)
+    job: str | None = option("job or session whose Ray dashboard to open (default: the newest session, else job)")
+    port: int = option("local port (default: the UI's own, or another that is free)", 0, at_least=0, at_most=65535)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataSyncOptions(DetachOptions):
     """Options of `data-sync`."""
 
@@ -338,6 +363,20 @@ class MonitorOptions(RunOptions):
     """Options of `monitor`."""
 
     once: bool = option("print the current state and exit", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorUpOptions(RootOptions):
+    """Options of `monitor-up`."""
+
+    port: int = option("port of Prometheus on loopback (default: 9090 if it is free)", 0, at_least=0, at_most=65535)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions(ClusterOptions, RunOptions):
+    """Options of `profile`."""
+
+    steps: int = option("steps to profile (default: 10)", 10, at_least=1, at_most=MOST_STEPS)
 
 
 @dataclass(frozen=True, kw_only=True)

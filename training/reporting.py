@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,14 +52,7 @@ class Reporter:
                 self._measure(self._metrics)
 
     def _measure(self, metrics: TrainingMetrics) -> None:
-        """Record what is in no event: memory of this rank's GPU, and how far MLflow is behind the log."""
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
-            metrics.gpu_memory(
-                rank=0,
-                allocated_bytes=torch.cuda.memory_allocated(),
-                reserved_bytes=torch.cuda.memory_reserved(),
-            )
+        """Record what is in no event: how far MLflow is behind the log."""
         assert self._run_directory is not None
         delivered = TrackingState.load(self._run_directory)
         if delivered is not None:

@@ -8,8 +8,11 @@
         logs/           JSON lines, one file a rank
         model/          final weights, written when the run is done
         ledger/         sample ids of each step, if loop.log_sample_ids is set
-        failures/       the exceptions of failed ranks, and each rank's step and last stack (training.failures, training.evidence)
+        failures/       the exceptions of failed ranks, each rank's step and last stack, in which collective a rank waited, and
+                        Ray's state (training.failures, training.evidence, training.flight_records, training.launch.ray_state)
+        profile/        traces of profiled steps, and what they say (observability.profiling.window)
         report.html     plots and facts
+        postmortem.html why the run ended, by `make postmortem`
         tracking.json   the MLflow run and its upload position
         stop            present: a request to stop at the next committed step
         driver.pid      process id of the driver, locked by it while it lives
@@ -39,6 +42,7 @@ from training.config.load import load_settings, render
 from training.config.schema import RunSettings, TrainingSettings
 from training.driver_lock import DriverLock
 from training.errors import PreflightError, SettingsError
+from training.profiling.request import ProfileRequest
 
 RUN_DIRECTORY: Final = "RTP_RUN_DIRECTORY"
 """Environment variable of the default folder of the runs."""
@@ -250,6 +254,7 @@ class RunDirectory:
                     remedy=f"wait for it, stop it (make stop NAME={self.argument}), or give this run another --name",
                 ) from None
             self.clear_stop()
+            ProfileRequest(self.path).withdraw()
             yield
 
     @contextmanager

@@ -19,7 +19,9 @@ from training.callbacks.epoch_gate import EpochGate, GateKeeper
 from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
+from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
+from training.callbacks.usage import Usage
 from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
@@ -32,12 +34,15 @@ from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.export import export_model
+from training.flight_recorder import FlightRecorder
+from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
 from training.models import registry as models
 from training.objectives.objective import Objective
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
+from training.peak_flops import device_peak_flops
 from training.precision import Precision
 from training.process_group import process_group
 from training.rundir import RunDirectory
@@ -56,10 +61,11 @@ EVALUATION_BATCH = 512
 _NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
 
 _NOT_RECORDED: Mapping[str, IncEx | bool] = {
-    "run": {"name", "directory"},
+    "run": {"name", "directory", "dollars_per_hour"},
     "scale": {"workers"},
     "tracking": True,
     "metrics": True,
+    "profile": True,
     "data": {"cache"},
 }
 """Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
@@ -111,7 +117,12 @@ class Session:
         gpu = self._device.type == "cuda"
         if scale.gpu and not gpu:
             self._emit(Notice(level="warning", message=_NO_GPU))
-        with process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare):
+        recorded = FlightRecorder(self._task.run_directory, attempt=self._task.attempt, rank=self._place.rank)
+        recorded.prepare()
+        with (
+            process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
+            recorded.dumped_on_failure(),
+        ):
             return self._train()
 
     def _train(self) -> Outcome:
@@ -149,6 +160,7 @@ class Session:
         precision = Precision(settings.precision, self._device)
         objective = self._build_objective(bundle)
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
+        flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
         states = StateRegistry(**strategy.states(), precision=precision)
         score = partial(
@@ -162,6 +174,8 @@ class Session:
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
+            Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
+            self._profiling(),
             *self._ledger(),
             *self._callbacks,
             self._evaluation(bundle, score),
@@ -182,7 +196,7 @@ class Session:
             settings=settings.loop,
             plan=plan,
             train=self._train_loader(objective.training_split(bundle.train), plan),
-            runner=self._step_runner(strategy, objective, precision),
+            runner=self._step_runner(strategy, objective, precision, flops),
             reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
             learning_rate=partial(
                 learning_rate_at,
@@ -208,7 +222,9 @@ class Session:
             augment=data.augment,
         )
 
-    def _step_runner(self, strategy: Strategy, objective: Objective, precision: Precision) -> StepRunner:
+    def _step_runner(
+        self, strategy: Strategy, objective: Objective, precision: Precision, flops: FlopCount | None
+    ) -> StepRunner:
         settings, place = self._settings, self._place
         return StepRunner(
             strategy=strategy,
@@ -220,7 +236,14 @@ class Session:
             rank=place.rank,
             world=place.world,
             keeps_buffers=settings.loop.nonfinite == "skip" or precision.scales_gradients,
+            flops=flops,
         )
+
+    def _peak_flops(self) -> float:
+        """FLOP/s that the devices of all ranks can reach; 0 if it is unknown."""
+        settings = self._settings
+        peak = settings.metrics.peak_flops or device_peak_flops(self._device, settings.precision)
+        return (peak or 0.0) * self._place.world
 
     def _build_objective(self, bundle: DataBundle) -> Objective:
         """The objective, which the dataset must have targets for."""
@@ -242,6 +265,15 @@ class Session:
         if self._gate is None:
             return []
         return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
+
+    def _profiling(self) -> Profiling:
+        return Profiling(
+            self._settings.profile,
+            self._task.run_directory,
+            emit=self._emit,
+            place=self._place,
+            device=self._device,
+        )
 
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -18,9 +18,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from training.data.types import Batch
+from training.exposed_communication import when_gradients_are_computed
+from training.flops import FlopCount
 from training.objectives.objective import Objective, check_reach, check_sums
 from training.precision import Precision
 from training.seeding import seed_step
+from training.step_clock import step_clock
 from training.strategies.strategy import Strategy
 
 
@@ -34,8 +37,10 @@ class StepResult:
         samples: this rank's samples.
         gradient_norm: global norm before clipping; NaN or infinite if the step was bad.
         applied: the weights were updated.
-        forward_seconds, backward_seconds, optimizer_seconds: wall time. On a GPU, kernels run asynchronously: only the total, which
-            ends when the norm is read back, is meaningful there.
+        forward_seconds, backward_seconds: of the device (`training.step_clock`); backward ends with this rank's own gradients, and
+            includes the part of the all-reduce that overlaps.
+        communication_seconds: then waiting for the peers' gradients (`training.exposed_communication`).
+        optimizer_seconds: the rest: the norm, clipping and the update.
     """
 
     sums: list[float]
@@ -45,12 +50,23 @@ class StepResult:
     applied: bool
     forward_seconds: float
     backward_seconds: float
+    communication_seconds: float
     optimizer_seconds: float
 
     @property
     def loss_sum(self) -> float:
         """Sum of the losses of this rank's samples."""
         return self.sums[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Span:
+    """A micro-batch by its marks: began, forward pass done, gradients of this rank computed, those of all ranks there."""
+
+    began: int
+    forwarded: int
+    computed: int
+    ended: int
 
 
 class StepRunner:
@@ -68,8 +84,22 @@ class StepRunner:
         rank: int,
         world: int,
         keeps_buffers: bool,
+        flops: FlopCount | None = None,
     ) -> None:
-        """Args: `keeps_buffers` restores batch norm's statistics after a step that was not applied."""
+        """Prepare the runner.
+
+        Args:
+            strategy: has the model.
+            objective: of the run.
+            precision: of the run.
+            device: of this rank.
+            clip_norm: largest norm of the gradient; None does not clip.
+            seed: of the run.
+            rank: of this process.
+            world: number of ranks.
+            keeps_buffers: restore batch norm's statistics after a step that was not applied.
+            flops: counts those of the first micro-batch.
+        """
         self.strategy = strategy
         self._objective = objective
         self.precision = precision
@@ -80,6 +110,8 @@ class StepRunner:
         self._world = world
         self._buffers = list(strategy.module.buffers()) if keeps_buffers else []
         self._kept = [torch.empty_like(b) for b in self._buffers]
+        self._flops = flops
+        self._clock = step_clock(device)
 
     def run(self, step: int, micro_batches: list[Batch], *, global_count: int) -> StepResult:
         """Do optimizer step `step` (1-based) on this rank's `micro_batches` of a global batch of `global_count` samples.
@@ -87,37 +119,52 @@ class StepRunner:
         A step whose gradient is not finite leaves weights and buffers as they are and has `applied` False.
         """
         measured = list[tuple[Tensor, ...]]()
-        forward_seconds = backward_seconds = 0.0
+        spans = list[_Span]()
+        self._clock.restart()
         self.strategy.optimizer.zero_grad(set_to_none=True)
         _copy_all(self._kept, self._buffers)
         last = len(micro_batches) - 1
         weight, total = self._weigh(micro_batches, global_count)
         for micro, batch in enumerate(micro_batches):
             seed_step(self._seed, step, micro, self._rank)
-            with self.strategy.accumulating() if micro < last else contextlib.nullcontext():
-                started = time.perf_counter()
+            accumulating = self.strategy.accumulating() if micro < last else contextlib.nullcontext()
+            with accumulating, self._counting(batch):
+                began = self._clock.mark()
                 loss, *others = self._forward(batch)
-                forwarded = time.perf_counter()
-                self.precision.backward(loss * (self.strategy.averaged_ranks / total))
-                backward_seconds += time.perf_counter() - forwarded
-            forward_seconds += forwarded - started
+                forwarded = self._clock.mark()
+                scaled = loss * (self.strategy.averaged_ranks / total)
+                computed, ended = self._backward(scaled, waits=micro == last and self._world > 1)
+            spans.append(_Span(began=began, forwarded=forwarded, computed=computed, ended=ended))
             measured.append((loss.detach(), *others))
         check_reach(self._objective, self.strategy.module.parameters())
-        started = time.perf_counter()
         norm, applied = self._apply()
         if not applied:
             _copy_all(self._buffers, self._kept)
+        seconds = self._clock.seconds
         return StepResult(
-            # Read here and not per micro-batch: reading the norm has already synchronized with the device.
+            # Read here and not per micro-batch, like the clock: reading the norm has already synchronized with the device.
             sums=[sum(map(float, column)) for column in zip(*measured, strict=True)],
             weight=float(weight),
             samples=sum(batch.count for batch in micro_batches),
             gradient_norm=norm,
             applied=applied,
-            forward_seconds=forward_seconds,
-            backward_seconds=backward_seconds,
-            optimizer_seconds=time.perf_counter() - started,
+            forward_seconds=sum(seconds(span.began, span.forwarded) for span in spans),
+            backward_seconds=sum(seconds(span.forwarded, span.computed) for span in spans),
+            communication_seconds=sum(seconds(span.computed, span.ended) for span in spans),
+            optimizer_seconds=self._clock.seconds_since(spans[-1].ended),
         )
+
+    def _counting(self, batch: Batch) -> AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._flops is None else self._flops.counting(len(batch.inputs))
+
+    def _backward(self, loss: Tensor, *, waits: bool) -> tuple[int, int]:
+        """Add the gradients; returns the marks at the last one of this rank and, if the pass `waits` for them, at those of all ranks."""
+        computed: list[int] = []
+        if waits:
+            when_gradients_are_computed(loss, lambda: computed.append(self._clock.mark()))
+        self.precision.backward(loss)
+        ended = self._clock.mark()
+        return (computed[0] if computed else ended), ended
 
     def _weigh(self, micro_batches: list[Batch], global_count: int) -> tuple[Tensor | int, Tensor | int]:
         """The weight of this rank's samples in the mean loss, and that of the global batch."""

@@ -1,19 +1,21 @@
 """The small all-reduce beside that of the gradients: what all ranks must agree on, for a window of steps at once.
 
 Of each step it carries a handful of float64 numbers: the objective's sums, their weight, the samples and each rank's own time; of the
-window, the votes to stop. Ranks therefore stop at the same step. One all-reduce per step is expensive for short steps: through gloo it
-takes 0.2 ms of CPU on each rank, 4 % of a small network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer
-one is its own.
+window, the votes to stop, what each rank measured of itself, and what else a rank asks of all, such as a profile. Ranks therefore stop
+at the same step. One all-reduce per step is expensive for short steps: through gloo it takes 0.2 ms of CPU on each rank, 4 % of a small
+network's step. So steps that are shorter than `WINDOW_SECONDS` share a window; a longer one is its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import torch
 import torch.distributed as dist
+
+from training.gpu_usage import GpuProbe, GpuUsage
 
 WINDOW_SECONDS = 0.25
 """Upper bound of a window, unless steps become slower within it: how late metrics are, and how soon a stop request is seen."""
@@ -37,11 +39,35 @@ class StepSums:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankUsage:
+    """What a rank measured of itself in a window.
+
+    Attributes:
+        communication_seconds: exposed communication of its steps.
+        gpu: at the end of the window; None on a CPU.
+    """
+
+    communication_seconds: float
+    gpu: GpuUsage | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Window:
-    """The result of a reduction: the sums of each step since the previous window, oldest first, and the votes to stop."""
+    """The result of a reduction.
+
+    Attributes:
+        steps: the sums of each step since the previous window, oldest first.
+        ranks: what each rank measured of itself, by rank.
+        seconds: time of the steps on rank 0.
+        stop_votes: ranks that vote to stop.
+        asked: the sums of what the ranks asked for, in the order of `StepReducer.reduce`.
+    """
 
     steps: list[StepSums]
+    ranks: list[RankUsage]
+    seconds: float
     stop_votes: int
+    asked: list[int] = field(default_factory=list)
 
 
 class StepReducer:
@@ -51,6 +77,8 @@ class StepReducer:
     """
 
     def __init__(self, *, rank: int, world: int, device: torch.device) -> None:
+        self._gpu = GpuProbe(device) if device.type == "cuda" else None
+        self._communication_seconds = 0.0
         self._rank = rank
         self._world = world
         self._device = device
@@ -63,30 +91,74 @@ class StepReducer:
         """Whether the window is full."""
         return len(self._steps) >= self._due
 
-    def add(self, *, sums: Sequence[float], weight: float, samples: int, own_seconds: float, seconds: float) -> None:
-        """Add a step of this rank: sums and weight of its own samples, the seconds it spent on them, and those of the whole step."""
+    def add(
+        self,
+        *,
+        sums: Sequence[float],
+        weight: float,
+        samples: int,
+        own_seconds: float,
+        communication_seconds: float,
+        seconds: float,
+    ) -> None:
+        """Add a step of this rank.
+
+        Args:
+            sums: the objective's, over its own samples.
+            weight: of these samples.
+            samples: their number.
+            own_seconds: that it spent on them without waiting for peers.
+            communication_seconds: that it waited for its peers' gradients.
+            seconds: of the whole step.
+        """
+        self._communication_seconds += communication_seconds
         rank_seconds = [0.0] * self._world
         rank_seconds[self._rank] = own_seconds
         self._steps.append([*sums, weight, samples, *rank_seconds])
         self._seconds += seconds
 
-    def reduce(self, *, wants_stop: bool) -> Window:
-        """Close the window, which has at least one step: sum this rank's numbers and its vote with its peers'."""
+    def reduce(self, *, wants_stop: bool, asks: Sequence[int] = ()) -> Window:
+        """Close the window, which has at least one step: sum this rank's numbers, its vote and what it asks for with its peers'."""
         # Only rank 0's seconds count, so that the next window has as many steps on every rank.
-        head = [wants_stop, self._seconds if self._rank == 0 else 0.0]
-        totals = torch.tensor([*head, *chain(*self._steps)], dtype=torch.float64, device=self._device)
+        head = [wants_stop, *asks, self._seconds if self._rank == 0 else 0.0]
+        own = self._own_usage()
+        usage = [0.0] * len(own) * self._world
+        usage[len(own) * self._rank : len(own) * (self._rank + 1)] = own
+        totals = torch.tensor([*head, *usage, *chain(*self._steps)], dtype=torch.float64, device=self._device)
         if self._world > 1:
             dist.all_reduce(totals)
-        stop_votes, seconds, *numbers = totals.tolist()
+        summed = iter(totals.tolist())
+        stop_votes, *asked, seconds = islice(summed, len(head))
+        usage = list(islice(summed, len(usage)))
+        numbers = list(summed)
         self._due = max(1, int(WINDOW_SECONDS * len(self._steps) / seconds))
         width = len(self._steps[0])
         self._steps.clear()
-        self._seconds = 0.0
+        self._seconds = self._communication_seconds = 0.0
         return Window(
             steps=[self._step_sums(numbers[start : start + width]) for start in range(0, len(numbers), width)],
+            ranks=[_rank_usage(usage[start : start + len(own)]) for start in range(0, len(usage), len(own))],
+            seconds=seconds,
             stop_votes=round(stop_votes),
+            asked=[round(number) for number in asked],
         )
+
+    def _own_usage(self) -> list[float]:
+        """As many numbers on every rank, because all compute on the same type of device."""
+        if self._gpu is None:
+            return [self._communication_seconds]
+        gpu = self._gpu.read()
+        return [self._communication_seconds, gpu.utilization, gpu.allocated_bytes, gpu.reserved_bytes]
 
     def _step_sums(self, numbers: list[float]) -> StepSums:
         *sums, weight, samples = numbers[: -self._world]
         return StepSums(sums=sums, weight=weight, samples=round(samples), rank_seconds=numbers[-self._world :])
+
+
+def _rank_usage(numbers: Sequence[float]) -> RankUsage:
+    communication, *gpu = numbers
+    if not gpu:
+        return RankUsage(communication_seconds=communication, gpu=None)
+    utilization, allocated, reserved = gpu
+    usage = GpuUsage(utilization=utilization, allocated_bytes=allocated, reserved_bytes=reserved)
+    return RankUsage(communication_seconds=communication, gpu=usage)

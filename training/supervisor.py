@@ -57,7 +57,13 @@ class Supervisor:
         settings = self._settings.model_dump(mode="json")
         described = environment.describe(None if self._code is None else self._code.describe())
         self._emit(
-            RunStarted(run=self._run.name, settings=settings, environment=described, submitted=environment.submitted())
+            RunStarted(
+                run=self._run.name,
+                settings=settings,
+                environment=described,
+                submitted=environment.submitted(),
+                dollars_per_hour=self._settings.run.dollars_per_hour or environment.dollars_per_hour(),
+            )
         )
         launcher = make_launcher(self._settings.scale, scratch=self._run.path.resolve().parent.parent / "ray")
         with closing(self._log), self._showing_progress(offset), stopping(self._ask_to_stop):

@@ -25,6 +25,7 @@ _FREE: Final = (
     "scale.max_restarts",
     "tracking",
     "metrics",
+    "profile",
     "data.cache",
     "data.loader_workers",
     "data.prefetch",

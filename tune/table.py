@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from observability.quantities import clock, duration
+from observability.quantities import clock, duration, money
 from observability.screens import Tone
 from tune.estimate import time_left
 from tune.history import SearchHistory, TrialHistory
-from tune.texts import MetricTexts, counted, dollars_text, short_names, value_text, varying
+from tune.texts import MetricTexts, counted, short_names, value_text, varying
 
 Line = tuple[str, Tone]
 
@@ -78,7 +78,7 @@ def summary(history: SearchHistory, texts: MetricTexts, *, is_running: bool, now
     facts += [f"{duration(history.worker_seconds)} of worker time"] if history.worker_seconds else []
     price = history.started[-1].settings.get("stop", {}).get("dollars_per_worker_hour")
     if price is not None:
-        facts.append(dollars_text(price * history.worker_seconds / 3600))
+        facts.append(money(price * history.worker_seconds / 3600))
     if is_running and (left := time_left(history, now=now)) is not None:
         facts.append(str(left))
     return [*lines, _GAP.join(facts)]

@@ -97,8 +97,3 @@ def values_text(values: Mapping[str, OptionValue]) -> str:
 def counted(count: int, noun: str) -> str:
     """A number of things: `1 trial`, `16 trials`."""
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
-
-
-def dollars_text(dollars: float) -> str:
-    """A cost: `$12.30`, `$0.10`, `$0.0021`."""
-    return f"${dollars:,.2f}" if dollars >= 0.0995 or dollars == 0 else f"${dollars:.2g}"

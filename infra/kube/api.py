@@ -341,4 +341,4 @@ def _split(chunks: Iterator[bytes]) -> Iterator[str]:
 def _name(manifest: Mapping[str, Any]) -> str:
     metadata = manifest["metadata"]
     namespace = f"{metadata['namespace']}/" if "namespace" in metadata else ""
-    return f"{manifest['kind']} {namespace}{metadata['name']}"
+    return f"{manifest['kind']} {namespace}{metadata.get('name', '')}".rstrip()  # a review has no name

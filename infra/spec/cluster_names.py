@@ -14,6 +14,9 @@ MLFLOW_NAMESPACE = "mlflow"
 MONITORING_NAMESPACE = "monitoring"
 KUBERAY_NAMESPACE = "kuberay-system"
 KUEUE_NAMESPACE = "kueue-system"
+DASHBOARD_FOLDER = "grafana_folder"
+"""Annotation of a dashboard's ConfigMap with its folder in Grafana."""
+
 GPU_NAMESPACE = "gpu-system"
 """Namespace of device plugins and DCGM exporter: the only platform namespace that admits privileged pods."""
 
@@ -119,6 +122,9 @@ LONGEST_GRACE_SECONDS = 300
 
 LAST_SCRAPES_SECONDS = 60
 """Time for which the pods of a finished job stay: Prometheus scrapes their last values twice."""
+
+PRICE_VARIABLE = "RTP_DOLLARS_PER_HOUR"
+"""Environment variable of a job's head, and so of its driver: US dollars per hour of its pods' parts of nodes."""
 
 RAY_PORTS = {
     "gcs": 6379,

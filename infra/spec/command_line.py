@@ -63,9 +63,9 @@ def option(
     return field(default=MISSING if default is ... else default, metadata=metadata)
 
 
-def argument(summary: str) -> Any:  # noqa: ANN401 - as above
-    """Declare a field as an optional positional argument."""
-    return field(default=None, metadata={_SPEC: _Spec(summary, None, is_positional=True)})
+def argument(summary: str, default: object = None) -> Any:  # noqa: ANN401 - as above
+    """Declare a field as an optional positional argument; a tuple takes any number of them."""
+    return field(default=default, metadata={_SPEC: _Spec(summary, None, is_positional=True)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +99,13 @@ class CommandLine:
         self._commands: dict[str, _Command] = {}
 
     def command(self, heading: str) -> Callable[[Callable[[Options], int]], Callable[[Options], int]]:
-        """Register a function as a command; name, docstring and parameter type become name, help and options."""
+        """Register a function as a command; name, docstring and parameter type become name, help and options.
+
+        An underscore at the end of the name, as in `open_`, is left out.
+        """
 
         def register(run: Callable[[Options], int]) -> Callable[[Options], int]:
-            name = run.__name__.replace("_", "-")
+            name = run.__name__.rstrip("_").replace("_", "-")
             summary = (run.__doc__ or "").partition("\n")[0]
             hints = get_type_hints(run)
             self._commands[name] = _Command(name, summary, heading, hints[run.__code__.co_varnames[0]], run)
@@ -204,7 +207,8 @@ def _add_option(parser: argparse._ActionsContainer, one: Field[Any], hint: objec
     kind = _kind(hint)
     keywords: dict[str, Any] = {"help": spec.summary.replace("%", "%%"), "metavar": spec.metavar}
     if spec.is_positional:
-        parser.add_argument(one.name, nargs="?", **_keywords_of(kind, spec), **keywords)
+        nargs = "*" if get_origin(hint) is tuple else "?"
+        parser.add_argument(one.name, nargs=nargs, **_keywords_of(kind, spec), **keywords)
         return
     flag = _flag(one.name)
     keywords["dest"] = one.name

@@ -7,8 +7,10 @@ from observability.alerts.cost import COST
 from observability.alerts.goodput import GOODPUT
 from observability.alerts.gpu import GPU
 from observability.alerts.model import Alert, Group
+from observability.alerts.network import NETWORK
 from observability.alerts.nodes import GPU_NODE_RULES, NODES
 from observability.alerts.queue import QUEUE
+from observability.alerts.run_cost import RUN_COST
 from observability.alerts.searches import SEARCHES
 from observability.alerts.services import GPU_SERVICES, LOGS, SERVICES
 from observability.alerts.training import TRAINING
@@ -16,10 +18,12 @@ from observability.alerts.training import TRAINING
 GROUPS: tuple[Group, ...] = (
     TRAINING,
     GOODPUT,
+    RUN_COST,
     CHECKPOINTS,
     SEARCHES,
     QUEUE,
     NODES,
+    NETWORK,
     SERVICES,
     GPU,
     GPU_NODE_RULES,

@@ -1,6 +1,7 @@
 """Rules about GPUs that are paid for and do nothing.
 
-Prices are not in Prometheus; the AWS budget of the environment (`infra.aws.budget`) sends an email when money is spent.
+The prices of nodes are not in Prometheus, only the dollars that runs count (`observability.alerts.run_cost`); the AWS budget of the
+environment (`infra.aws.budget`) sends an email when money is spent.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ STRAGGLER_SHARE = 0.7
 DATA_SHARE = 0.3
 """Share of a step spent waiting for data; the loader's prefetching hides all of it in a run that is not limited by its data."""
 
+COMMUNICATION_SHARE = 0.3
+"""Share of a step in which even the rank that waits least waits for the gradients of others."""
+
 NONFINITE_STEPS = 10
 """In 15 minutes. The gradient scaler of mixed precision causes a few while it finds its scale."""
 
@@ -30,10 +33,12 @@ RESTARTS_PER_HOUR = 3
 """A spot interruption or a bad node costs one or two."""
 
 _RATIO = "run:ray_rtp_train_data_wait:ratio_rate10m"
+_EXPOSED = "run:ray_rtp_train_exposed_communication:ratio_rate10m"
 _RESTARTS = "run:ray_rtp_train_restarts:max"
 _LOSS = "run:ray_rtp_train_loss:avg10m"
 _SPEED = "run:ray_rtp_train_samples_per_second:avg10m"
 _PARTS = "ray_rtp_train_step_part_seconds_total"
+_WAITS = f"sum by ({RUN}, rank) (rate(ray_rtp_train_rank_communication_seconds_total[10m]))"
 _RANKS = f"max by ({RUN}, rank) (ray_rtp_train_rank_samples_per_second)"
 
 _RECORDINGS = (
@@ -41,6 +46,8 @@ _RECORDINGS = (
         name=_RATIO,
         expression=f'sum by ({RUN}) (rate({_PARTS}{{part="data"}}[10m])) / sum by ({RUN}) (rate({_PARTS}[10m]))',
     ),
+    # The minimum, because the slowest rank waits for the network only, and the others also for it.
+    Recording(name=_EXPOSED, expression=f"min by ({RUN}) ({_WAITS}) / on ({RUN}) sum by ({RUN}) (rate({_PARTS}[10m]))"),
     Recording(name=_RESTARTS, expression=of_run("ray_rtp_train_restarts_total")),
     Recording(name=_LOSS, expression=of_run("avg_over_time(ray_rtp_train_loss[10m])")),
     Recording(name=_SPEED, expression=of_run("avg_over_time(ray_rtp_train_samples_per_second[10m])")),
@@ -78,6 +85,14 @@ TRAINING = Group(
             severity=Severity.TICKET,
             summary=f"{{{{ $value | humanizePercentage }}}} of the step time is waiting for data in {RUN_TEXT}.",
             action="Raise data.loader_workers, cache the dataset on the node's disks, or make the transforms cheaper.",
+        ),
+        Alert(
+            name="TrainingCommunicationBound",
+            expression=f"{_EXPOSED} > {COMMUNICATION_SHARE}",
+            wait="15m",
+            severity=Severity.TICKET,
+            summary=f"{{{{ $value | humanizePercentage }}}} of the step time is waiting for the network in {RUN_TEXT}.",
+            action="Use nodes with EFA, or fewer and larger ones; raise loop.accumulation to communicate less often.",
         ),
         Alert(
             name="TrainingNonFiniteSteps",

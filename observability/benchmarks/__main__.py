@@ -7,11 +7,12 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from observability.benchmarks import checkpoint_stall, early_stopping, overhead, search, whole_run
+from observability.benchmarks import checkpoint_stall, early_stopping, overhead, scaling, search, whole_run
 from observability.benchmarks.measure import Comparison, describe_machine
+from observability.benchmarks.scaling_plot import draw
 from training.config.schema import TrainingSettings
 
 _HEADER = ["comparison", "ours", "theirs", "ratio (spread)", "goal"]
@@ -22,7 +23,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m observability.benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
     parser.add_argument(
-        "--only", choices=["overhead", "whole-run", "checkpoint", "tune", "asha"], help="run only one comparison"
+        "--only",
+        choices=["overhead", "whole-run", "checkpoint", "tune", "asha", "scaling"],
+        help="run only one comparison; scaling runs only if it is named",
+    )
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of workers of scaling (default 1 2 4)"
     )
     parser.add_argument(
         "--json", type=Path, default=Path(".local/bench"), help="directory of the JSON file (default .local/bench)"
@@ -52,6 +58,8 @@ def main() -> int:
             _print_status("early stopping")
             outcomes = early_stopping.measure(seeds=range(3), scratch=scratch)
             results.add(*early_stopping.compare(_printed(outcomes)))
+        if arguments.only == "scaling":
+            _scale(results, arguments.workers, rounds=arguments.rounds, scratch=scratch, plot=file.with_suffix(".png"))
     print(f"\n{describe_machine()}\nwritten to {file}")
     return 0
 
@@ -80,6 +88,21 @@ class _Results:
             "first_step_parts": parts,
         }
         self._file.write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+
+def _scale(results: _Results, workers: Sequence[int], *, rounds: int, scratch: Path, plot: Path) -> None:
+    """Measure each number of workers, print the table and draw the plot."""
+    points = []
+    for number in workers:
+        _print_status(f"{number} workers")
+        points.append(scaling.measure(number, rounds=rounds, scratch=scratch))
+        results.add(*points[-1].comparisons())
+    print()
+    header, *rows = scaling.table(points)
+    for row in (header, ["---"] * len(header), *rows):
+        _print_row(row)
+    draw(points, plot)
+    print(f"plot: {plot}")
 
 
 def _printed(outcomes: Iterable[early_stopping.Outcome]) -> Iterator[early_stopping.Outcome]:

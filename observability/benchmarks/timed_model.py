@@ -14,7 +14,7 @@ from training.config.schema import ModelSettings
 from training.data.types import SampleSpec
 from training.models import registry as models
 
-_WARMUP_STEPS = 20
+WARMUP_STEPS = 20
 """Steps before the measurement."""
 
 
@@ -34,7 +34,7 @@ def build_timed_model(
 ) -> nn.Module:
     """Build the model `network` with its `options`; each rank writes its `StepCost` to `folder` when step `steps` begins.
 
-    The measurement begins with the forward pass of step `_WARMUP_STEPS` and ends with that of step `steps`.
+    The measurement begins with the forward pass of step `WARMUP_STEPS` and ends with that of step `steps`.
     """
     module = models.build_model(ModelSettings.model_validate({"name": network, "options": options}), spec)
     step, wall, cpu = 0, 0.0, 0.0
@@ -42,12 +42,12 @@ def build_timed_model(
     def read_clocks(module: nn.Module, _: object) -> None:
         nonlocal step, wall, cpu
         step += module.training
-        if step == _WARMUP_STEPS:
+        if step == WARMUP_STEPS:
             wall, cpu = time.perf_counter(), time.process_time()
         elif step == steps and module.training:
             cost = StepCost(
-                wall=(time.perf_counter() - wall) / (steps - _WARMUP_STEPS),
-                cpu=(time.process_time() - cpu) / (steps - _WARMUP_STEPS),
+                wall=(time.perf_counter() - wall) / (steps - WARMUP_STEPS),
+                cpu=(time.process_time() - cpu) / (steps - WARMUP_STEPS),
             )
             (Path(folder) / f"rank-{dist.get_rank()}.json").write_text(json.dumps(asdict(cost)), encoding="utf-8")
 

@@ -71,8 +71,8 @@ INVENTORY: tuple[MetricSpec, ...] = (
     _gauge("last_step_seconds", "Wall time of the newest optimizer step on rank 0.", unit="seconds"),
     _counter(
         "step_part_seconds",
-        "Step time on rank 0 by part: data, forward, backward (including the overlapping all-reduce), optimizer, "
-        "checkpoint, other.",
+        "Step time on rank 0 by part: data, forward, backward (including the overlapping all-reduce), communication (waiting "
+        "for the peers' gradients), optimizer, checkpoint, other.",
         unit="seconds",
         labels=("part",),
     ),
@@ -83,6 +83,29 @@ INVENTORY: tuple[MetricSpec, ...] = (
         "Samples per second of a rank in the newest step, over the time of its data loading and forward pass only. "
         "These do not wait for other ranks, so a straggler shows a low value.",
         unit="samples_per_second",
+        labels=("rank",),
+    ),
+    _counter(
+        "rank_communication_seconds",
+        "Exposed communication of a rank: time in which it had its own gradients and waited for its peers'. The rank with the "
+        "least shows the network, the others also wait for slower ranks.",
+        unit="seconds",
+        labels=("rank",),
+    ),
+    _gauge(
+        "flops_per_second",
+        "FLOP/s of the model on all ranks in the newest step, as torch counts its matrix products.",
+        unit="flops_per_second",
+    ),
+    _gauge(
+        "mfu_ratio",
+        "Model FLOPs utilization in the newest step: its FLOP/s as a share of what the devices can reach.",
+        unit="ratio",
+    ),
+    _gauge(
+        "gpu_utilization_ratio",
+        "Share of the last second in which a kernel ran on a rank's GPU.",
+        unit="ratio",
         labels=("rank",),
     ),
     _gauge(
@@ -141,6 +164,19 @@ INVENTORY: tuple[MetricSpec, ...] = (
         "repeated_seconds",
         "Of the wall time of each class, what was lost because a restart repeated its steps.",
         unit="seconds",
+        labels=("class",),
+    ),
+    _counter(
+        "cost_dollars",
+        "US dollars that the run cost, by class of its wall time, as they were spent; only where a price is known. Includes what was "
+        "lost later, which is rtp_train_repeated_dollars_total.",
+        unit="dollars",
+        labels=("class",),
+    ),
+    _counter(
+        "repeated_dollars",
+        "Of the dollars of each class, what was lost because a restart repeated its steps.",
+        unit="dollars",
         labels=("class",),
     ),
     _gauge(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from observability.metrics.external.gpu import GPU_METRICS
+from observability.metrics.external.kubelet import KUBELET_METRICS
 from observability.metrics.external.kubernetes import KUBERNETES_METRICS
 from observability.metrics.external.model import RAY_POD_MONITOR_LABELS, ScrapedMetric, Source
 from observability.metrics.external.operators import OPERATOR_METRICS
@@ -41,6 +42,7 @@ SCRAPED: tuple[ScrapedMetric, ...] = (
     *OPERATOR_METRICS,
     *GPU_METRICS,
     *KUBERNETES_METRICS,
+    *KUBELET_METRICS,
     *OTHER_METRICS,
 )
 

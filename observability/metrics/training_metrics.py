@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
+from observability.cost import UNPAID
 from observability.history import PARTS, RunHistory, part_seconds, units_of
 from observability.metrics.recorder import Recorder, Series
 from observability.objective_metrics import ObjectiveInfo
-from observability.runlog import CheckpointCommitted, Evaluated, Event, Restored, Step, TrainingStarted, select
+from observability.runlog import (
+    CheckpointCommitted,
+    Evaluated,
+    Event,
+    FlopsCounted,
+    RanksMeasured,
+    Restored,
+    Step,
+    TrainingStarted,
+    select,
+)
 from observability.time_classes import TimeClass
 
 
@@ -45,18 +56,13 @@ class TrainingMetrics:
         self._gradient_norm = bind("rtp_train_gradient_norm", run=run)
         self._learning_rate = bind("rtp_train_learning_rate", run=run)
         self._nonfinite = bind("rtp_train_nonfinite_steps_total", run=run)
+        self._flops: FlopsCounted | None = None
         self._has_trained = past.training is not None
         self._last_step = past.last_step
         self._goodput = past.goodput
-        self._wall_seconds = _Growing(
-            {name: bind("rtp_train_wall_seconds_total", run=run, **{"class": name}) for name in past.goodput.counted}
-        )
-        self._repeated_seconds = _Growing(
-            {
-                name: bind("rtp_train_repeated_seconds_total", run=run, **{"class": name})
-                for name in past.goodput.repeated
-            }
-        )
+        self._wall_seconds = self._growing("wall_seconds", past.goodput.counted)
+        self._repeated_seconds = self._growing("repeated_seconds", past.goodput.repeated)
+        self._cost: tuple[_Growing, _Growing] | None = None
         self._record_goodput()
         recorder.add("rtp_train_restarts_total", len(past.restarts), run=run)
         recorder.add("rtp_train_lost_steps_total", past.lost_steps, run=run)
@@ -75,24 +81,37 @@ class TrainingMetrics:
                     self._record_restore(event)
                 case TrainingStarted():
                     self._record_start(event)
+                case FlopsCounted():
+                    self._flops = event
+                case RanksMeasured():
+                    self._record_ranks(event)
         for event in events:
             self._goodput.add(event)
         self._record_goodput()
-
-    def gpu_memory(self, *, rank: int, allocated_bytes: int, reserved_bytes: int) -> None:
-        """Record a rank's GPU memory (`torch.cuda.memory_allocated` and `memory_reserved`)."""
-        labels = {"run": self._run, "rank": str(rank)}
-        self._recorder.set("rtp_train_gpu_memory_bytes", allocated_bytes, state="allocated", **labels)
-        self._recorder.set("rtp_train_gpu_memory_bytes", reserved_bytes, state="reserved", **labels)
 
     def spool_backlog(self, backlog_bytes: int) -> None:
         """Record how many bytes of the event log are not yet delivered to the tracking server."""
         self._recorder.set("rtp_train_spool_backlog_bytes", backlog_bytes, run=self._run)
 
     def _record_goodput(self) -> None:
-        """Record the time that was accounted since the last call."""
-        self._wall_seconds.record(self._goodput.counted)
-        self._repeated_seconds.record(self._goodput.repeated)
+        """Record the time that was accounted since the last call, and its cost if a price is known."""
+        ledger = self._goodput
+        self._wall_seconds.record(ledger.counted)
+        self._repeated_seconds.record(ledger.repeated)
+        if ledger.cost is None:
+            return
+        if self._cost is None:
+            paid = [name for name in ledger.counted if name not in UNPAID]
+            self._cost = self._growing("cost_dollars", paid), self._growing("repeated_dollars", ledger.repeated)
+        for series, sums in zip(self._cost, (ledger.counted_dollars, ledger.repeated_dollars), strict=True):
+            series.record(sums)
+
+    def _growing(self, name: str, classes: Iterable[TimeClass]) -> _Growing:
+        """The series of a counter by class of wall time."""
+        labels = {"run": self._run}
+        return _Growing(
+            {one: self._recorder.bind(f"rtp_train_{name}_total", **labels, **{"class": one}) for one in classes}
+        )
 
     def _record_start(self, event: TrainingStarted) -> None:
         """Record that all ranks are ready; after an earlier attempt, also count a restart and the steps it lost."""
@@ -129,6 +148,8 @@ class TrainingMetrics:
         self._timestamp(newest.time)
         self._last_step_seconds(newest.seconds)
         self._samples_per_second(newest.samples / newest.seconds)
+        if self._flops is not None:
+            self._record_flops(self._flops, newest)
         share = newest.samples / max(1, len(newest.rank_seconds))
         for series, seconds in zip(self._rank_samples_per_second, newest.rank_seconds, strict=False):
             series(share / seconds)
@@ -137,6 +158,26 @@ class TrainingMetrics:
             self._recorder.set("rtp_train_metric", value, run=self._run, metric=name)
         self._gradient_norm(newest.gradient_norm)
         self._learning_rate(newest.learning_rate)
+
+    def _record_flops(self, flops: FlopsCounted, step: Step) -> None:
+        """Record the FLOP/s of a step, and MFU where the peak is known."""
+        rate = flops.per_sample * step.samples / step.seconds
+        self._recorder.set("rtp_train_flops_per_second", rate, run=self._run)
+        if flops.peak:
+            self._recorder.set("rtp_train_mfu_ratio", rate / flops.peak, run=self._run)
+
+    def _record_ranks(self, event: RanksMeasured) -> None:
+        """Record what the ranks measured of themselves."""
+        recorder, run = self._recorder, self._run
+        for rank, seconds in enumerate(event.communication_seconds):
+            recorder.add("rtp_train_rank_communication_seconds_total", seconds, run=run, rank=str(rank))
+        for rank, ratio in enumerate(event.gpu_utilization):
+            if isfinite(ratio):
+                recorder.set("rtp_train_gpu_utilization_ratio", ratio, run=run, rank=str(rank))
+        memory = {"allocated": event.gpu_allocated_bytes, "reserved": event.gpu_reserved_bytes}
+        for state, sizes in memory.items():
+            for rank, size in enumerate(sizes):
+                recorder.set("rtp_train_gpu_memory_bytes", size, run=run, rank=str(rank), state=state)
 
     def _record_evaluation(self, event: Evaluated) -> None:
         """Record an evaluation of a split."""
@@ -172,7 +213,7 @@ class _Growing:
 
     def record(self, sums: Mapping[TimeClass, float]) -> None:
         """Add what the sums have grown by."""
-        for name, total in sums.items():
-            if total > self._recorded[name]:
-                self._series[name](total - self._recorded[name])
-                self._recorded[name] = total
+        for name, add in self._series.items():
+            if sums[name] > self._recorded[name]:
+                add(sums[name] - self._recorded[name])
+                self._recorded[name] = sums[name]

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from observability.cost import UNPAID
 from observability.goodput import GoodputLedger
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.quantities import duration, number, percent, size
+from observability.quantities import duration, flop_rate, money, number, percent, size
 from observability.report.palette import PART_VARIABLES
 from observability.time_classes import MEANINGS
 
@@ -20,13 +21,14 @@ SHOWN_CHECKPOINTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A part of a total time; `variable` is the CSS variable of its colour."""
+    """A part of a total time; `variable` is the CSS variable of its colour, `dollars` its cost, None without a price."""
 
     name: str
     seconds: float
     ratio: float
     variable: str
     meaning: str = ""
+    dollars: float | None = None
 
 
 def headline_figures(history: RunHistory) -> list[Row]:
@@ -42,11 +44,30 @@ def headline_figures(history: RunHistory) -> list[Row]:
     rows += [
         (f"steps{planned}", number(history.last_step)),
         (f"{history.objective.unit} per second", number(round(history.throughput()))),
+        *_efficiency_figures(history),
         ("wall time", duration(history.seconds())),
         ("goodput", percent(history.goodput.ratio)),
+        *cost_rows(history.goodput),
         (f"restarts, {number(history.lost_steps)} steps lost", number(len(history.restarts))),
     ]
     return rows
+
+
+def cost_rows(ledger: GoodputLedger) -> list[Row]:
+    """The cost of a run that knows its price; it is not the whole cost if some drivers knew none."""
+    cost = ledger.cost
+    if cost is None:
+        return []
+    label = (
+        "cost" if cost.unpriced_seconds == 0 else f"cost, without {duration(cost.unpriced_seconds)} at an unknown price"
+    )
+    return [(label, money(cost.total))]
+
+
+def _efficiency_figures(history: RunHistory) -> list[Row]:
+    rate, mfu = history.flops_per_second(), history.mfu()
+    rows = [] if rate is None else [("of the model", flop_rate(rate))]
+    return rows if mfu is None else [*rows, ("MFU", percent(mfu))]
 
 
 def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
@@ -71,6 +92,10 @@ def run_rows(history: RunHistory, run_directory: Path) -> list[Row]:
             ("steps per epoch", number(training.steps_per_epoch)),
             ("dataset fingerprint", training.dataset_fingerprint),
         ]
+    if history.flops is not None:
+        rows.append(("FLOPs per sample", f"{history.flops.per_sample:.3g}"))
+        peak = flop_rate(history.flops.peak) if history.flops.peak else "unknown"
+        rows.append((f"peak of all ranks ({history.flops.device})", peak))
     if history.checkpoints:
         rows.append(("newest checkpoint", history.checkpoints[-1].path))
     if ended is not None and ended.weights_sha256:
@@ -138,6 +163,7 @@ def time_shares(history: RunHistory) -> list[Share]:
 
 def goodput_shares(ledger: GoodputLedger) -> list[Share]:
     """How the wall time of the run divides into the classes that took time; the productive one first, then the largest losses."""
+    cost = ledger.cost
     taken = [("productive", ledger.seconds["productive"]), *ledger.losses()]
     return [
         Share(
@@ -146,6 +172,7 @@ def goodput_shares(ledger: GoodputLedger) -> list[Share]:
             ratio=seconds / ledger.wall_seconds,
             variable=f"--time-{name}",
             meaning=MEANINGS[name],
+            dollars=None if cost is None or name in UNPAID else cost.by_class[name],
         )
         for name, seconds in taken
         if seconds > 0

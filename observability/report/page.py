@@ -8,9 +8,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Te
 from markupsafe import Markup
 
 from observability.history import RunHistory
-from observability.quantities import duration, percent
+from observability.quantities import duration, money, percent
 from observability.report import facts
 from observability.report.plots import draw_plots
+from observability.report.profile import profile_section
 from observability.runlog import FILE_NAME, read_all
 
 REPORT_FILE = "report.html"
@@ -44,8 +45,10 @@ def render(history: RunHistory, run_directory: Path) -> str:
         goodput=facts.goodput_shares(history.goodput),
         goodput_ratio=history.goodput.ratio,
         wall_seconds=history.goodput.wall_seconds,
+        cost=history.goodput.cost,
         shares=facts.time_shares(history) if history.steps else [],
         plots=draw_plots(history),
+        profile=profile_section(run_directory),
         checkpoints=facts.checkpoint_rows(history),
         checkpoint_count=len(history.checkpoints),
         notices=history.notices,
@@ -67,6 +70,7 @@ def template(name: str, *packages: str) -> Template:
     environment.filters["svg"] = Markup
     environment.filters["duration"] = duration
     environment.filters["percent"] = percent
+    environment.filters["money"] = money
     return environment.get_template(name)
 
 

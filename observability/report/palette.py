@@ -17,7 +17,7 @@ TRAIN = "#010207"
 VALIDATION = "#010208"
 TEST = "#010209"
 BAD = "#010210"
-PART_COLOURS = ("#01020a", "#01020b", "#01020c", "#01020d", "#01020e", "#01020f")
+PART_COLOURS = ("#01020a", "#01020b", "#01020c", "#010211", "#01020d", "#01020e", "#01020f")
 """Colours of the parts of step time, in the order of `observability.history.PARTS`."""
 
 PART_VARIABLES = tuple(f"--part-{index}" for index in range(len(PART_COLOURS)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.spec.cluster_names import GP3_CLASS, GPU_NAMESPACE, MONITORING_NAMESPACE
+from infra.spec.cluster_names import DASHBOARD_FOLDER, GP3_CLASS, GPU_NAMESPACE, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS
 from infra.spec.settings.platform import MonitoringSettings
@@ -119,7 +119,13 @@ def _grafana(images: ImageNames) -> Manifest:
         "sidecar": {
             "image": images["k8s-sidecar"].registry_and_repository(),
             "resources": CONTAINERS["grafana-sidecar"].manifest(),
-            "dashboards": {"enabled": True, "searchNamespace": MONITORING_NAMESPACE},
+            "dashboards": {
+                "enabled": True,
+                "searchNamespace": MONITORING_NAMESPACE,
+                # Ours are in a folder of their own, beside the chart's.
+                "folderAnnotation": DASHBOARD_FOLDER,
+                "provider": {"foldersFromFilesStructure": True},
+            },
             "datasources": {"searchNamespace": MONITORING_NAMESPACE},
         },
         "grafana.ini": {

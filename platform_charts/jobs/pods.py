@@ -80,18 +80,26 @@ class Workspace:
         return {key: value for key, value in self.labels.items() if key != "app.kubernetes.io/name"}
 
 
-def head(workspace: Workspace, placement: Placement, *, share: Share) -> Manifest:
+HEAD_CPUS = 1
+"""Cores that a head requests: it rarely needs its limit."""
+
+
+def head(workspace: Workspace, placement: Placement, *, share: Share, usd_per_hour: float | None) -> Manifest:
     """Template of the head, which drives the run but holds no rank of it, on the head nodes.
 
     Args:
         workspace: what all pods have in common.
         placement: where the workers are.
-        share: limits of Ray's container. It needs them rarely, so it requests one core.
+        share: limits of Ray's container, which requests `HEAD_CPUS` only.
+        usd_per_hour: price of the job's parts of nodes, for the cost of its run; None if it is not known.
     """
     grace = _grace_seconds(placement)
+    price = {} if usd_per_hour is None else {cluster_names.PRICE_VARIABLE: f"{usd_per_hour:.6g}"}
     container = {
         "name": "ray-head",
-        **_ray_container(workspace, _environment(workspace), resources_of(share, requests={"cpu": "1"})),
+        **_ray_container(
+            workspace, {**_environment(workspace), **price}, resources_of(share, requests={"cpu": str(HEAD_CPUS)})
+        ),
         "ports": [{"name": name, "containerPort": port} for name, port in cluster_names.RAY_PORTS.items()],
         **_lifecycle(drain_head(workspace.run_folder, grace_seconds=grace)),
     }

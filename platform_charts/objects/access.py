@@ -51,7 +51,8 @@ SUBMITTER_RULES: tuple[Rule, ...] = (
 )
 """Permissions of a team's members in its namespace: submit, follow and stop jobs, and see why a job is pending.
 
-No creation of pods, which would bypass the queue; no reading of Secrets, although a job can mount those of its team.
+No creation of pods, which would bypass the queue; no reading of Secrets, although a job can mount those of its team, but that of
+the team's MLflow account (`platform_charts.objects.ui_access`).
 An admission policy limits `exec` and port forwarding to the pods of sessions (`platform_charts.objects.admission`), so that
 any other job does only what its settings say.
 """
@@ -69,16 +70,14 @@ def access(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest,
 
 
 def role(
-    name: str, namespace: str, rules: Sequence[Rule], subject: Mapping[str, str], *, labels: Mapping[str, str]
+    name: str, namespace: str, rules: Sequence[Rule], *subjects: Mapping[str, str], labels: Mapping[str, str]
 ) -> tuple[Manifest, Manifest]:
-    """A Role, and the RoleBinding of the same name that grants it to `subject`."""
-    api = f"{RBAC}/v1"
-    reference = {"apiGroup": RBAC, "kind": "Role", "name": name}
+    """A Role, and the RoleBinding of the same name that grants it to `subjects`."""
+    api, reference = f"{RBAC}/v1", {"apiGroup": RBAC, "kind": "Role", "name": name}
+    bound = [dict(one) for one in subjects]
     return (
         api_object(api, "Role", name, namespace=namespace, labels=labels, rules=[dict(one) for one in rules]),
-        api_object(
-            api, "RoleBinding", name, namespace=namespace, labels=labels, roleRef=reference, subjects=[dict(subject)]
-        ),
+        api_object(api, "RoleBinding", name, namespace=namespace, labels=labels, roleRef=reference, subjects=bound),
     )
 
 
@@ -110,7 +109,7 @@ def _team(team: Team, release: ReleaseManifest) -> tuple[Manifest, ...]:
     )
     return (
         trainer,
-        *role(_SUBMITTER, team.name, SUBMITTER_RULES, _group(team), labels=object_labels),
+        *role(_SUBMITTER, team.name, SUBMITTER_RULES, team_subject(team), labels=object_labels),
         *_scheduler(team, object_labels),
     )
 
@@ -149,9 +148,10 @@ def _queue_readers(settings: StackSettings, release: ReleaseManifest) -> tuple[M
         return ()
     object_labels = labels("access", version=release.platform)
     return cluster_role(
-        _QUEUE_READER, QUEUE_READER_RULES, [_group(team) for team in settings.teams], labels=object_labels
+        _QUEUE_READER, QUEUE_READER_RULES, [team_subject(team) for team in settings.teams], labels=object_labels
     )
 
 
-def _group(team: Team) -> dict[str, str]:
+def team_subject(team: Team) -> dict[str, str]:
+    """The group of a team's members, as the subject of a binding."""
     return {"apiGroup": RBAC, "kind": "Group", "name": team_group(team.name)}

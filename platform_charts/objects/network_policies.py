@@ -244,7 +244,7 @@ def _control_plane(api_server: IpBlocks) -> Iterator[AllowRule]:
         sources=tuple(Pods(namespace=name) for name in clients),
         targets=(api_server,),
         ports=(443,),
-        reason="operators, kube-state-metrics and feature discovery watch objects; job-progress writes columns",
+        reason="operators, kube-state-metrics and feature discovery watch objects; job-progress writes columns, job-recorder records",
     )
     yield AllowRule(
         name="kueue-webhook",

@@ -13,10 +13,12 @@ from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.access import access
 from platform_charts.objects.admission import admission
 from platform_charts.objects.alert_rules import alert_rules
+from platform_charts.objects.dashboards import dashboards
 from platform_charts.objects.disruption import disruption_budgets
 from platform_charts.objects.gpu_diagnostics import diagnostics_objects
 from platform_charts.objects.image_pull import image_pull_objects
 from platform_charts.objects.job_progress import progress_objects
+from platform_charts.objects.job_recorder import recorder_objects
 from platform_charts.objects.mlflow import Stores, mlflow
 from platform_charts.objects.monitoring import monitors
 from platform_charts.objects.namespaces import namespaces
@@ -26,6 +28,7 @@ from platform_charts.objects.priorities import priority_classes
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.quotas import quotas
 from platform_charts.objects.storage import LustreVolume, storage
+from platform_charts.objects.ui_access import ui_access
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,7 @@ def platform_objects(
             *quotas(settings, release, groups),
             *disruption_budgets(settings, release),
             *access(settings, release),
+            *ui_access(settings, release),
             *admission(release),
             *network_policies(settings, release, table),
         ),
@@ -109,7 +113,9 @@ def platform_objects(
         "monitoring": (
             *monitors(settings, release),
             *alert_rules(settings, release),
+            *dashboards(release),
             *progress_objects(release, registry=facts.registry),
+            *recorder_objects(settings, release, registry=facts.registry),
         ),
     }
     teams = {team.name for team in settings.teams}

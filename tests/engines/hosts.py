@@ -31,6 +31,14 @@ class Host:
         """Prefix of a command that runs on the host."""
         return ("ip", "netns", "exec", self.namespace)
 
+    def limit_rate(self, rate: str) -> None:
+        """Send at most that much from now on, e.g. `50mbit` a second."""
+        if shutil.which("tc") is None:
+            skipped(NAME, "no tc on PATH", "apt-get install iproute2")
+        device = self.namespace.replace("-", "i")
+        shape = ("root", "tbf", "rate", rate, "burst", "64kb", "latency", "1s")
+        subprocess.run([*self.prefix, "tc", "qdisc", "add", "dev", device, *shape], check=True, capture_output=True)
+
 
 @contextmanager
 def hosts(count: int) -> Iterator[Sequence[Host]]:

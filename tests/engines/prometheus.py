@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes one target."""
+"""A real Prometheus that scrapes one target, or that has recorded data."""
 
 from __future__ import annotations
 
@@ -9,27 +9,23 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.engines.ports import free_port
+from tests.engines.promtool import promtool
 from tests.engines.report_table import ran, skipped
 
 NAME = "Prometheus"
 _START_SECONDS = 60.0
-_CONFIG = """
-global:
-  scrape_interval: 200ms
-  scrape_timeout: 200ms
-scrape_configs:
-  - job_name: training
-    metrics_path: {path}
-    static_configs:
-      - targets: ["{address}"]
-"""
+_INTERVAL = "200ms"
+_RETENTION = "3650d"
+"""Longer than the age of what tests record."""
 
 
 @dataclass(frozen=True)
@@ -70,23 +66,59 @@ def find() -> Path | None:
 
 
 @contextmanager
-def scraping(target: str, *, folder: Path) -> Iterator[Prometheus]:
+def scraping(
+    target: str,
+    *,
+    folder: Path,
+    labels: Mapping[str, str] | None = None,
+    prefix: str = "",
+    rules: Path | None = None,
+) -> Iterator[Prometheus]:
     """Run a Prometheus that scrapes the URL `target` five times a second, with its data in `folder`.
 
+    `labels` and `prefix` are added to every metric, as a PodMonitor and Ray's agent do; `rules` are evaluated as often as it scrapes.
     Skips without the program.
     """
+    parts = urllib.parse.urlsplit(target)
+    prefixed = {"source_labels": ["__name__"], "target_label": "__name__", "replacement": f"{prefix}${{1}}"}
+    scrape = {
+        "job_name": "training",
+        "metrics_path": parts.path,
+        "static_configs": [{"targets": [parts.netloc], "labels": dict(labels or {})}],
+        "metric_relabel_configs": [prefixed],
+    }
+    config = {
+        "global": {"scrape_interval": _INTERVAL, "scrape_timeout": _INTERVAL, "evaluation_interval": _INTERVAL},
+        "rule_files": [str(rules)] if rules else [],
+        "scrape_configs": [scrape],
+    }
+    with _serving(folder, config) as server:
+        yield server
+
+
+@contextmanager
+def recorded(samples: Path, *, folder: Path) -> Iterator[Prometheus]:
+    """Run a Prometheus with the samples of a file in OpenMetrics' format, and no others. Skips without the program."""
+    refused = promtool("tsdb", "create-blocks-from", "openmetrics", samples, folder / "data", folder=folder)
+    assert refused == ""
+    with _serving(folder, {"global": {}}) as server:
+        yield server
+
+
+@contextmanager
+def _serving(folder: Path, configuration: Mapping[str, object]) -> Iterator[Prometheus]:
     binary = find()
     if binary is None:
         skipped(NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus")
-    parts = urllib.parse.urlsplit(target)
     config = folder / "prometheus.yml"
-    config.write_text(_CONFIG.format(path=parts.path, address=parts.netloc), encoding="utf-8")
+    config.write_text(yaml.safe_dump(configuration), encoding="utf-8")
     address = f"127.0.0.1:{free_port()}"
     log = folder / "prometheus.log"
     command = [
         str(binary),
         f"--config.file={config}",
         f"--storage.tsdb.path={folder / 'data'}",
+        f"--storage.tsdb.retention.time={_RETENTION}",
         f"--web.listen-address={address}",
     ]
     with log.open("wb") as output:

@@ -256,6 +256,19 @@ def test_a_wait_is_at_most_the_backward_pass_that_contains_it() -> None:
     assert seconds_of([*FIRST_START, slow])["communication"] == 0.8
 
 
+def test_a_measured_wait_is_communication_whatever_the_ranks_took() -> None:
+    """Rank 0 is the slowest, and waits for the network; the wait is not part of the backward pass."""
+    waiting = replace(step(1, 112.0), backward_seconds=0.5, communication_seconds=0.3, rank_seconds=[1.0, 0.8])
+    assert seconds_of([*FIRST_START, waiting]) == {
+        "startup": 10.0,
+        "productive": 1.1,
+        "data": 0.3,
+        "communication": 0.3,
+        "checkpoint": 0.2,
+        "other": 0.1,
+    }
+
+
 def committed(at_step: int) -> CheckpointCommitted:
     return CheckpointCommitted(time=0.0, step=at_step, path="c", bytes=1, stall_seconds=0.2, write_seconds=9.0)
 

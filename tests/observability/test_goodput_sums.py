@@ -58,7 +58,8 @@ def measured(number: int, time: float, draw: st.DrawFn) -> Step:
         "optimizer_seconds",
         "checkpoint_seconds",
     )
-    parts = {name: draw(PARTS) for name in names}
+    parts: dict[str, float | None] = {name: draw(PARTS) for name in names}
+    parts["communication_seconds"] = draw(PARTS | st.none())
     return Step(**{**vars(step(number, time)), **parts, "rank_seconds": draw(st.lists(PARTS, max_size=3))})
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.runlog import RunEnded, RunStarted, Step, TrainingStarted
+from observability.runlog import FlopsCounted, RunEnded, RunStarted, Step, TrainingStarted
 from tests.observability.sample_run import START, SampleRun, finished_run, restarted_run
 
 
@@ -89,6 +89,17 @@ def test_the_parts_of_a_step_add_up_to_its_time() -> None:
     step = next(event for event in finished_run() if isinstance(event, Step))
     assert sum(part_seconds(step)) == pytest.approx(step.seconds)
     assert len(part_seconds(step)) == len(PARTS)
+
+
+def test_flops_per_second_are_those_of_the_samples_and_mfu_is_their_share_of_the_peak() -> None:
+    counted = FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12)
+    steps = [event for event in finished_run() if isinstance(event, Step)]
+    history = RunHistory.from_events([counted, *steps])
+    rate = 2e9 * history.throughput(newest=10)
+    assert history.flops_per_second(newest=10) == pytest.approx(rate)
+    assert history.mfu(newest=10) == pytest.approx(rate / 140e12)
+    unknown = RunHistory.from_events([FlopsCounted(per_sample=2e9, device="CPU"), *steps])
+    assert (unknown.mfu(), RunHistory.from_events(steps).flops_per_second()) == (None, None)
 
 
 def test_a_run_without_steps_has_no_results() -> None:

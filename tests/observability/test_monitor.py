@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import pty
 import re
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from observability.history import RunHistory
 from observability.monitor import frame, watch
-from observability.runlog import FILE_NAME, Event, RunEnded, RunLogWriter
+from observability.runlog import FILE_NAME, Event, FlopsCounted, RanksMeasured, RunEnded, RunLogWriter
 from tests.observability.sample_run import NAME, SampleRun, finished_run, restarted_run, write_run
 
 
@@ -60,6 +61,20 @@ def test_the_step_time_is_split_into_parts(tmp_path: Path) -> None:
     output = once(write_run(tmp_path, finished_run()))
     assert "■ data 8%  ■ forward 27%  ■ backward 52%  ■ optimizer 8%  ■ other 4%" in output, "checkpoint 0 % is omitted"
     assert 95 <= output.count("█") <= 97, "the bar fills the panel"
+
+
+def test_flops_and_the_use_of_the_gpus_are_shown_where_they_are_known(tmp_path: Path) -> None:
+    counted = FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12)
+    ranks = RanksMeasured(
+        step=230,
+        communication_seconds=[0.5, 1.5],
+        gpu_utilization=[0.97, 0.91, math.nan],
+        gpu_allocated_bytes=[2**30, 3 * 2**30, 2**30],
+        gpu_reserved_bytes=[2**30] * 3,
+    )
+    output = drawn([*finished_run(), counted, ranks])
+    assert re.search(r"samples/s  7\.\d\d TFLOP/s  MFU 5\.\d %", output)
+    assert "GPUs             91.0 % to 97.0 % in use, up to 3.0 GiB of tensors" in output
 
 
 def test_start_up_is_shown_before_training(tmp_path: Path) -> None:

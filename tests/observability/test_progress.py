@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from observability.progress import ProgressView
-from observability.runlog import Event, Notice, Phase, RunEnded, RunStarted
+from observability.runlog import Event, FlopsCounted, Notice, Phase, RunEnded, RunStarted
 from tests.observability.sample_run import SampleRun, finished_run, restarted_run
 
 FINISHED = """\
@@ -68,6 +68,12 @@ def test_steps_on_a_pipe_are_two_seconds_apart() -> None:
     # 0.017 s per step and 0.013 s per evaluation make 3.95 s of training: the first step, one in between and the last.
     shown = [line for line in plain(finished_run()).splitlines() if line.startswith("step")]
     assert [re.match(r"step +(\d+)/230", line)[1] for line in shown if line] == ["1", "118", "230"]  # type: ignore[index]
+
+
+def test_the_last_line_has_the_flops_of_the_run() -> None:
+    first, *events = finished_run()
+    last = plain([first, FlopsCounted(per_sample=2e9, device="CPU"), *events]).splitlines()[-1]
+    assert re.search(r" samples/s, 7\.\d\d TFLOP/s, best validation ", last)
 
 
 def test_a_restart_names_the_step_it_resumes_from() -> None:

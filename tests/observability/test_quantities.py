@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from observability.quantities import clock, duration, number, percent, size
+from observability.quantities import clock, duration, flop_rate, money, number, percent, size
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,21 @@ def test_a_duration_has_about_two_significant_digits(seconds: float, text: str) 
     assert duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("dollars", "text"),
+    [
+        (0.0, "$0.00"),
+        (0.00002, "$0.00"),
+        (0.0021, "$0.0021"),
+        (0.0994, "$0.099"),
+        (0.0996, "$0.10"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_small_amounts_of_money_have_two_significant_digits(dollars: float, text: str) -> None:
+    assert money(dollars) == text
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(7.4, "0:07"), (59.7, "1:00"), (750, "12:30"), (3900, "1:05:00")])
 def test_a_clock_counts_whole_seconds(seconds: float, text: str) -> None:
     assert clock(seconds) == text
@@ -37,6 +52,13 @@ def test_a_clock_counts_whole_seconds(seconds: float, text: str) -> None:
 )
 def test_a_size_uses_binary_units(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0.0, "0 FLOP/s"), (2.5e9, "2.5 GFLOP/s"), (999.7e9, "1 TFLOP/s"), (3.14e18, "3.14 EFLOP/s")]
+)
+def test_a_rate_of_flops_has_three_digits(rate: float, text: str) -> None:
+    assert flop_rate(rate) == text
 
 
 @pytest.mark.parametrize(("ratio", "text"), [(0.975, "97.5 %"), (1, "100.0 %"), (math.nan, "nan %")])

@@ -186,12 +186,28 @@ def connect(cluster: Cluster, namespace: str, pod: str, subresource: str) -> Api
 
 
 @in_dev
-def test_a_member_reads_no_secret(environment: Environment) -> None:
+def test_a_member_forwards_ports_of_mlflow_and_runs_nothing_there(environment: Environment) -> None:
+    """Grafana, Prometheus and Alertmanager show the metrics of every team."""
     member = environment.member(environment.team)
-    for namespace in (environment.team, "mlflow", "kube-system"):
+    assert connect(member, "mlflow", "mlflow-5d8f-abcde", "portforward").code == 404
+    assert member.items("v1", "Pod", namespace="mlflow") == environment.cluster.items("v1", "Pod", namespace="mlflow")
+    assert connect(member, "mlflow", "mlflow-5d8f-abcde", "exec").code == 403
+    for namespace in ("monitoring", "kueue-system"):
+        assert connect(member, namespace, "grafana-abcde", "portforward").code == 403
+        _is_forbidden(partial(member.items, "v1", "Pod", namespace=namespace))
+
+
+@in_dev
+def test_a_member_reads_no_secret_but_the_login_of_the_own_team(environment: Environment) -> None:
+    own, other = (team.name for team in environment.settings.teams[:2])
+    member = environment.member(own)
+    for namespace in (own, "mlflow", "kube-system"):
         _is_forbidden(partial(member.items, "v1", "Secret", namespace=namespace))
     credentials = _object(environment, "Secret", name="mlflow-credentials")
-    _is_forbidden(lambda: member.read(credentials))
+    assert member.read(credentials) == environment.cluster.read(credentials)
+    for secret in ({"name": "another", "namespace": own}, {"name": "mlflow-credentials", "namespace": other}):
+        _is_forbidden(partial(member.read, {**credentials, "metadata": secret}))
+    _is_forbidden(partial(member.apply, credentials, is_dry_run=True))
 
 
 @in_dev

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.spec.cluster_names import PRICE_VARIABLE
 from training import environment
 
 LIGHT = """
@@ -47,6 +48,11 @@ def test_the_description_is_json_and_names_the_installed_torch() -> None:
 def test_only_the_driver_of_a_job_knows_a_submission() -> None:
     assert environment.submitted({}) == 0.0
     assert environment.submitted({environment.SUBMITTED_VARIABLE: "1790000000.125"}) == 1790000000.125
+
+
+def test_only_the_driver_of_a_job_knows_a_price() -> None:
+    assert environment.dollars_per_hour({}) is None
+    assert environment.dollars_per_hour({PRICE_VARIABLE: "1.25"}) == 1.25
 
 
 def test_describing_imports_no_heavy_package() -> None:

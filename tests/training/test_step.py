@@ -203,10 +203,11 @@ def test_the_forward_pass_runs_in_the_format_of_the_precision_and_the_loss_in_fl
 
 
 def test_the_parts_of_a_step_are_timed_over_all_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock ticks each time it is read: twice in each forward and backward pass, twice around the update."""
-    monkeypatch.setattr("training.step.time.perf_counter", count(100.0).__next__)
+    """The clock ticks each time it is read: at the ends of each forward and backward pass, and at the end."""
+    monkeypatch.setattr("training.step_clock.time.perf_counter", count(100.0).__next__)
     result = run_step(linear(), batch(0, 2), batch(2, 2), batch(4, 2))
     assert (result.forward_seconds, result.backward_seconds, result.optimizer_seconds) == (3.0, 3.0, 1.0)
+    assert result.communication_seconds == 0.0
 
 
 def bad_batch() -> Batch:

@@ -7,18 +7,19 @@ import torch
 from tests.training.launch.ranks import on_ranks
 from training.launch.task import RankPlace
 from training.process_group import process_group
-from training.step_reducer import WINDOW_SECONDS, StepReducer, StepSums, Window
+from training.step_reducer import WINDOW_SECONDS, RankUsage, StepReducer, StepSums, Window
 
 ALONE = RankPlace(rank=0, world=1, local_rank=0, local_world=1, master_address="", master_port=0)
 
 
 def _add(reducer: StepReducer, place: RankPlace, step: int, *, seconds: float = WINDOW_SECONDS) -> None:
-    """In step k rank r has loss 10 k + r, r + 1 right of r + 2 samples of weight r + 2.5, and took r + 0.5 seconds on its own."""
+    """In step k rank r has loss 10 k + r, r + 1 right of r + 2 samples of weight r + 2.5, took r + 0.5 seconds and waited r + 0.25."""
     reducer.add(
         sums=[10.0 * step + place.rank, place.rank + 1],
         weight=place.rank + 2.5,
         samples=place.rank + 2,
         own_seconds=place.rank + 0.5,
+        communication_seconds=place.rank + 0.25,
         seconds=seconds,
     )
 
@@ -58,6 +59,8 @@ def test_a_world_of_one_reads_its_own_numbers() -> None:
     (window,) = _windows(ALONE, lengths=[1], votes=[True])
     assert window == Window(
         steps=[StepSums(sums=[10, 1], weight=2.5, samples=2, rank_seconds=[0.5])],
+        ranks=[RankUsage(communication_seconds=0.25, gpu=None)],
+        seconds=WINDOW_SECONDS,
         stop_votes=1,
     )
 
@@ -69,9 +72,29 @@ def test_two_ranks_read_the_same_sums_of_each_step_and_each_others_seconds() -> 
     assert first[0].steps[0] == StepSums(sums=[21, 3], weight=6.0, samples=5, rank_seconds=[0.5, 1.5])
 
 
+def test_every_rank_reads_what_each_has_measured_of_itself_in_the_window() -> None:
+    for windows in on_ranks(2, _windows, lengths=[1, 3], votes=[False, False]):
+        waited = [[rank.communication_seconds for rank in window.ranks] for window in windows]
+        assert waited == [[0.25, 1.25], [0.75, 3.75]]
+        assert [window.seconds for window in windows] == [WINDOW_SECONDS, 3 * WINDOW_SECONDS]
+
+
 def test_the_vote_of_one_rank_reaches_all_at_the_same_step() -> None:
     for windows in on_ranks(2, _windows, lengths=[2, 2], votes=[False, True]):
         assert [window.stop_votes for window in windows] == [0, 1]
+
+
+def _asked(place: RankPlace, *, numbers: list[int]) -> list[int]:
+    """What the ranks asked of each other in a window: rank r for its numbers times r + 1."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        reducer = StepReducer(rank=place.rank, world=place.world, device=torch.device("cpu"))
+        _add(reducer, place, 1)
+        return reducer.reduce(wants_stop=False, asks=[number * (place.rank + 1) for number in numbers]).asked
+
+
+def test_what_a_rank_asks_for_reaches_all_as_a_sum() -> None:
+    assert on_ranks(2, _asked, numbers=[0, 5, 7]) == [[0, 15, 21]] * 2
 
 
 def test_short_steps_share_a_window_and_a_long_one_has_its_own() -> None:

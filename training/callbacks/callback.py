@@ -7,6 +7,7 @@
 | `on_bad_step` | a step's gradient was not finite and the step was skipped | |
 | `on_step_end` | after every step, a skipped one too; `progress` counts it | |
 | `on_window` | the ranks have summed the steps of a window | yes |
+| `on_asked` | the ranks have summed what they ask of each other, and it is not 0 | yes |
 | `on_due` | after a step within an epoch for which `is_due` was true, unless the ranks agreed to stop | yes |
 | `on_epoch_end` | after an epoch's last step | yes |
 | `stops_before_epoch` | before every epoch but the first one that this process trains | yes |
@@ -18,7 +19,7 @@
 
 "Window settled" means that every step done so far has been reported by `on_window`. All ranks reach the same points in the same order,
 so a hook may communicate. At each point the callbacks are called in the order in which the session lists them: `LastStep`, `EventLog`,
-`SampleLedger`, callbacks of the caller, `Evaluation`, `Checkpointing`, `GateKeeper`. A callback that is `Stateful`
+`Usage`, `Profiling`, `SampleLedger`, callbacks of the caller, `Evaluation`, `Checkpointing`, `GateKeeper`. A callback that is `Stateful`
 (`training.checkpoint.stateful`) is saved and restored under its `name`.
 """
 
@@ -60,6 +61,14 @@ class Callback:
 
     def on_window(self, loop: Loop, steps: Sequence[StepRecord], sums: Sequence[StepSums]) -> None:
         """A window was reduced: this rank's records of the steps, and their sums over the ranks."""
+
+    def asks(self, loop: Loop) -> int:
+        """What this rank asks of all ranks, asked at the end of every window; 0 is nothing. The ranks' numbers are summed."""
+        del loop
+        return 0
+
+    def on_asked(self, loop: Loop, number: int) -> None:
+        """A rank asked: `number` is the sum over the ranks. All ranks are between the same two steps."""
 
     def is_due(self, loop: Loop) -> bool:
         """Whether to settle the window after this step and call `on_due`. Must be the same on every rank."""
@@ -105,6 +114,7 @@ class Hooks:
         self.bad_step = [c.on_bad_step for c in overriding("on_bad_step")]
         self.step_end = [c.on_step_end for c in overriding("on_step_end")]
         self.window = [c.on_window for c in overriding("on_window")]
+        self.asked = [(c.asks, c.on_asked) for c in overriding("asks")]
         self.due = [(c.is_due, c.on_due) for c in overriding("is_due")]
         self.epoch_end = [c.on_epoch_end for c in overriding("on_epoch_end")]
         self.stops_before_epoch = [c.stops_before_epoch for c in overriding("stops_before_epoch")]

@@ -108,6 +108,7 @@ class EventLog(Callback):
             data_seconds=step.data_seconds,
             forward_seconds=step.result.forward_seconds,
             backward_seconds=step.result.backward_seconds,
+            communication_seconds=step.result.communication_seconds,
             optimizer_seconds=step.result.optimizer_seconds,
             checkpoint_seconds=step.checkpoint_seconds,
             rank_seconds=sums.rank_seconds,

@@ -68,7 +68,7 @@ def kubectl_for(
     program = shutil.which(_PROGRAM)
     if program is None:
         raise RefusedError(
-            f"no `{_PROGRAM}` on PATH, which connects to the pods of a session",
+            f"no `{_PROGRAM}` on PATH, which connects to pods",
             remedy="install it: https://kubernetes.io/docs/tasks/tools",
         )
     chosen = kubeconfig or (Path(environment["KUBECONFIG"]) if environment.get("KUBECONFIG") else None)

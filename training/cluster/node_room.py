@@ -85,7 +85,7 @@ def explain_unscheduled(pod: Manifest, message: str, rooms: Mapping[str, NodeRoo
     group = pod.get("spec", {}).get("nodeSelector", {}).get(GROUP_LABEL, "")
     if group not in rooms:
         return ""
-    room, (cpus, memory_gib, gpus) = rooms[group], _requests(pod)
+    room, (cpus, memory_gib, gpus) = rooms[group], requests_of(pod)
     facts = (
         f"it asks for {_amounts(cpus, memory_gib, gpus)} on a node of group {group}, of which an empty one "
         f"({room.instance_type}) has {_amounts(room.share.cpus, room.share.memory_gib, room.gpus)} for jobs"
@@ -125,7 +125,7 @@ def _amounts(cpus: float, memory_gib: float, gpus: int) -> str:
     return f"{cpus:g} CPU{'s' * (cpus != 1)}, {memory_gib:.4g} GiB of memory{of_gpus}"
 
 
-def _requests(pod: Manifest) -> tuple[float, float, int]:
+def requests_of(pod: Manifest) -> tuple[float, float, int]:
     """CPUs, GiB of memory and GPUs that the scheduler reserves for a pod (Kubernetes, "Sidecar containers", resource sharing)."""
     cpus, memory, gpus = (_reserved(pod["spec"], name) for name in ("cpu", "memory", GPU_RESOURCE))
     return float(cpus), float(memory) / _GIB, int(gpus)

@@ -17,12 +17,13 @@ from training.cluster.code_sync import check_code, synchronized
 from training.cluster.context import ClusterContext
 from training.cluster.follow import follow_to_start
 from training.cluster.kubectl import Kubectl
-from training.cluster.port_forward import local_port, port_forward
+from training.cluster.port_forward import port_forward
 from training.cluster.session_access import Session, has_ended, kubectl_of, newest_session, session_name
 from training.cluster.sessions import start_session
 from training.cluster.steps import connection_of, context_of
 from training.errors import ExitStatus
 from training.interactive.idle import minutes_of
+from training.local_port import local_port
 from training.options import NotebookOptions
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -12,32 +11,11 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from infra.kube.forwarder import forwarder
-from infra.spec.errors import RefusedError
 
 _OPEN_SECONDS = 30.0
 _PROBE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _FAILURES = 3
-
-
-def local_port(wanted: int, *, usual: int) -> int:
-    """A free port of this machine.
-
-    Args:
-        wanted: the port that the user asked for; 0 takes the usual one, or another if it is in use.
-        usual: the usual port.
-
-    Raises:
-        RefusedError: the wanted port is in use.
-    """
-    for port in (wanted,) if wanted else (usual, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                found: int = probe.getsockname()[1]
-                return found
-    raise RefusedError(f"port {wanted} of this machine is in use", remedy="set PORT=…, or omit it")
 
 
 class PortForward:
@@ -68,6 +46,10 @@ class PortForward:
                 return self._words()
             failures = 0 if self._answers() else failures + 1
         return "nothing answers any more"
+
+    def end(self) -> None:
+        """End the command, for another thread that waits for it; does not wait."""
+        self._process.terminate()
 
     def _answers(self) -> bool:
         try:

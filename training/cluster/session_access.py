@@ -72,6 +72,15 @@ def kubectl_of(context: ClusterContext, arguments: ClusterOptions) -> Kubectl:
     )
 
 
+def ray_token(kubectl: Kubectl, pod: str) -> str:
+    """The token of a Ray cluster, from its head; members cannot read its Secret.
+
+    Raises:
+        RefusedError: the connection is refused; carries the API server's words.
+    """
+    return kubectl.output("exec", pod, "--container=ray-head", "--", "printenv", "RAY_AUTH_TOKEN").strip()
+
+
 def session_name(name: str) -> str:
     """The name of a session's RayJob, from the name that a user typed."""
     return name if name.startswith(SESSION_PREFIX) else f"{SESSION_PREFIX}{name}"

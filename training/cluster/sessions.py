@@ -25,7 +25,7 @@ from training.cluster.context import ClusterContext
 from training.cluster.follow import follow_to_start
 from training.cluster.job_manifest import describe_size
 from training.cluster.kubectl import Kubectl
-from training.cluster.session_access import Session, find_session, kubectl_of, session_name
+from training.cluster.session_access import Session, find_session, kubectl_of, ray_token, session_name
 from training.cluster.steps import connection_of, context_of, submit_job
 from training.errors import ExitStatus, SettingsError
 from training.interactive.cost import describe_cost
@@ -196,8 +196,8 @@ def _usage(context: ClusterContext, name: str, arguments: ClusterCommandOptions)
 
 
 def _save_token(kubectl: Kubectl, pod: str, name: str) -> Path:
-    """Write the cluster's token to a file that only this user reads; members cannot read its Secret."""
-    token = kubectl.output("exec", pod, "--container=ray-head", "--", "printenv", "RAY_AUTH_TOKEN").strip()
+    """Write the cluster's token to a file that only this user reads."""
+    token = ray_token(kubectl, pod)
     STATES.mkdir(parents=True, exist_ok=True)
     file = STATES.resolve() / f"{name}.token"
     file.touch(mode=0o600)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from infra.kube.errors import ApiError
 from infra.kube.stack_connection import connect
@@ -22,10 +22,14 @@ from training.cluster.registry import check_images
 from training.cluster.retention import delete_expired
 from training.cluster.submission import submit
 from training.errors import SettingsError
-from training.options import ClusterOptions, LogsOptions, ResumeOptions, StopOptions
+from training.options import ClusterOptions, CostOptions, LogsOptions, ResumeOptions, StopOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
+
+
+JobOptions: TypeAlias = CostOptions | LogsOptions | ResumeOptions | StopOptions
+"""Options of the commands on one job."""
 
 
 def context_of(arguments: ClusterOptions) -> ClusterContext:
@@ -97,7 +101,7 @@ def connection_of(context: ClusterContext, arguments: ClusterOptions) -> Kuberne
 
 
 def job_context(
-    arguments: LogsOptions | StopOptions | ResumeOptions,
+    arguments: JobOptions,
 ) -> tuple[ClusterContext, KubernetesApi]:
     """Context and connection of a command on one job, whose team need not be named if only one has it."""
     contexts = contexts_of(arguments)
@@ -109,7 +113,7 @@ def job_context(
     return context_with(contexts, "job", names, name=arguments.run), api
 
 
-def named_job(arguments: LogsOptions | StopOptions | ResumeOptions) -> tuple[ClusterContext, KubernetesApi, Manifest]:
+def named_job(arguments: JobOptions) -> tuple[ClusterContext, KubernetesApi, Manifest]:
     """Context, connection and job of a command on one job."""
     context, api = job_context(arguments)
     return context, api, job_named(api, context, arguments.run)

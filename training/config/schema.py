@@ -13,6 +13,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from infra.spec.matching import Matching
 from infra.spec.section import Section
+from training.profiling.request import MOST_STEPS
 
 OptionValue = bool | int | float | str | list[int] | list[float] | list[str] | None
 """Values of a model's or dataset's own options."""
@@ -45,6 +46,11 @@ class RunSettings(Section):
         0, description="Seed of weights, data order, augmentation and dropout."
     )
     deterministic: bool = Field(True, description="Use torch's deterministic algorithms; slower on some GPUs.")
+    dollars_per_hour: PositiveFloat | None = Field(
+        None,
+        description="Price of all the machines of the run, for its cost; null is, in a job of a cluster, the price of its pods' "
+        "parts of nodes.",
+    )
 
 
 class ModelSettings(Section):
@@ -282,6 +288,25 @@ class MetricsSettings(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port of /metrics; 0 uses an ephemeral port and prints it."
     )
+    flops: bool = Field(
+        True,
+        description="Count the FLOPs of the first micro-batch on rank 0, for FLOP/s and MFU; no value of the run changes.",
+    )
+    peak_flops: PositiveFloat | None = Field(
+        None,
+        description="Peak FLOP/s of a rank's device, for MFU; null is that of NVIDIA's data sheet for the GPU and precision.mode.",
+    )
+
+
+class ProfileSettings(Section):
+    """A profile of some steps; `make profile` asks for one of a running run without these settings."""
+
+    start_step: Annotated[int, Field(ge=2)] | None = Field(
+        None,
+        description="First step to profile, of every rank; the step before it starts the profiler. null profiles none.",
+    )
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] = Field(10, description="Number of steps to profile.")
+    memory: bool = Field(False, description="Write a memory snapshot of each GPU with the profile.")
 
 
 class TrainingSettings(Section):
@@ -299,6 +324,7 @@ class TrainingSettings(Section):
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    profile: ProfileSettings = Field(default_factory=ProfileSettings)
 
     @model_validator(mode="after")
     def _batch_divides(self) -> TrainingSettings:

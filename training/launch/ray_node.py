@@ -5,8 +5,8 @@ the first ones one after the other; the raylet waits for its agents before it re
 after 30 s, which a slow machine exceeds. A local run uses none of them: its ranks write their own logs, serve their own metrics and need
 no runtime environment, and it adds no nodes.
 
-This module and `ray_trainer` are the only ones that use Ray's internals. tests/training/launch/test_ray_contract.py checks what they rely
-on.
+This module, `ray_state` and `ray_trainer` are the only ones that use Ray's internals. tests/training/launch/test_ray_contract.py checks
+what they rely on.
 """
 
 from __future__ import annotations

@@ -7,12 +7,13 @@ registry (loses completed checkpoints on a crash), and its retries (the supervis
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from training.config.schema import ScaleSettings
 from training.launch.ray_cluster import RayCluster
-from training.launch.task import Outcome, RankTask
+from training.launch.task import Outcome, RankTask, WorkersFailedError
 
 
 class RayLauncher:
@@ -41,9 +42,15 @@ class RayLauncher:
             self._cluster.start(imports="training.launch.ray_trainer")
             self._is_started = True
         on_phase("workers_start")
-        from training.launch.ray_trainer import run_attempt  # noqa: PLC0415 - imports Ray, after its environment is set
+        from training.launch import ray_state  # noqa: PLC0415 - imports Ray, after its environment is set
+        from training.launch.ray_trainer import run_attempt  # noqa: PLC0415 - the same
 
-        return run_attempt(task, is_local=self._cluster.is_local)
+        began = time.time()
+        try:
+            return run_attempt(task, is_local=self._cluster.is_local)
+        except WorkersFailedError:
+            ray_state.keep(task, since=began)
+            raise
 
     def close(self) -> None:
         """Stop the local Ray cluster, or disconnect from the existing one."""

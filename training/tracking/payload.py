@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from observability.cost import UNPAID
 from observability.goodput import GoodputLedger
 from observability.runlog import CheckpointCommitted, Evaluated, Event, RunEnded, Step, TrainingStarted
 from training.config.schema import TrainingSettings
@@ -122,10 +123,15 @@ def points(event: Event) -> list[Point]:
 
 
 def goodput_points(ledger: GoodputLedger, ended: RunEnded) -> list[Point]:
-    """The goodput of a run at its end: the ratio, and the seconds of each class."""
-    values = {"ratio": ledger.ratio, **{f"{name}_seconds": value for name, value in ledger.seconds.items()}}
+    """The goodput of a run at its end: the ratio, and the seconds of each class; and the dollars, where a price is known."""
+    values = {"goodput/ratio": ledger.ratio}
+    values |= {f"goodput/{name}_seconds": seconds for name, seconds in ledger.seconds.items()}
+    if ledger.cost is not None:
+        paid = {name: dollars for name, dollars in ledger.cost.by_class.items() if name not in UNPAID}
+        values |= {"cost/dollars": ledger.cost.total, **{f"cost/{name}_dollars": paid[name] for name in paid}}
+        values["cost/unpriced_seconds"] = ledger.cost.unpriced_seconds
     timestamp = milliseconds(ended.time)
-    return [Point(f"goodput/{name}", value, timestamp, ended.step) for name, value in values.items()]
+    return [Point(key, value, timestamp, ended.step) for key, value in values.items()]
 
 
 def _step_values(event: Step) -> dict[str, float]:
@@ -139,6 +145,8 @@ def _step_values(event: Step) -> dict[str, float]:
     }
     if event.units:
         values["train/units_per_second"] = event.units / event.seconds
+    if event.communication_seconds is not None:
+        values["time/communication_seconds"] = event.communication_seconds
     return values | {f"time/{part}_seconds": getattr(event, f"{part}_seconds") for part in _TIMES}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from observability.quantities import duration, number
+from observability.quantities import duration, money, number
 from observability.report.facts import Row, code_rows, utc_time, value_text
 from training.config.schema import OptionValue
 from tune import texts
@@ -65,7 +65,7 @@ def headline_figures(data: SearchData) -> list[Row]:
     if history.worker_seconds:
         rows.append(("worker time of all trials", duration(history.worker_seconds)))
     dollars = data.dollars(history.worker_seconds)
-    return rows if dollars is None else [*rows, ("cost", texts.dollars_text(dollars))]
+    return rows if dollars is None else [*rows, ("cost", money(dollars))]
 
 
 def search_rows(data: SearchData, directory: Path) -> list[Row]:
@@ -176,7 +176,7 @@ def _trial_row(data: SearchData, trial: TrialHistory, keys: list[str]) -> TrialR
     best = [] if len(data.objectives) > 1 else [data.texts.text(name, trial.best(name, mode))]
     newest = [data.texts.text(metric, trial.value(metric)) for metric, _ in data.objectives]
     dollars = data.dollars(trial.worker_seconds)
-    cost = duration(trial.worker_seconds) if dollars is None else texts.dollars_text(dollars)
+    cost = duration(trial.worker_seconds) if dollars is None else money(dollars)
     values = [texts.value_text(trial.values[key]) if key in trial.values else "" for key in keys]
     return TrialRow(
         status=data.status(trial),

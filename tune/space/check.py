@@ -34,6 +34,7 @@ _SHARED = {
     "checkpoint": "trials are saved alike, so that the search can be continued",
     "tracking": "all trials are recorded in one place",
     "metrics": "all trials are exported alike",
+    "profile": "all trials are profiled alike, or none",
 }
 
 

@@ -213,7 +213,12 @@ class TrialRun:
         failures.clear(self._run.path)
         described = environment.describe(None if self._code is None else self._code.describe())
         log.write(
-            RunStarted(run=self._run.name, settings=self._settings.model_dump(mode="json"), environment=described)
+            RunStarted(
+                run=self._run.name,
+                settings=self._settings.model_dump(mode="json"),
+                environment=described,
+                dollars_per_hour=self._settings.run.dollars_per_hour,
+            )
         )
         if self._code is not None:
             kept.share(self._code, of=_search_of(self._run), run=self._run.path)

@@ -56,13 +56,24 @@ class SearchTask:
     def settings(self, trial: str, values: Mapping[str, Any]) -> TrainingSettings:
         """The settings of a trial: its run is in the search's folder, Ray starts its ranks, and the port of metrics is the driver's."""
         settings = self.configuration.settings(values)
-        run = settings.run.model_copy(update={"name": trial, "directory": trials_folder(self.directory)})
+        run = settings.run.model_copy(
+            update={
+                "name": trial,
+                "directory": trials_folder(self.directory),
+                "dollars_per_hour": self._dollars_per_hour(settings),
+            }
+        )
         scale = settings.scale.model_copy(update={"launcher": "ray"})
         metrics = settings.metrics.model_copy(update={"port": 0})
         changed: dict[str, Any] = {"run": run, "scale": scale, "metrics": metrics}
         if self.is_population:
             changed["checkpoint"] = settings.checkpoint.model_copy(update={"after_evaluation": "every"})
         return settings.model_copy(update=changed)
+
+    def _dollars_per_hour(self, settings: TrainingSettings) -> float | None:
+        """Price of a trial: that of its workers, if the search knows it."""
+        price = self.configuration.search.stop.dollars_per_worker_hour
+        return settings.run.dollars_per_hour if price is None else price * settings.scale.workers
 
     @property
     def is_population(self) -> bool:

@@ -88,6 +88,7 @@ RECIPES: Mapping[ImageName, Recipe] = {
             "platform_charts/images/mlflow_server",
             "platform_charts/images/node_gate",
             "platform_charts/images/job_progress",
+            "platform_charts/images/job_recorder",
             "platform_charts/images/alert_webhook",
             "platform_charts/images/job_schedule",
             "platform_charts/images/data_sync",

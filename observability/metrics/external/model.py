@@ -11,10 +11,10 @@ LABEL_BOUNDS: Mapping[str, str] = {
     # Of a run or search.
     "run": "runs and trials that are being trained",
     "search": "searches that run",
-    "part": "6 parts of a step",
+    "part": "7 parts of a step",
     "class": "13 classes of wall time",
     "rank": "world size",
-    "state": "2 states of GPU memory",
+    "state": "2 states of GPU memory, or states of a node",
     "unit": "what an objective counts, or a unit of Kubernetes",
     "metric": "metrics of an objective",
     "split": "splits of a dataset",
@@ -36,12 +36,19 @@ LABEL_BOUNDS: Mapping[str, str] = {
     "condition": "conditions of a node, or true and false",
     "deployment_status": "10 states of a RayJob",
     "cluster_queue": "queues: one for each team",
+    "cohort": "cohorts of queues: one",
+    "flavor": "groups of nodes",
     "replica_role": "3 roles of a replica",
+    "type": "2 kinds of pods without a node",
     "priority_class": "priorities of jobs",
     "reason": "reasons in the exporter's source",
     "underlying_cause": "causes in Kueue's source",
     "IsHeadNode": "true and false",
-    "Name": "kinds of tasks and actors",
+    "Name": "kinds of tasks and actors, or resources of Ray",
+    "State": "states of Ray's tasks, actors and resources",
+    "Source": "components of Ray that count tasks and actors",
+    "IsRetry": "true and false",
+    "Location": "places of objects",
     # Of GPUs and nodes.
     "node": "nodes",
     "gpu": "GPUs of a node",
@@ -54,6 +61,10 @@ LABEL_BOUNDS: Mapping[str, str] = {
     "effect": "3 effects of a taint",
     "deployment": "deployments",
     "phase": "5 phases of a pod",
+    # Of Prometheus.
+    "alertname": "alert rules",
+    "alertstate": "pending and firing",
+    "severity": "3 severities",
 }
 """Every label that a query may use, and what bounds the number of its values."""
 

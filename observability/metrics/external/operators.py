@@ -25,6 +25,8 @@ _AUTOSCALER = Source(
     file="cluster-autoscaler/metrics/metrics.go",
 )
 
+_QUOTA_LABELS = ("cohort", "cluster_queue", "flavor", "resource", "replica_role")
+
 OPERATOR_METRICS = (
     ScrapedMetric(
         name="kuberay_cluster_condition_provisioned",
@@ -95,6 +97,41 @@ OPERATOR_METRICS = (
         kind="gauge",
         help="1 while the autoscaler acts, 0 while too many nodes are not ready.",
         labels=(),
+        source=_AUTOSCALER,
+    ),
+    ScrapedMetric(
+        name="kueue_admitted_active_workloads",
+        kind="gauge",
+        help="Admitted workloads that have not ended.",
+        labels=("cluster_queue", "replica_role"),
+        source=_KUEUE,
+    ),
+    ScrapedMetric(
+        name="kueue_cluster_queue_resource_usage",
+        kind="gauge",
+        help="Resources in use by a queue's workloads, in units of the resource.",
+        labels=_QUOTA_LABELS,
+        source=_KUEUE,
+    ),
+    ScrapedMetric(
+        name="kueue_cluster_queue_nominal_quota",
+        kind="gauge",
+        help="Quota of a queue, in units of the resource.",
+        labels=_QUOTA_LABELS,
+        source=_KUEUE,
+    ),
+    ScrapedMetric(
+        name="cluster_autoscaler_nodes_count",
+        kind="gauge",
+        help="Nodes by state, e.g. ready or notStarted.",
+        labels=("state",),
+        source=_AUTOSCALER,
+    ),
+    ScrapedMetric(
+        name="cluster_autoscaler_unschedulable_pods_count",
+        kind="gauge",
+        help="Pods that fit on no node.",
+        labels=("type",),
         source=_AUTOSCALER,
     ),
 )

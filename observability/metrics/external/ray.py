@@ -21,6 +21,10 @@ def _of_node(name: str, text: str, *, unit: str) -> ScrapedMetric:
     )
 
 
+def _of_cluster(name: str, text: str, *labels: str, unit: str = "") -> ScrapedMetric:
+    return ScrapedMetric(name=f"ray_{name}", kind="gauge", unit=unit, help=text, labels=labels, source=_PANELS)
+
+
 RAY_METRICS = (
     _of_node("mem_used", "Memory in use by a Ray node.", unit="bytes"),
     _of_node("mem_total", "Memory limit of a Ray node.", unit="bytes"),
@@ -32,4 +36,15 @@ RAY_METRICS = (
         labels=("Name",),
         source=_PANELS,
     ),
+    _of_node("cpu_utilization", "CPU in use by a Ray node, from 0 to 100.", unit="percent"),
+    _of_node("disk_io_read_speed", "Bytes read from disk per second.", unit="bytes_per_second"),
+    _of_node("disk_io_write_speed", "Bytes written to disk per second.", unit="bytes_per_second"),
+    _of_node("network_receive_speed", "Bytes received per second.", unit="bytes_per_second"),
+    _of_node("network_send_speed", "Bytes sent per second.", unit="bytes_per_second"),
+    _of_cluster(
+        "object_store_memory", "Objects by location: in shared memory, in files, or spilled.", "Location", unit="bytes"
+    ),
+    _of_cluster("tasks", "Tasks by state, as each component counts them.", "State", "Source", "IsRetry"),
+    _of_cluster("actors", "Actors by state, as each component counts them.", "State", "Source"),
+    _of_cluster("resources", "Resources of a node by state: used or available.", "Name", "State"),
 )

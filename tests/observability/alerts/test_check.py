@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import promql_parser as promql
 import pytest
 
 from observability.alerts.__main__ import FILE, rules_file
 from observability.alerts.catalog import ALERTS, GROUPS
 from observability.alerts.check import RuleError, check_rules
 from observability.alerts.checkpoints import WRITE_SECONDS
-from observability.alerts.labels import LabelReader
 from observability.alerts.model import Alert, Group, Recording, Severity
 from observability.metrics.inventory import CHECKPOINT_BUCKETS
 from tests.engines.promtool import promtool
@@ -98,37 +96,6 @@ def test_a_recorded_series_has_the_labels_of_its_expression() -> None:
     check_rules([group("run:loss:max > 1", summary="{{ $labels.run }} {{ $value }}", recordings=(recording,))])
     with pytest.raises(RuleError, match="unknown label 'rank': run:loss:max has run"):
         check_rules([group('run:loss:max{rank="1"} > 1', recordings=(recording,))])
-
-
-@pytest.mark.parametrize(
-    ("expression", "labels"),
-    [
-        ("left", "a b"),
-        ("sum(left)", ""),
-        ("topk(3, left)", "a b"),
-        ("sum by (a) (left)", "a"),
-        ("sum without (a) (left)", "b"),
-        ("sum by (a) (left) > 1", "a"),
-        ("time() - sum by (a) (left)", "a"),
-        ("left * on (a) right", "a"),
-        ("left * ignoring (b, c) right", "a"),
-        ("left * on (a) group_left (c) right", "a b c"),
-        ("left and on (a) right", "a b"),
-        ("left unless on (a) right", "a b"),
-        ("rate(counter[5m])", "a le"),
-        ("histogram_quantile(0.5, sum by (le) (rate(counter[5m])))", ""),
-        ('label_replace(left, "d", "$1", "a", "(.*)")', "a b d"),
-        ("absent(left)", ""),
-        ("max_over_time(sum by (a) (left)[1h:1m])", "a"),
-        ("-left", "a b"),
-    ],
-)
-def test_the_labels_of_a_result(expression: str, labels: str) -> None:
-    series = {"left": frozenset("ab"), "right": frozenset("ac"), "counter": frozenset(["a", "le"])}
-    errors: list[str] = []
-    reader = LabelReader(series, counters=frozenset(["counter"]), complain=errors.append)
-    assert reader.labels_of(promql.parse(expression)) == frozenset(labels.split())
-    assert errors == []
 
 
 def test_the_file_is_where_the_stack_reads_it() -> None:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import urllib.request
+from dataclasses import replace
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from observability.metrics.recorder import Recorder
 from observability.metrics.training_metrics import TrainingMetrics
+from observability.runlog import FlopsCounted, RanksMeasured, RunStarted
 from tests.observability.sample_run import restarted_run
 from tests.tune.sample_search import SampleSearch
 from tune.metrics import SearchMetrics
 
 RUN = "digits-1"
+FLOPS = FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12)
+RANKS = RanksMeasured(
+    step=7,
+    communication_seconds=[0.5, 1.5],
+    gpu_utilization=[0.75, 0.25],
+    gpu_allocated_bytes=[3 * 2**30, 2 * 2**30],
+    gpu_reserved_bytes=[4 * 2**30, 3 * 2**30],
+)
 
 
 def page(url: str) -> str:
@@ -44,8 +54,9 @@ def record_everything(recorder: Recorder) -> TrainingMetrics:
     """Record a whole run with a restart, and a search, so that every metric of the inventory has a value."""
     SearchMetrics(recorder, SampleSearch(trials=4, epochs=3).history)
     metrics = TrainingMetrics(recorder, run=RUN)
+    metrics.handle(FLOPS)
     for event in restarted_run():
-        metrics.handle(event)
-    metrics.gpu_memory(rank=0, allocated_bytes=3 * 2**30, reserved_bytes=4 * 2**30)
+        metrics.handle(replace(event, dollars_per_hour=7.2) if isinstance(event, RunStarted) else event)
+    metrics.handle(RANKS)
     metrics.spool_backlog(4096)
     return metrics

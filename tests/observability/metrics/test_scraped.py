@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.spec.release import load_release
+from observability.metrics.dcgm_counters import FILE, counters_file
 from observability.metrics.external.gpu import GPU_METRICS
 from observability.metrics.external.model import LABEL_BOUNDS, RAY_POD_MONITOR_LABELS, ScrapedMetric
 from observability.metrics.external.ray import RAY_METRICS
@@ -53,6 +54,7 @@ def test_sources_have_the_minor_versions_of_the_release() -> None:
     images = ("dcgm-exporter", "kube-state-metrics", "kuberay-operator", "kueue", "cluster-autoscaler", "prometheus")
     pinned = {"ray": release.stack.ray, "fluent-bit": str(release.images["fluent-bit"].tag)}
     pinned |= {name: str(release.images[name].tag) for name in images}
+    pinned["kubernetes"] = release.kubernetes.version
     pinned["dcgm-exporter"] = pinned["dcgm-exporter"].split("-")[1]
     read = {metric.source.project.rpartition("/")[2]: metric.source.version for metric in SCRAPED}
     read["kuberay-operator"], read["cluster-autoscaler"] = read.pop("kuberay"), read.pop("autoscaler")
@@ -82,11 +84,12 @@ def test_ours_are_those_that_ray_exports() -> None:
     assert ours == {f"ray_{spec.name}" for spec in INVENTORY}
 
 
-@pytest.mark.parametrize("metric", GPU_METRICS, ids=lambda metric: metric.name)
-def test_the_dcgm_exporter_exports_the_metric_with_its_type(metric: ScrapedMetric) -> None:
-    lines = [line for line in COUNTERS.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-    exported = {row[0]: row[1].strip() for row in csv.reader(lines)}
-    assert exported[metric.name] == metric.kind
+def test_the_dcgm_exporter_exports_exactly_the_metrics_that_are_used() -> None:
+    """`python -m observability.metrics.dcgm_counters` writes the file."""
+    assert COUNTERS == FILE
+    assert COUNTERS.read_text(encoding="utf-8") == counters_file()
+    lines = [line for line in counters_file().splitlines() if not line.startswith("#")]
+    assert {(name, kind) for name, kind, _ in csv.reader(lines)} == {(one.name, one.kind) for one in GPU_METRICS}
 
 
 def test_the_pod_monitors_add_the_labels_of_ray() -> None:

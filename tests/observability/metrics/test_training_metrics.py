@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from observability.cost import UNPAID
 from observability.history import RunHistory
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import CheckpointCommitted, Evaluated, Restored, Step, TrainingStarted
-from tests.observability.metrics.exported import RUN, families, values
+from observability.runlog import CheckpointCommitted, Evaluated, Restored, RunStarted, Step, TrainingStarted
+from tests.observability.metrics.exported import FLOPS, RANKS, RUN, families, values
 from tests.observability.sample_run import restarted_run
 
 STARTED = TrainingStarted(
@@ -203,11 +204,69 @@ def test_wall_time_is_counted_by_class_and_what_a_restart_repeats_beside_it(
     assert ledger.repeated["productive"] > 0
 
 
-def test_gpu_memory_is_labelled_by_rank_and_state(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
-    metrics.gpu_memory(rank=1, allocated_bytes=10, reserved_bytes=20)
+@pytest.mark.parametrize("first", [1, 240])
+def test_dollars_are_counted_by_class_where_the_price_is_known(recorder: PrometheusRecorder, first: int) -> None:
+    events = [
+        replace(event, dollars_per_hour=7.2) if isinstance(event, RunStarted) else event for event in restarted_run()
+    ]
+    metrics = TrainingMetrics(recorder, run=RUN, history=events[:first])
+    for event in events[first:]:
+        metrics.handle(event)
+    found, ledger = values(recorder.url), RunHistory.from_events(events).goodput
+    names = {name: f'rtp_train_cost_dollars_total{{class="{name}"}}' for name in ledger.counted}
+    assert {name for name in names if names[name] not in found} == UNPAID
+    assert [found[names[name]] for name in names if name not in UNPAID] == [
+        pytest.approx(ledger.counted_dollars[name]) for name in names if name not in UNPAID
+    ]
+    repeated = found['rtp_train_repeated_dollars_total{class="productive"}']
+    assert repeated == pytest.approx(ledger.repeated["productive"] / 500)
+    assert repeated > 0
+
+
+def test_a_run_without_a_price_exports_no_dollars(recorder: PrometheusRecorder) -> None:
+    TrainingMetrics(recorder, run=RUN, history=restarted_run())
+    assert [name for name in values(recorder.url) if "dollars" in name] == []
+
+
+def test_what_the_ranks_measured_is_labelled_by_rank(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(RANKS)
+    metrics.handle(RANKS)
     found = values(recorder.url)
-    assert found['rtp_train_gpu_memory_bytes{rank="1",state="allocated"}'] == 10
-    assert found['rtp_train_gpu_memory_bytes{rank="1",state="reserved"}'] == 20
+    for rank in (0, 1):
+        assert found[f'rtp_train_gpu_utilization_ratio{{rank="{rank}"}}'] == RANKS.gpu_utilization[rank]
+        assert (
+            found[f'rtp_train_gpu_memory_bytes{{rank="{rank}",state="allocated"}}'] == RANKS.gpu_allocated_bytes[rank]
+        )
+        assert found[f'rtp_train_gpu_memory_bytes{{rank="{rank}",state="reserved"}}'] == RANKS.gpu_reserved_bytes[rank]
+        waited = found[f'rtp_train_rank_communication_seconds_total{{rank="{rank}"}}']
+        assert waited == 2 * RANKS.communication_seconds[rank]
+
+
+def test_a_utilization_that_the_driver_does_not_tell_has_no_series(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    metrics.handle(replace(RANKS, gpu_utilization=[math.nan, 0.25]))
+    found = values(recorder.url)
+    assert 'rtp_train_gpu_utilization_ratio{rank="0"}' not in found
+    assert found['rtp_train_gpu_utilization_ratio{rank="1"}'] == 0.25
+
+
+def test_flops_are_those_of_the_samples_of_all_ranks_and_mfu_is_their_share_of_the_peak(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    metrics.handle(FLOPS)
+    metrics.handle(STEP)
+    found = values(recorder.url)
+    assert found["rtp_train_flops_per_second"] == pytest.approx(FLOPS.per_sample * 3200)
+    assert found["rtp_train_mfu_ratio"] == pytest.approx(FLOPS.per_sample * 3200 / FLOPS.peak)
+
+
+def test_without_a_known_peak_there_is_no_mfu(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(replace(FLOPS, peak=0.0))
+    metrics.handle(STEP)
+    found = values(recorder.url)
+    assert found["rtp_train_flops_per_second"] > 0
+    assert "rtp_train_mfu_ratio" not in found
 
 
 def test_the_spool_backlog_is_set(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from observability.history import RunHistory
+from observability.quantities import money
 from observability.report import facts
-from observability.runlog import RunStarted
+from observability.runlog import FlopsCounted, RunStarted
 from observability.time_classes import MEANINGS
 from tests.observability.sample_run import WEIGHTS_SHA256, restarted_run
 
@@ -25,6 +27,46 @@ def test_the_headline_has_accuracy_speed_and_restarts() -> None:
         ("goodput", "4.3 %"),
         ("restarts, 31 steps lost", "2"),
     ]
+
+
+PRICED = RunHistory.from_events(
+    replace(event, dollars_per_hour=3600.0) if isinstance(event, RunStarted) else event for event in restarted_run()
+)
+
+
+def test_the_cost_is_a_headline_and_a_part_of_each_class_of_time_that_is_paid() -> None:
+    held = PRICED.goodput.wall_seconds - PRICED.goodput.seconds["idle"]
+    assert ("cost", money(held)) in facts.headline_figures(PRICED)
+    shares = {share.name: share for share in facts.goodput_shares(PRICED.goodput)}
+    assert shares["idle"].dollars is None
+    paid = [share for name, share in shares.items() if name != "idle"]
+    assert [share.dollars for share in paid] == [pytest.approx(share.seconds) for share in paid]
+
+
+def test_a_cost_that_lacks_a_driver_says_so() -> None:
+    events = [*restarted_run()]
+    first = next(index for index, event in enumerate(events) if isinstance(event, RunStarted))
+    events[first] = PRICED.started or events[first]
+    ((label, value),) = facts.cost_rows(RunHistory.from_events(events).goodput)
+    assert label.startswith("cost, without ")
+    assert label.endswith(" at an unknown price")
+    assert value.startswith("$")
+
+
+def test_the_flops_are_in_the_headline_and_the_peak_in_the_run() -> None:
+    counted = FlopsCounted(per_sample=2e9, device="NVIDIA A10G", peak=140e12)
+    history = RunHistory.from_events([counted, *restarted_run()])
+    figures = dict(facts.headline_figures(history))
+    assert (figures["of the model"], figures["MFU"]) == ("7.09 TFLOP/s", "5.1 %")
+    rows = dict(facts.run_rows(history, Path("/runs/a")))
+    assert (rows["FLOPs per sample"], rows["peak of all ranks (NVIDIA A10G)"]) == ("2e+09", "140 TFLOP/s")
+
+
+def test_the_flops_of_a_cpu_have_no_share_of_a_peak() -> None:
+    counted = FlopsCounted(per_sample=2e9, device="CPU")
+    history = RunHistory.from_events([counted, *restarted_run()])
+    assert "MFU" not in dict(facts.headline_figures(history))
+    assert dict(facts.run_rows(history, Path("/runs/a")))["peak of all ranks (CPU)"] == "unknown"
 
 
 def test_the_run_has_its_configuration_times_and_results() -> None:
@@ -73,7 +115,7 @@ def test_checkpoints_are_listed_newest_first() -> None:
 def test_shares_of_the_step_time_add_up_to_1() -> None:
     shares = facts.time_shares(HISTORY)
     assert [share.name for share in shares] == ["data", "forward", "backward", "optimizer", "checkpoint", "other"]
-    assert [share.variable for share in shares] == [f"--part-{index}" for index in range(6)]
+    assert [share.variable for share in shares] == [f"--part-{index}" for index in (0, 1, 2, 4, 5, 6)]
     assert sum(share.ratio for share in shares) == pytest.approx(1)
     assert sum(share.seconds for share in shares) == pytest.approx(sum(step.seconds for step in HISTORY.steps))
 

@@ -11,9 +11,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from observability.profiling.analysis import analyse
+from observability.profiling.verdict import RunFigures
 from observability.report import write_report
 from observability.runlog import FILE_NAME, Event, Notice, RunEnded, Step, TrainingStarted
 from observability.time_classes import CLASSES, MEANINGS
+from tests.observability.profiling.traces import Rank, event, write_profile
 from tests.observability.report.parsed_page import Page
 from tests.observability.sample_run import NAME, WEIGHTS_SHA256, SampleRun, finished_run, restarted_run, write_run
 
@@ -73,6 +76,18 @@ def test_every_reference_has_a_target(page: RunPage) -> None:
 def test_plots_contain_no_colours_of_their_own(page: RunPage) -> None:
     colours = {colour for drawing in page.drawings for colour in re.findall(r"#[0-9a-f]{6}\b(?![0-9a-f])", drawing)}
     assert colours == set()
+
+
+def test_the_newest_profile_is_shown_with_its_verdict_and_a_bar_per_rank(tmp_path: Path) -> None:
+    late = Rank(steps=[(0, 50, 100)], data=50, events=[event("sgemm", "kernel", 50, 100)])
+    analyse(write_profile(tmp_path, [late, late]), RunFigures())
+    page = page_of(tmp_path, finished_run())
+    assert "profile" in page.ids
+    assert "Profile of step 10" in page.text
+    assert "50.0 % of a step's 100 ms" in page.text
+    assert "Try first: " in page.text
+    assert len(page.drawings) == len(ALL_PLOTS) + 1
+    ET.fromstring(page.drawings[-1])  # noqa: S314 - our own output
 
 
 def test_every_class_of_time_has_a_colour_in_light_and_dark_mode(page: RunPage) -> None:

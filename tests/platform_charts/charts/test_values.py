@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from infra.spec.sharing import DEVICE_PLUGIN_CONFIG_LABEL, sharing_labels
 from platform_charts.charts.dcgm_exporter import COUNTERS
 from platform_charts.charts.image_names import ImageNames, images_of, without_digest
 from platform_charts.charts.installs import installed_charts
+from platform_charts.objects.dashboards import dashboards
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.infra.spec.samples import changed, dev_sections
@@ -211,7 +213,7 @@ def test_unshared_gpus_need_no_label() -> None:
 
 def counters() -> list[list[str]]:
     lines = COUNTERS.read_text(encoding="utf-8").splitlines()
-    return [[cell.strip() for cell in line.split(",")] for line in lines if line and not line.startswith("#")]
+    return list(csv.reader(line for line in lines if not line.startswith("#")))
 
 
 def test_every_counter_has_field_type_and_help() -> None:
@@ -226,8 +228,7 @@ def test_every_counter_has_field_type_and_help() -> None:
         "DCGM_EXP_XID_ERRORS_COUNT",
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
         "DCGM_FI_DEV_THERMAL_VIOLATION",
-        "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
-        "DCGM_FI_PROF_SM_ACTIVE",
+        "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
     ],
 )
 def test_counters_include_the_fields_that_alerts_need(field: str) -> None:
@@ -320,6 +321,14 @@ def test_alertmanager_uses_the_service_account_with_the_monitoring_role() -> Non
     account = PLATFORM_ACCOUNTS["monitoring"][0]
     install = installs_of(varied({}))["kube-prometheus-stack"]
     assert (install.namespace, install.values["alertmanager"]["serviceAccount"]["name"]) == account
+
+
+def test_the_sidecar_sorts_our_dashboards_into_their_folder() -> None:
+    sidecar = values("kube-prometheus-stack")["grafana"]["sidecar"]["dashboards"]
+    (annotation,) = {one for manifest in dashboards(load_release()) for one in manifest["metadata"]["annotations"]}
+    assert sidecar["folderAnnotation"] == annotation
+    assert sidecar["provider"] == {"foldersFromFilesStructure": True}
+    assert sidecar["searchNamespace"] == "monitoring"
 
 
 def test_grafana_requires_a_login() -> None:

@@ -10,6 +10,7 @@ from infra.spec.cluster_names import MLFLOW_CLEANUP
 from infra.spec.manifest import Manifest
 from infra.spec.names import MLFLOW_URI
 from infra.spec.release import ReleaseManifest
+from infra.spec.uis import SHARED_UIS
 from platform_charts.images.mlflow_server.environment import (
     BootstrapSettings,
     CleanupSettings,
@@ -41,6 +42,20 @@ def test_the_server_can_parse_its_environment() -> None:
         FACTS.database_port,
         FACTS.database_secret_arn,
     )
+
+
+def test_open_finds_the_server_and_no_other_pod() -> None:
+    ui = SHARED_UIS["mlflow"]
+    pods = {
+        one["kind"]: one["spec"]["template"]
+        for one in objects_of("prod")["mlflow"]
+        if one["kind"] in {"Deployment", "Job"}
+    }
+    found = {kind for kind, pod in pods.items() if ui.labels.items() <= pod["metadata"]["labels"].items()}
+    assert found == {"Deployment"}
+    [container] = pods["Deployment"]["spec"]["containers"]
+    assert ui.port in {port["containerPort"] for port in container["ports"]}
+    assert container["readinessProbe"]["httpGet"]["path"] == ui.health
 
 
 def test_the_bootstrap_job_can_parse_its_environment() -> None:

@@ -18,12 +18,17 @@ from tests.training.cluster.team_cluster import dev_outputs
 
 def options_on(queued: Operated, folder: Path) -> list[str]:
     """Options of a command for the team research; the outputs are written to a folder."""
-    reached = yaml.safe_load(queued.plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+    return [*options_with(queued.plane.kubeconfig, folder), "--team", "research"]
+
+
+def options_with(kubeconfig: Path, folder: Path) -> list[str]:
+    """Options of a command that reaches the cluster of a kubeconfig as the stack dev; the outputs are written to a folder."""
+    reached = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
     outputs = dev_outputs()
     connection = {"endpoint": reached["server"], "certificate_authority": reached["certificate-authority-data"]}
     file = folder / "outputs.json"
     file.write_text(json.dumps({**outputs, "cluster": {**outputs["cluster"], **connection}}))
-    return ["--env", "dev", "--outputs", str(file), "--kubeconfig", str(queued.plane.kubeconfig), "--team", "research"]
+    return ["--env", "dev", "--outputs", str(file), "--kubeconfig", str(kubeconfig)]
 
 
 def interruptible(*arguments: str) -> list[str]:

@@ -4,6 +4,7 @@ $KUBECTL_PYTHON    the pods' Python
 $KUBECTL_CODE      the folder that is /mnt/code in the pods
 $KUBECTL_FORWARDS  folder with a file, named like its process ID, for each forward that runs
 $KUBECTL_CUT       file that cuts forwards: they stay, and pass nothing on
+$KUBECTL_PORT_n    the port of this machine that is port n of the pods, if it is another
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def main() -> None:
         os.execvp(program[0], program)  # noqa: S606
     local, remote = words[-1].split(":")
     Path(os.environ["KUBECTL_FORWARDS"], str(os.getpid())).touch()
-    forward(int(local), int(remote))
+    forward(int(local), int(os.environ.get(f"KUBECTL_PORT_{remote}", remote)))
 
 
 def forward(local: int, remote: int) -> None:

@@ -15,7 +15,8 @@ import pytest
 from infra.lifecycle.sandbox.processes import free_ports
 from infra.spec.errors import RefusedError
 from tests.training.cluster import local_kubectl
-from training.cluster.port_forward import local_port, port_forward
+from training.cluster.port_forward import port_forward
+from training.local_port import local_port
 
 
 class _Answers(BaseHTTPRequestHandler):

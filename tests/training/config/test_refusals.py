@@ -76,6 +76,7 @@ def test_an_invalid_file_is_refused_with_the_line_to_change(
         ("=3", "--set =3: not of the form section.key=value"),
         ("loop.epochs=[1", "--set loop.epochs:1:3: not valid YAML"),
         ("loop.epochs=0", "--set: loop.epochs = 0: must be greater than 0"),
+        ("run.dollars_per_hour=-1", "--set: run.dollars_per_hour = -1: must be greater than 0"),
         (
             "scale.collective_timeout=1e300",
             "--set: scale.collective_timeout = 1e+300: must be less than or equal to 604800",

@@ -30,12 +30,16 @@ FAILURE_STEP = 75
 
 PAUSE_SECONDS = 3.0
 
+PRICE, NEXT_PRICE = 3600.0, 7200.0
+"""Of the machine in dollars per hour, before and after the pause: one and two dollars per second."""
+
 
 def settings(root: Path) -> TrainingSettings:
     """Two ranks; the second is killed once, after the first checkpoint."""
     options = {"step": FAILURE_STEP, "rank": 1, "trace": str(root / "failed"), "run": str(root / "runs" / "run")}
     return small_settings(
         model={"name": "tests.training.faults.models:killed", "options": options},
+        run={"dollars_per_hour": PRICE},
         loop={"epochs": 200},
         schedule={"name": "constant"},
         checkpoint={"every_steps": EVERY_STEPS, "keep_best": 0},
@@ -56,6 +60,7 @@ def test_a_killed_stopped_and_resumed_run_accounts_for_every_second(tmp_path: Pa
     (stopped,) = select(read_all(run), RunEnded)
     time.sleep(PAUSE_SECONDS)
     resume = ["resume", "run", "--root", str(run.parent), "--set", f"loop.max_steps={stopped.step + 30}"]
+    resume += ["--set", f"run.dollars_per_hour={NEXT_PRICE}"]
     with Driver(*resume, run=run) as driver:
         assert driver.wait_for(lambda event: isinstance(event, RunEnded)), driver.end()
         wall = time.monotonic() - began
@@ -66,6 +71,12 @@ def test_a_killed_stopped_and_resumed_run_accounts_for_every_second(tmp_path: Pa
     assert ledger.wall_seconds == pytest.approx(wall, rel=0.01)
     assert f"\ngoodput {ledger.describe()}\n" in ended.out
     assert_matches_log(ledger, read_all(run))
+    first, last = select(read_all(run), RunStarted)
+    assert ledger.cost is not None
+    assert ledger.cost.total == pytest.approx(
+        stopped.time - first.time + 2 * (read_all(run)[-1].time - last.time), rel=1e-6
+    )
+    assert f"\ncost {ledger.cost.describe()}\n" in ended.out
 
 
 def assert_matches_log(ledger: GoodputLedger, events: list[Event]) -> None:

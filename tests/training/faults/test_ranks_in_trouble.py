@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
 
+from observability.postmortem.causes import first_cause
 from observability.progress import ProgressView
 from observability.runlog import Notice, Restored, RunEnded, TrainingStarted, read_all, select
 from tests.engines import report_table
@@ -20,6 +22,7 @@ from training.cli import main
 from training.config.schema import TrainingSettings
 from training.errors import TrainingFailedError
 from training.launch.task import Outcome
+from training.postmortem import case_of
 from training.rundir import RunDirectory
 from training.supervisor import Supervisor
 
@@ -87,6 +90,14 @@ def test_a_rank_killed_under_ray_is_replaced_and_nothing_is_lost(
     chosen = settings("killed", tmp_path, launcher="ray")
     supervise_on(ray_cluster, chosen, tmp_path, monkeypatch)
     assert_recovered(tmp_path, "rank 1 died without reporting an error, in step 13")
+    case = case_of(RunDirectory(tmp_path / "runs" / "run"))
+    assert (case.state, first_cause(case).kind) == ("done", "done")
+    assert [report.text for report in case.reports] == ["rank 1 died without reporting an error, in step 13"]
+    # Ray says which process died; it had forgotten it once its cluster is gone.
+    died = next(fact for fact in case.ray if fact.state == "DEAD")
+    assert died.what.startswith("actor ")
+    assert "died" in died.why
+    assert any(fact.what.startswith("node 127.0.0.1") and fact.state == "ALIVE" for fact in case.ray)
 
 
 def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
@@ -98,18 +109,22 @@ def test_without_restarts_the_killed_rank_is_named_with_a_remedy(
     assert error.startswith("error: rank 1 was killed by SIGKILL, in step 13\n  remedy: ")
     assert "memory" in error
     assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 1
+    cause = first_cause(case_of(RunDirectory(tmp_path / "runs" / "run")))
+    assert (cause.kind, cause.sentence) == ("killed", "rank 1 was killed by SIGKILL, in step 13")
 
 
-def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_and_its_place(
+def test_a_rank_that_hangs_under_torchrun_is_named_with_the_timeout_its_step_its_place_and_who_waits(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     chosen = settings("stuck", tmp_path, launcher="torchrun", max_restarts=0, collective_timeout=15)
     assert main(arguments_for(chosen, tmp_path)) == 1
     report_table.ran("torchrun")
-    first, remedy = capfd.readouterr().err.rstrip().split("\n")
+    first, waits, remedy = capfd.readouterr().err.rstrip().split("\n")
     assert first.startswith("error: rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at ")
     assert first.endswith(" in fail")
+    assert re.fullmatch(r"rank 0 has entered all_reduce \d+ \(.+ float\), which rank 1 has not", waits)
     assert remedy.startswith("  remedy: it hangs, its machine is gone")
+    assert first_cause(case_of(RunDirectory(tmp_path / "runs" / "run"))).kind == "hang"
 
 
 def test_a_rank_that_exits_with_0_under_torchrun_fails_the_run_at_once(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from infra.spec.manifest import Manifest, api_object
 from observability.runlog import RunStarted, TrainingStarted, read_all, select
 from tests.training.on_nodes import processes
@@ -77,10 +79,13 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory_resumes(nodes: NodeClus
         ]
         rank = max(workers, key=lambda one: one.memory_info().rss)
         memory = processes.Memory.of(rank)
-        limit = memory.limit_to_use()
-        nodes.sandbox.pods.run(worker, "python", "-c", _EAT)
-        assert memory.kills > 0
-        memory.limit(limit)
+        with ThreadPoolExecutor(1) as pool:
+            limit = memory.limit_to_use()
+            eaten = pool.submit(nodes.sandbox.pods.run, worker, "python", "-c", _EAT)
+            job.await_(lambda: memory.kills > 0, what="without memory")
+            # At once: the ranks that are started next need some, and without it the whole container ends.
+            memory.limit(limit)
+            eaten.result()
         assert job.end() == 0, job.said
     assert (drivers(job), starts(job)) == (1, 2)
     assert job.weights == undisturbed.weights

@@ -72,12 +72,20 @@ class RecordedRun:
             for event in events:
                 log.write(event)
 
-    def start(self, *, at_step: int = 0, code: RunCode | None = None) -> None:
+    def start(self, *, at_step: int = 0, code: RunCode | None = None, dollars_per_hour: float | None = None) -> None:
         """Log the start of driver and training, with the run's own code; from a checkpoint if `at_step` is not 0."""
         time = START + at_step
         settings = self.settings.model_dump(mode="json")
         described = environment.describe(None if code is None else code.describe())
-        self.write(RunStarted(time=time, run=self.directory.name, settings=settings, environment=described))
+        self.write(
+            RunStarted(
+                time=time,
+                run=self.directory.name,
+                settings=settings,
+                environment=described,
+                dollars_per_hour=dollars_per_hour,
+            )
+        )
         self.write(Phase(time=time, name="data"))
         if at_step:
             self.write(Restored(time=time, step=at_step, path=f"checkpoints/step-{at_step:08}"))

@@ -182,6 +182,21 @@ def test_the_goodput_of_all_attempts_is_delivered_at_each_end(uri: str, tmp_path
     metrics = client.get_run(run_id).data.metrics
     assert metrics["goodput/ratio"] == pytest.approx(ledger.ratio)
     assert {name: metrics[f"goodput/{name}_seconds"] for name in CLASSES} == pytest.approx(ledger.seconds)
+    assert [name for name in metrics if name.startswith("cost/")] == []
+
+
+def test_the_cost_is_delivered_where_a_price_is_known(uri: str, tmp_path: Path) -> None:
+    run = RecordedRun(settings(tmp_path, uri))
+    run.start(dollars_per_hour=36.0)
+    run.train(1, 40)
+    run.end(step=40)
+    metrics = MlflowClient(tracking_uri=uri).get_run(deliver(run).run_id).data.metrics
+    cost = GoodputLedger.of_run(run.directory).cost
+    assert cost is not None
+    assert metrics["cost/dollars"] == pytest.approx(cost.total)
+    assert metrics["cost/productive_dollars"] == pytest.approx(cost.by_class["productive"])
+    assert metrics["cost/unpriced_seconds"] == 0.0
+    assert "cost/queue_dollars" not in metrics
 
 
 def test_a_long_log_is_delivered_in_several_batches(uri: str, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def events_with_metrics() -> list[Event]:
             data_seconds=0.01,
             forward_seconds=0.02,
             backward_seconds=0.03,
+            communication_seconds=0.06,
             optimizer_seconds=0.04,
             checkpoint_seconds=0.05,
         ),
@@ -116,6 +117,7 @@ def test_every_measurement_becomes_a_metric() -> None:
         "time/data_seconds": 0.01,
         "time/forward_seconds": 0.02,
         "time/backward_seconds": 0.03,
+        "time/communication_seconds": 0.06,
         "time/optimizer_seconds": 0.04,
         "time/checkpoint_seconds": 0.05,
     }

@@ -1,4 +1,4 @@
-"""Cases of `observability.alerts.training` and `goodput`."""
+"""Cases of `observability.alerts.training`, `goodput` and `run_cost`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ _STEP, _PLANNED = of_run("step"), of_run("planned_steps")
 _NEWEST = of_run("last_step_timestamp_seconds")
 _LOSS, _SPEED = of_run("loss"), of_run("samples_per_second")
 _RESTARTS = of_run("restarts_total")
+_REPEATED = of_run("repeated_seconds_total", **{"class": "productive"})
+_REPEATED_DOLLARS = of_run("repeated_dollars_total", team="vision", **{"class": "productive"})
 _DATA, _FORWARD = of_run("step_part_seconds_total", part="data"), of_run("step_part_seconds_total", part="forward")
 _FOUR_RESTARTS = {
     of_run("restarts_total", WorkerId="a"): later(10, flat(1, 40)),
@@ -24,6 +26,23 @@ def _speeds(slowest: float) -> dict[str, str]:
     speeds = [100, 100, 100, slowest]
     return {of_run("rank_samples_per_second", rank=str(rank)): flat(speed, 15) for rank, speed in enumerate(speeds)}
 
+
+def _waits(first: float, second: float) -> dict[str, str]:
+    """Two ranks that wait for so many seconds of every minute, of which the steps take all."""
+    name = "rank_communication_seconds_total"
+    waits = {of_run(name, rank=str(rank)): rising(seconds, 30) for rank, seconds in enumerate((first, second))}
+    return {**waits, _FORWARD: rising(30, 30), _DATA: rising(30, 30)}
+
+
+def _of_class(name: str) -> str:
+    return of_run("wall_seconds_total", **{"class": name})
+
+
+def _spent(name: str) -> str:
+    return of_run("cost_dollars_total", team="vision", **{"class": name})
+
+
+_PRODUCTIVE = _of_class("productive")
 
 CASES = (
     Case(
@@ -59,6 +78,21 @@ CASES = (
         silent={
             "less than the limit": {_DATA: rising(12, 30)},
             "the counters restart": {_DATA: "0+12x15 0+12x15", _FORWARD: "0+30x15 0+30x15"},
+        },
+    ),
+    Case(
+        alert="TrainingCommunicationBound",
+        at=30,
+        series=_waits(24, 30),
+        labels=RUN_LABELS,
+        summary=f"40% of the step time is waiting for the network in {RUN_TEXT}.",
+        silent={
+            "less than the limit": _waits(17, 30),
+            "one rank is slow, and waits for nobody": _waits(3, 30),
+            "the counters restart": {
+                **dict.fromkeys(_waits(0, 0), "0+17x15 0+17x15"),
+                **dict.fromkeys((_DATA, _FORWARD), "0+30x15 0+30x15"),
+            },
         },
     ),
     Case(
@@ -119,32 +153,60 @@ CASES = (
     Case(
         alert="GoodputBurnsFast",
         at=65,
-        series={_FORWARD: rising(18, 65), _STEP: flat(5, 65)},
+        series={_PRODUCTIVE: rising(54, 65), _REPEATED: rising(36, 65), _STEP: flat(5, 65)},
         labels=RUN_LABELS,
         summary=f"70% of the last hour was no training in {RUN_TEXT}.",
         silent={
-            "less than the limit": {_FORWARD: rising(25, 65)},
+            "less than the limit": {_REPEATED: rising(29, 65)},
             "a trial of a search": TRIAL,
-            "it has recovered": {_FORWARD: "0+12x55 714+54x10"},
-            "it has just begun": {_FORWARD: "0+54x45 2430+6x20"},
+            "it has recovered": {_REPEATED: "0+42x55 2310+0x9"},
+            "it has just begun": {_REPEATED: "0+0x44 0+48x20"},
+            "it has waited in the queue": {_of_class("queue"): "0+0x20 2400+0x44"},
+            "it was preempted": {_of_class("idle"): "0+0x20 2400+0x44"},
             "a run of little more than an hour": {_STEP: later(4, flat(5, 61))},
-            "a run of half an hour": {_STEP: later(30, flat(5, 35)), _FORWARD: later(30, rising(18, 35))},
-            "the counter restarts": {_FORWARD: "0+54x30 0+54x34"},
+            "a run of half an hour": {
+                _STEP: later(30, flat(5, 35)),
+                _PRODUCTIVE: later(30, rising(54, 35)),
+                _REPEATED: later(30, rising(36, 35)),
+            },
+            "a run of that name begins anew": {_PRODUCTIVE: "5000+54x60 0+54x4", _REPEATED: "3000+36x60 0+0x4"},
         },
     ),
     Case(
         alert="GoodputBurnsSlowly",
         at=380,
-        series={_FORWARD: rising(39, 380), _STEP: flat(5, 380)},
+        series={_PRODUCTIVE: rising(54, 380), _REPEATED: rising(15, 380), _STEP: flat(5, 380)},
         labels=RUN_LABELS,
         summary=f"35% of the last six hours was no training in {RUN_TEXT}.",
         silent={
-            "less than the limit": {_FORWARD: rising(43, 380)},
+            "less than the limit": {_REPEATED: rising(11, 380)},
             "a trial of a search": TRIAL,
-            "it has recovered": {_FORWARD: "0+30x340 10254+54x40"},
-            "it has just begun": {_FORWARD: "0+54x300 16200+30x80"},
+            "it has recovered": {_REPEATED: "0+24x340 8160+0x39"},
+            "it has just begun": {_REPEATED: "0+0x299 0+24x80"},
+            "it was preempted": {_of_class("idle"): "0+0x100 3600+0x279"},
             "a run of little more than six hours": {_STEP: later(10, flat(5, 370))},
-            "a run of five hours": {_STEP: later(80, flat(5, 300)), _FORWARD: later(80, rising(39, 300))},
+            "a run of five hours": {
+                _STEP: later(80, flat(5, 300)),
+                _PRODUCTIVE: later(80, rising(54, 300)),
+                _REPEATED: later(80, rising(15, 300)),
+            },
+        },
+    ),
+    Case(
+        alert="TeamDollarsLost",
+        at=250,
+        series={
+            _spent("startup"): rising(0.2, 250),
+            _spent("productive"): rising(0.5, 250),
+            _REPEATED_DOLLARS: rising(0.3, 250),
+        },
+        labels={"team": "vision"},
+        summary="The runs of team vision lose $30.00 an hour, more than half of what they cost.",
+        silent={
+            "less than the limit": {_REPEATED_DOLLARS: rising(0.1, 250)},
+            "half of what they cost": {_spent("productive"): rising(0.8, 250)},
+            "an hour ago it was productive": {_REPEATED_DOLLARS: "0+0x190 0+0.3x59"},
+            "a new process counts its history at once": {_REPEATED_DOLLARS: "0+0x100 900+0x149"},
         },
     ),
 )

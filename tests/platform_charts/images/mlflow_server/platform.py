@@ -125,7 +125,7 @@ class Platform:
             "MLFLOW_DB_SECRET_ARN": settings.secret,
             "AWS_REGION": settings.region,
             "MLFLOW_ARTIFACT_BUCKET": self._s3_api.bucket,
-            "MLFLOW_ALLOWED_HOSTS": f"{SERVICE},127.0.0.1",
+            "MLFLOW_ALLOWED_HOSTS": f"{SERVICE},localhost,127.0.0.1",
             "MLFLOW_WORKERS": "1",
             "MLFLOW_FLASK_SERVER_SECRET_KEY": self.server_secret["flask-secret-key"],
             "MLFLOW_PORT": "tcp://10.100.0.7:5000",  # as Kubernetes sets it for the Service

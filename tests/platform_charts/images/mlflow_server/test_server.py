@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from pathlib import Path
 
@@ -14,8 +15,12 @@ from mlflow.exceptions import MlflowException
 from platform_charts.images.mlflow_server.migrate import migrate
 from platform_charts.images.mlflow_server.names import ADMINISTRATOR
 from tests.engines.mlflow_server import MlflowServer
+from tests.engines.ports import free_port
 from tests.platform_charts.images.mlflow_server.platform import SERVICE, Platform
+from tests.training.cluster.uis.upstream import ask, log_in
 from tests.training.tracking.recorded import RecordedRun, history, settings
+from training.cluster.uis.gate import Gate
+from training.cluster.uis.proxy import LocalProxy, Upstream
 from training.tracking.delivery import Delivery, last_start
 from training.tracking.state import TrackingState
 
@@ -112,6 +117,22 @@ def test_a_team_cannot_see_the_default_workspace(
 def test_a_wrong_password_is_rejected(server: MlflowServer, services: Platform) -> None:
     assert status(server, VISION, password_of(VISION, services)) == 200
     assert status(server, VISION, password_of(SPEECH, services)) == 401
+
+
+def test_a_browser_at_the_local_port_of_open_is_the_team(server: MlflowServer, services: Platform) -> None:
+    login = base64.b64encode(f"{VISION}:{password_of(VISION, services)}".encode()).decode()
+    gate = Gate(port=free_port(), start="/", key="key")
+    origin = f"http://localhost:{gate.port}"
+    with LocalProxy(gate, title="MLflow") as proxy:
+        proxy.upstream = Upstream(int(server.uri.rpartition(":")[2]), f"Basic {login}")
+        cookie, _ = log_in(gate.url)
+        assert "<title>MLflow</title>" in ask(f"{origin}/", Cookie=cookie).body
+        workspaces = ask(f"{origin}/ajax-api/3.0/mlflow/workspaces", Cookie=cookie)
+        assert [one["name"] for one in json.loads(workspaces.body)["workspaces"]] == [VISION]
+        # What the page sends when somebody creates an experiment; MLflow checks Host and Origin.
+        made = json.dumps({"name": "made-in-a-browser"}).encode()
+        page = {"Cookie": cookie, "Origin": origin, "Content_Type": "application/json", "X_MLFLOW_WORKSPACE": VISION}
+        assert ask(f"{origin}/ajax-api/2.0/mlflow/experiments/create", data=made, **page).status == 200
 
 
 @pytest.mark.parametrize("password", ["password1234", "password"])

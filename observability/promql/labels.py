@@ -1,6 +1,6 @@
 """The labels of an expression's result, and the rules of PromQL that decide them.
 
-Follows Prometheus's documentation of operators and functions, for the forms that our rules use.
+Follows Prometheus's documentation of operators and functions, for the forms that our rules and dashboards use.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Draws dashboards without Grafana, with the data of a Prometheus."""

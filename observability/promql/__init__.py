@@ -1,0 +1,1 @@
+"""Checks PromQL against the inventory of metrics, for alert rules and dashboards."""

@@ -1,0 +1,119 @@
+"""The committed files are those of the dashboards, and what they refer to exists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grafana_foundation_sdk.models import units
+
+from observability.alerts.catalog import ALERTS
+from observability.dashboards.boards.runbooks import runbooks
+from observability.dashboards.catalog import DASHBOARDS, all_dashboards
+from observability.dashboards.check import check_dashboards
+from observability.dashboards.files import FOLDER, files
+from observability.dashboards.model import Dashboard, Limit, Panel, TextPanel, Unit
+from observability.dashboards.preview.layout import places
+
+PANELS = [(dashboard, panel) for dashboard in DASHBOARDS for panel in dashboard.panels]
+LIMITS = [(panel, limit) for _, panel in PANELS for limit in panel.limits]
+
+every_dashboard = pytest.mark.parametrize("dashboard", all_dashboards(), ids=lambda one: one.uid)
+
+
+@cache
+def documents() -> dict[str, dict[str, Any]]:
+    """The committed files by uid."""
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in FOLDER.glob("*.json")}
+
+
+def panels_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The panels of a document, without the titles of rows."""
+    return [panel for panel in document["panels"] if panel["type"] != "row"]
+
+
+def addresses(document: dict[str, Any]) -> Iterator[str]:
+    """Addresses of all links of panels and of what they show."""
+    for panel in panels_of(document):
+        for link in (*panel.get("links", []), *panel.get("fieldConfig", {}).get("defaults", {}).get("links", [])):
+            yield link["url"]
+
+
+def test_the_committed_files_are_current() -> None:
+    """`python -m observability.dashboards` writes them."""
+    assert {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()} == files()
+
+
+def test_the_files_are_where_the_stack_reads_them() -> None:
+    assert FOLDER.relative_to(Path(__file__).parents[3]).as_posix() == "platform_charts/objects/dashboards"
+
+
+def test_the_queries_of_all_dashboards_are_right() -> None:
+    assert len(check_dashboards(all_dashboards())) == len(PANELS) >= 100
+
+
+@every_dashboard
+def test_ids_are_unique_and_stay_when_panels_move(dashboard: Dashboard) -> None:
+    document = documents()[dashboard.uid]
+    ids = [panel["id"] for panel in document["panels"]]
+    assert len(set(ids)) == len(ids)
+    assert all(0 < one < 2**31 for one in ids)
+    expected = {panel.title: panel.id for row in dashboard.rows for panel in row.panels}
+    assert {panel["title"]: panel["id"] for panel in panels_of(document)} == expected
+
+
+@every_dashboard
+def test_the_preview_places_panels_as_the_file_does(dashboard: Dashboard) -> None:
+    placed = [
+        {"x": place.left, "y": place.top, "w": place.width, "h": place.height}
+        for place in places(dashboard)
+        if isinstance(place.content, Panel | TextPanel)
+    ]
+    assert [panel["gridPos"] for panel in panels_of(documents()[dashboard.uid])] == placed
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS, ids=lambda one: getattr(one, "uid", None) or one.title)
+def test_a_panel_has_a_unit_and_says_what_it_means(dashboard: Dashboard, panel: Panel) -> None:
+    (found,) = [one for one in panels_of(documents()[dashboard.uid]) if one["title"] == panel.title]
+    assert found["fieldConfig"]["defaults"]["unit"] == panel.unit.value
+    assert found["description"].endswith(".")
+    assert len(found["description"]) > 15
+    assert [target["expr"] for target in found["targets"]] == [query.expression for query in panel.queries]
+
+
+def test_grafana_knows_the_units() -> None:
+    known = {value for value in vars(units).values() if isinstance(value, str)}
+    assert {unit.value for unit in Unit if not unit.value.startswith("suffix:")} <= known
+
+
+def test_every_link_leads_to_a_dashboard_and_a_panel() -> None:
+    found = documents()
+    for document in found.values():
+        for address in addresses(document):
+            uid = re.findall(r"^/d/([\w-]+)\?", address)
+            assert uid, address
+            panel = re.findall(r"viewPanel=panel-(\d+)", address)
+            assert set(map(int, panel)) <= {one["id"] for one in panels_of(found[uid[0]])}
+            variables = {one["name"] for one in document["templating"]["list"]}
+            assert set(re.findall(r"\$\{(\w+):queryparam\}", address)) <= variables
+            opened = {one["name"] for one in found[uid[0]]["templating"]["list"]}
+            assert set(re.findall(r"var-(\w+)=", address)) <= opened
+
+
+def test_every_alert_has_a_panel_that_links_to_its_runbook() -> None:
+    shown = {name for _, panel in PANELS for name in panel.all_alerts}
+    assert shown == {alert.name for alert in ALERTS}
+    titles = {panel.title for row in runbooks().rows for panel in row.panels}
+    assert titles == {alert.name for alert in ALERTS}
+
+
+@pytest.mark.parametrize(("panel", "limit"), LIMITS, ids=lambda one: getattr(one, "alert", None) or one.title)
+def test_a_limit_is_that_of_its_alert(panel: Panel, limit: Limit) -> None:
+    (alert,) = [one for one in ALERTS if one.name == limit.alert]
+    operator = "<" if limit.is_lower else ">"
+    assert re.search(rf"{operator}=? {re.escape(f'{limit.value}')}(?![\d.])", alert.expression), alert.expression

@@ -1,0 +1,98 @@
+"""The pictures of dashboards, and what the command refuses."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from infra.spec.errors import ExitStatus, PlatformError
+from observability.dashboards.__main__ import COMMANDS
+from observability.dashboards.catalog import DASHBOARDS
+from observability.dashboards.model import Chart, Unit
+from observability.dashboards.preview.picture import View, draw_dashboard
+from observability.dashboards.preview.source import MetricsSource
+from observability.dashboards.preview.units import shown, ticks
+
+
+def test_a_dashboard_is_drawn_with_the_data_of_prometheus(recorded: View, tmp_path: Path) -> None:
+    (dashboard,) = [one for one in DASHBOARDS if one.uid == "rtp-fleet"]
+    assert {panel.chart for panel in dashboard.panels} == set(Chart)
+    draw_dashboard(dashboard, recorded, tmp_path / "with.png")
+    nothing = View(source=recorded.source, end=recorded.end, seconds=3600, values={"team": "nobody"})
+    draw_dashboard(dashboard, nothing, tmp_path / "without.png")
+    with Image.open(tmp_path / "with.png") as full, Image.open(tmp_path / "without.png") as empty:
+        assert full.size == empty.size
+    assert (tmp_path / "with.png").stat().st_size > (tmp_path / "without.png").stat().st_size
+
+
+def test_a_query_that_prometheus_refuses_is_named_with_its_answer(recorded: View) -> None:
+    with pytest.raises(PlatformError, match=r"refused sum\(: .*parse error"):
+        recorded.source.at("sum(", recorded.end)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (
+            ["--only", "rtp-runn"],
+            ExitStatus.WRONG_INPUT,
+            "unknown dashboard 'rtp-runn'\n  remedy: one of rtp-fleet, rtp-run",
+        ),
+        (["--var", "teem=a"], ExitStatus.WRONG_INPUT, "unknown variable 'teem'\n  remedy: one of job, node, run"),
+        (["--var", "team"], ExitStatus.WRONG_INPUT, "--var=team has no value\n  remedy: write it as NAME=VALUE"),
+        (
+            ["--since", "soon"],
+            ExitStatus.WRONG_INPUT,
+            "--since=soon is not a duration\n  remedy: a number and m, h or d",
+        ),
+        (["--prometheus", "localhost:9090"], ExitStatus.WRONG_INPUT, "is not an http:// or https:// address"),
+        (["--prometheus", "http://127.0.0.1:1"], ExitStatus.REFUSED, "no Prometheus answers at http://127.0.0.1:1"),
+    ],
+)
+def test_wrong_options_are_refused_with_a_remedy(
+    arguments: list[str],
+    status: ExitStatus,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert COMMANDS.main(["preview", "--out", str(tmp_path), *arguments]) == status
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.925, Unit.RATIO, "92.5 %"),
+        (-2048.0, Unit.BYTES_PER_SECOND, "-2.0 KiB/s"),
+        (1536.0, Unit.MEBIBYTES, "1.5 GiB"),
+        (1495.0, Unit.PER_SECOND, "1.5 k /s"),
+        (1300.0, Unit.WATTS, "1.3 kW"),
+        (0.0, Unit.HERTZ, "0 Hz"),
+        (90.0, Unit.SECONDS, "1 min 30 s"),
+        (0.0, Unit.SECONDS, "0 s"),
+        (7.0, Unit.COUNT, "7"),
+        (math.nan, Unit.COUNT, "no data"),
+    ],
+)
+def test_values_are_shown_with_their_unit(value: float, unit: Unit, text: str) -> None:
+    assert shown(value, unit) == text
+
+
+@given(start=st.floats(-1e3, 1e3), span=st.floats(1e-6, 1e9), unit=st.sampled_from(list(Unit)))
+def test_ticks_are_few_distinct_and_inside_the_axis(start: float, span: float, unit: Unit) -> None:
+    low = start * span
+    marks = ticks(low, low + span, unit)
+    assert len(marks) <= 7
+    assert marks == sorted(set(marks))
+    assert all(low - span * 1e-6 <= mark <= low + span * (1 + 1e-6) for mark in marks)
+
+
+def test_an_address_with_a_path_is_kept() -> None:
+    """Behind an ingress, Prometheus may have a prefix."""
+    assert MetricsSource("http://localhost:9090/prometheus/").url == "http://localhost:9090/prometheus"

@@ -1,0 +1,269 @@
+"""`open` on a real API server with the objects of dev; no kubelet runs here, so the pods' ports are servers of this machine."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.kube.api import KubernetesApi
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object
+from infra.spec.names import team_group
+from platform_charts.jobs.scheduling import JOB_LABEL
+from tests.engines.kubernetes_jobs import job, rayjob
+from tests.engines.kubernetes_platform import Environment, in_dev
+from tests.training.cluster.commands import command, options_with, read_until
+from tests.training.cluster.uis.upstream import ask, log_in, upstream
+from training.cli import main
+from training.cluster.context import read_target
+from training.cluster.objects import POD
+from training.cluster.uis.ray import ray_ui
+from training.cluster.uis.shared import shared_ui
+from training.cluster.uis.ui import Stack
+from training.errors import ExitStatus, SettingsError
+
+_TEAM, _OTHER = "research", "platform"
+_PASSWORD = "the-password-of-the-team"
+_TOKEN = "the-token-of-the-cluster"
+_SECONDS = 60
+
+pytestmark = in_dev
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A machine at which somebody opens UIs of dev.
+
+    Attributes:
+        environment: the environment on the cluster.
+        folder: working folder.
+        kubeconfig: of the administrator.
+    """
+
+    environment: Environment
+    folder: Path
+    kubeconfig: Path
+
+    @property
+    def options(self) -> list[str]:
+        """Options of a command that reaches the cluster as administrator."""
+        return options_with(self.kubeconfig, self.folder)
+
+    def stack(self, team: str | None) -> Stack:
+        """The stack as a member of a team sees it; None for the administrator."""
+        _, _, _, outputs, *_ = self.options
+        kubeconfig, api = self.kubeconfig, KubernetesApi(self.environment.cluster.client)
+        if team is not None:
+            document = yaml.safe_load(kubeconfig.read_text())
+            document["users"][0]["user"] |= {"as": f"{team}-member", "as-groups": [team_group(team)]}
+            kubeconfig, api = self.folder / "member", self.environment.member(team)
+            kubeconfig.write_text(json.dumps(document))
+        target = read_target("dev", file=Path(outputs), environment={})
+        return Stack(env="dev", target=target, api=api, kubeconfig=kubeconfig, environment={})
+
+
+@pytest.fixture
+def desk(environment: Environment, control_plane: ControlPlane, tmp_path: Path) -> Iterator[Desk]:
+    """A desk; the teams' logins exist, as MLflow's Job creates them."""
+    logins = [_login(team.name) for team in environment.settings.teams]
+    with environment.cluster.applied(*logins):
+        yield Desk(environment, tmp_path, control_plane.kubeconfig)
+
+
+def _login(team: str) -> Manifest:
+    data = {"MLFLOW_TRACKING_USERNAME": team, "MLFLOW_TRACKING_PASSWORD": _PASSWORD}
+    return {**api_object("v1", "Secret", "mlflow-credentials", namespace=team), "stringData": data}
+
+
+def _pod(name: str, namespace: str, **labels: str) -> Manifest:
+    container = {"name": "main", "image": "ui", "securityContext": RESTRICTED_CONTAINER}
+    spec = {"containers": [container], "securityContext": RESTRICTED_POD, "restartPolicy": "Never"}
+    return {**api_object(*POD, name, namespace=namespace, labels=labels), "spec": spec}
+
+
+@pytest.fixture
+def pods(desk: Desk) -> Iterator[None]:
+    """Ready pods of MLflow, Prometheus, a session and a later job, both of which run."""
+    cluster = desk.environment.cluster
+    session = job("session-notes", team=_TEAM, kind="session", command=("true",))
+    jobs = [rayjob(desk.environment, one) for one in (session, job("digits", team=_TEAM))]
+    found = [
+        _pod("mlflow-server", "mlflow", **{"app.kubernetes.io/name": "mlflow"}),
+        _pod("prometheus-0", "monitoring", **{"app.kubernetes.io/name": "prometheus"}),
+        *(
+            _pod(f"{one}-abcde-head", _TEAM, **{JOB_LABEL: one, "ray.io/node-type": "head"})
+            for one in ("session-notes", "digits")
+        ),
+    ]
+    with ExitStack() as stack:
+        stack.enter_context(cluster.applied(*found, *jobs))
+        for one in jobs:
+            cluster.update_status(one, {"jobDeploymentStatus": "Running"})
+        for one in found:
+            ready = [{"type": "Ready", "status": "True"}]
+            cluster.update_status(one, {"phase": "Running", "conditions": ready})
+        yield
+
+
+@pytest.fixture
+def local(desk: Desk) -> dict[str, str]:
+    """Variables of a command whose kubectl forwards to servers of this machine."""
+    for name in ("bin", "forwards"):
+        (desk.folder / name).mkdir()
+    program = Path(__file__).parents[1] / "local_kubectl.py"
+    kubectl = desk.folder / "bin" / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
+    kubectl.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{kubectl.parent}:{os.environ['PATH']}",
+        "KUBECTL_CODE": str(desk.folder),
+        "KUBECTL_FORWARDS": str(desk.folder / "forwards"),
+        "KUBECTL_CUT": str(desk.folder / "cut"),
+        "RAY_AUTH_TOKEN": _TOKEN,
+    }
+
+
+@pytest.mark.usefixtures("pods")
+def test_several_uis_open_logged_in_reconnect_and_end_with_ctrl_c(desk: Desk, local: dict[str, str]) -> None:
+    words = ["open", "mlflow", "ray", "prometheus", "--team", _TEAM, *desk.options]
+    with upstream("mlflow") as mlflow, upstream("ray") as ray, upstream("prometheus") as prometheus:
+        served = {"KUBECTL_PORT_5000": mlflow, "KUBECTL_PORT_8265": ray, "KUBECTL_PORT_9090": prometheus}
+        ports = {name: str(server.port) for name, server in served.items()}
+        with command(*words, environment={**local, **ports}) as process:
+            said = [read_until(process, "http://localhost:") for _ in range(3)]
+            urls = dict(line.strip().split(": ", 1) for line in said)
+            basic = base64.b64encode(f"{_TEAM}:{_PASSWORD}".encode()).decode()
+            for title, name, login in (
+                (f"MLflow of team {_TEAM}", "mlflow", f"Basic {basic}"),
+                ("Ray's dashboard of session-notes", "ray", f"Bearer {_TOKEN}"),
+            ):
+                cookie, _ = log_in(urls[title])
+                seen = ask(urls[title].partition("/.open")[0], Cookie=cookie).seen
+                assert (seen["server"], seen["authorization"]) == (name, login)
+            assert ask(urls["Prometheus"]).seen["server"] == "prometheus"
+
+            for forward in _forwards(desk):
+                os.kill(forward, signal.SIGKILL)
+            again = {read_until(process, "reconnected").strip() for _ in range(3)}
+            assert again == {f"{title}: reconnected" for title in urls}
+            assert ask(urls["Prometheus"]).seen["server"] == "prometheus"
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=_SECONDS)
+    assert process.returncode == ExitStatus.DONE, rest
+    assert not {secret for secret in (_PASSWORD, basic, _TOKEN) if secret in "".join(said) + rest}
+    for forward in _forwards(desk):
+        with pytest.raises(ProcessLookupError):
+            os.kill(forward, 0)
+
+
+@pytest.mark.usefixtures("pods")
+def test_the_end_of_the_job_ends_its_dashboard(desk: Desk, local: dict[str, str]) -> None:
+    with upstream("ray") as ray:
+        environment = {**local, "KUBECTL_PORT_8265": str(ray.port)}
+        words = ["open", "ray", "--job", "notes", *desk.options]
+        with command(*words, environment=environment) as process:
+            read_until(process, "http://localhost:")
+            ended = api_object("ray.io/v1", "RayJob", "session-notes", namespace=_TEAM)
+            desk.environment.cluster.update_status(ended, {"jobDeploymentStatus": "Complete"})
+            os.kill(_forwards(desk)[0], signal.SIGKILL)
+            read_until(process, "Ray's dashboard of session-notes has ended")
+            process.wait(_SECONDS)
+    assert process.returncode == ExitStatus.DONE
+
+
+def _forwards(desk: Desk) -> list[int]:
+    """Process IDs of the forwards that were started."""
+    return [int(one.name) for one in (desk.folder / "forwards").iterdir()]
+
+
+@pytest.mark.usefixtures("pods")
+def test_what_does_not_run_and_a_port_in_use_are_refused(
+    desk: Desk, local: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", local["PATH"])
+    assert main(["open", "grafana", *desk.options]) == ExitStatus.REFUSED
+    said = capsys.readouterr().err
+    assert "Grafana of dev does not run: namespace monitoring has no pod of it" in said
+    assert "bring the stack up: make up ENV=dev" in said
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["open", "prometheus", "--port", str(port), *desk.options]) == ExitStatus.REFUSED
+    assert f"port {port} of this machine is in use" in capsys.readouterr().err
+    assert main(["open", "ray", "--job", "session-note", *desk.options]) == ExitStatus.WRONG_INPUT
+    assert "did you mean session-notes?" in capsys.readouterr().err
+
+
+def test_a_member_opens_mlflow_for_the_own_team_only(desk: Desk) -> None:
+    stack = desk.stack(_TEAM)
+    found = shared_ui("mlflow", stack, team=None)
+    assert (found.title, found.start) == (f"MLflow of team {_TEAM}", f"/#/?workspace={_TEAM}")
+    assert found.find_authorization is not None
+    assert base64.b64decode(found.find_authorization().removeprefix("Basic ")).decode() == f"{_TEAM}:{_PASSWORD}"
+    with pytest.raises(RefusedError) as refusal:
+        shared_ui("mlflow", stack, team=_OTHER)
+    assert f"get secrets mlflow-credentials in namespace {_OTHER}, which the role mlflow-login" in str(refusal.value)
+    assert f"add yours to `roles` of team {_OTHER}" in str(refusal.value)
+
+
+def test_somebody_of_all_teams_chooses_one_and_somebody_of_none_is_told_the_role(desk: Desk) -> None:
+    with pytest.raises(SettingsError, match=r"MLflow for 2 teams: .*\n.*choose one with TEAM=…"):
+        shared_ui("mlflow", desk.stack(None), team=None)
+    with pytest.raises(
+        RefusedError, match=r"the role mlflow-login of the team's namespace grants; you have it for none"
+    ):
+        shared_ui("mlflow", desk.stack("nobody"), team=None)
+
+
+@pytest.mark.parametrize("name", ["grafana", "prometheus", "alertmanager"])
+def test_monitoring_needs_the_role_that_the_message_names(name: str, desk: Desk) -> None:
+    stack, cluster = desk.stack(_TEAM), desk.environment.cluster
+    with pytest.raises(RefusedError) as refusal:
+        shared_ui(name, stack, team=None)
+    assert "in namespace monitoring, which the role monitoring-ui of that namespace grants" in str(refusal.value)
+    assert "kubectl --namespace monitoring create rolebinding monitoring-ui --role monitoring-ui" in str(refusal.value)
+    api, kind = "rbac.authorization.k8s.io", "RoleBinding"
+    group = {"apiGroup": api, "kind": "Group", "name": team_group(_TEAM)}
+    bound = {
+        **api_object(f"{api}/v1", kind, "monitoring-ui", namespace="monitoring"),
+        "roleRef": {"apiGroup": api, "kind": "Role", "name": "monitoring-ui"},
+        "subjects": [group],
+    }
+    with cluster.applied(bound):
+        found = shared_ui(name, stack, team=None)
+        login = found.find_authorization
+        if login is not None:
+            with pytest.raises(RefusedError, match="the Secret monitoring/kube-prometheus-stack-grafana"):
+                login()
+
+
+@pytest.mark.usefixtures("pods")
+def test_a_member_opens_the_dashboard_of_a_session_and_the_policy_refuses_that_of_a_job(desk: Desk) -> None:
+    stack = desk.stack(_TEAM)
+    assert ray_ui(stack, team=None, job=None).title == "Ray's dashboard of session-notes", "although the job is later"
+    refused = ray_ui(stack, team=None, job="digits")
+    assert refused.find_pod() == "digits-abcde-head"
+    assert refused.find_authorization is not None
+    with pytest.raises(RefusedError) as refusal:
+        refused.find_authorization()
+    assert "whose names begin with session-" in str(refusal.value)
+    assert "administrators of the cluster those of any job" in str(refusal.value)
+    with pytest.raises(RefusedError, match="no job or session of team platform runs"):
+        ray_ui(desk.stack(_OTHER), team=None, job=None)
+
+
+def test_without_a_session_or_job_that_runs_the_message_says_how_to_start_one(desk: Desk) -> None:
+    with pytest.raises(RefusedError, match="start a session: make cluster ENV=dev"):
+        ray_ui(desk.stack(_TEAM), team=None, job=None)

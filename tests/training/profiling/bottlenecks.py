@@ -1,0 +1,103 @@
+"""A dataset and models with a planted bottleneck."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from training.config.schema import DataSettings
+from training.data.digits import load_digits
+from training.data.options import DigitsOptions
+from training.data.types import DataBundle, SampleSpec, Split
+from training.models.mlp import mlp
+from training.models.options import MlpOptions
+
+
+class _Slow:
+    """A split that takes its time to read a batch."""
+
+    def __init__(self, split: Split, seconds: float) -> None:
+        self._split = split
+        self._seconds = seconds
+
+    @property
+    def draws(self) -> int:
+        return self._split.draws
+
+    def __len__(self) -> int:
+        return len(self._split)
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        time.sleep(self._seconds)
+        return self._split.read(ids, uniforms)
+
+
+def slow_digits(settings: DataSettings, *, seconds: float) -> DataBundle:
+    """Digits whose training batches take `seconds` to read."""
+    bundle = load_digits(settings, DigitsOptions())
+    return DataBundle(**{**vars(bundle), "train": _Slow(bundle.train, seconds)})
+
+
+class _SlowRank(nn.Module):
+    """A small network that sleeps in the forward pass of one rank."""
+
+    def __init__(self, spec: SampleSpec, *, rank: int, seconds: float) -> None:
+        super().__init__()
+        self._network = mlp(spec, MlpOptions(hidden=(64,)))
+        self._rank = rank
+        self._seconds = seconds
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training and dist.is_initialized() and dist.get_rank() == self._rank:
+            time.sleep(self._seconds)
+        output: Tensor = self._network(inputs)
+        return output
+
+
+class _TinyOperators(nn.Module):
+    """A small network that adds nothing to its inputs, one number at a time."""
+
+    def __init__(self, spec: SampleSpec, *, operators: int) -> None:
+        super().__init__()
+        self._network = mlp(spec, MlpOptions(hidden=(64,)))
+        self._operators = operators
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        nothing = inputs.new_zeros(())
+        for _ in range(self._operators if self.training else 0):
+            nothing = nothing + 0.0
+        output: Tensor = self._network(inputs + nothing)
+        return output
+
+
+class _LargeState(nn.Module):
+    """A small network with numbers that no step needs, but every checkpoint holds."""
+
+    def __init__(self, spec: SampleSpec, *, values: int) -> None:
+        super().__init__()
+        self._network = mlp(spec, MlpOptions(hidden=(64,)))
+        self.register_buffer("kept", torch.zeros(values))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        output: Tensor = self._network(inputs)
+        return output
+
+
+def large_state(spec: SampleSpec, *, values: int) -> nn.Module:
+    """A model whose checkpoints hold `values` more numbers than it computes with."""
+    return _LargeState(spec, values=values)
+
+
+def slow_rank(spec: SampleSpec, *, rank: int, seconds: float) -> nn.Module:
+    """A model whose rank `rank` takes `seconds` longer in each step."""
+    return _SlowRank(spec, rank=rank, seconds=seconds)
+
+
+def tiny_operators(spec: SampleSpec, *, operators: int) -> nn.Module:
+    """A model that runs so many operators on single numbers."""
+    return _TinyOperators(spec, operators=operators)

@@ -1,0 +1,86 @@
+"""FLOPs counted in the first micro-batch: the analytic number, once, without a change of what is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import flop_counter
+
+from training.flops import FlopCount
+from training.models.options import TransformerOptions
+from training.models.transformer import Block
+
+ROWS = 8
+
+
+def counted(model: Callable[[Tensor], Tensor], inputs: Tensor) -> FlopCount:
+    """The count of one forward and backward pass."""
+    count = FlopCount()
+    with count.counting(len(inputs)):
+        model(inputs).sum().backward()  # type: ignore[no-untyped-call]
+    return count
+
+
+def test_a_linear_layer_costs_two_flops_per_weight_forward_and_four_backward() -> None:
+    model = nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 5))
+    first, second = 10 * 20, 20 * 5
+    # Nothing needs the gradient of the inputs, so the first layer computes that of its weights only.
+    assert counted(model, torch.randn(ROWS, 10)).per_sample == 4 * first + 6 * second
+
+
+def test_a_convolution_costs_a_product_per_output_pixel() -> None:
+    model = nn.Conv2d(3, 16, kernel_size=3, padding=1)
+    assert counted(model, torch.randn(ROWS, 3, 12, 12)).per_sample == 4 * (3 * 3 * 3 * 16 * 12 * 12)
+
+
+def test_a_transformer_block_costs_six_flops_per_weight_and_token_and_its_attention() -> None:
+    width, length = 32, 24
+    block = Block(TransformerOptions(width=width, heads=4), is_causal=True)
+    tokens = torch.randn(ROWS, length, width, requires_grad=True)
+    # Two products forward and, as the scores are computed again, five backward; masked scores count.
+    attention = 14 * length**2 * width
+    assert counted(block, tokens).per_sample == 6 * length * 12 * width**2 + attention
+
+
+def test_only_the_first_micro_batch_is_counted() -> None:
+    count, model = FlopCount(), nn.Linear(3, 2)
+    for rows in (ROWS, 1000):
+        with count.counting(rows):
+            model(torch.randn(rows, 3)).sum().backward()
+    assert count.per_sample == 4 * 3 * 2
+
+
+def test_a_compiled_model_is_compiled_after_its_first_micro_batch() -> None:
+    compiled: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., object]:
+        compiled.append(graph)
+        return graph.forward
+
+    model = torch.compile(nn.Linear(3, 2), backend=backend)
+    assert counted(model, torch.randn(ROWS, 3)).per_sample == 4 * 3 * 2
+    assert compiled == []
+    model(torch.randn(ROWS, 3))
+    assert len(compiled) == 1
+
+
+def test_a_formula_that_fails_leaves_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> int:
+        raise AssertionError("shapes are incompatible")
+
+    monkeypatch.setitem(flop_counter.flop_registry, torch.ops.aten.addmm, failing)
+    model = nn.Linear(3, 2)
+    count = counted(model, torch.randn(ROWS, 3))
+    assert model.weight.grad is not None
+    assert (count.per_sample, count.problem) == (None, "failing: shapes are incompatible")
+
+
+def test_an_error_of_the_model_is_its_own() -> None:
+    def fails(_: Tensor) -> Tensor:
+        raise RuntimeError("of the model")
+
+    with pytest.raises(RuntimeError, match="of the model"):
+        counted(fails, torch.zeros(ROWS))

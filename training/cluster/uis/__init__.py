@@ -1,0 +1,1 @@
+"""`open`: the web UIs of a stack at ports of this machine."""

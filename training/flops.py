@@ -1,0 +1,66 @@
+"""The FLOPs of a training step: torch's formulas for matrix products, convolutions and attention, at the shapes of the first micro-batch.
+
+Counting does not compute anything twice or otherwise: torch's counter sees every operator of the forward and the backward pass on its
+way to the device. Elementwise operators count 0, as in the literature; what activation checkpointing computes again counts. A region
+compiled by `torch.compile` runs uncompiled in that micro-batch and is compiled in the next.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
+
+Formula = Callable[..., int]
+
+
+class FlopCount:
+    """The FLOPs that a sample costs.
+
+    Attributes:
+        per_sample: FLOPs of forward and backward pass; None before the first micro-batch, or if they cannot be counted.
+        problem: why they cannot; empty if they can.
+    """
+
+    def __init__(self) -> None:
+        self.per_sample: float | None = None
+        self.problem = ""
+        self._has_counted = False
+
+    def counting(self, rows: int) -> AbstractContextManager[None]:
+        """The context of a micro-batch of so many rows, padding included; only the first is counted."""
+        return nullcontext() if self._has_counted else self._count(rows)
+
+    @contextmanager
+    def _count(self, rows: int) -> Iterator[None]:
+        # Imported here, because only rank 0 counts.
+        from torch.utils.flop_counter import FlopCounterMode, flop_registry  # noqa: PLC0415
+
+        self._has_counted = True
+        formulas = {operator: self._harmless(formula) for operator, formula in flop_registry.items()}
+        counter = FlopCounterMode(display=False, custom_mapping=formulas, skip_unsupported=True)
+        with warnings.catch_warnings():
+            # Operators without a formula are reported below; a module that is called twice confuses the table by module only.
+            warnings.simplefilter("ignore")
+            with counter:
+                yield
+        if unknown := counter.get_unsupported_ops():
+            self.problem = f"torch has no formula for {', '.join(sorted(unknown))}"
+        if not self.problem:
+            self.per_sample = counter.get_total_flops() / rows
+
+    def _harmless(self, formula: Formula) -> Formula:
+        """The formula, which must not end the training where it does not know the shapes."""
+
+        @wraps(formula)
+        def counted(*args: object, **kwargs: object) -> int:
+            try:
+                return formula(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - a formula may raise anything
+                self.problem = f"{formula.__name__}: {error}"
+                return 0
+
+        # The registered formulas replace tensors by their shapes themselves; with this mark torch does not do it before.
+        counted._get_raw = True  # type: ignore[attr-defined]  # noqa: SLF001
+        return counted
