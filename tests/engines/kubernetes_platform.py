@@ -103,6 +103,10 @@ class Deployments:
             self._current = None
         return self._left()
 
+    def up_again(self) -> None:
+        """Deploy the environment that was deployed last, and was deleted: for tests that follow, whose fixture has it."""
+        self.up(self._name)
+
     def _left(self) -> set[str]:
         """New objects that remain; dependents such as endpoints are deleted shortly after their owners."""
         deadline = time.monotonic() + 60

@@ -143,7 +143,7 @@ _SERVICES = Row(
                     legend="{{namespace}}/{{deployment}}",
                 ),
             ),
-            alerts=("MlflowDown", "ControllerDown"),
+            alerts=("MlflowDown", "MlflowCleanupFailed", "ControllerDown"),
             width=12,
         ),
         Panel(

@@ -56,6 +56,7 @@ LABEL_BOUNDS: Mapping[str, str] = {
     "modelName": "GPU models",
     "xid": "XIDs in NVIDIA's catalogue",
     "resource": "resources of a node",
+    "cronjob": "CronJobs of the platform",
     "key": "taints of the platform",
     "value": "values of those taints",
     "effect": "3 effects of a taint",

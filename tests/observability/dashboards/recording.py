@@ -97,9 +97,14 @@ _OF_PODS = ("kube_pod_container_resource_requests", "kube_pod_status_phase", "ku
 
 RECORDED: Mapping[str, tuple[str, ...]] = {
     "node:nvidia_gpus_requested:sum": ("node",),
+    "run:ray_rtp_train_exposed_communication:ratio_rate10m": ("namespace", "training_job", "run"),
     "run:ray_rtp_train_lost_time:ratio_rate1h": ("namespace", "training_job", "run"),
     "run:ray_rtp_train_restarts:max": ("namespace", "training_job", "run"),
     "run:ray_rtp_train_samples_per_second:avg10m": ("namespace", "training_job", "run"),
+    "team:ray_rtp_train_cost_dollars_per_hour:rate1h": ("team",),
+    "team:ray_rtp_train_lost_dollars_per_hour:rate1h": ("team",),
+    "training_job:container_network_receive_bytes:rate5m": ("namespace", "training_job"),
+    "training_job:container_network_transmit_bytes:rate5m": ("namespace", "training_job"),
 }
 """Series of the recording rules that dashboards use, with their labels."""
 
@@ -159,6 +164,10 @@ def _owner(node: str) -> Labels:
 def _recorded_sets(names: Sequence[str]) -> Iterator[Labels]:
     if "run" in names:
         yield from RUNS
+    elif "training_job" in names:
+        yield from ({name: run[name] for name in names} for run in RUNS)
+    elif "team" in names:
+        yield from ({"team": team} for team in sorted({run["namespace"] for run in RUNS}))
     else:
         yield from ({"node": node} for node in NODES[:3])
 

@@ -82,7 +82,14 @@ def _part(labels: Labels, moment: Moment) -> float:
         return 0.0
     if labels["part"] == "data":
         return data
-    own = {"forward": 0.29, "backward": 0.56, "optimizer": 0.07, "checkpoint": 0.015, "other": 0.03}
+    own = {
+        "forward": 0.29,
+        "backward": 0.5,
+        "communication": 0.06,
+        "optimizer": 0.07,
+        "checkpoint": 0.015,
+        "other": 0.03,
+    }
     return own[labels["part"]] * (1 - data) / sum(own.values())
 
 
@@ -155,6 +162,12 @@ _OURS: Mapping[str, Level] = {
     ),
     "wall_seconds_total": _class,
     "repeated_seconds_total": lambda labels, moment: 0.2 if _is_down(labels, moment) else 0,
+    "cost_dollars_total": lambda labels, moment: 0.004 * _class(labels, moment),
+    "repeated_dollars_total": lambda labels, moment: 0.0008 if _is_down(labels, moment) else 0,
+    "rank_communication_seconds_total": lambda labels, moment: 0.06 * _speed(labels, moment),
+    "flops_per_second": lambda labels, moment: 74e12 * _speed(labels, moment),
+    "mfu_ratio": lambda labels, moment: 0.26 * _speed(labels, moment),
+    "gpu_utilization_ratio": lambda labels, moment: 0.94 * _speed(labels, moment),
     "spool_backlog_bytes": _constant(40_000),
 }
 
@@ -236,6 +249,13 @@ _PLATFORM: Mapping[str, Level] = {
     "prometheus_tsdb_head_samples_appended_total": _constant(4_100),
     "prometheus_rule_evaluation_failures_total": _constant(0),
     "node:nvidia_gpus_requested:sum": _constant(2),
+    "run:ray_rtp_train_exposed_communication:ratio_rate10m": lambda _, moment: 0.05 + 0.01 * math.sin(9 * moment.share),
+    "team:ray_rtp_train_cost_dollars_per_hour:rate1h": lambda labels, _: 24.0 if labels["team"] == "vision" else 9.5,
+    "team:ray_rtp_train_lost_dollars_per_hour:rate1h": lambda labels, moment: (
+        24 * _data_share({"namespace": labels["team"]}, moment)
+    ),
+    "training_job:container_network_receive_bytes:rate5m": _constant(9e6),
+    "training_job:container_network_transmit_bytes:rate5m": _constant(4e6),
     "run:ray_rtp_train_lost_time:ratio_rate1h": lambda labels, moment: 0.08 + _data_share(labels, moment),
     "run:ray_rtp_train_restarts:max": lambda labels, moment: float(_is_vision(labels) and moment.share >= RESTART),
     "run:ray_rtp_train_samples_per_second:avg10m": lambda labels, moment: 1500 * (1 - _data_share(labels, moment)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ from observability.dashboards.templates import substituted
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.scraped import series_by_name
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import Event
+from observability.runlog import Event, RunStarted
 from tests.engines import prometheus
 from tests.observability.metrics.exported import FLOPS, RANKS, RUN
 from tests.observability.sample_run import restarted_run
@@ -92,15 +93,15 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsSource]
     """A Prometheus that has scraped a run, a search and their end, with our rules."""
     recorder = PrometheusRecorder(host="127.0.0.1", port=0)
     folder = tmp_path_factory.mktemp("scraped")
-    events = restarted_run()
+    events = [replace(one, dollars_per_hour=7.2) if isinstance(one, RunStarted) else one for one in restarted_run()]
     metrics = TrainingMetrics(recorder, run=RUN)
-    _record(metrics, events[: len(events) // 2])
+    _record(metrics, [FLOPS, *events[: len(events) // 2]])
     SearchMetrics(recorder, SampleSearch(trials=4, epochs=3).history)
     with prometheus.scraping(recorder.url, folder=folder, labels=_TARGET, prefix="ray_", rules=RULES) as server:
         source = MetricsSource(server.url)
         _await(source, "count_over_time(run:ray_rtp_train_samples_per_second:avg10m[10s]) > 2")
         _record(metrics, events[len(events) // 2 :])
-        _record(metrics, [FLOPS, RANKS, *events[-1:], RANKS])
+        _record(metrics, [RANKS, RANKS])
         metrics.spool_backlog(4096)
         _await(source, "count_over_time(ray_rtp_train_spool_backlog_bytes[10s]) > 2")
         yield source
