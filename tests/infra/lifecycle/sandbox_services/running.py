@@ -92,6 +92,7 @@ def running_sandbox() -> Iterator[Sandbox]:
 
 
 def shared_memory() -> tuple[str, ...]:
-    """Shared memory of this machine that outlives processes."""
-    segments = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=False).stdout.splitlines()
+    """Shared memory of this machine that outlives processes: IDs of segments, and files."""
+    listed = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=False).stdout.splitlines()
+    segments = [line.split()[1] for line in listed if line.startswith("0x")]  # how many are attached changes all the time
     return (*segments, *sorted(str(path) for path in Path("/dev/shm").glob("PostgreSQL*")))
