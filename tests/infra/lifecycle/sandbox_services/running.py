@@ -94,5 +94,6 @@ def running_sandbox() -> Iterator[Sandbox]:
 def shared_memory() -> tuple[str, ...]:
     """Shared memory of this machine that outlives processes: IDs of segments, and files."""
     listed = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=False).stdout.splitlines()
-    segments = [line.split()[1] for line in listed if line.startswith("0x")]  # how many are attached changes all the time
+    # Without the number of processes that have one attached, which changes all the time.
+    segments = [line.split()[1] for line in listed if line.startswith("0x")]
     return (*segments, *sorted(str(path) for path in Path("/dev/shm").glob("PostgreSQL*")))
