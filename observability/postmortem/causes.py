@@ -111,7 +111,7 @@ def _killed(case: Case) -> Iterator[Cause]:
     if case.state == "killed":
         yield Cause(
             kind="driver killed",
-            sentence=f"the driver of {_subject(case)} ended without a word: it was killed, or its machine was lost",
+            sentence=f"the driver of {_subject(case)} ended without a message: it was killed, or its machine was lost",
             remedy=f"dmesg tells of the out-of-memory killer; {RESUME}",
         )
 

@@ -67,7 +67,7 @@ FAILED = RunEnded(status="failed", step=10, message=f"Traceback …\n{KILLED}")
         ),
         ([RunEnded(status="interrupted", step=5)], "stopped", "stopped", "run run was stopped"),
         ([RunEnded(status="done", step=5)], "done", "done", "run run is done"),
-        ([], "killed", "driver killed", "ended without a word"),
+        ([], "killed", "driver killed", "ended without a message"),
     ],
 )
 def test_each_end_of_a_run_has_its_cause(
@@ -107,7 +107,7 @@ def test_a_run_without_events_has_a_page(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     run.settings_file.write_text("model: { name: mlp }\n")
-    assert "ended without a word" in Page(page.render(case_of(run))).text
+    assert "ended without a message" in Page(page.render(case_of(run))).text
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,7 @@ class Store:
                 namespace, label_selector=RECORD_LABEL, limit=_PAGE, _continue=token, _request_timeout=_SECONDS
             )
             for one in page.items:
-                notes, expires = one.metadata.annotations or {}, ""
+                notes = one.metadata.annotations or {}
                 expires = notes.get(EXPIRY_ANNOTATION, "")
                 record = None if expires else parsed((one.data or {}).get(KEY, ""))
                 created = f"{one.metadata.creation_timestamp:%Y-%m-%dT%H:%M:%SZ}"

@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Recording, str, str]] = {
         "spot",
         "a spot node",
     ),
-    "a node that is gone without a word": (
+    "a node that is gone without a condition": (
         recorded(failed(), pod(state=ended(137, time=at(10))), node_of_worker_0=NodeFacts(state="gone")),
         "node lost",
         "node-of-worker-0 was gone",

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -65,9 +65,8 @@ def running(root: Path, name: str) -> Iterator[RunDirectory]:
         recorder.close()
 
 
-def await_(holds: object, what: str) -> None:
+def await_(holds: Callable[[], object], what: str) -> None:
     """Wait until a query returns something."""
-    assert callable(holds)
     deadline = time.monotonic() + _SECONDS
     while not holds():
         assert time.monotonic() < deadline, what

@@ -94,7 +94,7 @@ def test_the_last_state_of_a_deleted_pod_stays_and_says_what_its_node_was() -> N
     seen.see("RayJob", rayjob())
     seen.see("Pod", pod())
     lost = condition("DisruptionTarget", reason="DeletionByTaintManager")
-    # The control plane deletes a pod of a lost node without a word about its containers.
+    # The control plane deletes a pod of a lost node and does not report its containers' end.
     seen.see("Pod", pod(conditions=(lost,), containerStatuses=None), is_gone=True)
     (found,) = seen.read().pods.values()
     assert (found.capacity, found.zone, found.node_state) == ("spot", "us-east-1a", "not ready")
