@@ -21,6 +21,7 @@ pytest_plugins = (
     "tests.engines.kubernetes_operators",
     "tests.engines.real_nodes",
     "tests.distribution",
+    "tests.long_tests",
 )
 
 # The duration of an example depends on the machine, not on the code.

@@ -53,11 +53,15 @@ _SERVICES = "real_services"
 _SESSION = pytest.StashKey[str]()
 
 
+def is_whole_suite(config: pytest.Config) -> bool:
+    """Whether no tests were named or chosen."""
+    are_named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    return not are_named and not any(config.getoption(option, default=None) for option in _CHOOSING)
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Number of worker processes: one per CPU for the whole suite, none for selected tests."""
-    are_named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
-    are_chosen = are_named or any(config.getoption(option, default=None) for option in _CHOOSING)
-    return 0 if are_chosen else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    return min(len(os.sched_getaffinity(0)), MOST_WORKERS) if is_whole_suite(config) else 0
 
 
 def pytest_report_header() -> list[str]:

@@ -27,7 +27,7 @@ from tests import distribution
 from tests.engines import report_table
 from tests.engines.engines_build import is_build_running
 
-pytest_plugins = ["tests.distribution"]
+pytest_plugins = ["tests.distribution", "tests.long_tests"]
 
 def pytest_xdist_auto_num_workers(config):
     return min(2, 2 * distribution.pytest_xdist_auto_num_workers(config))  # two also on a machine with one CPU
@@ -126,3 +126,36 @@ def test_tests_that_need_kubernetes_wait_for_its_build_while_others_run(tmp_path
     assert running.returncode == 0, printed
     assert "make engines is running: the tests that need Kubernetes wait for it" in printed
     assert "a" in suite.processes()
+
+
+_LONG = "import pytest\n@pytest.mark.long\n@pytest.mark.parametrize('one', range(5))\ndef test_it(one): pass\n"
+
+
+@pytest.mark.parametrize(
+    ("share", "passed"),
+    [
+        ([], 3),
+        (["--long", "0"], 3),
+        (["--long", "1"], 8),
+        (["--long", "1/2"], 6),
+        (["--long", "2/2"], 5),
+        (["suite/test_long.py"], 5),
+        (["-k", "test_it"], 8),
+        (["suite/test_long.py", "--long", "5/5"], 1),
+    ],
+)
+def test_the_whole_suite_has_the_share_of_the_long_tests_and_chosen_tests_have_all(
+    tmp_path: Path, share: list[str], passed: int
+) -> None:
+    printed = Suite(tmp_path, a=_PLAIN, long=_LONG).run(*share)
+    assert f" {passed} passed" in printed
+
+
+@pytest.mark.parametrize("share", ["2", "0/3", "4/3", "1/0", "half", "-1"])
+def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str) -> None:
+    suite = Suite(tmp_path, a=_PLAIN)
+    refused = suite.start(f"--long={share}")
+    printed, _ = refused.communicate(timeout=60)
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"'{share}' is no share of the long tests; give 0, 1 or K/N, such as 2/4" in printed
+    assert suite.processes() == {}
