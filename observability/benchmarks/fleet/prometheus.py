@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.request
@@ -17,14 +16,17 @@ from urllib.parse import urlencode
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.spec.errors import PlatformError
 from observability.alerts.catalog import GROUPS
 from observability.benchmarks.fleet.server import Served
+from training.local_port import local_port
+from training.local_server import HOST, running
 
 EVALUATION_SECONDS = 30
 """How often rules are evaluated: Prometheus Operator's default, which the stack does not change."""
 
-_START_SECONDS = 120.0
 _TIMEOUT_SECONDS = 120.0
+_END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +97,6 @@ class Prometheus:
             found = json.load(answer)["data"]["result"]
         return {one["metric"].get(label, ""): float(one["value"][1]) for one in found}
 
-    def is_ready(self) -> bool:
-        """Whether it answers queries."""
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=10):  # noqa: S310 - loopback
-            return True
-        return False
-
 
 def write_configuration(
     served: Sequence[Served], folder: Path, *, address: str, interval_seconds: float | None = None
@@ -150,11 +146,9 @@ def recording(
     """Run Prometheus on loopback, with its data in `folder`.
 
     Raises:
-        RuntimeError: it did not start, or ended while it was used; the message has the end of its log.
+        PlatformError: it did not start, ended, or does not answer; the message has the end of its log.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"{HOST}:{local_port(0, usual=0)}"
     configuration = write_configuration(served, folder, address=address, interval_seconds=interval_seconds)
     log = folder / "prometheus.log"
     command = [
@@ -164,22 +158,23 @@ def recording(
         f"--web.listen-address={address}",
         "--log.level=warn",
     ]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
-        server = Prometheus(f"http://{address}", process.pid)
-        try:
-            deadline = time.monotonic() + _START_SECONDS
-            while not server.is_ready():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"Prometheus did not start:\n{log.read_text()[-3000:]}")
-                time.sleep(0.1)
-            yield server
-        except OSError as error:
-            if process.poll() is None:
-                raise
-            status = process.returncode
-            raise RuntimeError(f"Prometheus ended with status {status}:\n{log.read_text()[-3000:]}") from error
-        finally:
-            process.terminate()
+    try:
+        with running(command, ready_url=f"http://{address}/-/ready", log=log) as process:
+            yield from _explaining(process, Prometheus(f"http://{address}", process.pid))
+    except PlatformError as error:
+        raise PlatformError(f"{error}:\n{log.read_text()[-3000:]}") from error
+
+
+def _explaining(process: subprocess.Popen[bytes], server: Prometheus) -> Iterator[Prometheus]:
+    """The server; says why it does not answer, if it does not."""
+    try:
+        yield server
+    except OSError as error:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+        status = process.returncode
+        said = f"does not answer: {error}" if status is None else f"ended with status {status}"
+        raise PlatformError(f"Prometheus {said}") from error
 
 
 def version_of(program: Path) -> str:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from infra.spec.errors import PlatformError
 from observability.benchmarks.fleet.exporters import scrapes
 from observability.benchmarks.fleet.page import Page
 from observability.benchmarks.fleet.scrapes import Scrape
 from observability.benchmarks.fleet.shape import Fleet
 from observability.benchmarks.fleet.values import Values
+from training.local_server import HOST
 
 _START_SECONDS = 600.0
 """Ten thousand nodes on a busy machine."""
@@ -58,7 +60,7 @@ def serving(fleet: Fleet, folder: Path) -> Iterator[Exporters]:
     """Serve the exporters of a fleet from a process of its own, with the files of targets in `folder`.
 
     Raises:
-        RuntimeError: the process did not start.
+        PlatformError: the process did not start.
     """
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(fleet, folder, theirs), daemon=True)
@@ -66,11 +68,11 @@ def serving(fleet: Fleet, folder: Path) -> Iterator[Exporters]:
     theirs.close()
     try:
         if not ours.poll(_START_SECONDS):
-            raise RuntimeError(f"the simulated exporters did not start within {_START_SECONDS:.0f} s")
+            raise PlatformError(f"the simulated exporters did not start within {_START_SECONDS:.0f} s")
         try:
             served: Sequence[Served] = ours.recv()
         except EOFError as error:
-            raise RuntimeError("the simulated exporters ended at their start; their error is above") from error
+            raise PlatformError("the simulated exporters ended at their start; their error is above") from error
         assert process.pid is not None  # it has started
         yield Exporters(pid=process.pid, served=served)
     finally:
@@ -93,7 +95,7 @@ async def _run(found: Sequence[Scrape], values: Values, folder: Path, ready: Con
         for place, scrape in enumerate(found)
         for number, target in enumerate(scrape.targets)
     }
-    server = await asyncio.start_server(_Answers(pages, values).answer, "127.0.0.1", 0, backlog=1024)
+    server = await asyncio.start_server(_Answers(pages, values).answer, HOST, 0, backlog=1024)
     port = server.sockets[0].getsockname()[1]
     ready.send([_write(scrape, place, folder, port=port) for place, scrape in enumerate(found)])
     await server.serve_forever()
@@ -102,7 +104,7 @@ async def _run(found: Sequence[Scrape], values: Values, folder: Path, ready: Con
 def _write(scrape: Scrape, place: int, folder: Path, *, port: int) -> Served:
     file = folder / f"targets-{place}.json"
     groups = [
-        {"targets": [f"127.0.0.1:{port}"], "labels": {**target.labels, "__metrics_path__": f"/{place}/{number}"}}
+        {"targets": [f"{HOST}:{port}"], "labels": {**target.labels, "__metrics_path__": f"/{place}/{number}"}}
         for number, target in enumerate(scrape.targets)
     ]
     file.write_text(json.dumps(groups), encoding="utf-8")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from infra.spec.capacity import split
+from infra.spec.errors import SettingsError
 
 CPU_NODE_SHARE = 10
 """One of so many nodes has no GPUs: system nodes, and those of Ray's heads."""
@@ -28,10 +29,6 @@ GPU_DAEMONS = ("dcgm-exporter", "nvidia-device-plugin", "gpu-feature-discovery",
 _TEAMS = 10
 _SEARCH_SHARE = 10
 """One of so many runs is a trial of a search, whose driver exports metrics of its own."""
-
-
-class FleetError(ValueError):
-    """A fleet that cannot exist; the message says what to change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +71,7 @@ class Fleet:
         vcpus: virtual CPUs of a node, each of which has series of its own in node exporter.
 
     Raises:
-        FleetError: a number is out of range, or there are more runs than GPU nodes.
+        SettingsError: a number is out of range, or there are more runs than GPU nodes.
     """
 
     nodes: int
@@ -90,11 +87,11 @@ class Fleet:
             ("vcpus", self.vcpus, 1, 1024),
         ):
             if not smallest <= value <= largest:
-                raise FleetError(f"{name} = {value}: must be from {smallest} to {largest:,}")
+                raise SettingsError(f"{name} = {value}: must be from {smallest} to {largest:,}")
         if self.runs > len(self.gpu_nodes):
-            raise FleetError(
-                f"runs = {self.runs}: each needs a GPU node of its own, and {self.nodes} nodes have "
-                f"{len(self.gpu_nodes)} of them; take fewer runs or more nodes"
+            raise SettingsError(
+                f"runs = {self.runs}: each needs a GPU node of its own, and {self.nodes} nodes have {len(self.gpu_nodes)} of them",
+                remedy="choose fewer runs or more nodes",
             )
 
     @cached_property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.spec.errors import PlatformError
 from infra.spec.release import load_release
 from observability.benchmarks.fleet.__main__ import main
 from observability.benchmarks.fleet.axes import Axis, label_sets
@@ -203,5 +206,16 @@ def test_without_prometheus_the_remedy_is_named(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["fleet", "--nodes", "5", "--runs", "1"])
     monkeypatch.setenv("PROMETHEUS", "/nowhere/prometheus")
-    assert main() == 2
+    assert main() == 3
     assert "PROMETHEUS=/nowhere/prometheus is not executable" in capsys.readouterr().err
+
+
+def test_a_prometheus_that_ends_is_reported(program: Path, tmp_path: Path) -> None:
+    with serving(TINY, tmp_path) as exporters, pytest.raises(PlatformError, match="Prometheus ended with status -9"):
+        follow_one_that_is_killed(program, exporters, tmp_path)
+
+
+def follow_one_that_is_killed(program: Path, exporters: Exporters, folder: Path) -> None:
+    with recording(program, exporters.served, folder) as server:
+        os.kill(server.pid, signal.SIGKILL)
+        await_(lambda: server.moment() is None, "it still answers")
