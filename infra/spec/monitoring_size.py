@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from infra.spec import kubelet
+from infra.spec.capacity import LaunchRequest
 from infra.spec.catalog import Catalog, InstanceType
-from infra.spec.settings.stack import StackSettings
 
 _SMALLEST_GIB = 4
 """For the series that do not depend on nodes: those of the API server and of the platform's own pods."""
@@ -25,12 +26,18 @@ _HEADROOM = 2
 """For the other series of kubelet and kube-state-metrics, the compaction every two hours, and queries."""
 
 
-def prometheus_memory_gib(settings: StackSettings, catalog: Catalog) -> int:
-    """Memory of Prometheus in GiB: as set, or enough for all node groups at max_size. Unknown instance types do not count."""
-    if settings.monitoring.memory_gib is not None:
-        return settings.monitoring.memory_gib
+def prometheus_memory_gib(groups: Iterable[LaunchRequest], catalog: Catalog, *, chosen: int | None) -> int:
+    """Memory of Prometheus in GiB.
+
+    Args:
+        groups: all node groups, whose largest sizes count; unknown instance types do not.
+        catalog: the instance catalogue.
+        chosen: the setting; null computes it.
+    """
+    if chosen is not None:
+        return chosen
     series = 0
-    for group in settings.launch_requests():
+    for group in groups:
         known = [catalog.instances[name] for name in group.instance_types if name in catalog.instances]
         series += group.max_size * max((series_of_a_node(vcpus=one.vcpus, gpus=one.gpus) for one in known), default=0)
     return memory_gib_for(series)

@@ -91,7 +91,9 @@ def chart_installs(
                 settings.monitoring,
                 images,
                 alerting_of(settings, release, topic_arn=alert_topic, registry=registry),
-                memory_gib=prometheus_memory_gib(settings, catalog),
+                memory_gib=prometheus_memory_gib(
+                    settings.launch_requests(), catalog, chosen=settings.monitoring.memory_gib
+                ),
             ),
             timeout_s=2 * _TIMEOUT_S,  # it provisions volumes and runs hooks in sequence
         ),

@@ -285,13 +285,13 @@ def _team_quotas_fit_the_groups(context: Context) -> Iterator[Violation]:
 
 
 def _prometheus_fits_a_system_node(context: Context) -> Iterator[Violation]:
-    settings = context.settings
-    instance = context.catalog.instances.get(settings.system_nodes.instance_type)
+    settings, catalog = context.settings, context.catalog
+    instance, chosen = catalog.instances.get(settings.system_nodes.instance_type), settings.monitoring.memory_gib
     if instance is None:
         return
-    needed, free = prometheus_memory_gib(settings, context.catalog), free_memory_gib(instance)
+    needed, free = prometheus_memory_gib(settings.launch_requests(), catalog, chosen=chosen), free_memory_gib(instance)
     if needed > free:
-        reason = "as set" if settings.monitoring.memory_gib else "for all node groups at max_size"
+        reason = "as set" if chosen else "for all node groups at max_size"
         yield Violation(
             "system_nodes.instance_type",
             instance.name,

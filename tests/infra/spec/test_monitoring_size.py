@@ -29,7 +29,7 @@ def with_gpu_nodes(number: int) -> StackSettings:
 
 def memory_of(found: StackSettings) -> int:
     """GiB that Prometheus gets."""
-    return prometheus_memory_gib(found, load_catalog())
+    return prometheus_memory_gib(found.launch_requests(), load_catalog(), chosen=found.monitoring.memory_gib)
 
 
 def test_a_small_environment_gets_the_smallest_size() -> None:
