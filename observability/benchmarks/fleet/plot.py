@@ -21,7 +21,7 @@ def draw(result: Result, file: Path, *, request_bytes: int) -> None:
     memory.plot(minutes, [moment.anonymous / 2**30 for moment in result.moments], label="anonymous", color="#7d3c98")
     memory.axhline(request_bytes / 2**30, label="request of the stack", color="#dc7633", linestyle="--")
     memory.set(xlabel="minutes", ylabel="GiB", ylim=(0, None), title=f"Memory of Prometheus, {result.series:,} series")
-    memory.legend(loc="lower right", frameon=False)
+    memory.legend(loc="best", frameon=False)
     slowest = list(reversed(list(result.slowest_groups().items())[:_GROUPS]))
     rules.barh(
         [name for name, _ in slowest], [longest for _, (_, longest) in slowest], color="#a9c1ea", label="longest"
