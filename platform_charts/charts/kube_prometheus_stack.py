@@ -8,7 +8,7 @@ from infra.spec.names import PLATFORM_ACCOUNTS
 from infra.spec.settings.platform import MonitoringSettings
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod_fields
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.container_resources import CONTAINERS
+from platform_charts.container_resources import CONTAINERS, prometheus_resources
 from platform_charts.placement import SYSTEM_NODES, tolerations
 
 ALERTMANAGER_ACCOUNT = PLATFORM_ACCOUNTS["monitoring"][0]
@@ -20,12 +20,14 @@ _RETENTION_PERCENT = 85
 _ALERTMANAGER_GIB = 2
 
 
-def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting) -> Manifest:
-    """Values of the chart."""
+def prometheus_stack_values(
+    monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting, *, memory_gib: int
+) -> Manifest:
+    """Values of the chart; Prometheus gets so much memory."""
     return {
         "crds": {"enabled": False},  # the stack applies and upgrades them
         "fullnameOverride": "kube-prometheus-stack",
-        "prometheus": _prometheus(monitoring, images, environment=alerting.environment),
+        "prometheus": _prometheus(monitoring, images, environment=alerting.environment, memory_gib=memory_gib),
         "alertmanager": _alertmanager(images, alerting),
         "prometheusOperator": _operator(images),
         "grafana": _grafana(images),
@@ -52,7 +54,7 @@ def prometheus_stack_values(monitoring: MonitoringSettings, images: ImageNames, 
     }
 
 
-def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environment: str) -> Manifest:
+def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environment: str, memory_gib: int) -> Manifest:
     retention_gib = monitoring.storage_gib * _RETENTION_PERCENT // 100
     # By default the chart's Prometheus selects only the chart's own rules and monitors.
     selectors = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
@@ -65,7 +67,7 @@ def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environme
             "walCompression": True,
             "storageSpec": _volume(monitoring.storage_gib),
             "nodeSelector": SYSTEM_NODES,
-            "resources": CONTAINERS["prometheus"].manifest(),
+            "resources": prometheus_resources(memory_gib).manifest(),
             **{f"{selector}SelectorNilUsesHelmValues": False for selector in selectors},
         }
     }

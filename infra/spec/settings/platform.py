@@ -46,6 +46,9 @@ class MonitoringSettings(Section):
 
     retention_days: PositiveInt = Field(15, description="Retention of metrics in days.")
     storage_gib: Annotated[int, Field(ge=10)] = Field(50, description="Prometheus volume in GiB.")
+    memory_gib: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        None, description="Memory of Prometheus in GiB; null: enough for all node groups at max_size."
+    )
     alert_email: Email | None = Field(None, description="Email address for alerts; null: no email.")
     webhook_secret: (
         Annotated[str, Matching(r"^[A-Za-z0-9/_+=.@-]+$", "must have only letters, digits and the characters /_+=.@-")]
