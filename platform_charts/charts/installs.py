@@ -90,6 +90,7 @@ def chart_installs(
                 settings.monitoring,
                 images,
                 alerting_of(settings, release, topic_arn=alert_topic, registry=registry),
+                has_viewers=settings.has_grafana_viewers,
             ),
             timeout_s=2 * _TIMEOUT_S,  # it provisions volumes and runs hooks in sequence
         ),

@@ -46,6 +46,10 @@ class MonitoringSettings(Section):
 
     retention_days: PositiveInt = Field(15, description="Retention of metrics in days.")
     storage_gib: Annotated[int, Field(ge=10)] = Field(50, description="Prometheus volume in GiB.")
+    open_to_teams: bool = Field(
+        False,
+        description="Members of teams open Grafana as viewers; its dashboards show the runs and metrics of every team.",
+    )
     alert_email: Email | None = Field(None, description="Email address for alerts; null: no email.")
     webhook_secret: (
         Annotated[str, Matching(r"^[A-Za-z0-9/_+=.@-]+$", "must have only letters, digits and the characters /_+=.@-")]

@@ -64,6 +64,7 @@ def objects_of(environment: str) -> dict[str, tuple[Manifest, ...]]:
         database_secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:db",
         artifact_bucket="artifacts",
         registry="111122223333.dkr.ecr.us-east-1.amazonaws.com",
+        account="111122223333",
         api_server_cidrs=("10.0.0.0/16",),
     )
     return dict(platform_objects(settings_of(environment), load_release(), facts))
