@@ -23,7 +23,7 @@ from platform_charts.charts.installs import installed_charts
 from platform_charts.objects.dashboards import dashboards
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-from tests.infra.spec.samples import changed, dev_sections
+from tests.infra.spec.samples import SINGLE_SIGN_ON, changed, dev_sections
 from tests.platform_charts.charts.releases import FULL_REFERENCE, installs_of, named_images, with_digests
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -336,3 +336,11 @@ def test_grafana_requires_a_login() -> None:
     grafana = values("kube-prometheus-stack")["grafana"]
     assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
     assert "adminPassword" not in grafana
+
+
+@pytest.mark.parametrize("setting", ["monitoring", "single_sign_on"])
+def test_viewers_of_grafana_need_no_login_and_may_change_nothing(setting: str) -> None:
+    section = {"monitoring": {"open_to_teams": True}, "single_sign_on": SINGLE_SIGN_ON}[setting]
+    ini = values("kube-prometheus-stack", **{setting: section})["grafana"]["grafana.ini"]
+    assert ini["auth.anonymous"] == {"enabled": True, "org_role": "Viewer", "hide_version": True}
+    assert ini["users"] == {"allow_sign_up": False, "viewers_can_edit": False}
