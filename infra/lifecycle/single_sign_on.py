@@ -9,7 +9,7 @@ from infra.spec.cluster_names import SSO_CLIENT_SECRET, SSO_NAMESPACE
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.settings.stack import StackSettings
 
-_GUIDE = "docs/SECURITY.md#single-sign-on"
+_GUIDE = "docs/SINGLE_SIGN_ON.md"
 _KEYS = ("clientID", "clientSecret")
 
 

@@ -39,6 +39,8 @@ _NOT_RETURNED = frozenset(("set-cookie", "www-authenticate"))
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 300.0
 _CHUNK = 65536
+_LONGEST_FIELD = 65536
+"""Bytes of a field of a request: claims are up to 11 kB, and the load balancer's sessions several cookies of 4 kB."""
 
 Say = Callable[[str], None]
 
@@ -180,7 +182,7 @@ def client_of_uis() -> ClientSession:
 
 def application(handle: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.Application:
     """The web application; bodies have any size, because they are not kept."""
-    made = web.Application()
+    made = web.Application(handler_args={"max_field_size": _LONGEST_FIELD, "max_line_size": _LONGEST_FIELD})
     made.router.add_route("*", "/{path:.*}", handle)
     return made
 

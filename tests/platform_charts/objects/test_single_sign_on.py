@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from infra.policy import evaluate
+from infra.policy.graph import graph_from_recording
 from infra.preview.recording import record
 from infra.spec.manifest import Manifest
 from infra.spec.names import MLFLOW_URI
@@ -130,13 +132,14 @@ def test_the_proxy_reaches_mlflow_and_grafana_and_nothing_else_of_the_platform()
         assert not policies.allows(HEAD, PROXY, 8080)
 
 
-def test_the_program_registers_the_proxy_with_the_account_of_the_stack() -> None:
+def test_the_program_registers_the_proxy_with_the_account_of_the_stack_and_complies_with_every_rule() -> None:
     recording = record(with_single_sign_on())
     deployment = recording.find("kubernetes:apps/v1:Deployment", "deployment-sso-sso-proxy")
     (container,) = deployment.properties["spec"]["template"]["spec"]["containers"]
     (signer,) = [one for one in container["args"] if one.startswith("--signer=")]
     account = recording.outputs["account"]
     assert signer.endswith(f":{account}:loadbalancer/app/rtp-dev-sso/")
+    assert [str(one) for one in evaluate(graph_from_recording(recording))] == []
 
 
 def test_members_of_teams_may_look_at_grafana_where_it_is_open_to_them() -> None:

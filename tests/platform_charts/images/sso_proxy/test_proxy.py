@@ -87,7 +87,7 @@ def test_a_member_uses_mlflow_as_the_team_and_grafana_without_a_login(desk: Desk
 def test_the_ui_gets_neither_the_token_nor_cookies_nor_a_login_of_the_browsers(desk: Desk) -> None:
     fields = {
         "Authorization": "Basic YWRtaW46YWRtaW4=",
-        "Cookie": "AWSELBAuthSessionCookie-0=secret; grafana_session=1",
+        "Cookie": f"AWSELBAuthSessionCookie-0={'x' * 16_000}; grafana_session=1",
         "X_WEBAUTH_USER": "admin",
         "X_Amzn_Oidc_Accesstoken": "secret",
         "X_Amzn_Oidc_Identity": "4711",
@@ -101,6 +101,13 @@ def test_the_ui_gets_neither_the_token_nor_cookies_nor_a_login_of_the_browsers(d
         assert seen["x-mlflow-workspace"] == "research"
         unwanted = ("cookie", "x-webauth-user", "x-forwarded-for", "origin")
         assert not [name for name in seen if name in unwanted or name.startswith("x-amzn")]
+
+
+def test_somebody_with_hundreds_of_groups_is_let_in(desk: Desk) -> None:
+    groups = [f"group-{number:04}" for number in range(700)]
+    token = BALANCER.token([*groups, "ml-research"])
+    assert len(token) > 11_000
+    assert desk.ask(token=token).status == 200
 
 
 def test_bodies_pass_in_both_directions_and_who_changes_something_is_logged(desk: Desk) -> None:
