@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import subprocess
+import sys
+import time
+import urllib.error
 from collections.abc import Iterator
 
 import pytest
 
+from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.single_sign_on import single_sign_on_notes
 from infra.spec.manifest import Manifest, api_object
-from infra.spec.names import team_group
+from infra.spec.names import MLFLOW_URI, team_group
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings
 from infra.spec.uis import GRAFANA, MLFLOW_LOGIN
 from platform_charts.images.sso_proxy.logins import LoginError, SecretLogins
+from platform_charts.images.sso_proxy.proxy import HEALTH_PATH
 from platform_charts.objects.phases import platform_objects
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, drifts, in_dev
+from tests.engines.ports import free_port
+from tests.platform_charts.images.sso_proxy.load_balancer import LoadBalancer, served_keys
 from tests.platform_charts.objects.sso_samples import open_to_teams, with_single_sign_on
 from tests.platform_charts.test_cluster_security import connect
+from tests.training.cluster.uis.upstream import ask, upstream
 
+_SECONDS = 120.0
 _RBAC = "rbac.authorization.k8s.io"
 
 pytestmark = in_dev
@@ -72,6 +83,48 @@ def test_the_proxy_reads_the_login_of_its_teams_and_no_other_secret(environment:
             asyncio.run(_logins(proxy).basic(other))
     with pytest.raises(LoginError, match=f"cannot read the Secret {own}/{MLFLOW_LOGIN.secret}: 404 Not Found"):
         asyncio.run(_logins(proxy).basic(own))
+
+
+def test_the_program_of_the_deployment_serves_members_and_ends_with_sigterm(
+    environment: Environment, objects: list[Manifest], control_plane: ControlPlane
+) -> None:
+    (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    arguments, balancer, port = container["args"], LoadBalancer(), free_port()
+    (signer,) = [one.removeprefix("--signer=") for one in arguments if one.startswith("--signer=")]
+    token = balancer.token(["ml"], signer=f"{signer}50dc6c495c0c9188")
+    program = [sys.executable, "-m", "platform_charts.images.sso_proxy"]
+    with upstream("mlflow") as mlflow, served_keys(balancer) as keys:
+        here = [one.replace(MLFLOW_URI, f"http://127.0.0.1:{mlflow.port}") for one in arguments]
+        local = [*program, *here, f"--keys={keys}", f"--port={port}"]
+        environ = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig)}
+        with (
+            environment.cluster.applied(_login(environment.team)),
+            subprocess.Popen(local, env=environ, stdout=subprocess.PIPE, text=True) as process,
+        ):
+            try:
+                _await_health(process, port)
+                host = f"mlflow-{environment.team}.ml.example.com"
+                seen = ask(f"http://127.0.0.1:{port}/", Host=host, X_Amzn_Oidc_Data=token).seen
+            finally:
+                process.terminate()
+            said, _ = process.communicate(timeout=_SECONDS)
+    assert base64.b64decode(seen["authorization"].removeprefix("Basic ")).decode() == f"{environment.team}:the password"
+    assert said.startswith("serving grafana.ml.example.com, mlflow-")
+    assert (process.returncode, "the password" in said) == (0, False)
+
+
+def _await_health(process: subprocess.Popen[str], port: int) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        try:
+            assert ask(f"http://127.0.0.1:{port}{HEALTH_PATH}").body == "ok\n"
+        except urllib.error.URLError:
+            assert process.poll() is None, "the program has ended"
+            assert time.monotonic() < deadline, "the program does not answer"
+            time.sleep(0.1)
+        else:
+            return
 
 
 def test_a_secret_without_a_password_is_named(environment: Environment) -> None:

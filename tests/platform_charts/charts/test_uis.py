@@ -34,7 +34,7 @@ def test_the_chart_makes_the_login_of_grafana() -> None:
 def test_the_chart_names_grafanas_service_and_pods_as_the_proxy_and_the_policy_do() -> None:
     made = {(one["kind"], one["metadata"]["name"]): one for one in rendered(_CHART, _ENVIRONMENT)}
     ports = made["Service", GRAFANA]["spec"]["ports"]
-    assert GRAFANA_URI == f"http://{GRAFANA}.monitoring.svc:{ports[0]['port']}"
+    assert f"http://{GRAFANA}.monitoring.svc:{ports[0]['port']}" == GRAFANA_URI
     assert (
         SHARED_UIS["grafana"].labels.items()
         <= made["Deployment", GRAFANA]["spec"]["template"]["metadata"]["labels"].items()
