@@ -278,7 +278,9 @@ def _even_counts(workers: int, group: GpuGroupOutput) -> Iterator[int]:
 
 
 def _share(cpus_per_worker: int, group: GpuGroupOutput, catalog: Catalog) -> Share:
+    """CPU and memory of a rank: those of its GPU. On a shared GPU its part of the memory, and at least the cores that it asks for."""
     share = gpu_share(group, catalog=catalog)
     if share.cpus < cpus_per_worker:
         raise _Unfit(f"cpus_per_worker={cpus_per_worker} exceeds {share.cpus}, the cores per GPU")
-    return share
+    cpus = max(cpus_per_worker, share.cpus // group.devices_per_gpu)
+    return Share(cpus, share.memory_gib // group.devices_per_gpu)

@@ -116,6 +116,7 @@ def test_a_new_project_trains_at_once_and_its_model_is_registered(project: Path)
     assert re.search(r"MLflow +run \w+, model tumour_cost", ended.stdout), ended.stdout
 
 
+@pytest.mark.long
 def test_changes_of_model_dataset_and_objective_are_trained_with(project: Path) -> None:
     first = train(project, "first", *TORCHRUN)
     edit(project / "tumour_cost" / "model.py", ("nn.ReLU()", "nn.GELU()"), ("width: int = 32", "width: int = 16"))
@@ -146,6 +147,7 @@ def test_changes_of_model_dataset_and_objective_are_trained_with(project: Path) 
     assert current_identity(first) != current_identity(second)
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_or_stopped_goes_on_with_its_own_code(project: Path) -> None:
     """Meanwhile the project changes: its dropout and batch norm must not, and the weights are those of an uninterrupted run."""
     with training(project, "broken", *TORCHRUN, *LONG) as driver:

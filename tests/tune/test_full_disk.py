@@ -26,6 +26,7 @@ def fill(path: Path) -> None:
                 continue
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_a_search_with_a_remedy_and_it_continues(tmp_path: Path) -> None:
     settings = search_of(
         space={"optimizer.learning_rate": {"log_uniform": [1e-4, 1e-1]}},

@@ -30,6 +30,7 @@ def endings(search: Path) -> list[tuple[str, str]]:
     return [(event.status, event.reason) for event in events if isinstance(event, SearchEnded)]
 
 
+@pytest.mark.long
 def test_a_closed_terminal_saves_the_trials_and_a_second_ctrl_c_does_not_wait_for_them(tmp_path: Path) -> None:
     settings = search_of(
         space={"optimizer.learning_rate": {"choice": [0.001, 0.01]}},

@@ -33,6 +33,7 @@ def kill_and_continue(root: Path, settings: dict[str, Any], *, at: Callable[[Eve
     return root / NAME
 
 
+@pytest.mark.long
 def test_the_brackets_of_hyperband_end_as_without_the_interruption(tmp_path: Path) -> None:
     """Of the first bracket two trials train all three epochs, of the second three train one, and the best of them the others."""
     rates = [0.01, 0.003, 1e-6, 0.02, 1e-5]
@@ -58,6 +59,7 @@ def test_the_brackets_of_hyperband_end_as_without_the_interruption(tmp_path: Pat
     }
 
 
+@pytest.mark.long
 def test_a_population_whose_driver_is_killed_at_an_exploit_makes_it_once(tmp_path: Path) -> None:
     """The clone begins with the donor's weights, although the driver that decided it was killed before it could."""
     settings = search_of(

@@ -48,6 +48,7 @@ def ended_trials(search: Path) -> dict[str, dict[str, str]]:
     return {name: fingerprints(trial_folder(search, name)) for name, trial in trials.items() if trial.ended}
 
 
+@pytest.mark.long
 def test_a_search_whose_driver_is_killed_twice_counts_every_trial_once(tmp_path: Path) -> None:
     """It ends with the trials that it would have had, and the best one has the weights of a run of its own."""
     draw = random.Random(20)
@@ -142,6 +143,7 @@ def await_restart(trial: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_trial_that_fails_says_why_and_too_many_end_the_search(tmp_path: Path) -> None:
     """The others go on. A search that is continued does not try those again that have failed."""
     settings = search_of(

@@ -25,6 +25,7 @@ POPULATION = {
 }
 
 
+@pytest.mark.long
 def test_clones_begin_with_the_weights_of_their_donors_and_keep_their_own_name(tmp_path: Path) -> None:
     folder = SearchFolder(search_in(tmp_path, POPULATION, epochs=6))
     history = SearchHistory.read(folder.path)

@@ -38,6 +38,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_two_searches_with_equal_seeds_are_equal(tmp_path: Path) -> None:
     found = []
     for name in ("one", "two"):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from infra.spec.signals import interrupting
 from training.errors import PlatformError, PreflightError
 from training.local_port import local_port
+from training.local_server import HOST, answers, running
 from training.monitoring.grafana import (
     find_grafana,
     grafana_command,
@@ -25,10 +24,8 @@ from training.monitoring.places import FOLDER, URL_FILE
 from training.monitoring.prometheus import find_prometheus, prometheus_command, write_configuration
 from training.monitoring.targets import Target, Targets, names
 
-_HOST = "127.0.0.1"
 _PROMETHEUS_PORT = 9090
 _GRAFANA_PORT = 3000
-_START_SECONDS = 60.0
 _POLL_SECONDS = 1.0
 
 
@@ -45,7 +42,7 @@ def monitor_up(root: Path, *, port: int = 0) -> None:
         PlatformError: a program does not start.
     """
     program = find_prometheus()
-    if URL_FILE.exists() and _answers(URL_FILE.read_text(encoding="utf-8").strip() + "/-/ready"):
+    if URL_FILE.exists() and answers(URL_FILE.read_text(encoding="utf-8").strip() + "/-/ready"):
         raise PreflightError(
             f"local monitoring is up already: {URL_FILE.read_text(encoding='utf-8').strip()}",
             remedy="use it, or end the other `make monitor-up` with Ctrl-C",
@@ -55,12 +52,11 @@ def monitor_up(root: Path, *, port: int = 0) -> None:
     _write_targets(targets, [])
     configuration = write_configuration(FOLDER, targets=targets)
     chosen = local_port(port, usual=_PROMETHEUS_PORT)
-    url = f"http://{_HOST}:{chosen}"
+    url = f"http://{HOST}:{chosen}"
     with suppress(KeyboardInterrupt), interrupting([signal.SIGTERM, signal.SIGHUP]), ExitStack() as stack:
-        process = stack.enter_context(
-            _running(prometheus_command(program, configuration, port=chosen), log=FOLDER / "prometheus.log")
-        )
-        _await_ready(process, f"{url}/-/ready", log=FOLDER / "prometheus.log")
+        command = prometheus_command(program, configuration, port=chosen)
+        log = FOLDER / "prometheus.log"
+        process = stack.enter_context(running(command, ready_url=f"{url}/-/ready", log=log))
         stack.enter_context(_announced(url))
         print(f"Prometheus: {url}  (alerts: {url}/alerts)", flush=True)
         _start_grafana(stack, url)
@@ -77,9 +73,11 @@ def _start_grafana(stack: ExitStack, prometheus_url: str) -> None:
     provisioning = write_provisioning(FOLDER, prometheus_url=prometheus_url)
     environment = grafana_environment(FOLDER, provisioning=provisioning, port=port)
     log = FOLDER / "grafana.log"
-    process = stack.enter_context(_running(grafana_command(*found), log=log, environment=environment))
-    _await_ready(process, f"http://{_HOST}:{port}/api/health", log=log)
-    print(f"Grafana: http://{_HOST}:{port}/d/rtp-run", flush=True)
+    url = f"http://{HOST}:{port}"
+    stack.enter_context(
+        running(grafana_command(*found), ready_url=f"{url}/api/health", log=log, environment=environment)
+    )
+    print(f"Grafana: {url}/d/rtp-run", flush=True)
 
 
 def _follow(finder: Targets, file: Path, process: subprocess.Popen[bytes]) -> None:
@@ -109,37 +107,3 @@ def _announced(url: str) -> Iterator[None]:
         yield
     finally:
         URL_FILE.unlink(missing_ok=True)
-
-
-@contextmanager
-def _running(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **(environment or {})},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for this process, which ends the other
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _await_ready(process: subprocess.Popen[bytes], url: str, *, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        if _answers(url):
-            return
-        time.sleep(_POLL_SECONDS / 5)
-    raise PlatformError(f"{log.stem} did not start", remedy=f"see {log}")
-
-
-def _answers(url: str) -> bool:
-    with suppress(OSError, ValueError), urllib.request.urlopen(url, timeout=2):  # noqa: S310 - loopback
-        return True
-    return False

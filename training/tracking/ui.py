@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
+import signal
 import sys
-import time
-import urllib.request
 from contextlib import suppress
-from pathlib import Path
 
-from training.errors import PlatformError, PreflightError
+from infra.spec.signals import interrupting
+from training.local_port import local_port
+from training.local_server import HOST, running
 from training.tracking.locations import EMBEDDED_FOLDER, embedded_artifacts, embedded_uri
 
-_HOST = "127.0.0.1"
-_START_SECONDS = 120.0
-_POLL_SECONDS = 0.2
+_USUAL_PORT = 5000
+
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    # The background jobs evaluate language models and take several more processes.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+}
 
 
 def serve_ui(*, port: int = 0) -> None:
     """Serve the UI on loopback until Ctrl-C, and print its URL when it is ready.
 
     Args:
-        port: port to serve on; 0 selects a free one.
+        port: port to serve on; 0 takes 5000, or another if it is in use.
 
     Raises:
-        PreflightError: the port is in use.
+        RefusedError: the port is in use.
         PlatformError: the server exited or did not become ready in time.
     """
-    chosen = _select_port(port)
+    chosen = local_port(port, usual=_USUAL_PORT)
     EMBEDDED_FOLDER.mkdir(parents=True, exist_ok=True)
     print(f"starting MLflow on {EMBEDDED_FOLDER}…", flush=True)
-    log = EMBEDDED_FOLDER / "ui.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(_command(chosen), env=_environment(), stdout=output, stderr=subprocess.STDOUT)
-    try:
-        _wait_until_ready(process, chosen, log)
-        print(f"MLflow: http://{_HOST}:{chosen}  (Ctrl-C to stop)", flush=True)
-        process.wait()
-    except KeyboardInterrupt:
-        print()
-    finally:
-        process.terminate()
+    url, log = f"http://{HOST}:{chosen}", EMBEDDED_FOLDER / "mlflow.log"
+    with (
+        suppress(KeyboardInterrupt),
+        interrupting([signal.SIGTERM, signal.SIGHUP]),
+        running(_command(chosen), ready_url=f"{url}/health", log=log, environment=_ENVIRONMENT) as process,
+    ):
+        print(f"MLflow: {url}  (Ctrl-C to stop)", flush=True)
         process.wait()
 
 
@@ -50,36 +48,8 @@ def _command(port: int) -> list[str]:
     options = {
         "backend-store-uri": embedded_uri(),
         "default-artifact-root": str(embedded_artifacts()),
-        "host": _HOST,
+        "host": HOST,
         "port": str(port),
         "workers": "1",
     }
     return [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())]
-
-
-def _environment() -> dict[str, str]:
-    # The background jobs evaluate language models and take several more processes.
-    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    return {**os.environ, **quiet}
-
-
-def _select_port(port: int) -> int:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError as error:
-            raise PreflightError(
-                f"cannot listen on port {port} of {_HOST}: {error.strerror}",
-                remedy="choose another --port, or omit it to select a free one",
-            ) from error
-        return int(probe.getsockname()[1])
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(OSError), urllib.request.urlopen(f"http://{_HOST}:{port}/health", timeout=1):
-            return
-        time.sleep(_POLL_SECONDS)
-    raise PlatformError("the MLflow server did not start", remedy=f"see {log}")

@@ -121,6 +121,7 @@ def test_the_provider_plans_every_resource_of_every_environment(
     assert workspace.plan() == dict.fromkeys(expected, "create")
 
 
+@pytest.mark.long
 def test_every_resource_that_moto_supports_is_created(lifecycle: Future[Lifecycle]) -> None:
     assert lifecycle.result().applied == lifecycle.result().expected
     assert len(lifecycle.result().applied) > 100

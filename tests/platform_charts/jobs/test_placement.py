@@ -117,6 +117,19 @@ def test_a_job_shares_a_gpu_only_if_it_names_the_group() -> None:
         place_job(job(workers=1, cpus_per_worker=1), target)
 
 
+def test_pods_that_share_a_gpu_share_the_cores_and_the_memory_of_its_node() -> None:
+    whole = group_of("g6.12xlarge", name="whole")
+    shared = group_of("g6.12xlarge", name="shared", devices_per_gpu=4)
+    of_gpu = place_job(job(group="whole", workers=1, cpus_per_worker=1), with_groups(whole)).share
+    assert of_gpu.cpus >= 8
+    of_quarter = place_job(job(group="shared", workers=1, cpus_per_worker=1), with_groups(shared)).share
+    assert of_quarter == (of_gpu.cpus // 4, of_gpu.memory_gib // 4)
+    asks = place_job(job(group="shared", workers=1, cpus_per_worker=of_gpu.cpus), with_groups(shared)).share
+    assert asks == (of_gpu.cpus, of_gpu.memory_gib // 4)
+    with pytest.raises(RefusedError, match=f"exceeds {of_gpu.cpus}, the cores per GPU"):
+        place_job(job(group="shared", workers=1, cpus_per_worker=of_gpu.cpus + 1), with_groups(shared))
+
+
 @pytest.mark.parametrize("devices", [2, 4])
 def test_two_ranks_do_not_share_a_gpu(devices: int) -> None:
     target = with_groups(group_of("g4dn.xlarge", name="shared", devices_per_gpu=devices))

@@ -94,6 +94,7 @@ def test_a_driver_that_crashes_shows_its_stack(tmp_path: Path) -> None:
     assert "supervisor.py" in ended.err
 
 
+@pytest.mark.long
 def test_a_torchrun_run_killed_three_times_ends_in_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     chosen = settings("torchrun", 2)
     run = kill_at([RANK_STARTING, TRAINING, FINISHING], chosen, tmp_path / "killed", seed=2)
@@ -101,7 +102,7 @@ def test_a_torchrun_run_killed_three_times_ends_in_the_weights_of_an_uninterrupt
     assert_like_uninterrupted(run, run_world(chosen, tmp_path / "reference").weights_sha256)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [RECIPES[0], *(pytest.param(name, marks=pytest.mark.long) for name in RECIPES[1:])])
 def test_a_killed_run_of_any_objective_ends_in_the_weights_of_an_uninterrupted_one(tmp_path: Path, name: str) -> None:
     chosen = recipe(name, launcher="plain")
     run = kill_at([TRAINING, PREPARING], chosen, tmp_path / "killed", seed=4)

@@ -158,7 +158,7 @@ def test_a_session_that_nobody_uses_ends_by_itself_with_its_cost(head: Head) -> 
     ("program", "reason"),
     [
         pytest.param(_WAITS_FOR_A_FILE, "in use: job", id="a job that uses no task"),
-        pytest.param(_ACTOR_WITHOUT_RESOURCES, "in use: task", id="an actor without resources"),
+        pytest.param(_ACTOR_WITHOUT_RESOURCES, "in use: task", id="an actor without resources", marks=pytest.mark.long),
     ],
 )
 def test_work_keeps_a_session_and_its_end_ends_it(program: str, reason: str, head: Head, tmp_path: Path) -> None:
@@ -184,6 +184,7 @@ def test_work_keeps_a_session_and_its_end_ends_it(program: str, reason: str, hea
     assert "nothing runs\nsession ended: nobody used it" in _ends(jobs, session)
 
 
+@pytest.mark.long
 def test_a_notebook_that_computes_keeps_a_session_and_an_open_one_does_not(head: Head, tmp_path: Path) -> None:
     with jupyterlab(tmp_path / "code", tmp_path / "notebook-server") as server:
         named = {"path": "a.ipynb", "type": "notebook", "name": "", "kernel": {"name": "python3"}}

@@ -61,6 +61,7 @@ def test_a_run_on_two_hosts_ends_in_the_weights_of_a_run_on_one(nodes: RayNodes,
     assert end.weights_sha256 == run_world(settings, tmp_path / "reference").weights_sha256
 
 
+@pytest.mark.long
 def test_a_run_that_loses_a_host_resumes_when_another_one_joins(
     nodes: RayNodes, machines: list[Host], tmp_path: Path
 ) -> None:

@@ -185,6 +185,7 @@ def test_every_node_gets_the_variables_of_its_pod_and_of_its_place(machines: Mac
         assert str(machines.code) in one["PYTHONPATH"].split(":")
 
 
+@pytest.mark.long
 def test_the_exit_status_of_a_failing_rank_is_the_jobs_and_the_others_end(machines: Machines, tmp_path: Path) -> None:
     failed = ended(machines, tmp_path, "torchrun reduce.py 1 3 || exit 3")
     assert failed.status == 3, failed.out

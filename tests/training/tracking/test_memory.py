@@ -27,6 +27,7 @@ def peak_of_process(pid: int) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
 
+@pytest.mark.long
 def test_a_follower_stays_small_until_its_model_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = RecordedRun(settings(tmp_path, f"sqlite:///{tmp_path / 'mlflow.db'}"))

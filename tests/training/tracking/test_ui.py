@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from training.errors import PreflightError
+from infra.spec.errors import RefusedError
 from training.tracking.ui import serve_ui
 
 SERVE = "from training.tracking.ui import serve_ui; serve_ui()"
 
 
-def test_the_ui_is_served_until_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_the_ui_is_served_until_ctrl_c_or_the_terminal_is_closed(tmp_path: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", SERVE]
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as ui:
@@ -28,7 +29,7 @@ def test_the_ui_is_served_until_ctrl_c(tmp_path: Path) -> None:
         port = address.removeprefix("http://127.0.0.1:")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as page:
             assert b"<title>MLflow</title>" in page.read()
-        ui.send_signal(signal.SIGINT)
+        ui.send_signal(number)
         assert ui.wait(timeout=60) == 0
     assert (tmp_path / ".local/mlflow/mlflow.db").exists()
     with pytest.raises(OSError, match="refused"):
@@ -41,5 +42,5 @@ def test_a_port_in_use_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PreflightError, match=f"cannot listen on port {port} of 127.0.0.1"):
+        with pytest.raises(RefusedError, match=f"port {port} of this machine is in use"):
             serve_ui(port=port)

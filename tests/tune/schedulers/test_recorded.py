@@ -30,6 +30,7 @@ SCHEDULERS: list[dict[str, Any]] = [
     {"name": "median"},
     {"name": "hyperband"},
 ]
+MARKS = {"hyperband": pytest.mark.long}
 
 
 def gain(values: Mapping[str, Any], epoch: int, accuracy: float) -> float:
@@ -64,7 +65,9 @@ def run(
     return log, stops
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=str)
+@pytest.mark.parametrize(
+    "scheduler", [pytest.param(one, marks=MARKS.get(one["name"], ())) for one in SCHEDULERS], ids=str
+)
 def test_a_continued_search_stops_the_same_trials_at_the_same_epochs(tmp_path: Path, scheduler: dict[str, Any]) -> None:
     """One trial at a time, or for hyperband four: both orders of events are those of an uninterrupted search."""
     concurrency = 4 if scheduler["name"] == "hyperband" else 1
@@ -96,6 +99,7 @@ def test_what_an_earlier_driver_decided_stays_whatever_the_order_of_the_repeated
     assert not {stop.trial for stop in before} & {stop.trial for stop in after}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failure", ["fails_at", "raises_at"])
 def test_a_bracket_goes_on_without_a_trial_that_fails_between_its_rungs(tmp_path: Path, failure: str) -> None:
     """The third bracket has the last four trials, of which three pass its rung at epoch 1, and one that at epoch 3."""

@@ -45,6 +45,7 @@ def needs_the_image() -> None:
         skipped(_NAME, "its image is not built", "make sandbox ENV=dev REAL=1 builds it, once")
 
 
+@pytest.mark.long
 def test_mlflow_serves_with_the_credentials_of_a_team() -> None:
     needs_the_image()
     with running_sandbox() as sandbox:

@@ -129,6 +129,7 @@ def test_after_its_keeper_is_killed_nothing_runs_and_sandbox_down_leaves_nothing
     assert host_rules() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", ["node.namespace", "coredns", "containerd", "kubelet"])
 def test_a_keeper_that_is_killed_while_it_starts_leaves_nothing_after_sandbox_down(folder: Path, program: str) -> None:
     with ThreadPoolExecutor(1) as pool:
@@ -142,6 +143,7 @@ def test_a_keeper_that_is_killed_while_it_starts_leaves_nothing_after_sandbox_do
     assert traces(folder) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", ["node.namespace", "containerd"])
 def test_an_interrupted_start_of_real_nodes_leaves_nothing(folder: Path, program: str) -> None:
     starts = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from infra.lifecycle.cli import main"
@@ -153,6 +155,7 @@ def test_an_interrupted_start_of_real_nodes_leaves_nothing(folder: Path, program
     assert traces(folder) == []
 
 
+@pytest.mark.long
 def test_two_sandboxes_have_addresses_and_names_of_their_own(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / ".local" / "sandbox"
     start(folder)
