@@ -120,6 +120,8 @@ def _grafana(images: ImageNames, *, has_viewers: bool) -> Manifest:
     The chart generates the `admin` password at the first installation and keeps it in its Secret. Viewers have no accounts: they
     would be lost with each of its pods, and a viewer sees what every other one sees. Policies decide who reaches it.
     """
+    # Grafana passes requests on to its data sources, and a viewer's, too. Prometheus's API only reads; Alertmanager's does not.
+    sources = {"alertmanager": {"enabled": False}} if has_viewers else {}
     return {
         "image": images["grafana"].registry_and_repository(),
         "nodeSelector": SYSTEM_NODES,
@@ -136,7 +138,7 @@ def _grafana(images: ImageNames, *, has_viewers: bool) -> Manifest:
                 "folderAnnotation": DASHBOARD_FOLDER,
                 "provider": {"foldersFromFilesStructure": True},
             },
-            "datasources": {"searchNamespace": MONITORING_NAMESPACE},
+            "datasources": {"searchNamespace": MONITORING_NAMESPACE, **sources},
         },
         "grafana.ini": {
             "analytics": {"reporting_enabled": False, "check_for_updates": False, "check_for_plugin_updates": False},

@@ -70,7 +70,7 @@ def refusal_of(site: Site, *, method: str, path: str, fields: Mapping[str, str])
         site: where it goes.
         method: its method.
         path: its path, encoded as it was sent.
-        fields: its fields; names in any case.
+        fields: its fields; aiohttp's mapping ignores the case of names.
     """
     origin, came_from = fields.get("Origin"), fields.get("Sec-Fetch-Site", "none")
     is_reading, is_own = method in _READING, came_from in _OWN

@@ -341,6 +341,9 @@ def test_grafana_requires_a_login() -> None:
 @pytest.mark.parametrize("setting", ["monitoring", "single_sign_on"])
 def test_viewers_of_grafana_need_no_login_and_may_change_nothing(setting: str) -> None:
     section = {"monitoring": {"open_to_teams": True}, "single_sign_on": SINGLE_SIGN_ON}[setting]
-    ini = values("kube-prometheus-stack", **{setting: section})["grafana"]["grafana.ini"]
+    grafana = values("kube-prometheus-stack", **{setting: section})["grafana"]
+    ini = grafana["grafana.ini"]
     assert ini["auth.anonymous"] == {"enabled": True, "org_role": "Viewer", "hide_version": True}
     assert ini["users"] == {"allow_sign_up": False, "viewers_can_edit": False}
+    # Grafana would pass a viewer's alerts and silences on to it.
+    assert grafana["sidecar"]["datasources"]["alertmanager"] == {"enabled": False}
