@@ -17,19 +17,23 @@ from .token import Trust
 
 _GRACE_SECONDS = 20.0
 
+_TEXTS = {
+    "--signer": "ARN of the load balancer without the ID at its end",
+    "--keys": "URL of the load balancers' public keys, to which an ID is added",
+    "--issuer": "issuer of the identity provider",
+    "--client-id": "our client ID there",
+    "--groups-claim": "claim with a person's groups",
+    "--secret": "Secret with a team's login, in the team's namespace",
+    "--user-key": "its key of the user",
+    "--password-key": "its key of the password",
+}
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="python -m sso_proxy", description=__doc__)
-    text = {"required": True, "metavar": "TEXT"}
-    made.add_argument("--signer", **text, help="ARN of the load balancer without the ID at its end")
-    made.add_argument("--keys", **text, help="URL of the load balancers' public keys, to which an ID is added")
-    made.add_argument("--issuer", **text, help="issuer of the identity provider")
-    made.add_argument("--client-id", **text, help="our client ID there")
-    made.add_argument("--groups-claim", **text, help="claim with a person's groups")
-    made.add_argument("--secret", **text, help="Secret with a team's login, in the team's namespace")
-    made.add_argument("--user-key", **text, help="its key of the user")
-    made.add_argument("--password-key", **text, help="its key of the password")
+    for flag, text in _TEXTS.items():
+        made.add_argument(flag, required=True, metavar="TEXT", help=text)
     made.add_argument(
         "--site", type=Site.parse, action="append", required=True, metavar="JSON", help="a UI; repeatable"
     )

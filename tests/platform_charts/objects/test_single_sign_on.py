@@ -36,7 +36,7 @@ def objects(**changes: object) -> tuple[Manifest, ...]:
     return tuple(one for phase in phases.values() for one in phase)
 
 
-def annotations(**changes: object) -> dict[str, str]:
+def annotations_of(**changes: object) -> dict[str, str]:
     """Annotations of the Ingress for the controller, without their prefix."""
     found = named(objects(**changes), "Ingress", "sso-proxy")["metadata"]["annotations"]
     prefix = "alb.ingress.kubernetes.io/"
@@ -69,11 +69,11 @@ def test_the_proxy_is_told_the_sites_of_the_teams_and_whom_to_trust() -> None:
     )
     assert options.site[:2] == [grafana, research]
     probes = {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")}
-    assert probes == {HEALTH_PATH, annotations()["healthcheck-path"]}
+    assert probes == {HEALTH_PATH, annotations_of()["healthcheck-path"]}
 
 
 def test_the_load_balancer_signs_people_in_and_the_ingress_refers_to_the_clients_secret() -> None:
-    found = annotations()
+    found = annotations_of()
     provider: dict[str, Any] = json.loads(found["auth-idp-oidc"])
     assert provider == {
         "issuer": "https://idp.example.com",

@@ -95,7 +95,7 @@ def test_the_ui_gets_neither_the_token_nor_cookies_nor_a_login_of_the_browsers(d
         "X_MLFLOW_WORKSPACE": "research",
     }
     for host, login in ((MLFLOW, LOGIN), (GRAFANA, None)):
-        seen = desk.ask(host=host, **fields).seen
+        seen = desk.ask(host=host, data=None, **fields).seen
         assert seen.get("authorization") == login
         assert seen["host"].startswith("127.0.0.1:")
         assert seen["x-mlflow-workspace"] == "research"
