@@ -23,6 +23,12 @@ GPU_NAMESPACE = "gpu-system"
 DATA_NAMESPACE = "data-sync"
 """Namespace of the Jobs that write the shared datasets; only administrators create them."""
 
+SSO_NAMESPACE = "sso"
+"""Namespace of the proxy behind the load balancer, in environments with `single_sign_on`."""
+
+SSO_CLIENT_SECRET = "oidc-client"  # noqa: S105 - a name
+"""Secret in that namespace with `clientID` and `clientSecret`, which an administrator creates."""
+
 PLATFORM_NAMESPACES = (
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
@@ -30,6 +36,7 @@ PLATFORM_NAMESPACES = (
     KUEUE_NAMESPACE,
     GPU_NAMESPACE,
     DATA_NAMESPACE,
+    SSO_NAMESPACE,
 )
 """All platform namespaces; teams may not use these names."""
 

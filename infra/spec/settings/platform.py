@@ -49,6 +49,10 @@ class MonitoringSettings(Section):
     memory_gib: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         None, description="Memory of Prometheus in GiB; null: enough for all node groups at max_size."
     )
+    open_to_teams: bool = Field(
+        False,
+        description="Members of teams open Grafana as viewers; its dashboards show the runs and metrics of every team.",
+    )
     alert_email: Email | None = Field(None, description="Email address for alerts; null: no email.")
     webhook_secret: (
         Annotated[str, Matching(r"^[A-Za-z0-9/_+=.@-]+$", "must have only letters, digits and the characters /_+=.@-")]
