@@ -53,7 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Describe the marker."""
-    config.addinivalue_line("markers", "long: repeats what a shorter test proves, and takes long; see tests/long_tests.py")
+    config.addinivalue_line(
+        "markers", "long: repeats what a shorter test proves, and takes long; see tests/long_tests.py"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

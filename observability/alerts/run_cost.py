@@ -13,7 +13,9 @@ LOST_DOLLARS_PER_HOUR = 20
 LOST_SHARE = 0.5
 """Of the dollars. Runs that have just begun lose more, but not for hours."""
 
-_SPENT = "team:ray_rtp_train_cost_dollars_per_hour:rate1h"
+SPENT_PER_HOUR = "team:ray_rtp_train_cost_dollars_per_hour:rate1h"
+"""What the runs of a team cost now."""
+
 _LOST = "team:ray_rtp_train_lost_dollars_per_hour:rate1h"
 
 
@@ -24,7 +26,7 @@ def _per_hour(metric: str) -> str:
 RUN_COST = Group(
     name="run-cost",
     recordings=(
-        Recording(name=_SPENT, expression=_per_hour("ray_rtp_train_cost_dollars_total")),
+        Recording(name=SPENT_PER_HOUR, expression=_per_hour("ray_rtp_train_cost_dollars_total")),
         Recording(
             name=_LOST,
             expression=" + ".join(
@@ -38,7 +40,7 @@ RUN_COST = Group(
     alerts=(
         Alert(
             name="TeamDollarsLost",
-            expression=f"{_LOST} > {LOST_DOLLARS_PER_HOUR} and {_LOST} / {_SPENT} > {LOST_SHARE}",
+            expression=f"{_LOST} > {LOST_DOLLARS_PER_HOUR} and {_LOST} / {SPENT_PER_HOUR} > {LOST_SHARE}",
             wait="3h",
             severity=Severity.TICKET,
             summary='The runs of team {{ $labels.team }} lose ${{ $value | printf "%.2f" }} an hour, more than half of what they cost.',

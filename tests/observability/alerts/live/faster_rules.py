@@ -48,6 +48,9 @@ def faster(expression: str, *, minute: int) -> str:
     def with_shorter_duration(node: promql.Expr) -> promql.Expr | None:
         if isinstance(node, promql.MatrixSelector):
             return promql.parse(f"{node.vector_selector}[{_seconds(node.range.total_seconds(), minute)}s]")
+        if isinstance(node, promql.SubqueryExpr) and node.range is not None and node.step is not None:
+            times = (f"{_seconds(time.total_seconds(), minute)}s" for time in (node.range, node.step))
+            return promql.parse(f"{node.expr}[{':'.join(times)}]")
         if isinstance(node, promql.VectorSelector) and node.offset is not None:
             selected, _, _ = str(node).rpartition(" offset ")
             return promql.parse(f"{selected} offset {_seconds(node.offset.total_seconds(), minute)}s")

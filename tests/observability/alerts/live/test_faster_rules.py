@@ -17,7 +17,7 @@ _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def durations(expression: str) -> list[int]:
     """Seconds of its ranges and offsets, in their order."""
-    found = re.findall(r"(?:\[|offset )((?:\d+[smhd])+)", expression)
+    found = re.findall(r"(?:[\[:]|offset )((?:\d+[smhd])+)", expression)
     return [sum(int(number) * _UNIT[unit] for number, unit in re.findall(r"(\d+)([smhd])", one)) for one in found]
 
 
@@ -34,6 +34,7 @@ def durations(expression: str) -> list[int]:
         ),
         ("3600 * sum(rate(x[1h])) > 20", "3600 * sum(rate(x{}[1m])) > 20"),
         ("histogram_quantile(0.9, rate(x[1h])) > 120", "histogram_quantile(0.9, rate(x{}[1m])) > 120"),
+        ("sum_over_time(x[1d:5m]) / 12 > y", "sum_over_time(x{}[24m:5s]) / 12 > y{}"),
         ("x / 3600 > 2", "x{} / 3600 > 2"),
     ],
 )

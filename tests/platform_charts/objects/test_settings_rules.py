@@ -1,0 +1,118 @@
+"""The prices and budgets that a stack records, and what the rules make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from infra.spec.catalog import load_catalog
+from infra.spec.manifest import Manifest
+from infra.spec.release import load_release
+from infra.spec.settings import from_mapping
+from observability.alerts.catalog import GROUPS
+from platform_charts.objects.alert_rules import alert_rules
+from platform_charts.objects.settings_rules import settings_rules
+from tests.engines.promtool import promtool
+from tests.infra.spec.samples import changed, dev_sections
+
+_T4, _H100 = "g4dn.xlarge", "p5.48xlarge"
+
+
+def recorded(group: str, **changes: object) -> list[Manifest]:
+    """The rules of a changed environment that record its settings for a group."""
+    settings = from_mapping(changed(dev_sections(), changes), file="sample")
+    return list(settings_rules(settings, catalog=load_catalog())[group])
+
+
+def delivered(name: str, **changes: object) -> Manifest:
+    """A group of rules as a changed environment gets it."""
+    settings = from_mapping(changed(dev_sections(), changes), file="sample")
+    (rules,) = alert_rules(settings, load_release())
+    (group,) = [one for one in rules["spec"]["groups"] if one["name"] == name]
+    found: Manifest = group
+    return found
+
+
+def price(instance_type: str) -> float:
+    """US dollars per hour by the catalogue."""
+    found = load_catalog().find_instance(instance_type).usd_per_hour
+    assert found is not None
+    return found
+
+
+def test_every_type_of_a_group_has_its_price() -> None:
+    more = {"kind": "spot", "instance_types": ["g4dn.2xlarge"]}
+    found = {
+        (rule["labels"]["group"], rule["labels"]["instance_type"]): rule["expr"]
+        for rule in recorded("gpu-cost", **{"gpu_groups.0.capacity": more})
+    }
+    assert found == {
+        ("t4", _T4): f"vector({price(_T4)})",
+        ("t4", "g4dn.2xlarge"): f"vector({price('g4dn.2xlarge')})",
+        ("h100", _H100): f"vector({price(_H100)})",
+    }
+
+
+def test_another_region_has_no_prices() -> None:
+    zones = ["us-west-2a", "us-west-2b", "us-west-2c"]
+    changes = {"aws.region": "us-west-2", "network.availability_zones": zones}
+    assert recorded("gpu-cost", **changes, **{"gpu_groups.1.availability_zones": zones[:1]}) == []
+
+
+def test_a_team_has_a_budget_only_by_its_setting() -> None:
+    assert recorded("team-budgets") == []
+    (rule,) = recorded("team-budgets", **{"teams.0.daily_usd": 250})
+    assert (rule["expr"], rule["labels"]) == ("vector(250.0)", {"team": "research"})
+
+
+def test_the_recorded_series_are_those_that_the_rules_expect() -> None:
+    expected = {group.name: [(one.name, set(one.labels)) for one in group.given] for group in GROUPS if group.given}
+    for name, given in expected.items():
+        rules = recorded(name, **{"teams.0.daily_usd": 250})
+        assert {(rule["record"], frozenset(rule["labels"])) for rule in rules} == {
+            (series, frozenset(labels)) for series, labels in given
+        }
+        assert delivered(name, **{"teams.0.daily_usd": 250})["rules"][: len(rules)] == rules
+
+
+def test_a_node_without_a_pod_that_has_gpus_is_counted_as_idle_dollars(tmp_path: Path) -> None:
+    """Node a has a job, b has none, c still starts and advertises no GPUs, d belongs to no GPU group."""
+    nodes = {"a": ("h100", _H100), "b": ("h100", _H100), "c": ("t4", _T4), "d": ("system", "m7i.xlarge")}
+    labels = 'label_ray_train_platform_group="{}", label_node_kubernetes_io_instance_type="{}"'
+    series = {f'kube_node_labels{{node="{node}", {labels.format(*kind)}}}': "1x10" for node, kind in nodes.items()}
+    series |= {f'kube_node_status_capacity{{node="{node}", resource="nvidia_com_gpu"}}': "8x10" for node in ("a", "b")}
+    pod = 'namespace="research", pod="first-w0"'
+    series[f'kube_pod_container_resource_requests{{{pod}, node="a", resource="nvidia_com_gpu"}}'] = "1x10"
+    series[f'kube_pod_status_phase{{{pod}, phase="Running"}}'] = "1x10"
+    expected = {
+        "node:gpu_node_dollars_per_hour:price": {"a": _H100, "b": _H100, "c": _T4},
+        "node:idle_gpu_node_dollars_per_hour:price": {"b": _H100, "c": _T4},
+    }
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": name,
+                "eval_time": "5m",
+                "exp_samples": [
+                    {"labels": f'{name}{{node="{node}"}}', "value": price(kind)} for node, kind in found.items()
+                ],
+            }
+            for name, found in expected.items()
+        ],
+    }
+    files = {
+        "rules.yaml": {"groups": [delivered("gpu-cost")]},
+        "tests.yaml": {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]},
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert promtool("test", "rules", "tests.yaml", folder=tmp_path) == ""
+
+
+def test_promtool_accepts_what_an_environment_gets(tmp_path: Path) -> None:
+    groups = [delivered(name, **{"teams.0.daily_usd": 250}) for name in ("gpu-cost", "team-budgets")]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+    assert promtool("check", "rules", "--lint-fatal", "rules.yaml", folder=tmp_path) == ""
