@@ -42,14 +42,12 @@ def price(instance_type: str) -> float:
 
 
 def test_every_type_of_a_group_has_its_price() -> None:
-    more = {"kind": "spot", "instance_types": ["g4dn.2xlarge"]}
-    found = {
-        (rule["labels"]["group"], rule["labels"]["instance_type"]): rule["expr"]
-        for rule in recorded("gpu-cost", **{"gpu_groups.0.capacity": more})
-    }
+    spot = {"instance_type": "g5.xlarge", "capacity": {"kind": "spot", "instance_types": ["g5.2xlarge"]}}
+    rules = recorded("gpu-cost", **{f"gpu_groups.0.{name}": value for name, value in spot.items()})
+    found = {(rule["labels"]["group"], rule["labels"]["instance_type"]): rule["expr"] for rule in rules}
     assert found == {
-        ("t4", _T4): f"vector({price(_T4)})",
-        ("t4", "g4dn.2xlarge"): f"vector({price('g4dn.2xlarge')})",
+        ("t4", "g5.xlarge"): f"vector({price('g5.xlarge')})",
+        ("t4", "g5.2xlarge"): f"vector({price('g5.2xlarge')})",
         ("h100", _H100): f"vector({price(_H100)})",
     }
 
