@@ -7,22 +7,16 @@ They compare what the runs of a team count themselves (`observability.alerts.run
 from __future__ import annotations
 
 from infra.spec.cluster_names import TEAM_BUDGETS
-from observability.alerts.model import Alert, Given, Group, Recording, Severity
-from observability.alerts.run_cost import SPENT_PER_HOUR
-
-_SPENT = "team:dollars:sum1d"
+from observability.alerts.model import Alert, Given, Group, Severity
+from observability.alerts.run_cost import SPENT_TODAY
 
 BUDGETS = Group(
     name="team-budgets",
     given=(Given(name=TEAM_BUDGETS, labels=("team",)),),
-    recordings=(
-        # Dollars per hour at every fifth minute; a rate over the whole day would not count the runs that are over.
-        Recording(name=_SPENT, expression=f"sum_over_time({SPENT_PER_HOUR}[1d:5m]) / 12"),
-    ),
     alerts=(
         Alert(
             name="TeamBudgetSpent",
-            expression=f"{_SPENT} > on (team) {TEAM_BUDGETS}",
+            expression=f"{SPENT_TODAY} > on (team) {TEAM_BUDGETS}",
             wait="15m",
             severity=Severity.TICKET,
             summary='The runs of team {{ $labels.team }} have cost ${{ $value | printf "%.2f" }} in 24 hours, more than its budget.',

@@ -13,9 +13,10 @@ LOST_DOLLARS_PER_HOUR = 20
 LOST_SHARE = 0.5
 """Of the dollars. Runs that have just begun lose more, but not for hours."""
 
-SPENT_PER_HOUR = "team:ray_rtp_train_cost_dollars_per_hour:rate1h"
-"""What the runs of a team cost now."""
+SPENT_TODAY = "team:dollars:sum1d"
+"""What the runs of a team have cost in 24 hours."""
 
+_SPENT = "team:ray_rtp_train_cost_dollars_per_hour:rate1h"
 _LOST = "team:ray_rtp_train_lost_dollars_per_hour:rate1h"
 
 
@@ -26,7 +27,7 @@ def _per_hour(metric: str) -> str:
 RUN_COST = Group(
     name="run-cost",
     recordings=(
-        Recording(name=SPENT_PER_HOUR, expression=_per_hour("ray_rtp_train_cost_dollars_total")),
+        Recording(name=_SPENT, expression=_per_hour("ray_rtp_train_cost_dollars_total")),
         Recording(
             name=_LOST,
             expression=" + ".join(
@@ -36,11 +37,13 @@ RUN_COST = Group(
                 )
             ),
         ),
+        # The dollars per hour at every fifth minute: an increase over a day would read all samples of all runs each time.
+        Recording(name=SPENT_TODAY, expression=f"sum_over_time({_SPENT}[1d:5m]) / 12"),
     ),
     alerts=(
         Alert(
             name="TeamDollarsLost",
-            expression=f"{_LOST} > {LOST_DOLLARS_PER_HOUR} and {_LOST} / {SPENT_PER_HOUR} > {LOST_SHARE}",
+            expression=f"{_LOST} > {LOST_DOLLARS_PER_HOUR} and {_LOST} / {_SPENT} > {LOST_SHARE}",
             wait="3h",
             severity=Severity.TICKET,
             summary='The runs of team {{ $labels.team }} lose ${{ $value | printf "%.2f" }} an hour, more than half of what they cost.',

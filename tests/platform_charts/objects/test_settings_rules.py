@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -39,6 +40,30 @@ def price(instance_type: str) -> float:
     found = load_catalog().find_instance(instance_type).usd_per_hour
     assert found is not None
     return found
+
+
+def evaluated(
+    group: Manifest, series: Mapping[str, str], samples: Mapping[str, tuple[str, float]], *, minute: int, folder: Path
+) -> str:
+    """What promtool complains of, if it expects of each sample an expression and its value at a minute."""
+    by_expression: dict[str, list[Manifest]] = {}
+    for labels, (expression, value) in samples.items():
+        by_expression.setdefault(expression, []).append({"labels": labels, "value": value})
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {"expr": expression, "eval_time": f"{minute}m", "exp_samples": expected}
+            for expression, expected in by_expression.items()
+        ],
+    }
+    files = {
+        "rules.yaml": {"groups": [group]},
+        "tests.yaml": {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]},
+    }
+    for name, content in files.items():
+        (folder / name).write_text(yaml.safe_dump(content), encoding="utf-8")
+    return promtool("test", "rules", "tests.yaml", folder=folder)
 
 
 def test_every_type_of_a_group_has_its_price() -> None:
@@ -87,27 +112,23 @@ def test_a_node_without_a_pod_that_has_gpus_is_counted_as_idle_dollars(tmp_path:
         "node:gpu_node_dollars_per_hour:price": {"a": _H100, "b": _H100, "c": _T4},
         "node:idle_gpu_node_dollars_per_hour:price": {"b": _H100, "c": _T4},
     }
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [
-            {
-                "expr": name,
-                "eval_time": "5m",
-                "exp_samples": [
-                    {"labels": f'{name}{{node="{node}"}}', "value": price(kind)} for node, kind in found.items()
-                ],
-            }
-            for name, found in expected.items()
-        ],
+    samples = {
+        f'{name}{{node="{node}"}}': (name, price(kind))
+        for name, found in expected.items()
+        for node, kind in found.items()
     }
-    files = {
-        "rules.yaml": {"groups": [delivered("gpu-cost")]},
-        "tests.yaml": {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]},
+    assert evaluated(delivered("gpu-cost"), series, samples, minute=5, folder=tmp_path) == ""
+
+
+def test_the_dollars_of_a_day_count_the_runs_that_are_over(tmp_path: Path) -> None:
+    """One run spends $30 an hour, another team's has done so in the first 12 of the 24 hours. The rates of an hour lag by half of it."""
+    series = {
+        f'ray_rtp_train_cost_dollars_total{{team="{team}", run="r1", class="productive"}}': values
+        for team, values in (("research", "0+0.5x1600"), ("vision", "0+0.5x900 stale"))
     }
-    for name, content in files.items():
-        (tmp_path / name).write_text(yaml.safe_dump(content), encoding="utf-8")
-    assert promtool("test", "rules", "tests.yaml", folder=tmp_path) == ""
+    spent = "round(team:dollars:sum1d, 5)"
+    samples = {f'{{team="{team}"}}': (spent, dollars) for team, dollars in (("research", 720.0), ("vision", 375.0))}
+    assert evaluated(delivered("run-cost"), series, samples, minute=1621, folder=tmp_path) == ""
 
 
 def test_promtool_accepts_what_an_environment_gets(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def _spent(name: str) -> str:
 
 
 _PRODUCTIVE = _of_class("productive")
-_PER_HOUR = series("team:ray_rtp_train_cost_dollars_per_hour:rate1h", team="vision")
+_SPENT_TODAY = series("team:dollars:sum1d", team="vision")
 _BUDGET = series(TEAM_BUDGETS, team="vision")
 
 CASES = (
@@ -219,14 +219,14 @@ CASES = (
     ),
     Case(
         alert="TeamBudgetSpent",
-        at=1501,
-        series={_PER_HOUR: flat(30, 1501), _BUDGET: flat(500, 1501)},
+        at=20,
+        series={_SPENT_TODAY: flat(720, 20), _BUDGET: flat(500, 20)},
         labels={"team": "vision"},
         summary="The runs of team vision have cost $720.00 in 24 hours, more than its budget.",
         silent={
-            "less than the budget": {_PER_HOUR: flat(20, 1501)},
-            "a team without a budget": {_BUDGET: "", series(TEAM_BUDGETS, team="research"): flat(1, 1501)},
-            "for half a day only": {_PER_HOUR: "30+0x720 stale"},
+            "no more than the budget": {_SPENT_TODAY: flat(500, 20)},
+            "a team without a budget": {_BUDGET: "", series(TEAM_BUDGETS, team="research"): flat(1, 20)},
+            "for ten minutes only": {_SPENT_TODAY: "720+0x10 480+0x10"},
         },
     ),
 )
