@@ -17,7 +17,7 @@ from training.data.types import DataBundle, SampleSpec, Split
 from training.models.mlp import mlp
 from training.models.options import MlpOptions
 
-SLOW_RANK = 1
+FAULTY_RANK = 1
 
 PACE_SECONDS = 0.1
 """Of each forward pass, whatever it computes: most of a step, so that a busy machine changes the shares of a step little."""
@@ -39,7 +39,7 @@ class _Paced(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         if self.training:
-            is_slow = dist.get_rank() == SLOW_RANK and self._slow_rank.exists()
+            is_slow = dist.get_rank() == FAULTY_RANK and self._slow_rank.exists()
             time.sleep(PACE_SECONDS + (STRAGGLER_SECONDS if is_slow else 0))
         output: Tensor = self._network(inputs)
         return output

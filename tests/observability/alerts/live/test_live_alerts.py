@@ -19,7 +19,7 @@ import pytest
 from observability.alerts.training import RESTARTS_PER_HOUR
 from observability.runlog import TrainingStarted
 from tests.engines import report_table
-from tests.observability.alerts.live.faulty import SLOW_RANK
+from tests.observability.alerts.live.faulty import FAULTY_RANK
 from tests.observability.alerts.live.monitored import Monitoring, monitoring
 from tests.training.launch.driver import Driver, is_commit, train
 from tests.training.runs import small_settings
@@ -82,7 +82,7 @@ def rank_process(driver: Driver, rank: int) -> psutil.Process:
 
 def test_a_rank_that_hangs_stalls_the_run(tmp_path: Path) -> None:
     with live_run(tmp_path, raises={"TrainingStalled", "GoodputBurnsFast"}) as (driver, watched):
-        stopped = rank_process(driver, SLOW_RANK)
+        stopped = rank_process(driver, FAULTY_RANK)
         stopped.suspend()
         stalled = watched.await_alert("TrainingStalled")
         assert stalled.summary.endswith("in run run of job local/run.")
@@ -96,7 +96,7 @@ def test_a_slow_rank_is_a_straggler(tmp_path: Path) -> None:
     with live_run(tmp_path, raises={"TrainingStraggler"}, healthy_minutes=_LONG_ENOUGH) as (_, watched):
         (tmp_path / _SLOW_RANK).touch()
         straggler = watched.await_alert("TrainingStraggler")
-        assert straggler.summary.startswith(f"Rank {SLOW_RANK} has ")
+        assert straggler.summary.startswith(f"Rank {FAULTY_RANK} has ")
         (tmp_path / _SLOW_RANK).unlink()
         watched.await_silence()
 
@@ -114,7 +114,7 @@ def test_a_rank_that_is_killed_after_each_checkpoint_is_restart_churn(tmp_path: 
     with live_run(tmp_path, raises={"TrainingRestartChurn"}, minute=3) as (driver, watched):
         for _ in range(RESTARTS_PER_HOUR):
             assert driver.wait_for(is_commit), driver.end()
-            rank_process(driver, SLOW_RANK).kill()
+            rank_process(driver, FAULTY_RANK).kill()
             assert driver.wait_for(lambda event: isinstance(event, TrainingStarted)), driver.end()
         churn = watched.await_alert("TrainingRestartChurn")
         assert churn.summary == "3 restarts within an hour in run run of job local/run."
