@@ -143,6 +143,12 @@ RAY_PORTS = {
 }
 """Ports of a Ray head by port name, which the PodMonitors select; workers have `metrics` only."""
 
+NODE_PRICES = "node_group:node_dollars_per_hour:price"
+"""Series with the price of a GPU node, by `group` and `instance_type`; each stack records it from its settings and the price table."""
+
+TEAM_BUDGETS = "team:dollars:budget1d"
+"""Series with the budget of a team, by `team`; each stack records it from its settings."""
+
 NO_EVICTION = {f"{LABEL_PREFIX}/eviction": "refused"}
 """Label of pods that a drain must not evict, because their work would be lost; see `platform_charts.objects.disruption`."""
 

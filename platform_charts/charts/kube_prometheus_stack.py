@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra.spec.cluster_names import DASHBOARD_FOLDER, GP3_CLASS, GPU_NAMESPACE, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS
+from infra.spec.node_labels import GROUP_LABEL, INSTANCE_TYPE_LABEL
 from infra.spec.settings.platform import MonitoringSettings
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod_fields
 from platform_charts.charts.image_names import ImageNames
@@ -43,6 +44,8 @@ def prometheus_stack_values(
             "image": images["kube-state-metrics"].registry_and_repository(has_algorithm=True),
             "nodeSelector": SYSTEM_NODES,
             "resources": CONTAINERS["kube-state-metrics"].manifest(),
+            # By default it exports no labels; the price of a node is found by these.
+            "metricLabelsAllowlist": [f"nodes=[{GROUP_LABEL},{INSTANCE_TYPE_LABEL}]"],
         },
         "prometheus-node-exporter": {
             # The tag has the variant's suffix already; the chart would append it again.
