@@ -6,8 +6,20 @@ from typing import TextIO
 
 from observability.efficiency import efficiency_facts
 from observability.history import RunHistory
+from observability.profiling.answer import answer_lines
 from observability.quantities import clock, duration, number
-from observability.runlog import Evaluated, Event, Notice, Phase, Restored, RunEnded, RunStarted, Step, TrainingStarted
+from observability.runlog import (
+    Evaluated,
+    Event,
+    Notice,
+    Phase,
+    ProfileAnswered,
+    Restored,
+    RunEnded,
+    RunStarted,
+    Step,
+    TrainingStarted,
+)
 from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
 
 PHASE_TEXTS = {
@@ -74,6 +86,8 @@ class ProgressView:
                 self._restored(event)
             case Notice():
                 self._notice(event)
+            case ProfileAnswered():
+                self._answered(event)
             case RunEnded():
                 self._ended(event)
 
@@ -153,6 +167,10 @@ class ProgressView:
         tones: dict[str, Tone] = {"warning": "warning", "error": "error"}
         label = f"{event.level}: " if event.level in tones else ""
         self._screen.line(f"{label}{event.message}", tone=tones.get(event.level, "plain"))
+
+    def _answered(self, event: ProfileAnswered) -> None:
+        for line in answer_lines(event):
+            self._screen.line(line, tone="warning" if event.state == "refused" else "plain")
 
     def _ended(self, event: RunEnded) -> None:
         self._screen.finish(at=event.time)

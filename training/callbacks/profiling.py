@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from training.config.schema import ProfileSettings
 from training.data.types import Batch
 from training.launch.task import RankPlace
 from training.loop import Loop, StepRecord
-from training.profiling.request import ProfileRequest
+from training.profiling.inbox import Asked, RequestInbox
+from training.profiling.request import numbered
 from training.step import StepResult
 from training.step_reducer import StepSums
 
@@ -35,6 +37,7 @@ class _Current:
         started: when each of its steps had its data, Unix time by step.
         times: of the steps that have been reported.
         peak_bytes: None until the profiler has stopped.
+        asked: the request that it answers; None on ranks other than 0, and of the settings' window.
     """
 
     window: Window
@@ -44,6 +47,7 @@ class _Current:
     started: dict[int, float] = field(default_factory=dict)
     times: list[StepTimes] = field(default_factory=list)
     peak_bytes: int | None = None
+    asked: Asked | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -65,7 +69,9 @@ class Profiling(Callback):
         self._emit = emit
         self._place = place
         self._device = device
-        self._request = ProfileRequest(run_directory)
+        self._inbox = RequestInbox(run_directory, emit=emit) if place.rank == 0 else None
+        self._asked: Asked | None = None
+        self._memory = settings.memory
         self._planned: Window | None = None
         self._current: _Current | None = None
 
@@ -79,20 +85,27 @@ class Profiling(Callback):
             self._warn(f"profile.start_step={first} is beyond the last step, {loop.total_steps}: nothing is profiled")
 
     def asks(self, loop: Loop) -> int:
-        """The steps of a request, on rank 0."""
+        """The number of a request, on rank 0."""
         del loop
-        return self._request.steps() if self._place.rank == 0 else 0
+        request = None if self._inbox is None else self._inbox.waiting()
+        return 0 if request is None else request.number
 
     def on_asked(self, loop: Loop, number: int) -> None:
         """Plan a window as soon as possible, or refuse."""
-        if self._place.rank == 0:
-            self._request.withdraw()
+        asked = None if self._inbox is None else self._inbox.take()
         if self._planned is not None:
-            self._warn("a profile is already planned or under way: the request is refused")
+            self._refuse(asked, "a profile is already planned or under way")
             return
-        self._plan(loop, loop.progress.step + 2, number)
+        steps, memory = numbered(number)
+        first = loop.progress.step + 2
+        self._plan(loop, first, steps)
         if self._planned is None:
-            self._warn("the run has no steps left to profile: the request is refused")
+            self._refuse(asked, "the run has no steps left to profile")
+            return
+        self._memory = memory or self._settings.memory
+        self._asked = asked
+        if self._inbox is not None and asked is not None:
+            self._accept(self._inbox, asked, self._planned)
 
     def on_step_start(self, loop: Loop) -> None:
         """Prepare, note when a step starts, or stop."""
@@ -145,25 +158,39 @@ class Profiling(Callback):
     def _plan(self, loop: Loop, first: int, steps: int) -> None:
         self._planned = Window.planned(first, steps, total_steps=loop.total_steps, world=self._place.world)
 
+    def _accept(self, inbox: RequestInbox, asked: Asked, window: Window) -> None:
+        # Before any rank can write its part: that takes a step, whose gradients wait for this rank.
+        with suppress(OSError):  # `_prepare` says what is wrong with the folder
+            ProfileFolder.of_step(self._run_directory, window.first).discard()
+        ranks = f"{window.world} rank{'s' if window.world > 1 else ''}"
+        inbox.accept(asked, step=window.first, text=f"{window.title} of {ranks}")
+
+    def _refuse(self, asked: Asked | None, reason: str) -> None:
+        """Answer a request, on rank 0; without one, warn."""
+        if self._inbox is not None and asked is not None:
+            self._inbox.refuse(asked, reason)
+        else:
+            self._emit(Notice(level="warning", message=reason))
+
     def _prepare(self, window: Window) -> None:
         # Imported here, because it costs a run without a profile tens of milliseconds.
         from training.profiling.recorder import Recorder  # noqa: PLC0415
 
         folder = ProfileFolder.of_step(self._run_directory, window.first)
-        if self._settings.memory and self._device.type != "cuda":
-            self._say("profile.memory=true has no effect on a CPU: a memory snapshot is of a GPU")
+        if self._memory and self._device.type != "cuda":
+            self._say("no memory snapshot is written: it is of a GPU, and the ranks run on CPUs")
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.steps_file(self._place.rank).unlink(missing_ok=True)  # of an attempt that failed since
             if self._place.rank == 0:
                 folder.write_window(window)
         except OSError as error:
-            self._planned = None
-            self._warn(f"{folder.path} cannot be written: {error.strerror}; nothing is profiled")
+            self._refuse(self._asked, f"{folder.path} cannot be written: {error.strerror}; nothing is profiled")
+            self._planned, self._asked = None, None
             return
-        recorder = Recorder(self._device, memory=self._settings.memory)
+        recorder = Recorder(self._device, memory=self._memory)
         recorder.prepare()
-        self._current = _Current(window=window, folder=folder, recorder=recorder)
+        self._current = _Current(window=window, folder=folder, recorder=recorder, asked=self._asked)
 
     def _stop(self, current: _Current) -> None:
         """Stop the profiler, and write the profile if the window's last step has been reported already."""
@@ -174,7 +201,8 @@ class Profiling(Callback):
             self._write(current)
 
     def _write(self, current: _Current) -> None:
-        self._planned, self._current = None, None
+        self._planned, self._current, self._asked = None, None, None
+        self._memory = self._settings.memory
         rank = self._place.rank
         try:
             current.recorder.write(current.folder.trace(rank), current.folder.memory(rank))
@@ -188,7 +216,7 @@ class Profiling(Callback):
                 )
             )
         except OSError as error:
-            self._warn(f"the profile of {current.window.title} could not be written: {error.strerror}")
+            self._refuse(current.asked, f"the profile of {current.window.title} could not be written: {error.strerror}")
             return
         self._say(f"profiled {current.window.title}: {current.folder.path}")
 
