@@ -84,10 +84,8 @@ class ProgressView:
                 self._training_started(event)
             case Restored():
                 self._restored(event)
-            case Notice():
-                self._notice(event)
-            case ProfileAnswered():
-                self._answered(event)
+            case Notice() | ProfileAnswered():
+                self._message(event)
             case RunEnded():
                 self._ended(event)
 
@@ -163,14 +161,14 @@ class ProgressView:
             self._screen.line(f"warning: checkpoint failed verification: {reason}", tone="warning")
         self._screen.line(f"resuming from step {event.step}: {event.path}")
 
-    def _notice(self, event: Notice) -> None:
+    def _message(self, event: Notice | ProfileAnswered) -> None:
+        if isinstance(event, ProfileAnswered):
+            for line in answer_lines(event):
+                self._screen.line(line, tone="warning" if event.state == "refused" else "plain")
+            return
         tones: dict[str, Tone] = {"warning": "warning", "error": "error"}
         label = f"{event.level}: " if event.level in tones else ""
         self._screen.line(f"{label}{event.message}", tone=tones.get(event.level, "plain"))
-
-    def _answered(self, event: ProfileAnswered) -> None:
-        for line in answer_lines(event):
-            self._screen.line(line, tone="warning" if event.state == "refused" else "plain")
 
     def _ended(self, event: RunEnded) -> None:
         self._screen.finish(at=event.time)

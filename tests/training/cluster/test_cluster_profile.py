@@ -145,7 +145,7 @@ def test_who_is_not_in_the_team_is_told_the_role(team_cluster: TeamCluster, api:
     running(team_cluster, api, name)
     with (
         member(team_cluster, "production") as stranger,
-        pytest.raises(RefusedError, match="create configmaps .* which the role submitter of that namespace grants"),
+        pytest.raises(RefusedError, match=r"create configmaps .* which the role submitter of that namespace grants"),
     ):
         ask(stranger, context_of(team_cluster), name, ProfileRequest(steps=3))
 

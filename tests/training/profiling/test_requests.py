@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.spec.cluster_names import PROFILE_REQUEST, REQUESTS_VARIABLE
-from observability.profiling.window import ProfileFolder
+from observability.profiling.window import ProfileFolder, RankSteps, Window
 from observability.runlog import ProfileAnswered, RunLogWriter, read_all, select
 from tests.training.runs import run_alone, small_settings
 from training.profiling.judge import Judge
@@ -64,7 +64,7 @@ def test_the_next_request_is_met_too(tmp_path: Path, mount: Path) -> None:
     train_to(6, run)
     (mount / PROFILE_REQUEST).write_text(ProfileRequest(steps=1).dump())
     train_to(12, run)
-    assert [profile.window.first for profile in ProfileFolder.all_of(run)] == [3, 8]
+    assert [profile.window.first for profile in ProfileFolder.all_of(run)] == [3, 9]
 
 
 @pytest.mark.usefixtures("mount")
@@ -97,12 +97,17 @@ def test_a_profile_that_a_run_did_not_come_to_is_refused_at_its_end(tmp_path: Pa
     assert answers_of(run)[1:] == [(REQUEST.id, "refused", "the run ended before the steps were profiled")]
 
 
-def test_a_stale_profile_of_the_same_steps_is_not_taken_for_the_new_one(tmp_path: Path, mount: Path) -> None:
-    run = tmp_path / "run"
-    train_to(6, run)
-    profile = ProfileFolder.of_step(run, 3)
+def test_a_profile_that_is_made_again_is_complete_when_all_ranks_have_written_theirs_again(tmp_path: Path) -> None:
+    profile = ProfileFolder.of_step(tmp_path, 3)
+    window = Window(first=3, last=4, world=2)
+    ranks = [RankSteps(rank=rank, host="a", device="cpu", steps=[]) for rank in range(2)]
+    profile.write_window(window)
+    for rank in ranks:
+        profile.write_rank_steps(rank)
     assert profile.is_complete()
     profile.discard()
+    profile.write_window(window)
+    profile.write_rank_steps(ranks[0])
     assert not profile.is_complete()
-    assert ProfileFolder.all_of(run) == []
-    assert mount.is_dir()
+    profile.write_rank_steps(ranks[1])
+    assert profile.is_complete()
