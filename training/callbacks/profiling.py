@@ -28,6 +28,20 @@ if TYPE_CHECKING:
     from training.profiling.recorder import Recorder
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """A window to record.
+
+    Attributes:
+        memory: also record allocations.
+        asked: the request that it answers; None on ranks other than 0, and of the settings' window.
+    """
+
+    window: Window
+    memory: bool
+    asked: Asked | None = None
+
+
 @dataclass(kw_only=True)
 class _Current:
     """The window that is being recorded.
@@ -37,17 +51,20 @@ class _Current:
         started: when each of its steps had its data, Unix time by step.
         times: of the steps that have been reported.
         peak_bytes: None until the profiler has stopped.
-        asked: the request that it answers; None on ranks other than 0, and of the settings' window.
     """
 
-    window: Window
+    plan: _Plan
     folder: ProfileFolder
     recorder: Recorder
     is_recording: bool = False
     started: dict[int, float] = field(default_factory=dict)
     times: list[StepTimes] = field(default_factory=list)
     peak_bytes: int | None = None
-    asked: Asked | None = None
+
+    @property
+    def window(self) -> Window:
+        """The planned one."""
+        return self.plan.window
 
     @property
     def is_complete(self) -> bool:
@@ -70,9 +87,7 @@ class Profiling(Callback):
         self._place = place
         self._device = device
         self._inbox = RequestInbox(run_directory, emit=emit) if place.rank == 0 else None
-        self._asked: Asked | None = None
-        self._memory = settings.memory
-        self._planned: Window | None = None
+        self._planned: _Plan | None = None
         self._current: _Current | None = None
 
     def on_run_start(self, loop: Loop) -> None:
@@ -80,9 +95,11 @@ class Profiling(Callback):
         first = self._settings.start_step
         if first is None or loop.progress.step + 2 > first:
             return
-        self._plan(loop, first, self._settings.steps)
-        if self._planned is None:
+        window = self._window(loop, first, self._settings.steps)
+        if window is None:
             self._warn(f"profile.start_step={first} is beyond the last step, {loop.total_steps}: nothing is profiled")
+            return
+        self._planned = _Plan(window=window, memory=self._settings.memory)
 
     def asks(self, loop: Loop) -> int:
         """The number of a request, on rank 0."""
@@ -97,24 +114,22 @@ class Profiling(Callback):
             self._refuse(asked, "a profile is already planned or under way")
             return
         steps, memory = numbered(number)
-        first = loop.progress.step + 2
-        self._plan(loop, first, steps)
-        if self._planned is None:
+        window = self._window(loop, loop.progress.step + 2, steps)
+        if window is None:
             self._refuse(asked, "the run has no steps left to profile")
             return
-        self._memory = memory or self._settings.memory
-        self._asked = asked
+        self._planned = _Plan(window=window, memory=memory or self._settings.memory, asked=asked)
         if self._inbox is not None and asked is not None:
-            self._accept(self._inbox, asked, self._planned)
+            self._accept(self._inbox, asked, window)
 
     def on_step_start(self, loop: Loop) -> None:
         """Prepare, note when a step starts, or stop."""
         if self._planned is None:
             return
         step = loop.progress.step + 1
-        if step == self._planned.first - 1:
+        if step == self._planned.window.first - 1:
             self._prepare(self._planned)
-        elif self._current is not None and step <= self._planned.last:
+        elif self._current is not None and step <= self._planned.window.last:
             self._current.started[step] = time.time()
         elif self._current is not None:
             self._stop(self._current)
@@ -155,8 +170,8 @@ class Profiling(Callback):
         if self._current is not None and self._current.is_recording:
             self._current.recorder.stop()
 
-    def _plan(self, loop: Loop, first: int, steps: int) -> None:
-        self._planned = Window.planned(first, steps, total_steps=loop.total_steps, world=self._place.world)
+    def _window(self, loop: Loop, first: int, steps: int) -> Window | None:
+        return Window.planned(first, steps, total_steps=loop.total_steps, world=self._place.world)
 
     def _accept(self, inbox: RequestInbox, asked: Asked, window: Window) -> None:
         # Before any rank can write its part: that takes a step, whose gradients wait for this rank.
@@ -172,25 +187,25 @@ class Profiling(Callback):
         else:
             self._emit(Notice(level="warning", message=reason))
 
-    def _prepare(self, window: Window) -> None:
+    def _prepare(self, plan: _Plan) -> None:
         # Imported here, because it costs a run without a profile tens of milliseconds.
         from training.profiling.recorder import Recorder  # noqa: PLC0415
 
-        folder = ProfileFolder.of_step(self._run_directory, window.first)
-        if self._memory and self._device.type != "cuda":
+        folder = ProfileFolder.of_step(self._run_directory, plan.window.first)
+        if plan.memory and self._device.type != "cuda":
             self._say("no memory snapshot is written: it is of a GPU, and the ranks run on CPUs")
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.steps_file(self._place.rank).unlink(missing_ok=True)  # of an attempt that failed since
             if self._place.rank == 0:
-                folder.write_window(window)
+                folder.write_window(plan.window)
         except OSError as error:
-            self._refuse(self._asked, f"{folder.path} cannot be written: {error.strerror}; nothing is profiled")
-            self._planned, self._asked = None, None
+            self._planned = None
+            self._refuse(plan.asked, f"{folder.path} cannot be written: {error.strerror}; nothing is profiled")
             return
-        recorder = Recorder(self._device, memory=self._memory)
+        recorder = Recorder(self._device, memory=plan.memory)
         recorder.prepare()
-        self._current = _Current(window=window, folder=folder, recorder=recorder, asked=self._asked)
+        self._current = _Current(plan=plan, folder=folder, recorder=recorder)
 
     def _stop(self, current: _Current) -> None:
         """Stop the profiler, and write the profile if the window's last step has been reported already."""
@@ -201,8 +216,7 @@ class Profiling(Callback):
             self._write(current)
 
     def _write(self, current: _Current) -> None:
-        self._planned, self._current, self._asked = None, None, None
-        self._memory = self._settings.memory
+        self._planned, self._current = None, None
         rank = self._place.rank
         try:
             current.recorder.write(current.folder.trace(rank), current.folder.memory(rank))
@@ -216,7 +230,9 @@ class Profiling(Callback):
                 )
             )
         except OSError as error:
-            self._refuse(current.asked, f"the profile of {current.window.title} could not be written: {error.strerror}")
+            self._refuse(
+                current.plan.asked, f"the profile of {current.window.title} could not be written: {error.strerror}"
+            )
             return
         self._say(f"profiled {current.window.title}: {current.folder.path}")
 

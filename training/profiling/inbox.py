@@ -1,7 +1,7 @@
 """The requests for profiles as rank 0 sees them. Each is met once, whatever happens to the run meanwhile.
 
-The run's log is the record of what was asked: the file of a job's request stays where it is over restarts, and a profile that ends its
-ranks, e.g. for lack of memory, must not end those that follow them.
+The file of a request to a job stays where it is over restarts, and a profile that ends its ranks, e.g. for lack of memory, must not end
+those that follow them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from infra.spec.cluster_names import PROFILE_REQUEST, REQUESTS_VARIABLE
 from observability.profiling.window import ProfileFolder
-from observability.runlog import Emit, ProfileAnswered, read_all, select
+from observability.runlog import Emit, ProfileAnswered
+from training.profiling.answers import Answers
 from training.profiling.request import ProfileRequest, RequestFile, read_request
 
 
@@ -32,6 +33,7 @@ class RequestInbox:
         mounted = variables.get(REQUESTS_VARIABLE)
         self._run_directory = run_directory
         self._emit = emit
+        self._answers = Answers(run_directory)
         self._local = RequestFile(run_directory)
         self._mounted = None if mounted is None else Path(mounted, PROFILE_REQUEST)
         self._seen: set[str] = set()
@@ -60,9 +62,10 @@ class RequestInbox:
         self._answer(asked, "refused", reason)
 
     def _answer(self, asked: Asked, state: str, text: str, *, step: int = 0) -> None:
-        self._emit(
-            ProfileAnswered(request=asked.request.id, state=state, text=text, step=step, is_remote=asked.is_remote)
-        )
+        answer = ProfileAnswered(request=asked.request.id, state=state, text=text, step=step, is_remote=asked.is_remote)
+        if asked.is_remote:
+            self._answers.write(answer)
+        self._emit(answer)
 
     def _next(self) -> Asked | None:
         local = self._local.read()
@@ -72,12 +75,12 @@ class RequestInbox:
         if remote is None or remote.id in self._seen:
             return None
         asked = Asked(remote, is_remote=True)
-        answers = [one for one in select(read_all(self._run_directory), ProfileAnswered) if one.request == remote.id]
-        if not answers:
+        earlier = self._answers.newest(remote.id)
+        if earlier is None:
             return asked
         self._seen.add(remote.id)
-        if answers[-1].state == "recording":
-            self._settle(asked, answers[-1])
+        if earlier.state == "recording":
+            self._settle(asked, earlier)
         return None
 
     def _settle(self, asked: Asked, recording: ProfileAnswered) -> None:

@@ -12,6 +12,7 @@ from observability.profiling.analysis import analyse, run_figures
 from observability.profiling.text import describe
 from observability.profiling.window import ProfileFolder
 from observability.runlog import ProfileAnswered, RunLogWriter
+from training.profiling.answers import Answers
 
 _POLL_SECONDS = 1.0
 
@@ -49,9 +50,11 @@ class Judge:
         if recording.request in self._refused:
             return
         state, text = self._verdict(profile)
+        answer = replace(recording, time=time.time(), state=state, text=text, folder=str(profile.path))
+        Answers(self._run_directory).write(answer)
         # A writer of its own, because one serves one thread. A full disk ends the run, and its driver says so.
         with suppress(OSError), RunLogWriter(self._run_directory) as log:
-            log.write(replace(recording, time=time.time(), state=state, text=text, folder=str(profile.path)))
+            log.write(answer)
 
     def _await_ranks(self, profile: ProfileFolder, request: str) -> None:
         first: float | None = None

@@ -36,13 +36,13 @@ def test_a_pod_that_runs_sees_each_request_and_its_withdrawal(real_nodes: Pods) 
     pod = worker(real_nodes)
     show = f"busybox cat ${REQUESTS_VARIABLE}/{PROFILE_REQUEST}"
 
-    def seen() -> str:
-        return real_nodes.run(pod, "bash", "-c", show)
+    def await_text(text: str) -> None:
+        wait_until(lambda: text in real_nodes.run(pod, "bash", "-c", show), seconds=_SECONDS)
 
     with real_nodes.applied(pod):
         real_nodes.await_phase(pod, "Running")
-        assert "No such file" in seen()
         for request in (ProfileRequest(steps=10), ProfileRequest(steps=20)):
+            await_text("No such file")
             with real_nodes.applied(request_map(request)):
-                wait_until(lambda wanted=request.dump(): wanted in seen(), seconds=_SECONDS)
-            wait_until(lambda: "No such file" in seen(), seconds=_SECONDS)
+                await_text(request.dump())
+        await_text("No such file")

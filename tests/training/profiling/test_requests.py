@@ -8,12 +8,14 @@ import pytest
 
 from infra.spec.cluster_names import PROFILE_REQUEST, REQUESTS_VARIABLE
 from observability.profiling.window import ProfileFolder, RankSteps, Window
-from observability.runlog import ProfileAnswered, RunLogWriter, read_all, select
+from observability.runlog import ProfileAnswered, read_all, select
 from tests.training.runs import run_alone, small_settings
+from training.profiling.answers import Answers
 from training.profiling.judge import Judge
 from training.profiling.request import ProfileRequest
 
 REQUEST = ProfileRequest(steps=2)
+RECORDING = ProfileAnswered(request=REQUEST.id, state="recording", text="steps 3 to 4", step=3, is_remote=True)
 
 
 @pytest.fixture
@@ -70,13 +72,9 @@ def test_the_next_request_is_met_too(tmp_path: Path, mount: Path) -> None:
 @pytest.mark.usefixtures("mount")
 def test_a_profile_during_which_the_ranks_ended_is_not_tried_again(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    run.mkdir()
-    with RunLogWriter(run) as log:
-        log.write(ProfileAnswered(request=REQUEST.id, state="recording", text="", step=3, is_remote=True))
+    Answers(run).write(RECORDING)
     train_to(6, run)
-    assert answers_of(run)[1:] == [
-        (REQUEST.id, "refused", "the ranks were restarted while they recorded it; ask again")
-    ]
+    assert answers_of(run) == [(REQUEST.id, "refused", "the ranks were restarted while they recorded it; ask again")]
     assert ProfileFolder.all_of(run) == []
 
 
@@ -87,14 +85,21 @@ def test_a_run_without_steps_left_refuses(tmp_path: Path) -> None:
     assert answers_of(run) == [(REQUEST.id, "refused", "the run has no steps left to profile")]
 
 
-@pytest.mark.usefixtures("mount")
 def test_a_profile_that_a_run_did_not_come_to_is_refused_at_its_end(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    with RunLogWriter(run) as log:
-        log.write(ProfileAnswered(request=REQUEST.id, state="recording", text="", step=3, is_remote=True))
-    judge_all(run)
-    assert answers_of(run)[1:] == [(REQUEST.id, "refused", "the run ended before the steps were profiled")]
+    judge = Judge(tmp_path)
+    judge.handle(RECORDING)
+    judge.finish()
+    assert answers_of(tmp_path) == [(REQUEST.id, "refused", "the run ended before the steps were profiled")]
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"kind": "notice", "time": 1, "level": "info", "message": ""}'])
+def test_an_answer_that_is_damaged_is_none(tmp_path: Path, content: str) -> None:
+    answers = Answers(tmp_path)
+    answers.write(RECORDING)
+    assert answers.newest(REQUEST.id) == RECORDING
+    (file,) = (tmp_path / "profile" / "requests").iterdir()
+    file.write_text(content)
+    assert answers.newest(REQUEST.id) is None
 
 
 def test_a_profile_that_is_made_again_is_complete_when_all_ranks_have_written_theirs_again(tmp_path: Path) -> None:
