@@ -43,6 +43,9 @@ PLATFORM_NAMESPACES = (
 TRAINER_ACCOUNT = "trainer"
 """Service account of a team's jobs, in the team's namespace; see `infra.spec.names.trainer_account`."""
 
+SUBMITTER_ROLE = "submitter"
+"""Role of a team's members in its namespace; `platform_charts.objects.access` has its rules."""
+
 SCHEDULER_ACCOUNT = "scheduler"
 """Service account, in each team's namespace, of the pods that submit the occurrences of a schedule; may do what a member may."""
 
@@ -132,6 +135,12 @@ LAST_SCRAPES_SECONDS = 60
 
 PRICE_VARIABLE = "RTP_DOLLARS_PER_HOUR"
 """Environment variable of a job's head, and so of its driver: US dollars per hour of its pods' parts of nodes."""
+
+REQUESTS_VARIABLE = "RTP_REQUESTS"
+"""Environment variable of a job's workers: the folder with what a member of the team asks of the run, a file for each kind of request."""
+
+PROFILE_REQUEST = "profile.json"
+"""File with a request for a profile (`training.profiling.request`)."""
 
 RAY_PORTS = {
     "gcs": 6379,
