@@ -215,7 +215,8 @@ def test_a_member_opens_mlflow_for_the_own_team_only(desk: Desk) -> None:
     found = shared_ui("mlflow", stack, team=None)
     assert (found.title, found.start) == (f"MLflow of team {_TEAM}", f"/#/?workspace={_TEAM}")
     assert found.find_authorization is not None
-    assert base64.b64decode(found.find_authorization().removeprefix("Basic ")).decode() == f"{_TEAM}:{_PASSWORD}"
+    basic = base64.b64encode(f"{_TEAM}:{_PASSWORD}".encode()).decode()
+    assert found.find_authorization() == f"Basic {basic}"
     with pytest.raises(RefusedError) as refusal:
         shared_ui("mlflow", stack, team=_OTHER)
     assert f"get secrets mlflow-credentials in namespace {_OTHER}, which the role mlflow-login" in str(refusal.value)
