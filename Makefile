@@ -134,7 +134,7 @@ monitor-up: environment-train ## Serve Prometheus with the stack's alerts, and G
 
 # A running run, or a job, is named; anything else is trained, with a profile unless SET says otherwise.
 .PHONY: profile
-profile: $(environment-run) ## Train as `make train` does, profile steps 10 to 19 of every rank, and say what limits the run; NAME=… profiles a run that is running
+profile: $(environment-run) ## Train as `make train` does, profile steps 10 to 19 of every rank, and say what limits the run; NAME=… profiles a run that is running, ENV=… JOB=… a job
 	@$(if $(or $(call is_typed,JOB),$(if $(call is_typed,ENV),,$(call is_typed,NAME))),$(training) profile $(run) $(cluster),$(training) train --set profile.start_step=10 $(settings) $(code) $(cluster) $(group) $(restarts) $(detached)) $(extra)
 
 .PHONY: logs
@@ -249,9 +249,11 @@ sandbox-down: environment-infra ## Stop the sandbox and delete its files
 bench: environment-train ## Compare the platform with bare PyTorch and Ray's documented loop, side by side
 	@$(python) -m observability.benchmarks $(extra)
 
-.PHONY: bench-scaling bench-gate
+.PHONY: bench-scaling bench-fleet bench-gate
 bench-scaling: environment-train ## Measure throughput and efficiency with 1, 2 and 4 workers, with a table and a plot; half an hour on two cores
 	@$(python) -m observability.benchmarks --only scaling $(extra)
+bench-fleet: environment-train ## Measure what a simulated fleet costs a real Prometheus: series, samples, memory, rules; ten minutes; ARGS="--nodes 1000 --runs 300 --minutes 10"
+	@$(python) -m observability.benchmarks.fleet $(extra)
 bench-gate: environment-train ## Compare the newest results of a benchmark with the baseline: 5 % worse fails, 5 % better asks for ACCEPT=1, which makes them the baseline
 	@$(python) -m observability.benchmarks.gate $(if $(call is_typed,ACCEPT),--accept) $(extra)
 

@@ -47,8 +47,6 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "kuberay-operator": ContainerResources(cpu="200m", memory="1Gi", cpu_limit="2"),
     # It serves the webhooks of every job, so a slow replica delays every submission.
     "kueue": ContainerResources(cpu="500m", memory="1Gi", cpu_limit="2"),
-    # Queries and compaction use all cores that the smallest system node has.
-    "prometheus": ContainerResources(cpu="500m", memory="4Gi", cpu_limit="4"),
     "alertmanager": ContainerResources(cpu="20m", memory="128Mi"),
     "alert-webhook": ContainerResources(cpu="10m", memory="128Mi"),
     "prometheus-operator": ContainerResources(cpu="100m", memory="256Mi"),
@@ -76,6 +74,15 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "fluent-bit": ContainerResources(cpu="50m", memory="256Mi"),
 }
 """Resources by container of a chart. Those of dcgm-exporter and MLflow depend on the settings and stand in their modules."""
+
+
+def prometheus_resources(memory_gib: int) -> ContainerResources:
+    """Resources of Prometheus, whose memory depends on the number of nodes (`infra.spec.monitoring_size`).
+
+    Queries and compaction use all cores that the smallest system node has.
+    """
+    return ContainerResources(cpu="500m", memory=f"{memory_gib}Gi", cpu_limit="4")
+
 
 UNSIZED: Mapping[str, Mapping[str, str]] = {
     "defaultRequest": {"cpu": "5m", "memory": "32Mi"},

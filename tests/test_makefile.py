@@ -394,7 +394,8 @@ def test_help_lists_every_command() -> None:
     commands += ["outputs", "release-check", "charts", "image", "promote"]
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
-    commands += ["bench", "bench-scaling", "bench-gate", "test", "test-cluster", "lint", "env", "lock", "clean", "help"]
+    commands += ["bench", "bench-scaling", "bench-fleet", "bench-gate"]
+    commands += ["test", "test-cluster", "lint", "env", "lock", "clean", "help"]
     listed = make()
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")] == commands

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import GPU_NAMESPACE, KUBERAY_NAMESPACE, KUEUE_NAMESPACE, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
+from infra.spec.monitoring_size import prometheus_memory_gib
 from infra.spec.node_group import resolve_node_groups
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
@@ -90,6 +91,9 @@ def chart_installs(
                 settings.monitoring,
                 images,
                 alerting_of(settings, release, topic_arn=alert_topic, registry=registry),
+                memory_gib=prometheus_memory_gib(
+                    settings.launch_requests(), catalog, chosen=settings.monitoring.memory_gib
+                ),
                 has_viewers=settings.has_grafana_viewers,
             ),
             timeout_s=2 * _TIMEOUT_S,  # it provisions volumes and runs hooks in sequence

@@ -5,10 +5,11 @@ from __future__ import annotations
 from infra.spec.cluster_names import DASHBOARD_FOLDER, GP3_CLASS, GPU_NAMESPACE, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS
+from infra.spec.node_labels import GROUP_LABEL, INSTANCE_TYPE_LABEL
 from infra.spec.settings.platform import MonitoringSettings
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod_fields
 from platform_charts.charts.image_names import ImageNames
-from platform_charts.container_resources import CONTAINERS
+from platform_charts.container_resources import CONTAINERS, prometheus_resources
 from platform_charts.placement import SYSTEM_NODES, tolerations
 
 ALERTMANAGER_ACCOUNT = PLATFORM_ACCOUNTS["monitoring"][0]
@@ -21,7 +22,7 @@ _ALERTMANAGER_GIB = 2
 
 
 def prometheus_stack_values(
-    monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting, *, has_viewers: bool
+    monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting, *, memory_gib: int, has_viewers: bool
 ) -> Manifest:
     """Values of the chart.
 
@@ -29,12 +30,13 @@ def prometheus_stack_values(
         monitoring: the settings of monitoring.
         images: the images.
         alerting: where alerts go.
+        memory_gib: memory of Prometheus in GiB.
         has_viewers: whether Grafana shows its dashboards without a login.
     """
     return {
         "crds": {"enabled": False},  # the stack applies and upgrades them
         "fullnameOverride": "kube-prometheus-stack",
-        "prometheus": _prometheus(monitoring, images, environment=alerting.environment),
+        "prometheus": _prometheus(monitoring, images, environment=alerting.environment, memory_gib=memory_gib),
         "alertmanager": _alertmanager(images, alerting),
         "prometheusOperator": _operator(images),
         "grafana": _grafana(images, has_viewers=has_viewers),
@@ -42,6 +44,8 @@ def prometheus_stack_values(
             "image": images["kube-state-metrics"].registry_and_repository(has_algorithm=True),
             "nodeSelector": SYSTEM_NODES,
             "resources": CONTAINERS["kube-state-metrics"].manifest(),
+            # By default it exports no labels; the price of a node is found by these.
+            "metricLabelsAllowlist": [f"nodes=[{GROUP_LABEL},{INSTANCE_TYPE_LABEL}]"],
         },
         "prometheus-node-exporter": {
             # The tag has the variant's suffix already; the chart would append it again.
@@ -61,7 +65,7 @@ def prometheus_stack_values(
     }
 
 
-def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environment: str) -> Manifest:
+def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environment: str, memory_gib: int) -> Manifest:
     retention_gib = monitoring.storage_gib * _RETENTION_PERCENT // 100
     # By default the chart's Prometheus selects only the chart's own rules and monitors.
     selectors = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
@@ -74,7 +78,7 @@ def _prometheus(monitoring: MonitoringSettings, images: ImageNames, *, environme
             "walCompression": True,
             "storageSpec": _volume(monitoring.storage_gib),
             "nodeSelector": SYSTEM_NODES,
-            "resources": CONTAINERS["prometheus"].manifest(),
+            "resources": prometheus_resources(memory_gib).manifest(),
             **{f"{selector}SelectorNilUsesHelmValues": False for selector in selectors},
         }
     }

@@ -14,6 +14,7 @@ from infra.spec.capacity import CapacityBlock, Reservation, zones_of
 from infra.spec.catalog import Catalog
 from infra.spec.cluster_names import PLATFORM_NAMESPACES
 from infra.spec.launch_rules import launch_violations
+from infra.spec.monitoring_size import free_memory_gib, prometheus_memory_gib
 from infra.spec.node_labels import HEAD_GROUP, SYSTEM_GROUP
 from infra.spec.protection import EnvironmentKind, protection_of
 from infra.spec.release import ReleaseManifest
@@ -284,6 +285,22 @@ def _team_quotas_fit_the_groups(context: Context) -> Iterator[Violation]:
                     yield Violation(key, gpus, f"the teams' quotas add up to {assigned[name]} GPUs, {name} has {total}")
 
 
+def _prometheus_fits_a_system_node(context: Context) -> Iterator[Violation]:
+    settings, catalog = context.settings, context.catalog
+    instance, chosen = catalog.instances.get(settings.system_nodes.instance_type), settings.monitoring.memory_gib
+    if instance is None:
+        return
+    needed, free = prometheus_memory_gib(settings.launch_requests(), catalog, chosen=chosen), free_memory_gib(instance)
+    if needed > free:
+        reason = "as set" if chosen else "for all node groups at max_size"
+        yield Violation(
+            "system_nodes.instance_type",
+            instance.name,
+            f"too small: it has {free} GiB for a pod, and Prometheus gets {needed} GiB, {reason}",
+            "choose a larger type, or set monitoring.memory_gib",
+        )
+
+
 def _prod_is_highly_available(context: Context) -> Iterator[Violation]:
     settings = context.settings
     if settings.environment.kind is not EnvironmentKind.PROD:
@@ -351,6 +368,7 @@ RULES: tuple[Rule, ...] = (
     _lustre_is_in_a_zone_with_gpu_nodes,
     _lustre_of_a_protected_environment_is_persistent,
     _team_quotas_fit_the_groups,
+    _prometheus_fits_a_system_node,
     _prod_is_highly_available,
     _a_test_cluster_expires,
     _loki_has_a_url_and_nothing_else_has,

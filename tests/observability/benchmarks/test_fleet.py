@@ -1,0 +1,221 @@
+"""The simulated fleet: it exports the whole inventory to a real Prometheus, and is healthy."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from infra.spec.errors import PlatformError
+from infra.spec.release import load_release
+from observability.benchmarks.fleet.__main__ import main
+from observability.benchmarks.fleet.axes import Axis, label_sets
+from observability.benchmarks.fleet.exporters import GPU_SECONDS, OTHER_SECONDS, RAY_SECONDS, scrapes
+from observability.benchmarks.fleet.measure import summarize
+from observability.benchmarks.fleet.page import Page
+from observability.benchmarks.fleet.prometheus import Prometheus, recording
+from observability.benchmarks.fleet.report import report, request_bytes, write
+from observability.benchmarks.fleet.scrapes import OMITTED
+from observability.benchmarks.fleet.server import Exporters, serving
+from observability.benchmarks.fleet.shape import Fleet
+from observability.benchmarks.fleet.values import Values
+from observability.metrics.scraped import SCRAPED
+from platform_charts.objects.monitoring import monitors
+from tests.engines import prometheus
+from tests.engines.report_table import ran, skipped
+from tests.infra.aws.graphs import settings_of
+from tests.platform_charts.charts.releases import installs_of
+
+TINY = Fleet(nodes=5, runs=2, vcpus=2)
+
+_INTERVAL = 1.0
+_SECONDS = 120.0
+_MISSING = {
+    "JobMetricsMissing",
+    "KubernetesMetricsMissing",
+    "KueueMetricsMissing",
+    "GpuMetricsMissing",
+    "ControllerDown",
+}
+"""Alerts that are pending until everything has been scraped once."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A Prometheus that scrapes the tiny fleet."""
+
+    server: Prometheus
+    exporters: Exporters
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """Prometheus; skips without it."""
+    found = prometheus.find()
+    if found is None:
+        skipped(
+            prometheus.NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus"
+        )
+    ran(prometheus.NAME)
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    """A Prometheus that has scraped every target of the tiny fleet."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with (
+        serving(TINY, folder) as exporters,
+        recording(program, exporters.served, folder, interval_seconds=_INTERVAL) as server,
+    ):
+        targets = sum(served.targets for served in exporters.served)
+        await_(lambda: server.sums("count(up == 1)", "").get("", 0) > targets, "not every target was scraped")
+        yield Recorded(server, exporters)
+
+
+def await_(holds: Callable[[], object], what: str) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + _SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def test_every_metric_of_the_inventory_arrives_with_its_labels(recorded: Recorded) -> None:
+    made_by_prometheus = {"up", "ALERTS"}
+    expected = {metric for metric in SCRAPED if metric.name not in OMITTED | made_by_prometheus}
+    for metric in expected:
+        for name, labels in metric.series().items():
+            # The operator's labels of Prometheus itself are not simulated.
+            wanted = labels if metric.source.component != "Prometheus" else set(metric.labels)
+            bounded = sorted(wanted - {"pod", "container"})  # a kubelet is no pod
+            selector = name + "{" + ",".join(f'{label}!=""' for label in bounded) + "}"
+            assert recorded.server.sums(f"count({selector})", "").get("", 0) > 0, selector
+
+
+def test_series_in_prometheus_are_those_that_were_announced(recorded: Recorded) -> None:
+    announced = sum(served.series for served in recorded.exporters.served)
+    scraped = recorded.server.sums('sum(scrape_samples_scraped{job!="kube-prometheus-stack-prometheus"})', "")[""]
+    assert scraped == announced
+
+
+def test_a_healthy_fleet_raises_no_alert(recorded: Recorded) -> None:
+    ratio = "count(run:ray_rtp_train_data_wait:ratio_rate10m > 0)"
+    await_(lambda: recorded.server.sums(ratio, "").get("", 0) == TINY.runs, "counters do not move")
+    assert set(recorded.server.sums("count by (alertname) (ALERTS)", "alertname")) <= _MISSING
+
+
+def test_a_measurement_has_series_samples_memory_and_times_of_rules_and_is_written(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    moments = [recorded.server.moment()]
+
+    def has_gone_on() -> bool:
+        moments[1:] = [recorded.server.moment()]
+        return moments[1].samples > moments[0].samples and moments[1].groups.get("training", 0) > 0
+
+    await_(has_gone_on, "nothing was stored or evaluated")
+    result = summarize(TINY, "3.14.0", recorded.exporters, recorded.server, moments, server_cpu=0.0)
+    assert result.targets > 5 * TINY.nodes
+    assert result.series > sum(served.series for served in recorded.exporters.served)
+    assert result.samples_per_second > 0
+    assert result.moments[-1].failed == 0
+    assert 2**20 < result.moments[-1].anonymous <= result.peak
+    assert {"training", "gpu-hardware"} <= set(result.slowest_groups())
+    assert any("the stack requests 4 GiB: enough" in line for line in report(result, request_bytes(TINY)))
+    write(result, request_bytes(TINY), tmp_path / "bench" / "one.json")
+    assert json.loads((tmp_path / "bench" / "one.json").read_text())["series"] == result.series
+    assert (tmp_path / "bench" / "one.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_counters_never_fall_and_buckets_never_fall_from_one_bound_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = Values()
+    page = next(scrape for scrape in scrapes(TINY, values) if scrape.name == "Ray workers").targets[0].page
+    before = samples(page)
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    values.advance()
+    after = samples(page)
+    assert after != before
+    assert all(after[name] >= before[name] for name in before if "_total{" in name or "_bucket{" in name)
+    buckets = [value for name, value in after.items() if name.startswith("ray_rtp_train_step_seconds_bucket")]
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == next(value for name, value in after.items() if "rtp_train_step_seconds_count" in name)
+
+
+def samples(page: Page) -> dict[str, float]:
+    """The values of a page by name and labels."""
+    lines = page.text().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def test_every_gpu_node_works_for_one_run() -> None:
+    fleet = Fleet(nodes=25, runs=7)
+    used = [worker.node for run in fleet.training for worker in run.workers]
+    assert sorted(used) == sorted(fleet.gpu_nodes)
+    assert {len(run.workers) for run in fleet.training} == {3, 4}
+
+
+def test_the_intervals_are_those_of_the_stack() -> None:
+    """The operator's default of 30 s holds where a monitor has none."""
+    settings = settings_of("prod")
+    ray = {
+        endpoint["interval"]
+        for monitor in monitors(settings, load_release())
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]
+    }
+    exporter = installs_of(settings)["dcgm-exporter"].values["serviceMonitor"]
+    stack = installs_of(settings)["kube-prometheus-stack"].values["prometheus"]["prometheusSpec"]
+    assert ray == {f"{RAY_SECONDS}s"}
+    assert exporter["interval"] == f"{GPU_SECONDS}s"
+    assert (stack.get("scrapeInterval", "30s"), stack.get("evaluationInterval", "30s")) == (f"{OTHER_SECONDS}s",) * 2
+
+
+def test_a_label_without_values_is_named() -> None:
+    with pytest.raises(LookupError, match="no values for the label 'colour'"):
+        list(label_sets(("gpu", "colour"), [Axis.of("gpu", range(8))]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--nodes", "1"], "nodes = 1: must be from 2 to 10,000"),
+        (["--nodes", "10", "--runs", "10"], "runs = 10: each needs a GPU node of its own, and 10 nodes have 9 of them"),
+        (["--gpus", "0"], "gpus = 0: must be from 1 to 16"),
+        (["--vcpus", "-4"], "vcpus = -4: must be from 1 to 1,024"),
+        (["--minutes", "0"], "minutes = 0: must be from 1, for two scrapes of every target, to 1,440"),
+    ],
+)
+def test_a_fleet_that_cannot_exist_is_refused(
+    arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fleet", *arguments])
+    assert main() == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_without_prometheus_the_remedy_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fleet", "--nodes", "5", "--runs", "1"])
+    monkeypatch.setenv("PROMETHEUS", "/nowhere/prometheus")
+    assert main() == 3
+    assert "PROMETHEUS=/nowhere/prometheus is not executable" in capsys.readouterr().err
+
+
+def test_a_prometheus_that_ends_is_reported(program: Path, tmp_path: Path) -> None:
+    with serving(TINY, tmp_path) as exporters, pytest.raises(PlatformError, match="Prometheus ended with status -9"):
+        follow_one_that_is_killed(program, exporters, tmp_path)
+
+
+def follow_one_that_is_killed(program: Path, exporters: Exporters, folder: Path) -> None:
+    with recording(program, exporters.served, folder) as server:
+        os.kill(server.pid, signal.SIGKILL)
+        await_(lambda: server.moment() is None, "it still answers")
