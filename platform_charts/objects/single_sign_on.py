@@ -125,25 +125,12 @@ def _sites(found: SingleSignOnSettings) -> tuple[Mapping[str, object], ...]:
 def _deployment(
     settings: StackSettings, found: SingleSignOnSettings, release: ReleaseManifest, *, registry: str, account: str
 ) -> Manifest:
-    region, probe = settings.aws.region, {"httpGet": {"path": _HEALTH_PATH, "port": "http"}}
-    signer = f"arn:aws:elasticloadbalancing:{region}:{account}:loadbalancer/app/{load_balancer_name(settings)}/"
+    probe = {"httpGet": {"path": _HEALTH_PATH, "port": "http"}}
     container = {
         "name": _NAME,
         "image": release.images["mlflow"].reference(registry),
         "command": ["python", "-m", "sso_proxy"],
-        "args": [
-            f"--signer={signer}",
-            # Elastic Load Balancing, "User claims encoding and signature verification".
-            f"--keys=https://public-keys.auth.elb.{region}.amazonaws.com",
-            f"--issuer={found.issuer}",
-            f"--client-id={found.client_id}",
-            f"--groups-claim={found.groups_claim}",
-            f"--secret={MLFLOW_LOGIN.secret}",
-            f"--user-key={MLFLOW_LOGIN.user}",
-            f"--password-key={MLFLOW_LOGIN.password}",
-            *(f"--site={json.dumps(site)}" for site in _sites(found)),
-            f"--port={PORT}",
-        ],
+        "args": _arguments(settings, found, account=account),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "readinessProbe": {**probe, "periodSeconds": 5},
         "livenessProbe": {**probe, "periodSeconds": 20, "timeoutSeconds": 5},
@@ -170,6 +157,25 @@ def _deployment(
         "selector": {"matchLabels": {"app.kubernetes.io/name": _NAME}},
         "template": {"metadata": {"labels": labels(_NAME, version=release.platform)}, "spec": pod},
     }
+
+
+def _arguments(settings: StackSettings, found: SingleSignOnSettings, *, account: str) -> list[str]:
+    """The proxy's command line."""
+    region = settings.aws.region
+    signer = f"arn:aws:elasticloadbalancing:{region}:{account}:loadbalancer/app/{load_balancer_name(settings)}/"
+    return [
+        f"--signer={signer}",
+        # Elastic Load Balancing, "User claims encoding and signature verification".
+        f"--keys=https://public-keys.auth.elb.{region}.amazonaws.com",
+        f"--issuer={found.issuer}",
+        f"--client-id={found.client_id}",
+        f"--groups-claim={found.groups_claim}",
+        f"--secret={MLFLOW_LOGIN.secret}",
+        f"--user-key={MLFLOW_LOGIN.user}",
+        f"--password-key={MLFLOW_LOGIN.password}",
+        *(f"--site={json.dumps(site)}" for site in _sites(found)),
+        f"--port={PORT}",
+    ]
 
 
 def _ingress(found: SingleSignOnSettings) -> Manifest:
