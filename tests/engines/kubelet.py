@@ -81,9 +81,8 @@ def log_of(cluster: Cluster, plane: ControlPlane, pod: Manifest, stream: IO[str]
         stream: output of the process.
     """
     server = KubeletLog(plane)
-    reader = threading.Thread(target=server.read, args=(stream,), daemon=True)
-    for thread in (threading.Thread(target=server.serve_forever, daemon=True), reader):
-        thread.start()
+    for work, arguments in ((server.serve_forever, ()), (server.read, (stream,))):
+        threading.Thread(target=work, args=arguments, daemon=True).start()
     node = api_object("v1", "Node", f"node-of-{pod['metadata']['name']}")
     address = [{"type": "InternalIP", "address": "127.0.0.1"}]
     kubelet = {"kubeletEndpoint": {"Port": server.server_port}}
@@ -96,7 +95,6 @@ def log_of(cluster: Cluster, plane: ControlPlane, pod: Manifest, stream: IO[str]
     finally:
         server.shutdown()
         server.server_close()
-        reader.join()
 
 
 @contextmanager

@@ -205,7 +205,7 @@ def _check_kind(job: Manifest, context: ClusterContext, request: ProfileRequest)
     if not takes_requests(job):
         raise SettingsError(
             f"job {name} mounts no requests: an earlier release submitted it, or it is a benchmark",
-            remedy=_from_a_step_on(context, name),
+            remedy=f"once it has ended, {_from_a_step_on(context, name)}",
         )
     if request.memory and not job_manifest.gpus(job):
         raise SettingsError(
@@ -228,7 +228,7 @@ def _check_state(state: JobState, name: str, context: ClusterContext) -> None:
 
 
 def _from_a_step_on(context: ClusterContext, name: str) -> str:
-    return f"profile it from a step on, after it has ended: {context.hint('resume', name)} SET=profile.start_step=N"
+    return f"profile it from a step on: {context.hint('resume', name)} SET=profile.start_step=N"
 
 
 def _how_to_copy(context: ClusterContext, folder: str) -> str:
