@@ -134,7 +134,7 @@ monitor-up: environment-train ## Serve Prometheus with the stack's alerts, and G
 
 # A running run, or a job, is named; anything else is trained, with a profile unless SET says otherwise.
 .PHONY: profile
-profile: $(environment-run) ## Train as `make train` does, profile steps 10 to 19 of every rank, and say what limits the run; NAME=… profiles a run that is running
+profile: $(environment-run) ## Train as `make train` does, profile steps 10 to 19 of every rank, and say what limits the run; NAME=… profiles a run that is running, ENV=… JOB=… a job
 	@$(if $(or $(call is_typed,JOB),$(if $(call is_typed,ENV),,$(call is_typed,NAME))),$(training) profile $(run) $(cluster),$(training) train --set profile.start_step=10 $(settings) $(code) $(cluster) $(group) $(restarts) $(detached)) $(extra)
 
 .PHONY: logs

@@ -6,8 +6,20 @@ from typing import TextIO
 
 from observability.efficiency import efficiency_facts
 from observability.history import RunHistory
+from observability.profiling.answer import answer_lines
 from observability.quantities import clock, duration, number
-from observability.runlog import Evaluated, Event, Notice, Phase, Restored, RunEnded, RunStarted, Step, TrainingStarted
+from observability.runlog import (
+    Evaluated,
+    Event,
+    Notice,
+    Phase,
+    ProfileAnswered,
+    Restored,
+    RunEnded,
+    RunStarted,
+    Step,
+    TrainingStarted,
+)
 from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
 
 PHASE_TEXTS = {
@@ -72,8 +84,8 @@ class ProgressView:
                 self._training_started(event)
             case Restored():
                 self._restored(event)
-            case Notice():
-                self._notice(event)
+            case Notice() | ProfileAnswered():
+                self._message(event)
             case RunEnded():
                 self._ended(event)
 
@@ -149,7 +161,11 @@ class ProgressView:
             self._screen.line(f"warning: checkpoint failed verification: {reason}", tone="warning")
         self._screen.line(f"resuming from step {event.step}: {event.path}")
 
-    def _notice(self, event: Notice) -> None:
+    def _message(self, event: Notice | ProfileAnswered) -> None:
+        if isinstance(event, ProfileAnswered):
+            for line in answer_lines(event):
+                self._screen.line(line, tone="warning" if event.state == "refused" else "plain")
+            return
         tones: dict[str, Tone] = {"warning": "warning", "error": "error"}
         label = f"{event.level}: " if event.level in tones else ""
         self._screen.line(f"{label}{event.message}", tone=tones.get(event.level, "plain"))

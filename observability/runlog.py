@@ -219,6 +219,28 @@ class Notice(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProfileAnswered(Event):
+    """What has become of a request for a profile; the newest event of a request holds.
+
+    Attributes:
+        request: its ID.
+        state: `recording`, then `done`, or `refused`.
+        text: which steps are recorded, the verdict, or the reason of the refusal; may have several lines.
+        step: first profiled step; 0 if refused.
+        folder: folder of the profile as the driver sees it; empty until it is done.
+        is_remote: whoever asked reads the driver's output and not the run's folder, so the driver reads the traces.
+    """
+
+    kind: ClassVar[str] = "profile_answered"
+    request: str
+    state: str
+    text: str
+    step: int = 0
+    folder: str = ""
+    is_remote: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunEnded(Event):
     """The driver ended the run.
 
@@ -256,6 +278,7 @@ decode = Decoder(
     Restored,
     WorkersFailed,
     Notice,
+    ProfileAnswered,
     RunEnded,
 )
 """Decodes a line of a run's event log."""

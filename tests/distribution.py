@@ -76,7 +76,7 @@ def pytest_report_header() -> list[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the groups and sort the slowest tests first, so that all processes finish at about the same time.
 
-    The trainer's tests start processes that import torch and Ray; meanwhile `make engines` may still be running.
+    The tests of the trainer and of searches start processes that import torch and Ray; meanwhile `make engines` may still be running.
     """
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
@@ -153,7 +153,7 @@ def _groups_file(session: str) -> Path:
 def _priority(item: pytest.Item) -> int:
     if _group(item) in {KUBERNETES, OPERATORS, REAL_NODES}:
         return 1
-    return 0 if item.nodeid.startswith("tests/training/") else 2
+    return 0 if item.nodeid.startswith(("tests/training/", "tests/tune/")) else 2
 
 
 def _group(item: pytest.Item) -> str | None:

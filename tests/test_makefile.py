@@ -63,6 +63,12 @@ def test_a_variable_becomes_its_flag(variable: str, flags: list[str]) -> None:
     assert command("train", variable) == ["-m", "training", "train", *flags]
 
 
+def test_long_is_the_share_of_the_long_tests() -> None:
+    assert command("test") == ["-m", "pytest"]
+    assert command("test", "LONG=2/4", "ARGS=-x") == ["-m", "pytest", "--long", "2/4", "-x"]
+    assert command("test", environment={"LONG": "1"}) == ["-m", "pytest"]
+
+
 @pytest.mark.parametrize("target", ["train", "resume", "job", "cluster", "notebook"])
 def test_image_selects_the_image_of_a_job(target: str) -> None:
     words = command(target, "ENV=dev", "IMAGE=host/trainer@sha256:0")

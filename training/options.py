@@ -377,6 +377,7 @@ class ProfileOptions(ClusterOptions, RunOptions):
     """Options of `profile`."""
 
     steps: int = option("steps to profile (default: 10)", 10, at_least=1, at_most=MOST_STEPS)
+    memory: bool = option("also write a snapshot of each GPU's memory", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ from training.config.load import load_settings, render
 from training.config.schema import RunSettings, TrainingSettings
 from training.driver_lock import DriverLock
 from training.errors import PreflightError, SettingsError
-from training.profiling.request import ProfileRequest
+from training.profiling.request import RequestFile
 
 RUN_DIRECTORY: Final = "RTP_RUN_DIRECTORY"
 """Environment variable of the default folder of the runs."""
@@ -254,7 +254,7 @@ class RunDirectory:
                     remedy=f"wait for it, stop it (make stop NAME={self.argument}), or give this run another --name",
                 ) from None
             self.clear_stop()
-            ProfileRequest(self.path).withdraw()
+            RequestFile(self.path).withdraw()
             yield
 
     @contextmanager

@@ -12,7 +12,17 @@ from contextlib import closing, contextmanager
 
 from infra.spec.signals import second_signal, stopping
 from observability.progress import ProgressView
-from observability.runlog import Event, Notice, Phase, RunEnded, RunLogReader, RunLogWriter, RunStarted, TrainingStarted
+from observability.runlog import (
+    Event,
+    Notice,
+    Phase,
+    ProfileAnswered,
+    RunEnded,
+    RunLogReader,
+    RunLogWriter,
+    RunStarted,
+    TrainingStarted,
+)
 from training import environment, failures
 from training.attempts import run_attempts
 from training.checkpoint.store import committed_steps
@@ -22,6 +32,7 @@ from training.config.schema import TrainingSettings
 from training.errors import Interrupted
 from training.launch import make_launcher
 from training.launch.task import Launcher, Outcome
+from training.profiling.judge import Judge
 from training.rundir import RunDirectory
 from training.tracking.process import FollowerProcess
 
@@ -103,20 +114,26 @@ class Supervisor:
 
     @contextmanager
     def _showing_progress(self, offset: int) -> Iterator[None]:
-        """Pass the run's events from `offset` on to the view as they are written, in a thread."""
+        """Act on the run's events from `offset` on and pass them on to the view, as they are written, in a thread."""
         reader = RunLogReader(self._run.path, offset=offset)
+        judge = Judge(self._run.path)
         is_over = threading.Event()
 
+        def pump() -> None:
+            for event in reader.read_new():
+                if isinstance(event, TrainingStarted) and self._is_first_node:
+                    self._on_training_started()
+                if isinstance(event, ProfileAnswered) and self._is_first_node:
+                    judge.handle(event)
+                self._view.handle(event)
+            self._view.tick()
+
         def show() -> None:
-            while True:
-                last = is_over.wait(_PUMP_SECONDS)
-                for event in reader.read_new():
-                    if isinstance(event, TrainingStarted) and self._is_first_node:
-                        self._on_training_started()
-                    self._view.handle(event)
-                self._view.tick()
-                if last:
-                    return
+            while not is_over.wait(_PUMP_SECONDS):
+                pump()
+            pump()
+            judge.finish()
+            pump()
 
         thread = threading.Thread(target=show, name="progress", daemon=True)
         thread.start()

@@ -17,6 +17,7 @@ from infra.lifecycle.aws import Client, Session
 from infra.lifecycle.caller import Caller, caller_of
 from infra.lifecycle.reach import Probe, obstacles
 from infra.lifecycle.running import RunningCluster
+from infra.lifecycle.single_sign_on import single_sign_on_notes
 from infra.lifecycle.stage import AccountState, read_account
 from infra.spec import release_rules
 from infra.spec.capacity import CapacityBlock, Reservation, vcpus_by_quota, zones_of
@@ -262,6 +263,7 @@ def notes(case: Case) -> Iterator[str]:
                 f"storage.lustre is in {lustre.availability_zone}: jobs of {', '.join(far)} may run in other zones, where its "
                 "reads are slower and billed as traffic"
             )
+    yield from single_sign_on_notes(case.settings, case.cluster.api())
     if case.cluster.crds() is None:
         yield "no cluster yet: its CRDs will be created, not upgraded"
 

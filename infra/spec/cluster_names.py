@@ -23,6 +23,12 @@ GPU_NAMESPACE = "gpu-system"
 DATA_NAMESPACE = "data-sync"
 """Namespace of the Jobs that write the shared datasets; only administrators create them."""
 
+SSO_NAMESPACE = "sso"
+"""Namespace of the proxy behind the load balancer, in environments with `single_sign_on`."""
+
+SSO_CLIENT_SECRET = "oidc-client"  # noqa: S105 - a name
+"""Secret in that namespace with `clientID` and `clientSecret`, which an administrator creates."""
+
 PLATFORM_NAMESPACES = (
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
@@ -30,11 +36,15 @@ PLATFORM_NAMESPACES = (
     KUEUE_NAMESPACE,
     GPU_NAMESPACE,
     DATA_NAMESPACE,
+    SSO_NAMESPACE,
 )
 """All platform namespaces; teams may not use these names."""
 
 TRAINER_ACCOUNT = "trainer"
 """Service account of a team's jobs, in the team's namespace; see `infra.spec.names.trainer_account`."""
+
+SUBMITTER_ROLE = "submitter"
+"""Role of a team's members in its namespace; `platform_charts.objects.access` has its rules."""
 
 SCHEDULER_ACCOUNT = "scheduler"
 """Service account, in each team's namespace, of the pods that submit the occurrences of a schedule; may do what a member may."""
@@ -126,6 +136,12 @@ LAST_SCRAPES_SECONDS = 60
 PRICE_VARIABLE = "RTP_DOLLARS_PER_HOUR"
 """Environment variable of a job's head, and so of its driver: US dollars per hour of its pods' parts of nodes."""
 
+REQUESTS_VARIABLE = "RTP_REQUESTS"
+"""Environment variable of a job's workers: the folder with what a member of the team asks of the run, a file for each kind of request."""
+
+PROFILE_REQUEST = "profile.json"
+"""File with a request for a profile (`training.profiling.request`)."""
+
 RAY_PORTS = {
     "gcs": 6379,
     "dashboard": 8265,
@@ -135,6 +151,12 @@ RAY_PORTS = {
     "dash-metrics": 44227,
 }
 """Ports of a Ray head by port name, which the PodMonitors select; workers have `metrics` only."""
+
+NODE_PRICES = "node_group:node_dollars_per_hour:price"
+"""Series with the price of a GPU node, by `group` and `instance_type`; each stack records it from its settings and the price table."""
+
+TEAM_BUDGETS = "team:dollars:budget1d"
+"""Series with the budget of a team, by `team`; each stack records it from its settings."""
 
 NO_EVICTION = {f"{LABEL_PREFIX}/eviction": "refused"}
 """Label of pods that a drain must not evict, because their work would be lost; see `platform_charts.objects.disruption`."""

@@ -23,6 +23,7 @@ NOT_COUNTED = (
     "traffic through NAT gateways, endpoints and between zones",
     "storage of logs, and logs other than the control plane's and the network's",
     "KMS keys and requests",
+    "the load balancer of single sign-on, which its controller makes",
     "Capacity Blocks, which are prepaid",
 )
 """Costs outside the estimate: prepaid, or billed by use."""

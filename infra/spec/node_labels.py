@@ -27,6 +27,9 @@ ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"
 BALANCED_LABEL = f"{LABEL_PREFIX}/balanced"
 """Node label by which the autoscaler balances a group over its zones; GPU nodes lack it, so a job's new nodes are in one zone."""
 
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+"""Node label: EC2 instance type."""
+
 HOST_LABEL = "kubernetes.io/hostname"
 """Node label: name of the host."""
 

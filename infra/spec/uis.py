@@ -4,7 +4,7 @@ A UI is opened by a port forward with the caller's own permissions. RBAC authori
 labels, and the names of a Deployment's pods change. So what a role lets somebody reach is a namespace: that of MLflow runs
 nothing but MLflow, which asks for a team's password, and every team may forward ports there. Grafana, Prometheus and Alertmanager
 share a namespace, know no teams, and show the metrics of all of them: the role for them is bound to nobody, and administrators
-bind it.
+bind it. By a setting, teams may look at Grafana's dashboards only; an admission policy keeps them off the other two.
 
 The proxy of the API server can be limited to one Service by name (`services/proxy`), but the API server removes the header
 Authorization from a request that it has authenticated, so neither MLflow nor Grafana would get a login through it.
@@ -79,6 +79,7 @@ class SharedUi:
         role: name of the Role in its namespace that may forward its port.
         login: its login; None if it has none.
         is_per_team: whether each team has a login of its own, in the team's namespace.
+        viewer_role: name of the Role in its namespace for those who may look without the login; None if nobody may.
     """
 
     title: str
@@ -89,10 +90,19 @@ class SharedUi:
     role: str
     login: Login | None = None
     is_per_team: bool = False
+    viewer_role: str | None = None
 
 
 MLFLOW_ROLE = "mlflow-ui"
 MONITORING_ROLE = "monitoring-ui"
+VIEWER_ROLE = "grafana-viewer"
+"""Role of members of teams, where `monitoring.open_to_teams` is set; an admission policy limits it to Grafana's pods."""
+
+GRAFANA = "kube-prometheus-stack-grafana"
+"""Name that the chart gives to Grafana's Deployment, Service and Secret."""
+
+GRAFANA_URI = f"http://{GRAFANA}.{MONITORING_NAMESPACE}.svc:80"
+"""Grafana inside the cluster."""
 
 MLFLOW_LOGIN = Login(
     secret=MLFLOW_CREDENTIALS,
@@ -103,7 +113,7 @@ MLFLOW_LOGIN = Login(
 """A team's account, which each of the team's jobs has in its environment."""
 
 GRAFANA_LOGIN = Login(
-    secret="kube-prometheus-stack-grafana",  # noqa: S106 - a name
+    secret=GRAFANA,
     user="admin-user",
     password="admin-password",  # noqa: S106 - a key
     role=MONITORING_ROLE,
@@ -111,7 +121,9 @@ GRAFANA_LOGIN = Login(
 """The administrator's account, which the chart generates."""
 
 
-def _monitoring(title: str, name: str, *, port: int, health: str, login: Login | None = None) -> SharedUi:
+def _monitoring(
+    title: str, name: str, *, port: int, health: str, login: Login | None = None, viewer_role: str | None = None
+) -> SharedUi:
     return SharedUi(
         title=title,
         namespace=MONITORING_NAMESPACE,
@@ -120,6 +132,7 @@ def _monitoring(title: str, name: str, *, port: int, health: str, login: Login |
         health=health,
         role=MONITORING_ROLE,
         login=login,
+        viewer_role=viewer_role,
     )
 
 
@@ -134,7 +147,9 @@ SHARED_UIS: Mapping[str, SharedUi] = {
         login=MLFLOW_LOGIN,
         is_per_team=True,
     ),
-    "grafana": _monitoring("Grafana", "grafana", port=3000, health="/api/health", login=GRAFANA_LOGIN),
+    "grafana": _monitoring(
+        "Grafana", "grafana", port=3000, health="/api/health", login=GRAFANA_LOGIN, viewer_role=VIEWER_ROLE
+    ),
     "prometheus": _monitoring("Prometheus", "prometheus", port=9090, health="/-/healthy"),
     "alertmanager": _monitoring("Alertmanager", "alertmanager", port=9093, health="/-/healthy"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from observability.alerts.budgets import BUDGETS
 from observability.alerts.checkpoints import CHECKPOINTS
 from observability.alerts.cost import COST
 from observability.alerts.goodput import GOODPUT
@@ -19,6 +20,7 @@ GROUPS: tuple[Group, ...] = (
     TRAINING,
     GOODPUT,
     RUN_COST,
+    BUDGETS,
     CHECKPOINTS,
     SEARCHES,
     QUEUE,

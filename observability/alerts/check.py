@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from observability.alerts.model import Alert, Group
 from observability.promql.checker import ExpressionChecker
@@ -16,7 +16,7 @@ class RuleError(ValueError):
     """Rules select what nothing exports, or an alert's text is incomplete."""
 
 
-def check_rules(groups: Iterable[Group]) -> ExpressionChecker:
+def check_rules(groups: Sequence[Group]) -> ExpressionChecker:
     """Check all rules; those of recording rules are known to the rules after them.
 
     Returns:
@@ -29,6 +29,8 @@ def check_rules(groups: Iterable[Group]) -> ExpressionChecker:
     checker = ExpressionChecker()
     errors: list[str] = []
     seen: set[str] = set()
+    for given in (given for group in groups for given in group.given):
+        checker.record(given.name, frozenset(given.labels))
     for rule in (rule for group in groups for rule in group.rules):
         checked = checker.check(rule.expression)
         found = list(checked.errors)

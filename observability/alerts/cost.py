@@ -1,14 +1,13 @@
 """Rules about GPUs that are paid for and do nothing.
 
-The prices of nodes are not in Prometheus, only the dollars that runs count (`observability.alerts.run_cost`); the AWS budget of the
-environment (`infra.aws.budget`) sends an email when money is spent.
+The dollars here are those of whole nodes, at the prices that the stack records; those of runs are in `observability.alerts.run_cost`.
 """
 
 from __future__ import annotations
 
-from infra.spec.cluster_names import GPU_NAMESPACE
+from infra.spec.cluster_names import GPU_NAMESPACE, NODE_PRICES
 from observability.alerts.expressions import COUNT, GPU_NODES
-from observability.alerts.model import Alert, Group, Recording, Severity
+from observability.alerts.model import Alert, Given, Group, Recording, Severity
 
 IDLE_PERCENT = 5
 """Utilization below which a GPU does nothing but keep a process."""
@@ -20,14 +19,31 @@ _REQUESTED = "node:nvidia_gpus_requested:sum"
 _ALLOCATABLE = 'kube_node_status_allocatable{resource="nvidia_com_gpu"}'
 _RUNNING = 'max by (namespace, pod) (kube_pod_status_phase{phase="Running"}) == 1'
 
+_DOLLARS = "node:gpu_node_dollars_per_hour:price"
+_IDLE_DOLLARS = "node:idle_gpu_node_dollars_per_hour:price"
+
+
+def _labels_of_nodes() -> str:
+    """Every node, with the labels by which its price is known."""
+    grouped = 'label_replace(kube_node_labels, "group", "$1", "label_ray_train_platform_group", "(.+)")'
+    return f'label_replace({grouped}, "instance_type", "$1", "label_node_kubernetes_io_instance_type", "(.+)")'
+
+
 COST = Group(
     name="gpu-cost",
+    given=(Given(name=NODE_PRICES, labels=("group", "instance_type")),),
     recordings=(
         Recording(
             name=_REQUESTED,
             expression='sum by (node) (kube_pod_container_resource_requests{resource="nvidia_com_gpu"} '
             f"and on (namespace, pod) {_RUNNING})",
         ),
+        Recording(
+            name=_DOLLARS,
+            expression=f"max by (node) ({_labels_of_nodes()} * on (group, instance_type) group_left () {NODE_PRICES})",
+        ),
+        # Also a node that starts: it is paid for from its launch.
+        Recording(name=_IDLE_DOLLARS, expression=f"{_DOLLARS} unless on (node) {_REQUESTED} > 0"),
     ),
     alerts=(
         Alert(

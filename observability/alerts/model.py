@@ -86,10 +86,28 @@ Rule = Alert | Recording
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
-    """Rules that Prometheus evaluates in order, so that a rule may use what an earlier one has recorded."""
+class Given:
+    """A series that each stack records from its settings (`platform_charts.objects.settings_rules`), before the rules that use it.
+
+    Attributes:
+        name: as a recording rule's.
+        labels: of the series.
+    """
 
     name: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Rules that Prometheus evaluates in order, so that a rule may use what an earlier one has recorded.
+
+    Attributes:
+        given: series of the stack's settings that the rules use.
+    """
+
+    name: str
+    given: Sequence[Given] = field(default=())
     recordings: Sequence[Recording] = field(default=())
     alerts: Sequence[Alert]
 

@@ -13,6 +13,9 @@ LOST_DOLLARS_PER_HOUR = 20
 LOST_SHARE = 0.5
 """Of the dollars. Runs that have just begun lose more, but not for hours."""
 
+SPENT_TODAY = "team:dollars:sum1d"
+"""What the runs of a team have cost in 24 hours."""
+
 _SPENT = "team:ray_rtp_train_cost_dollars_per_hour:rate1h"
 _LOST = "team:ray_rtp_train_lost_dollars_per_hour:rate1h"
 
@@ -34,6 +37,8 @@ RUN_COST = Group(
                 )
             ),
         ),
+        # The dollars per hour at every fifth minute: an increase over a day would read all samples of all runs each time.
+        Recording(name=SPENT_TODAY, expression=f"sum_over_time({_SPENT}[1d:5m]) / 12"),
     ),
     alerts=(
         Alert(

@@ -53,6 +53,15 @@ _RECORDINGS = (
     Recording(name=_SPEED, expression=of_run("avg_over_time(ray_rtp_train_samples_per_second[10m])")),
 )
 
+_IS_DATA_BOUND = f"{_RATIO} > {DATA_SHARE}"
+_IS_COMMUNICATION_BOUND = f"{_EXPOSED} > {COMMUNICATION_SHARE}"
+_WITHOUT_A_KNOWN_CAUSE = (
+    f"unless on ({RUN}) ({_IS_DATA_BOUND}) unless on ({RUN}) ({_IS_COMMUNICATION_BOUND}) "
+    f'unless on ({RUN}) ALERTS{{alertname="TrainingStraggler",alertstate="firing"}}'
+)
+"""A run that became slower because of its data, its network or a slow rank has the alert that says so. Of a slow rank the alert counts,
+not the condition, which comes and goes with every step."""
+
 _RESTARTED = f"{_RESTARTS} - min_over_time({_RESTARTS}[1h]) >= {RESTARTS_PER_HOUR}"
 _COMMITTED = f"{of_run('max_over_time(ray_rtp_train_checkpoint_timestamp_seconds[1h])')} > time() - 3600"
 
@@ -80,7 +89,7 @@ TRAINING = Group(
         ),
         Alert(
             name="TrainingDataBound",
-            expression=f"{_RATIO} > {DATA_SHARE}",
+            expression=_IS_DATA_BOUND,
             wait="15m",
             severity=Severity.TICKET,
             summary=f"{{{{ $value | humanizePercentage }}}} of the step time is waiting for data in {RUN_TEXT}.",
@@ -88,7 +97,7 @@ TRAINING = Group(
         ),
         Alert(
             name="TrainingCommunicationBound",
-            expression=f"{_EXPOSED} > {COMMUNICATION_SHARE}",
+            expression=_IS_COMMUNICATION_BOUND,
             wait="15m",
             severity=Severity.TICKET,
             summary=f"{{{{ $value | humanizePercentage }}}} of the step time is waiting for the network in {RUN_TEXT}.",
@@ -113,7 +122,7 @@ TRAINING = Group(
         ),
         Alert(
             name="TrainingSlower",
-            expression=f"{_SPEED} / quantile_over_time(0.5, {_SPEED}[6h]) < {SLOWER_SHARE}",
+            expression=f"{_SPEED} / quantile_over_time(0.5, {_SPEED}[6h]) < {SLOWER_SHARE} {_WITHOUT_A_KNOWN_CAUSE}",
             wait="15m",
             severity=Severity.TICKET,
             summary=f"Throughput is {{{{ $value | humanizePercentage }}}} of the median of six hours in {RUN_TEXT}.",

@@ -163,6 +163,22 @@ class ProfileFolder:
         """Write the times of a rank's steps, which completes its profile."""
         write_atomically(self.steps_file(steps.rank), _RANK_STEPS.dump_json(steps, indent=1))
 
+    def discard(self) -> None:
+        """Forget an earlier profile of these steps, which a run that resumed from before them makes again; the traces stay."""
+        for stale in (self.path / _WINDOW_FILE, self.analysis, *self.path.glob("rank*.steps.json")):
+            stale.unlink(missing_ok=True)
+
+    def has_a_rank(self) -> bool:
+        """Whether at least one rank has completed its profile."""
+        return any(self.path.glob("rank*.steps.json"))
+
+    def is_complete(self) -> bool:
+        """Whether every rank has completed its profile."""
+        try:
+            return not self.missing_ranks()
+        except ProfileError:
+            return False
+
     def missing_ranks(self) -> list[int]:
         """The ranks that have not completed their profile.
 

@@ -94,6 +94,7 @@ def chart_installs(
                 memory_gib=prometheus_memory_gib(
                     settings.launch_requests(), catalog, chosen=settings.monitoring.memory_gib
                 ),
+                has_viewers=settings.has_grafana_viewers,
             ),
             timeout_s=2 * _TIMEOUT_S,  # it provisions volumes and runs hooks in sequence
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra.spec.cluster_names import DASHBOARD_FOLDER, GP3_CLASS, GPU_NAMESPACE, MONITORING_NAMESPACE
 from infra.spec.manifest import Manifest
 from infra.spec.names import PLATFORM_ACCOUNTS
+from infra.spec.node_labels import GROUP_LABEL, INSTANCE_TYPE_LABEL
 from infra.spec.settings.platform import MonitoringSettings
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod_fields
 from platform_charts.charts.image_names import ImageNames
@@ -21,20 +22,30 @@ _ALERTMANAGER_GIB = 2
 
 
 def prometheus_stack_values(
-    monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting, *, memory_gib: int
+    monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting, *, memory_gib: int, has_viewers: bool
 ) -> Manifest:
-    """Values of the chart; Prometheus gets so much memory."""
+    """Values of the chart.
+
+    Args:
+        monitoring: the settings of monitoring.
+        images: the images.
+        alerting: where alerts go.
+        memory_gib: memory of Prometheus in GiB.
+        has_viewers: whether Grafana shows its dashboards without a login.
+    """
     return {
         "crds": {"enabled": False},  # the stack applies and upgrades them
         "fullnameOverride": "kube-prometheus-stack",
         "prometheus": _prometheus(monitoring, images, environment=alerting.environment, memory_gib=memory_gib),
         "alertmanager": _alertmanager(images, alerting),
         "prometheusOperator": _operator(images),
-        "grafana": _grafana(images),
+        "grafana": _grafana(images, has_viewers=has_viewers),
         "kube-state-metrics": {
             "image": images["kube-state-metrics"].registry_and_repository(has_algorithm=True),
             "nodeSelector": SYSTEM_NODES,
             "resources": CONTAINERS["kube-state-metrics"].manifest(),
+            # By default it exports no labels; the price of a node is found by these.
+            "metricLabelsAllowlist": [f"nodes=[{GROUP_LABEL},{INSTANCE_TYPE_LABEL}]"],
         },
         "prometheus-node-exporter": {
             # The tag has the variant's suffix already; the chart would append it again.
@@ -107,11 +118,14 @@ def _operator(images: ImageNames) -> Manifest:
     }
 
 
-def _grafana(images: ImageNames) -> Manifest:
-    """Grafana, reached by port forwarding; its dashboards are ConfigMaps, so it needs no storage.
+def _grafana(images: ImageNames, *, has_viewers: bool) -> Manifest:
+    """Grafana, reached by port forwarding or single sign-on; its dashboards are ConfigMaps, so it needs no storage.
 
-    The chart generates the `admin` password at the first installation and keeps it in its Secret.
+    The chart generates the `admin` password at the first installation and keeps it in its Secret. Viewers have no accounts: they
+    would be lost with each of its pods, and a viewer sees what every other one sees. Policies decide who reaches it.
     """
+    # Grafana passes requests on to its data sources, and a viewer's, too. Prometheus's API only reads; Alertmanager's does not.
+    sources = {"alertmanager": {"enabled": False}} if has_viewers else {}
     return {
         "image": images["grafana"].registry_and_repository(),
         "nodeSelector": SYSTEM_NODES,
@@ -128,11 +142,13 @@ def _grafana(images: ImageNames) -> Manifest:
                 "folderAnnotation": DASHBOARD_FOLDER,
                 "provider": {"foldersFromFilesStructure": True},
             },
-            "datasources": {"searchNamespace": MONITORING_NAMESPACE},
+            "datasources": {"searchNamespace": MONITORING_NAMESPACE, **sources},
         },
         "grafana.ini": {
             "analytics": {"reporting_enabled": False, "check_for_updates": False, "check_for_plugin_updates": False},
-            "auth.anonymous": {"enabled": False},
+            "auth.anonymous": {"enabled": True, "org_role": "Viewer", "hide_version": True}
+            if has_viewers
+            else {"enabled": False},
             "security": {"disable_gravatar": True, "cookie_samesite": "strict", "strict_transport_security": False},
             "snapshots": {"external_enabled": False},
             "users": {"allow_sign_up": False, "viewers_can_edit": False},

@@ -84,8 +84,9 @@ def install(platform: Platform, *, crds: CrdSource | None = None) -> None:
     # Pulumi deletes in reverse order: jobs have finalizers that only living operators remove, and a queue is deleted once no
     # job uses it. So the teams' namespaces go first.
     teams = phase("teams", phase("queueing", charts))
-    for name in ("gpu", "mlflow", "monitoring"):
-        phase(name, teams)
+    for name in ("gpu", "mlflow", "monitoring", "single_sign_on"):
+        if name in phases:
+            phase(name, teams)
 
 
 class Charts(pulumi.ComponentResource):
@@ -202,6 +203,7 @@ def _outputs(platform: Platform) -> dict[str, pulumi.Output[str]]:
         "artifact_bucket": platform.storage.artifacts.name,
         "registry": registry.apply(lambda found: found.host),
         **({"alert_topic": platform.alert_topic.arn} if platform.alert_topic else {}),
+        "account": platform.account,
         "our_images": registry.apply(lambda found: found.prefix),
     }
 
@@ -223,6 +225,7 @@ def _cluster_facts(platform: Platform, outputs: DeferredOutputs) -> ClusterFacts
         database_secret_arn=outputs.placeholder("database_secret_arn"),
         artifact_bucket=outputs.placeholder("artifact_bucket"),
         registry=outputs.placeholder("our_images"),
+        account=outputs.placeholder("account"),
         volume_key_arn=outputs.placeholder("volume_key_arn"),
         lustre=None
         if platform.storage.lustre is None

@@ -15,6 +15,7 @@ from platform_charts.jobs.head_loss import submitter_probe
 from platform_charts.jobs.nccl import network_environment
 from platform_charts.jobs.placement import Placement
 from platform_charts.jobs.request import Target
+from platform_charts.jobs.requests import with_requests
 from platform_charts.jobs.resources import EFA_HUGE_PAGES_MIB, Share
 from platform_charts.jobs.scheduling import JOB_LABEL, head_nodes, topology, worker_nodes
 
@@ -52,6 +53,7 @@ class Workspace:
         run_folder: folder of the run or search whose state is saved before a pod ends; None: there is none to wait for.
         image: reference of the image of every pod.
         code: code of a user's own; None without.
+        takes_requests: whether the workers see what members of the team ask of the run.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Workspace:
     run_folder: str | None
     image: str
     code: PodCode | None = None
+    takes_requests: bool = False
 
     @property
     def has_lustre(self) -> bool:
@@ -135,6 +138,8 @@ def worker(workspace: Workspace, placement: Placement) -> Manifest:
         annotations=topology(placement),
         eviction={} if placement.is_fleeting else cluster_names.NO_EVICTION,
     )
+    if workspace.takes_requests:
+        template = with_requests(template, workspace.name)
     return _with_cache(template, placement.cache_gib) if placement.cache_gib else template
 
 

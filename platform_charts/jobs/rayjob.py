@@ -72,6 +72,7 @@ def render_job(request: JobRequest, target: Target) -> tuple[Manifest, ...]:
         run_folder=None if run is None else f"{SEARCHES_PATH if request.kind == 'search' else RUNS_PATH}/{run}",
         image=_image(request, target),
         code=SharedCode(folder=f"{request.name}/code") if request.kind == "session" else delivered,
+        takes_requests=request.kind == "train" and request.command is None,
     )
     common: Manifest = {"namespace": team.namespace, "labels": workspace.labels, "immutable": True}
     settings = {SETTINGS_FILE: request.settings_yaml}

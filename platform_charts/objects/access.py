@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.spec.cluster_names import DATA_ACCOUNT, DATA_NAMESPACE, SCHEDULER_ACCOUNT
+from infra.spec.cluster_names import DATA_ACCOUNT, DATA_NAMESPACE, SCHEDULER_ACCOUNT, SUBMITTER_ROLE
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.names import team_group, trainer_account
 from infra.spec.node_labels import LABEL_PREFIX
@@ -20,7 +20,6 @@ Rule = Mapping[str, Sequence[str]]
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "patch", "update", "delete")
 
-_SUBMITTER = "submitter"
 _QUEUE_READER = f"{LABEL_PREFIX}:queue-reader"
 
 
@@ -109,7 +108,7 @@ def _team(team: Team, release: ReleaseManifest) -> tuple[Manifest, ...]:
     )
     return (
         trainer,
-        *role(_SUBMITTER, team.name, SUBMITTER_RULES, team_subject(team), labels=object_labels),
+        *role(SUBMITTER_ROLE, team.name, SUBMITTER_RULES, team_subject(team), labels=object_labels),
         *_scheduler(team, object_labels),
     )
 
@@ -125,7 +124,7 @@ def _scheduler(team: Team, object_labels: Mapping[str, str]) -> tuple[Manifest, 
             "RoleBinding",
             SCHEDULER_ACCOUNT,
             **common,
-            roleRef={"apiGroup": RBAC, "kind": "Role", "name": _SUBMITTER},
+            roleRef={"apiGroup": RBAC, "kind": "Role", "name": SUBMITTER_ROLE},
             subjects=[subject],
         ),
     )

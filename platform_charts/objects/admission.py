@@ -1,4 +1,4 @@
-"""Admission policies of the teams' namespaces: what RBAC cannot say and Kueue does not check.
+"""Admission policies, mostly of the teams' namespaces: what RBAC cannot say and Kueue does not check.
 
 Kueue counts a job's pods once, from the job's spec, and releases their quota when the job's status says that it is over.
 The rules refuse what makes KubeRay run other pods than those, or run them longer. Each was a way around the quota with
@@ -15,12 +15,15 @@ from infra.spec.cluster_names import (
     KUEUE_NAMESPACE,
     LAST_SCRAPES_SECONDS,
     LONGEST_GRACE_SECONDS,
+    MONITORING_NAMESPACE,
     SESSION_PREFIX,
 )
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.names import TEAM_GROUP_PREFIX
 from infra.spec.node_labels import LABEL_PREFIX
 from infra.spec.release import ReleaseManifest
+from infra.spec.settings.stack import StackSettings
+from infra.spec.uis import GRAFANA, GRAFANA_LOGIN
 
 _API = "admissionregistration.k8s.io/v1"
 
@@ -143,13 +146,27 @@ INTERACTIVE_RULES = (
 )
 
 
-def admission(release: ReleaseManifest) -> tuple[Manifest, ...]:
-    """The policies and their bindings to the teams' namespaces."""
+VIEWER_RULES = (
+    Rule(
+        f"request.name.startsWith('{GRAFANA}-') || authorizer.group('').resource('secrets')"
+        f".namespace(request.namespace).name('{GRAFANA_LOGIN.secret}').check('get').allowed()",
+        "with the role grafana-viewer, port forwards are for Grafana only: Prometheus and Alertmanager ask for no login, "
+        "and whoever reaches Alertmanager silences the alerts of every team. The role monitoring-ui allows them",
+    ),
+)
+"""For the namespace of monitoring. RBAC cannot tell its pods apart; whoever may read the login of Grafana's administrator may
+forward the port of any."""
+
+
+def admission(settings: StackSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:
+    """The policies and their bindings to the teams' namespaces, and to that of monitoring where teams may go there."""
     members = f"request.userInfo.groups.exists(group, group.startsWith('{TEAM_GROUP_PREFIX}'))"
     others = f"!request.userInfo.groups.exists(group, group in {list(_OPERATORS)})"
     jobs = _match("ray.io", ("rayjobs",), ("CREATE", "UPDATE"))
     workloads = _match("kueue.x-k8s.io", ("workloads",), ("UPDATE",))
     connections = _match("", ("pods/exec", "pods/portforward"), ("CONNECT",))
+    forwards = _match("", ("pods/portforward",), ("CONNECT",), namespace=MONITORING_NAMESPACE)
+    viewers = _policy("grafana-viewers", release, forwards, VIEWER_RULES) if settings.monitoring.open_to_teams else ()
     return (
         *_policy("team-jobs", release, jobs, JOB_RULES, variables=_JOB_VARIABLES),
         *_policy(
@@ -161,11 +178,21 @@ def admission(release: ReleaseManifest) -> tuple[Manifest, ...]:
         ),
         *_policy("team-workloads", release, workloads, WORKLOAD_RULES, condition=others),
         *_policy("team-connections", release, connections, INTERACTIVE_RULES, condition=members),
+        *viewers,
     )
 
 
-def _match(group: str, resources: Sequence[str], operations: Sequence[str]) -> Manifest:
-    """What a policy is about, in the teams' namespaces; in any version, to which the API server converts its objects."""
+def _match(
+    group: str, resources: Sequence[str], operations: Sequence[str], *, namespace: str | None = None
+) -> Manifest:
+    """What a policy is about; in any version, to which the API server converts its objects.
+
+    Args:
+        group: API group.
+        resources: resources of the group.
+        operations: operations on them.
+        namespace: where; None for the teams' namespaces.
+    """
     rule = {
         "apiGroups": [group],
         "apiVersions": ["*"],
@@ -174,7 +201,8 @@ def _match(group: str, resources: Sequence[str], operations: Sequence[str]) -> M
         "scope": "Namespaced",
     }
     teams = {"matchExpressions": [{"key": f"{LABEL_PREFIX}/team", "operator": "Exists"}]}
-    return {"resourceRules": [rule], "namespaceSelector": teams, "objectSelector": {}, "matchPolicy": "Equivalent"}
+    where = teams if namespace is None else {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    return {"resourceRules": [rule], "namespaceSelector": where, "objectSelector": {}, "matchPolicy": "Equivalent"}
 
 
 def _policy(

@@ -11,6 +11,7 @@ from infra.spec.cluster_names import (
     KUEUE_NAMESPACE,
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
+    SSO_NAMESPACE,
 )
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.release import ReleaseManifest
@@ -28,13 +29,20 @@ LEVELS: dict[str, Level] = {
     # Device plugins, the DCGM exporter and the node exporter mount host paths, which no other level allows.
     GPU_NAMESPACE: "privileged",
     DATA_NAMESPACE: "restricted",
+    SSO_NAMESPACE: "restricted",
 }
 """Pod Security level by platform namespace; a team's is always `restricted`."""
 
 
 def platform_namespaces(settings: StackSettings) -> tuple[str, ...]:
     """Names of the platform's and the teams' namespaces."""
-    return (*LEVELS, *(team.name for team in settings.teams))
+    return (*_levels(settings), *(team.name for team in settings.teams))
+
+
+def _levels(settings: StackSettings) -> dict[str, Level]:
+    """`LEVELS` without what the environment does not have."""
+    has_sso = settings.single_sign_on is not None
+    return {name: level for name, level in LEVELS.items() if has_sso or name != SSO_NAMESPACE}
 
 
 def kubernetes_minor(settings: StackSettings, release: ReleaseManifest) -> str:
@@ -48,7 +56,7 @@ def namespaces(settings: StackSettings, release: ReleaseManifest) -> tuple[Manif
     The Pod Security level is pinned to the Kubernetes minor, so that an upgrade does not reject running workloads.
     """
     minor = kubernetes_minor(settings, release)
-    ours = (_namespace(name, level, minor, release.platform) for name, level in LEVELS.items())
+    ours = (_namespace(name, level, minor, release.platform) for name, level in _levels(settings).items())
     teams = (_namespace(team.name, "restricted", minor, release.platform, team=team.name) for team in settings.teams)
     return (*ours, *teams)
 

@@ -19,15 +19,18 @@ from infra.spec.cluster_names import (
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
     RAY_PORTS,
+    SSO_NAMESPACE,
 )
 from infra.spec.manifest import Manifest, api_object, labels
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.logs import url_port
 from infra.spec.settings.network import subnets_of
 from infra.spec.settings.stack import StackSettings
+from infra.spec.uis import SHARED_UIS
 from platform_charts.objects.mlflow import PORT as MLFLOW_PORT
 from platform_charts.objects.mlflow import SERVER as MLFLOW_SERVER
 from platform_charts.objects.namespaces import platform_namespaces
+from platform_charts.objects.single_sign_on import PORT as SSO_PORT
 
 Direction = Literal["Ingress", "Egress"]
 
@@ -118,6 +121,7 @@ def allow_rules(
         *_everywhere(settings),
         *(one for team in settings.teams for one in _inside_a_team(team.name)),
         *_between_namespaces(settings, database_port),
+        *(_single_sign_on(settings, api_server) if settings.single_sign_on is not None else ()),
         *_control_plane(api_server),
         *_metrics(settings),
     )
@@ -234,6 +238,25 @@ def _between_namespaces(settings: StackSettings, database_port: int) -> Iterator
             ports=(url_port(settings.logs.loki_url),),
             reason="logs, to the server in the settings",
         )
+
+
+def _single_sign_on(settings: StackSettings, api_server: IpBlocks) -> Iterator[AllowRule]:
+    """The load balancer's addresses change, and are in its subnets; the proxy believes nothing but signed tokens."""
+    assert settings.single_sign_on is not None
+    proxy, subnets = (Pods(namespace=SSO_NAMESPACE),), subnets_of(settings.network)
+    name, ranges = (
+        ("public", subnets.public) if settings.single_sign_on.internet_facing else ("private", subnets.private)
+    )
+    load_balancer = IpBlocks(name=f"{name} subnets", ranges=tuple(map(str, ranges)))
+    grafana = Pods(namespace=MONITORING_NAMESPACE, labels=SHARED_UIS["grafana"].labels)
+    for rule, sources, targets, port, reason in (
+        ("sso", (load_balancer,), proxy, SSO_PORT, "the load balancer; a token that it signed is required"),
+        ("sso-mlflow", proxy, (MLFLOW,), MLFLOW_PORT, "people who are signed in; a team's password is required"),
+        ("sso-grafana", proxy, (grafana,), SHARED_UIS["grafana"].port, "people who are signed in, as viewers"),
+        ("sso-keys", proxy, (INTERNET,), 443, "public keys of the load balancer's tokens, from AWS"),
+        ("sso-api-server", proxy, (api_server,), 443, "the proxy reads the logins of teams"),
+    ):
+        yield AllowRule(name=rule, sources=sources, targets=targets, ports=(port,), reason=reason)
 
 
 def _control_plane(api_server: IpBlocks) -> Iterator[AllowRule]:

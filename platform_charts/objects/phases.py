@@ -27,6 +27,7 @@ from platform_charts.objects.node_gate import gate_objects
 from platform_charts.objects.priorities import priority_classes
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.quotas import quotas
+from platform_charts.objects.single_sign_on import single_sign_on_objects
 from platform_charts.objects.storage import LustreVolume, storage
 from platform_charts.objects.ui_access import ui_access
 
@@ -44,6 +45,7 @@ class ClusterFacts:
         database_secret_arn: Secrets Manager secret with the database's `username` and `password`.
         artifact_bucket: S3 bucket for MLflow's artifacts.
         registry: host of the stack's ECR and the prefix of its repositories.
+        account: AWS account of the stack.
         api_server_cidrs: ranges of the API server's network interfaces, which are the cluster's subnets.
         volume_key_arn: KMS key of block volumes; None for the account's default EBS key.
         lustre: the FSx for Lustre file system; None without one.
@@ -57,6 +59,7 @@ class ClusterFacts:
     database_secret_arn: str
     artifact_bucket: str
     registry: str
+    account: str
     api_server_cidrs: tuple[str, ...]
     volume_key_arn: str | None = None
     lustre: LustreVolume | None = None
@@ -69,7 +72,7 @@ def platform_objects(
 
     Phases: `namespaces`, `policies` (priorities, network) and `storage` of the platform, `queueing` (needs Kueue's
     CRDs), `teams` (their namespaces with everything in them), `gpu` (node gate, diagnostics, image), `mlflow`, `monitoring` (needs the
-    Prometheus operator's CRDs).
+    Prometheus operator's CRDs), and `single_sign_on` where it is set.
 
     Raises:
         SettingsError: a node group combines capacity, placement and EFA in a way that AWS does not support.
@@ -90,7 +93,7 @@ def platform_objects(
             *disruption_budgets(settings, release),
             *access(settings, release),
             *ui_access(settings, release),
-            *admission(release),
+            *admission(settings, release),
             *network_policies(settings, release, table),
         ),
         "storage": storage(
@@ -118,6 +121,10 @@ def platform_objects(
             *recorder_objects(settings, release, registry=facts.registry),
         ),
     }
+    if settings.single_sign_on is not None:
+        phases["single_sign_on"] = single_sign_on_objects(
+            settings, release, registry=facts.registry, account=facts.account
+        )
     teams = {team.name for team in settings.teams}
     shared = {name: tuple(one for one in phase if _namespace_of(one) not in teams) for name, phase in phases.items()}
     owned = tuple(one for phase in phases.values() for one in phase if _namespace_of(one) in teams)

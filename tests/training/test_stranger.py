@@ -181,6 +181,7 @@ def test_a_run_that_is_killed_or_stopped_goes_on_with_its_own_code(project: Path
     assert weights_of(repeated) == weights_of(whole)
 
 
+@pytest.mark.long
 def test_a_mistake_in_the_code_is_shown_and_the_run_resumed_with_corrected_code(project: Path) -> None:
     edit(project / "tumour_cost" / "model.py", ("import math\n", "import mathh\n"))
     with training(project, "broken", *TORCHRUN) as driver:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from training.config.schema import ProfileSettings
 from training.data.types import Batch
 from training.launch.task import RankPlace
 from training.loop import Loop, StepRecord
-from training.profiling.request import ProfileRequest
+from training.profiling.inbox import Asked, RequestInbox
+from training.profiling.request import numbered
 from training.step import StepResult
 from training.step_reducer import StepSums
 
@@ -24,6 +26,20 @@ if TYPE_CHECKING:
     import torch
 
     from training.profiling.recorder import Recorder
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """A window to record.
+
+    Attributes:
+        memory: also record allocations.
+        asked: the request that it answers; None on ranks other than 0, and of the settings' window.
+    """
+
+    window: Window
+    memory: bool
+    asked: Asked | None = None
 
 
 @dataclass(kw_only=True)
@@ -37,13 +53,18 @@ class _Current:
         peak_bytes: None until the profiler has stopped.
     """
 
-    window: Window
+    plan: _Plan
     folder: ProfileFolder
     recorder: Recorder
     is_recording: bool = False
     started: dict[int, float] = field(default_factory=dict)
     times: list[StepTimes] = field(default_factory=list)
     peak_bytes: int | None = None
+
+    @property
+    def window(self) -> Window:
+        """The planned one."""
+        return self.plan.window
 
     @property
     def is_complete(self) -> bool:
@@ -65,8 +86,8 @@ class Profiling(Callback):
         self._emit = emit
         self._place = place
         self._device = device
-        self._request = ProfileRequest(run_directory)
-        self._planned: Window | None = None
+        self._inbox = RequestInbox(run_directory, emit=emit) if place.rank == 0 else None
+        self._planned: _Plan | None = None
         self._current: _Current | None = None
 
     def on_run_start(self, loop: Loop) -> None:
@@ -74,34 +95,41 @@ class Profiling(Callback):
         first = self._settings.start_step
         if first is None or loop.progress.step + 2 > first:
             return
-        self._plan(loop, first, self._settings.steps)
-        if self._planned is None:
+        window = self._window(loop, first, self._settings.steps)
+        if window is None:
             self._warn(f"profile.start_step={first} is beyond the last step, {loop.total_steps}: nothing is profiled")
+            return
+        self._planned = _Plan(window=window, memory=self._settings.memory)
 
     def asks(self, loop: Loop) -> int:
-        """The steps of a request, on rank 0."""
+        """The number of a request, on rank 0."""
         del loop
-        return self._request.steps() if self._place.rank == 0 else 0
+        request = None if self._inbox is None else self._inbox.waiting()
+        return 0 if request is None else request.number
 
     def on_asked(self, loop: Loop, number: int) -> None:
         """Plan a window as soon as possible, or refuse."""
-        if self._place.rank == 0:
-            self._request.withdraw()
+        asked = None if self._inbox is None else self._inbox.take()
         if self._planned is not None:
-            self._warn("a profile is already planned or under way: the request is refused")
+            self._refuse(asked, "a profile is already planned or under way")
             return
-        self._plan(loop, loop.progress.step + 2, number)
-        if self._planned is None:
-            self._warn("the run has no steps left to profile: the request is refused")
+        steps, memory = numbered(number)
+        window = self._window(loop, loop.progress.step + 2, steps)
+        if window is None:
+            self._refuse(asked, "the run has no steps left to profile")
+            return
+        self._planned = _Plan(window=window, memory=memory or self._settings.memory, asked=asked)
+        if self._inbox is not None and asked is not None:
+            self._accept(self._inbox, asked, window)
 
     def on_step_start(self, loop: Loop) -> None:
         """Prepare, note when a step starts, or stop."""
         if self._planned is None:
             return
         step = loop.progress.step + 1
-        if step == self._planned.first - 1:
+        if step == self._planned.window.first - 1:
             self._prepare(self._planned)
-        elif self._current is not None and step <= self._planned.last:
+        elif self._current is not None and step <= self._planned.window.last:
             self._current.started[step] = time.time()
         elif self._current is not None:
             self._stop(self._current)
@@ -142,28 +170,42 @@ class Profiling(Callback):
         if self._current is not None and self._current.is_recording:
             self._current.recorder.stop()
 
-    def _plan(self, loop: Loop, first: int, steps: int) -> None:
-        self._planned = Window.planned(first, steps, total_steps=loop.total_steps, world=self._place.world)
+    def _window(self, loop: Loop, first: int, steps: int) -> Window | None:
+        return Window.planned(first, steps, total_steps=loop.total_steps, world=self._place.world)
 
-    def _prepare(self, window: Window) -> None:
+    def _accept(self, inbox: RequestInbox, asked: Asked, window: Window) -> None:
+        # Before any rank can write its part: that takes a step, whose gradients wait for this rank.
+        with suppress(OSError):  # `_prepare` says what is wrong with the folder
+            ProfileFolder.of_step(self._run_directory, window.first).discard()
+        ranks = f"{window.world} rank{'s' if window.world > 1 else ''}"
+        inbox.accept(asked, step=window.first, text=f"{window.title} of {ranks}")
+
+    def _refuse(self, asked: Asked | None, reason: str) -> None:
+        """Answer a request, on rank 0; without one, warn."""
+        if self._inbox is not None and asked is not None:
+            self._inbox.refuse(asked, reason)
+        else:
+            self._emit(Notice(level="warning", message=reason))
+
+    def _prepare(self, plan: _Plan) -> None:
         # Imported here, because it costs a run without a profile tens of milliseconds.
         from training.profiling.recorder import Recorder  # noqa: PLC0415
 
-        folder = ProfileFolder.of_step(self._run_directory, window.first)
-        if self._settings.memory and self._device.type != "cuda":
-            self._say("profile.memory=true has no effect on a CPU: a memory snapshot is of a GPU")
+        folder = ProfileFolder.of_step(self._run_directory, plan.window.first)
+        if plan.memory and self._device.type != "cuda":
+            self._say("no memory snapshot is written: it is of a GPU, and the ranks run on CPUs")
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.steps_file(self._place.rank).unlink(missing_ok=True)  # of an attempt that failed since
             if self._place.rank == 0:
-                folder.write_window(window)
+                folder.write_window(plan.window)
         except OSError as error:
             self._planned = None
-            self._warn(f"{folder.path} cannot be written: {error.strerror}; nothing is profiled")
+            self._refuse(plan.asked, f"{folder.path} cannot be written: {error.strerror}; nothing is profiled")
             return
-        recorder = Recorder(self._device, memory=self._settings.memory)
+        recorder = Recorder(self._device, memory=plan.memory)
         recorder.prepare()
-        self._current = _Current(window=window, folder=folder, recorder=recorder)
+        self._current = _Current(plan=plan, folder=folder, recorder=recorder)
 
     def _stop(self, current: _Current) -> None:
         """Stop the profiler, and write the profile if the window's last step has been reported already."""
@@ -188,7 +230,9 @@ class Profiling(Callback):
                 )
             )
         except OSError as error:
-            self._warn(f"the profile of {current.window.title} could not be written: {error.strerror}")
+            self._refuse(
+                current.plan.asked, f"the profile of {current.window.title} could not be written: {error.strerror}"
+            )
             return
         self._say(f"profiled {current.window.title}: {current.folder.path}")
 

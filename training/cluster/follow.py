@@ -100,7 +100,7 @@ def follow(
             break
         view.state(state)
     assert state is not None, "observations end with the loop only"
-    if log is not None:
+    if log is not None and state.is_over:
         for line in log.finish(seconds=_LAST_LINES_SECONDS):
             view.log(line)
     view.state(state)

@@ -22,13 +22,13 @@ from training.cluster.registry import check_images
 from training.cluster.retention import delete_expired
 from training.cluster.submission import submit
 from training.errors import SettingsError
-from training.options import ClusterOptions, CostOptions, LogsOptions, ResumeOptions, StopOptions
+from training.options import ClusterOptions, CostOptions, LogsOptions, ProfileOptions, ResumeOptions, StopOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
 
 
-JobOptions: TypeAlias = CostOptions | LogsOptions | ResumeOptions | StopOptions
+JobOptions: TypeAlias = CostOptions | LogsOptions | ProfileOptions | ResumeOptions | StopOptions
 """Options of the commands on one job."""
 
 

@@ -87,11 +87,15 @@ def _name_taken(job: Manifest, *, env: str) -> RefusedError:
     )
 
 
-def _owned(manifest: Manifest, owner: Manifest) -> Manifest:
-    reference = {
+def owner_reference(owner: Manifest) -> dict[str, str]:
+    """What an object names as its owner, to be deleted with it."""
+    return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
         "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
     }
-    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference]}}
+
+
+def _owned(manifest: Manifest, owner: Manifest) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner_reference(owner)]}}

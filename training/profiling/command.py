@@ -1,4 +1,4 @@
-"""`make profile NAME=run`: asks a running run for a profile, waits for it, and prints the verdict."""
+"""`make profile NAME=run`: asks a running run for a profile, waits for it, and prints the verdict. Jobs: `training.cluster.profile`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ import time
 from observability.profiling.analysis import Analysis, analyse, kept_analysis, run_figures
 from observability.profiling.text import describe
 from observability.profiling.window import ProfileError, ProfileFolder
-from training.errors import ExitStatus, PreflightError, SettingsError
+from observability.runlog import ProfileAnswered, RunLogReader, select
+from training.errors import ExitStatus, PreflightError
 from training.options import ProfileOptions
-from training.profiling.request import ProfileRequest
+from training.profiling.request import ProfileRequest, RequestFile
 from training.rundir import RunDirectory
 
 _POLL_SECONDS = 0.2
 
 
 def profile(options: ProfileOptions) -> ExitStatus:
-    """Profile a run that is running, or show the newest profile of one that has ended.
+    """Profile a run that is running, or show the newest profile of one that has ended; with `--env` a job.
 
     Raises:
-        SettingsError: the run is a job on a cluster, or does not exist.
-        PreflightError: it has ended without a profile, before or meanwhile.
+        SettingsError: there is no such run or job, or the job has no trainer.
+        RefusedError: it has ended without a profile, before or meanwhile, or refused the request.
     """
+    request = ProfileRequest(steps=options.steps, memory=options.memory)
     if options.env is not None:
-        raise SettingsError(
-            f"job {options.run or ''} cannot be asked for a profile: nobody may run commands in the pods of a job".replace(
-                "  ", " "
-            ),
-            remedy="profile it from a step on: make resume or make profile with ENV=… SET=profile.start_step=N; its report has the verdict",
-        )
+        from training.cluster.profile import profile_job  # noqa: PLC0415 - brings the Kubernetes client
+
+        return profile_job(options, request)
     run = RunDirectory.open(options.run, root=options.root) if options.run else RunDirectory.newest(options.root)
-    found = _record(run, options.steps) if run.is_running() else _newest(run)
+    found = _record(run, request) if run.is_running() else _newest(run)
     print(describe(found, run=str(run.path)))
     return ExitStatus.DONE
 
@@ -45,25 +44,40 @@ def _newest(run: RunDirectory) -> Analysis:
     return kept_analysis(run.path) or _analysed(run, profiles[-1])
 
 
-def _record(run: RunDirectory, steps: int) -> Analysis:
+def _record(run: RunDirectory, request: ProfileRequest) -> Analysis:
     """Ask for a profile, and wait until every rank has written its part."""
-    request, earlier = ProfileRequest(run.path), set(ProfileFolder.all_of(run.path))
-    request.make(steps)
-    print(f"{run.name} profiles {steps} of its next steps …", flush=True)
+    file = RequestFile(run.path)
+    log = RunLogReader(run.path, offset=run.events.stat().st_size if run.events.exists() else 0)
+    file.make(request)
+    print(f"{run.name} profiles {request.steps} of its next steps …", flush=True)
+    step: int | None = None
     try:
         while True:
             was_running = run.is_running()
-            new = [one for one in ProfileFolder.all_of(run.path) if one not in earlier]
-            if new and not new[0].missing_ranks():
-                return _analysed(run, new[0])
+            step = _accepted(log, request, run) or step
+            if step is not None and (profile := ProfileFolder.of_step(run.path, step)).is_complete():
+                return _analysed(run, profile)
             if not was_running:
                 raise PreflightError(
-                    f"run {run.name} ended before {steps} of its steps were profiled",
+                    f"run {run.name} ended before {request.steps} of its steps were profiled",
                     remedy=f"make profile NAME={run.argument} shows what there is; or train one with a profile: make profile",
                 )
             time.sleep(_POLL_SECONDS)
     finally:
-        request.withdraw()
+        file.withdraw()
+
+
+def _accepted(log: RunLogReader, request: ProfileRequest, run: RunDirectory) -> int | None:
+    """The first step of the profile, once the log says that it is recorded."""
+    for answer in select(log.read_new(), ProfileAnswered):
+        if answer.request == request.id and answer.state == "refused":
+            raise PreflightError(
+                f"run {run.name} refuses the request: {answer.text}",
+                remedy=f"make monitor NAME={run.argument} shows where it is",
+            )
+        if answer.request == request.id:
+            return answer.step
+    return None
 
 
 def _analysed(run: RunDirectory, chosen: ProfileFolder) -> Analysis:

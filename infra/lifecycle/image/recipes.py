@@ -92,6 +92,7 @@ RECIPES: Mapping[ImageName, Recipe] = {
             "platform_charts/images/alert_webhook",
             "platform_charts/images/job_schedule",
             "platform_charts/images/data_sync",
+            "platform_charts/images/sso_proxy",
         ),
         runtime=("requirements-bootstrap.lock",),
         room=4 * 10**9,

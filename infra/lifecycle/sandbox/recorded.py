@@ -68,6 +68,7 @@ def recorded(settings: StackSettings) -> Recorded:
         database_secret_arn=answers["masterUserSecrets"][0]["secretArn"],
         artifact_bucket=outputs.storage.artifact_bucket,
         registry=_registry_of(outputs.registries),
+        account=outputs.account,
         api_server_cidrs=tuple(str(network) for network in subnets_of(settings.network).private),
         lustre=_lustre(graph, outputs),
     )

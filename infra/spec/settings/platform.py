@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from infra.spec.matching import Matching
 from infra.spec.section import Section
@@ -24,6 +24,9 @@ class Team(Section):
         (), description="S3 buckets, or BUCKET/FOLDER, of any account, that the team's jobs read without a copy on EFS."
     )
     borrow: bool = Field(True, description="The team may borrow idle quota of other teams until they reclaim it.")
+    daily_usd: PositiveFloat | None = Field(
+        None, description="US dollars that the team's runs may cost in 24 hours before an alert fires; null: no alert."
+    )
 
 
 class MlflowSettings(Section):
@@ -48,6 +51,10 @@ class MonitoringSettings(Section):
     storage_gib: Annotated[int, Field(ge=10)] = Field(50, description="Prometheus volume in GiB.")
     memory_gib: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         None, description="Memory of Prometheus in GiB; null: enough for all node groups at max_size."
+    )
+    open_to_teams: bool = Field(
+        False,
+        description="Members of teams open Grafana as viewers; its dashboards show the runs and metrics of every team.",
     )
     alert_email: Email | None = Field(None, description="Email address for alerts; null: no email.")
     webhook_secret: (

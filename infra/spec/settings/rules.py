@@ -20,6 +20,7 @@ from infra.spec.protection import EnvironmentKind, protection_of
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Violation, nearest
 from infra.spec.settings.network import RESERVED_ADDRESSES, addresses_per_node, subnets_of
+from infra.spec.settings.single_sign_on_rules import single_sign_on_violations
 from infra.spec.settings.stack import StackSettings
 from infra.spec.sharing import devices_per_gpu
 
@@ -342,6 +343,10 @@ def _loki_has_a_url_and_nothing_else_has(context: Context) -> Iterator[Violation
         yield Violation("logs.loki_url", logs.loki_url, rule, "set destination: loki, or omit loki_url")
 
 
+def _single_sign_on_fits_the_environment(context: Context) -> Iterator[Violation]:
+    yield from single_sign_on_violations(context.settings)
+
+
 RULES: tuple[Rule, ...] = (
     _the_region_is_known,
     _zones_belong_to_the_region,
@@ -367,6 +372,7 @@ RULES: tuple[Rule, ...] = (
     _prod_is_highly_available,
     _a_test_cluster_expires,
     _loki_has_a_url_and_nothing_else_has,
+    _single_sign_on_fits_the_environment,
 )
 
 

@@ -16,6 +16,7 @@ from infra.spec.settings.logs import LogSettings
 from infra.spec.settings.network import NetworkSettings
 from infra.spec.settings.nodes import GpuGroup, HeadNodes, SystemNodes
 from infra.spec.settings.platform import Mirrors, MlflowSettings, MonitoringSettings, Team
+from infra.spec.settings.single_sign_on import SingleSignOnSettings
 from infra.spec.settings.stores import DatabaseSettings, RegistrySettings, StorageSettings
 
 
@@ -41,9 +42,17 @@ class StackSettings(Section):
     mlflow: MlflowSettings = Field(MlflowSettings(), description="The tracking server.")
     monitoring: MonitoringSettings = Field(MonitoringSettings(), description="Metrics, alerts and dashboards.")
     logs: LogSettings = Field(LogSettings(), description="Logs of the pods, which outlive them.")
+    single_sign_on: SingleSignOnSettings | None = Field(
+        None, description="MLflow and Grafana behind a load balancer with single sign-on; null: `make open` only."
+    )
     gpu_health: GpuHealthSettings = Field(GpuHealthSettings(), description="Checks of GPU nodes.")
     mirrors: Mirrors = Field(Mirrors(), description="Mirrors of charts and images, for a closed network.")
     budget: BudgetSettings | None = Field(None, description="AWS budget; null: none.")
+
+    @property
+    def has_grafana_viewers(self) -> bool:
+        """Whether Grafana shows its dashboards without a login, to those whom policies let reach it."""
+        return self.monitoring.open_to_teams or self.single_sign_on is not None
 
     def launch_requests(self) -> Sequence[LaunchRequest]:
         """The EC2 settings of every node group: the system group, the head group, and the GPU groups."""

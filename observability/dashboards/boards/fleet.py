@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.spec.cluster_names import GPU_NAMESPACE
+from infra.spec.cluster_names import GPU_NAMESPACE, TEAM_BUDGETS
 from observability.alerts.cost import IDLE_PERCENT, IDLE_SHARE
 from observability.alerts.expressions import GPU_NODES, RUN
 from observability.alerts.run_cost import LOST_DOLLARS_PER_HOUR
@@ -180,6 +180,27 @@ _USE = Row(
             unit=Unit.DOLLARS,
             queries=(Query(expression="team:ray_rtp_train_lost_dollars_per_hour:rate1h", legend="{{team}}"),),
             limits=(Limit(alert="TeamDollarsLost", value=LOST_DOLLARS_PER_HOUR),),
+        ),
+        Panel(
+            title="Dollars in 24 hours by team",
+            description="What the runs of each team have cost in the last 24 hours, and the budgets of the teams that have one.",
+            unit=Unit.DOLLARS,
+            queries=(
+                Query(expression="team:dollars:sum1d", legend="{{team}}"),
+                Query(expression=TEAM_BUDGETS, legend="budget of {{team}}"),
+            ),
+            alerts=("TeamBudgetSpent",),
+        ),
+        Panel(
+            title="Dollars per hour of GPU nodes",
+            description="On-demand prices of the nodes that run now, and of those of them on which no running pod has a GPU. Nodes "
+            "of Capacity Blocks, and regions other than that of the price table, have no price.",
+            unit=Unit.DOLLARS,
+            queries=(
+                Query(expression="sum(node:gpu_node_dollars_per_hour:price)", legend="all nodes"),
+                Query(expression="sum(node:idle_gpu_node_dollars_per_hour:price)", legend="nodes without a job"),
+            ),
+            alerts=("GpuNodeIdle", "GpuFleetIdle"),
         ),
         Panel(
             title="Nodes by state",

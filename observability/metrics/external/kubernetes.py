@@ -18,6 +18,12 @@ def _gauge(name: str, text: str, *, file: str, labels: tuple[str, ...]) -> Scrap
 KUBERNETES_METRICS = (
     _gauge("kube_node_info", "1 for each node.", file="node.go", labels=("node",)),
     _gauge(
+        "kube_node_labels",
+        "1 for each node, with those of its labels that the chart's values name.",
+        file="node.go",
+        labels=("node", "label_ray_train_platform_group", "label_node_kubernetes_io_instance_type"),
+    ),
+    _gauge(
         "kube_node_spec_taint", "1 for each taint of a node.", file="node.go", labels=("node", "key", "value", "effect")
     ),
     _gauge(

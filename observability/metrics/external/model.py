@@ -51,6 +51,8 @@ LABEL_BOUNDS: Mapping[str, str] = {
     "Location": "places of objects",
     # Of GPUs and nodes.
     "node": "nodes",
+    "label_ray_train_platform_group": "groups of nodes",
+    "label_node_kubernetes_io_instance_type": "instance types of the groups",
     "gpu": "GPUs of a node",
     "device": "GPUs of a node",
     "modelName": "GPU models",

@@ -64,3 +64,16 @@ _DEV: Tree = {
     ],
     "teams": [{"name": "research", "gpus": {"t4": 4, "h100": 16}}],
 }
+
+SINGLE_SIGN_ON: Tree = {
+    "domain": "ml.example.com",
+    "certificate_arn": "arn:aws:acm:us-east-1:111122223333:certificate/01234567-89ab-cdef-0123-456789abcdef",
+    "client_cidrs": ["10.16.0.0/16"],
+    "issuer": "https://idp.example.com",
+    "authorization_endpoint": "https://idp.example.com/authorize",
+    "token_endpoint": "https://idp.example.com/token",
+    "user_info_endpoint": "https://idp.example.com/userinfo",
+    "client_id": "ray-train-platform",
+    "groups": {"research": ["ml-research"]},
+}
+"""The section `single_sign_on` for this environment."""

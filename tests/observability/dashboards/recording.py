@@ -96,11 +96,15 @@ _TAINTED = {SPOT_TAINT.key: NODES[2:], START_UP_TAINT.key: NODES[3:], UNHEALTHY_
 _OF_PODS = ("kube_pod_container_resource_requests", "kube_pod_status_phase", "kube_pod_status_unschedulable")
 
 RECORDED: Mapping[str, tuple[str, ...]] = {
+    "node:gpu_node_dollars_per_hour:price": ("node",),
+    "node:idle_gpu_node_dollars_per_hour:price": ("node",),
     "node:nvidia_gpus_requested:sum": ("node",),
     "run:ray_rtp_train_exposed_communication:ratio_rate10m": ("namespace", "training_job", "run"),
     "run:ray_rtp_train_lost_time:ratio_rate1h": ("namespace", "training_job", "run"),
     "run:ray_rtp_train_restarts:max": ("namespace", "training_job", "run"),
     "run:ray_rtp_train_samples_per_second:avg10m": ("namespace", "training_job", "run"),
+    "team:dollars:budget1d": ("team",),
+    "team:dollars:sum1d": ("team",),
     "team:ray_rtp_train_cost_dollars_per_hour:rate1h": ("team",),
     "team:ray_rtp_train_lost_dollars_per_hour:rate1h": ("team",),
     "training_job:container_network_receive_bytes:rate5m": ("namespace", "training_job"),
@@ -169,7 +173,7 @@ def _recorded_sets(names: Sequence[str]) -> Iterator[Labels]:
     elif "team" in names:
         yield from ({"team": team} for team in sorted({run["namespace"] for run in RUNS}))
     else:
-        yield from ({"node": node} for node in NODES[:3])
+        yield from ({"node": node} for node in NODES)
 
 
 def _samples(

@@ -248,7 +248,11 @@ _PLATFORM: Mapping[str, Level] = {
     "prometheus_tsdb_head_series": lambda _, moment: 120_000 + 20_000 * moment.share,
     "prometheus_tsdb_head_samples_appended_total": _constant(4_100),
     "prometheus_rule_evaluation_failures_total": _constant(0),
-    "node:nvidia_gpus_requested:sum": _constant(2),
+    "node:nvidia_gpus_requested:sum": lambda labels, _: 0 if labels["node"] == "gpu-d" else 2,
+    "node:gpu_node_dollars_per_hour:price": _constant(5.672),
+    "node:idle_gpu_node_dollars_per_hour:price": lambda labels, _: 5.672 if labels["node"] == "gpu-d" else 0,
+    "team:dollars:budget1d": _constant(400),
+    "team:dollars:sum1d": lambda labels, moment: (350 + 200 * moment.share) if labels["team"] == "vision" else 228,
     "run:ray_rtp_train_exposed_communication:ratio_rate10m": lambda _, moment: 0.05 + 0.01 * math.sin(9 * moment.share),
     "team:ray_rtp_train_cost_dollars_per_hour:rate1h": lambda labels, _: 24.0 if labels["team"] == "vision" else 9.5,
     "team:ray_rtp_train_lost_dollars_per_hour:rate1h": lambda labels, moment: (

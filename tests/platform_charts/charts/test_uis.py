@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.spec.uis import GRAFANA_LOGIN, SHARED_UIS
+from infra.spec.uis import GRAFANA, GRAFANA_LOGIN, GRAFANA_URI, SHARED_UIS
 from tests.platform_charts.charts.rendering import rendered
 
 _CHART, _ENVIRONMENT = "kube-prometheus-stack", "prod"
@@ -29,3 +29,13 @@ def test_the_chart_makes_the_login_of_grafana() -> None:
         one["metadata"]["name"]: one["data"] for one in rendered(_CHART, _ENVIRONMENT) if one["kind"] == "Secret"
     }
     assert {GRAFANA_LOGIN.user, GRAFANA_LOGIN.password} <= secrets[GRAFANA_LOGIN.secret].keys()
+
+
+def test_the_chart_names_grafanas_service_and_pods_as_the_proxy_and_the_policy_do() -> None:
+    made = {(one["kind"], one["metadata"]["name"]): one for one in rendered(_CHART, _ENVIRONMENT)}
+    ports = made["Service", GRAFANA]["spec"]["ports"]
+    assert f"http://{GRAFANA}.monitoring.svc:{ports[0]['port']}" == GRAFANA_URI
+    assert (
+        SHARED_UIS["grafana"].labels.items()
+        <= made["Deployment", GRAFANA]["spec"]["template"]["metadata"]["labels"].items()
+    )

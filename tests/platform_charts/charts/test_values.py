@@ -23,7 +23,7 @@ from platform_charts.charts.installs import installed_charts
 from platform_charts.objects.dashboards import dashboards
 from platform_charts.objects.phases import ClusterFacts, platform_objects
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
-from tests.infra.spec.samples import changed, dev_sections
+from tests.infra.spec.samples import SINGLE_SIGN_ON, changed, dev_sections
 from tests.platform_charts.charts.releases import FULL_REFERENCE, installs_of, named_images, with_digests
 
 every_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -64,6 +64,7 @@ def objects_of(environment: str) -> dict[str, tuple[Manifest, ...]]:
         database_secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:db",
         artifact_bucket="artifacts",
         registry="111122223333.dkr.ecr.us-east-1.amazonaws.com",
+        account="111122223333",
         api_server_cidrs=("10.0.0.0/16",),
     )
     return dict(platform_objects(settings_of(environment), load_release(), facts))
@@ -335,3 +336,14 @@ def test_grafana_requires_a_login() -> None:
     grafana = values("kube-prometheus-stack")["grafana"]
     assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
     assert "adminPassword" not in grafana
+
+
+@pytest.mark.parametrize("setting", ["monitoring", "single_sign_on"])
+def test_viewers_of_grafana_need_no_login_and_may_change_nothing(setting: str) -> None:
+    section = {"monitoring": {"open_to_teams": True}, "single_sign_on": SINGLE_SIGN_ON}[setting]
+    grafana = values("kube-prometheus-stack", **{setting: section})["grafana"]
+    ini = grafana["grafana.ini"]
+    assert ini["auth.anonymous"] == {"enabled": True, "org_role": "Viewer", "hide_version": True}
+    assert ini["users"] == {"allow_sign_up": False, "viewers_can_edit": False}
+    # Grafana would pass a viewer's alerts and silences on to it.
+    assert grafana["sidecar"]["datasources"]["alertmanager"] == {"enabled": False}

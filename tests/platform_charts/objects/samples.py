@@ -28,6 +28,7 @@ FACTS = ClusterFacts(
     database_secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:rds!db-1",
     artifact_bucket="rtp-dev-artifacts-111122223333",
     registry="111122223333.dkr.ecr.us-east-1.amazonaws.com",
+    account="111122223333",
     api_server_cidrs=("10.16.0.0/18", "10.16.64.0/18", "10.16.128.0/18"),
 )
 

@@ -12,7 +12,7 @@ from infra.spec.node_labels import SPOT_TAINT, START_UP_TAINT, UNHEALTHY_TAINT
 from infra.spec.release import load_release
 from infra.spec.settings import from_mapping
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config
-from platform_charts.objects.alert_rules import GPU_GROUPS, LOG_GROUPS, RULES, alert_rules
+from platform_charts.objects.alert_rules import BUDGET_GROUPS, GPU_GROUPS, LOG_GROUPS, RULES, alert_rules
 from tests.infra.aws.graphs import ENVIRONMENTS, settings_of
 from tests.infra.spec.samples import changed, dev_sections
 
@@ -32,16 +32,20 @@ def delivered(**changes: object) -> list[str]:
 
 
 def test_the_groups_that_depend_on_settings_are_in_the_file() -> None:
-    assert {*GPU_GROUPS, *LOG_GROUPS} <= {group["name"] for group in all_groups()}
+    assert {*GPU_GROUPS, *LOG_GROUPS, *BUDGET_GROUPS} <= {group["name"] for group in all_groups()}
 
 
-def test_an_environment_with_gpus_and_logs_has_all_groups() -> None:
-    assert delivered() == [group["name"] for group in all_groups()]
+def test_an_environment_with_gpus_logs_and_budgets_has_all_groups() -> None:
+    assert delivered(**{"teams.0.daily_usd": 100}) == [group["name"] for group in all_groups()]
 
 
 def test_groups_without_metrics_are_left_out() -> None:
     groups = delivered(gpu_groups=[], logs={"destination": "none"}, **{"teams.0.gpus": {}})
-    assert set(groups) == {group["name"] for group in all_groups()} - {*GPU_GROUPS, *LOG_GROUPS}
+    assert set(groups) == {group["name"] for group in all_groups()} - {
+        *GPU_GROUPS,
+        *LOG_GROUPS,
+        *BUDGET_GROUPS,
+    }
 
 
 def test_only_groups_that_may_be_left_out_need_gpus_or_logs() -> None:

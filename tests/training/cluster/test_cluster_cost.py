@@ -25,7 +25,13 @@ GPU_JOB = ("--use-gpu", "--num-workers", "8", "--group", "a10g", "--set", "loop.
 HOUR = timedelta(hours=1)
 
 BEGAN = datetime.now(UTC).replace(microsecond=0)
-"""Times of one test are relative to the same moment, so that the differences between them are exact."""
+"""Start of a test. Its times are relative to it, so that the differences between them are exact."""
+
+
+@pytest.fixture(autouse=True)
+def starting_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a long session the tests begin long after this module was imported."""
+    monkeypatch.setattr(f"{__name__}.BEGAN", datetime.now(UTC).replace(microsecond=0))
 
 
 def run(cluster: TeamCluster, command: str, *arguments: str) -> int:

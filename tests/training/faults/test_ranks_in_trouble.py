@@ -77,6 +77,7 @@ def assert_recovered(root: Path, notice: str) -> None:
     assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
 
 
+@pytest.mark.long
 def test_a_rank_killed_under_torchrun_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     arguments = arguments_for(settings("killed", tmp_path, launcher="torchrun"), tmp_path)
     assert main(arguments) == 0
@@ -164,6 +165,7 @@ def test_a_crash_that_repeats_is_restarted_once_and_reported_with_its_place(
     assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 2
 
 
+@pytest.mark.long
 def test_a_crash_and_an_exit_under_ray_are_not_taken_for_success_or_memory(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,7 +157,7 @@ def test_a_session_that_nobody_uses_ends_by_itself_with_its_cost(head: Head) -> 
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        pytest.param(_WAITS_FOR_A_FILE, "in use: job", id="a job that uses no task"),
+        pytest.param(_WAITS_FOR_A_FILE, "in use: job", id="a job that uses no task", marks=pytest.mark.long),
         pytest.param(_ACTOR_WITHOUT_RESOURCES, "in use: task", id="an actor without resources", marks=pytest.mark.long),
     ],
 )

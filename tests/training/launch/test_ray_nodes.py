@@ -51,6 +51,7 @@ def drive(nodes: RayNodes, settings: TrainingSettings, folder: Path) -> Driver:
     )
 
 
+@pytest.mark.long
 def test_a_run_on_two_hosts_ends_in_the_weights_of_a_run_on_one(nodes: RayNodes, tmp_path: Path) -> None:
     settings = small_settings(scale={"launcher": "torchrun", "workers": 2})
     with drive(nodes, settings, tmp_path) as driver:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from observability.profiling.window import ProfileFolder, Window
-from observability.runlog import Notice, read_all, select
+from observability.runlog import Notice, ProfileAnswered, read_all, select
 from tests.training.launch.driver import train
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
 from training.cli import main
 from training.config.schema import TrainingSettings
-from training.profiling.request import MOST_STEPS, ProfileRequest
+from training.profiling.request import MOST_STEPS, ProfileRequest, RequestFile
 
 LAST = 42
 """Last step of the run of `small_settings`."""
@@ -65,22 +65,23 @@ def test_a_run_that_resumes_beyond_the_window_is_not_profiled_again(tmp_path: Pa
 def test_a_request_is_seen_by_all_ranks_at_the_same_step(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    ProfileRequest(run).make(3)
+    RequestFile(run).make(ProfileRequest(steps=3))
     settings = small_settings(scale={"launcher": "torchrun", "workers": 2}, checkpoint={"every_steps": 1000})
     run_world(settings, run)
     (profile,) = ProfileFolder.all_of(run)
     assert profile.missing_ranks() == []
     assert steps_of(profile, rank=0) == steps_of(profile, rank=1)
     assert len(steps_of(profile)) == 3
-    assert ProfileRequest(run).steps() == 0
+    assert RequestFile(run).read() is None
 
 
 def test_a_request_while_a_profile_is_planned_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    ProfileRequest(run).make(3)
+    RequestFile(run).make(ProfileRequest(steps=3))
     run_alone(quick(LAST), run)
-    assert warnings_of(run) == ["a profile is already planned or under way: the request is refused"]
+    (answer,) = select(read_all(run), ProfileAnswered)
+    assert (answer.state, answer.text) == ("refused", "a profile is already planned or under way")
     (profile,) = ProfileFolder.all_of(run)
     assert steps_of(profile) == [LAST]
 
@@ -91,21 +92,30 @@ def test_a_run_that_is_profiled_ends_in_the_same_weights(tmp_path: Path) -> None
     assert profiled.weights_sha256 == plain.weights_sha256
 
 
-@pytest.mark.parametrize(("text", "steps"), [("5\n", 5), ("0", 1), ("", 1), ("many", 1), ("9" * 30, MOST_STEPS)])
-def test_a_request_that_nobody_wrote_so_asks_for_a_number_of_steps_all_the_same(
-    tmp_path: Path, text: str, steps: int
-) -> None:
-    request = ProfileRequest(tmp_path)
-    request.make(2)
-    (tmp_path / "profile" / "request").write_text(text)
-    assert request.steps() == steps
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ('{"steps": 5}', 5),
+        ('{"steps": 0}', 1),
+        ("", 1),
+        ('{"steps": "many"}', 1),
+        (f'{{"steps": {MOST_STEPS + 1}}}', MOST_STEPS),
+    ],
+)
+def test_a_request_that_no_command_wrote_asks_for_a_number_of_steps_all_the_same(text: str, steps: int) -> None:
+    assert ProfileRequest.parse(text.encode()).steps == steps
+
+
+@pytest.mark.parametrize("text", ["many", '{"steps": 2, "id": "..\\n"}'])
+def test_a_damaged_request_is_the_same_one_whenever_it_is_read(text: str) -> None:
+    assert ProfileRequest.parse(text.encode()) == ProfileRequest.parse(text.encode())
 
 
 def test_a_memory_snapshot_without_a_gpu_is_skipped_with_a_line(tmp_path: Path) -> None:
     settings = small_settings(loop={"max_steps": 4}, profile={"start_step": 2, "steps": 1, "memory": True})
     run_alone(settings, tmp_path / "run")
     messages = [notice.message for notice in select(read_all(tmp_path / "run"), Notice)]
-    assert "profile.memory=true has no effect on a CPU: a memory snapshot is of a GPU" in messages
+    assert "no memory snapshot is written: it is of a GPU, and the ranks run on CPUs" in messages
 
 
 def test_a_running_run_is_profiled_on_request_and_shows_it_again_when_it_has_ended(
@@ -139,8 +149,14 @@ def test_a_run_that_has_ended_without_a_profile_is_refused_with_the_remedy(
     assert "make profile" in error
 
 
-def test_a_job_on_a_cluster_cannot_be_asked_and_the_message_says_what_can(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["profile", "first", "--env", "dev"]) == 2
-    error = capsys.readouterr().err
-    assert "job first cannot be asked for a profile" in error
-    assert "profile.start_step" in error
+def test_a_request_that_the_run_refuses_ends_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last = 100_000
+    endless = small_settings(
+        loop={"epochs": last}, profile={"start_step": last, "steps": 1}, checkpoint={"every_steps": last}
+    )
+    with train(endless, tmp_path) as driver:
+        assert driver.wait_for(lambda event: event.kind == "step")
+        assert main(["profile", str(driver.run)]) == 3
+        driver.interrupt()
+        driver.end()
+    assert "run run refuses the request: a profile is already planned" in capsys.readouterr().err

@@ -62,7 +62,7 @@ def evolve(
     return log, exploits, space
 
 
-@pytest.mark.parametrize("scheduler", ["pbt", "pb2"])
+@pytest.mark.parametrize("scheduler", ["pbt", pytest.param("pb2", marks=pytest.mark.long)])
 def test_bad_trials_continue_from_good_ones_with_values_of_the_space(tmp_path: Path, scheduler: str) -> None:
     log, exploits, space = evolve(tmp_path, scheduler)
     assert len(exploits) >= 2

@@ -87,6 +87,7 @@ def test_a_continued_search_stops_the_same_trials_at_the_same_epochs(tmp_path: P
     assert {(stop.trial, stop.epoch) for stop in [*before, *after]} == {(stop.trial, stop.epoch) for stop in stops}
 
 
+@pytest.mark.long
 def test_what_an_earlier_driver_decided_stays_whatever_the_order_of_the_repeated_results(tmp_path: Path) -> None:
     _, before = run(tmp_path, {"name": "asha"}, concurrency=4, after_results=20)
     interrupted = outcome(SearchHistory.read(tmp_path))

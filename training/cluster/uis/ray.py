@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.spec.cluster_names import RAY_PORTS, SESSION_PREFIX
+from infra.spec.cluster_names import RAY_PORTS, SESSION_PREFIX, SUBMITTER_ROLE
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.section import did_you_mean
@@ -18,7 +18,6 @@ from training.cluster.uis.permissions import require
 from training.cluster.uis.ui import Stack, Ui, ready_pod
 from training.errors import SettingsError
 
-_ROLE = "submitter"
 _PERMISSIONS = (*FORWARD, Permission(resource="pods/exec", verbs=("get", "create")))
 """Also a command in the head: it tells the token, whose Secret nobody of the team may read."""
 
@@ -39,7 +38,7 @@ def ray_ui(stack: Stack, *, team: str | None, job: str | None) -> Ui:
     context, name = _find(stack, team=team, job=job)
     namespace, title = context.team.namespace, f"Ray's dashboard of {name}"
     remedy = f"add yours to `roles` of team {context.team.name} in infra/environments/{stack.env}.yaml"
-    require(stack.api, _PERMISSIONS, namespace=namespace, role=_ROLE, title=title, remedy=remedy)
+    require(stack.api, _PERMISSIONS, namespace=namespace, role=SUBMITTER_ROLE, title=title, remedy=remedy)
     kubectl = stack.kubectl(namespace)
 
     def pod() -> str:

@@ -18,6 +18,7 @@ _BIND = (
     f"an administrator of the cluster binds it: kubectl --namespace {MONITORING_NAMESPACE} create rolebinding "
     f"{MONITORING_ROLE} --role {MONITORING_ROLE} --user … or --group …"
 )
+_OPEN = f"{_BIND}; monitoring.open_to_teams in the environment's file makes members of teams viewers of Grafana"
 
 
 def shared_ui(name: str, stack: Stack, *, team: str | None) -> Ui:
@@ -34,7 +35,8 @@ def shared_ui(name: str, stack: Stack, *, team: str | None) -> Ui:
     """
     found = SHARED_UIS[name]
     if not found.is_per_team:
-        return _ui(found, stack, title=found.title, login_namespace=found.namespace, remedy=_BIND)
+        remedy = _OPEN if found.viewer_role else _BIND
+        return _ui(found, stack, title=found.title, login_namespace=found.namespace, remedy=remedy)
     context = _context_with_login(found, stack, team=team)
     title, remedy = f"{found.title} of team {context.team.name}", _join(context.team.name, stack)
     start = f"/#/?workspace={quote(context.team.name)}"
@@ -42,13 +44,20 @@ def shared_ui(name: str, stack: Stack, *, team: str | None) -> Ui:
 
 
 def _ui(found: SharedUi, stack: Stack, *, title: str, login_namespace: str, remedy: str, start: str = "/") -> Ui:
-    login = found.login
+    login, is_viewer = found.login, False
     require(stack.api, FORWARD, namespace=found.namespace, role=found.role, title=title, remedy=remedy)
-    if login is not None:
+    if login is not None and found.viewer_role is not None:
+        is_viewer = bool(missing(stack.api, login.permissions, namespace=login_namespace))
+    elif login is not None:
         require(stack.api, login.permissions, namespace=login_namespace, role=login.role, title=title, remedy=remedy)
+
+    def authorization() -> str | None:
+        """None for a viewer, whose local port is for one browser only all the same."""
+        return None if login is None or is_viewer else _basic(login, stack, namespace=login_namespace)
+
     up = f"bring the stack up: make up ENV={stack.env}"
     return Ui(
-        title=title,
+        title=f"{title} as viewer" if is_viewer else title,
         kubectl=stack.kubectl(found.namespace),
         port=found.port,
         health=found.health,
@@ -56,7 +65,7 @@ def _ui(found: SharedUi, stack: Stack, *, title: str, login_namespace: str, reme
         find_pod=lambda: ready_pod(
             stack.api, namespace=found.namespace, labels=found.labels, title=f"{found.title} of {stack.env}", remedy=up
         ),
-        find_authorization=None if login is None else lambda: _basic(login, stack, namespace=login_namespace),
+        find_authorization=None if login is None else authorization,
     )
 
 

@@ -33,7 +33,8 @@ class Ui:
         health: path that answers without a login.
         start: page to begin with.
         find_pod: the pod to connect to now; raises PlatformError if there is none.
-        find_authorization: value of the header Authorization that logs in now; None for a UI without a login.
+        find_authorization: value of the header Authorization that logs in now, or None for a caller who looks without a login;
+            None itself for a UI that has no login.
         is_over: whether it has ended for good.
     """
 
@@ -43,7 +44,7 @@ class Ui:
     health: str
     start: str = "/"
     find_pod: Callable[[], str]
-    find_authorization: Callable[[], str] | None = None
+    find_authorization: Callable[[], str | None] | None = None
     is_over: Callable[[], bool] = _never
 
 

@@ -1,7 +1,8 @@
-"""Cases of `observability.alerts.training`, `goodput` and `run_cost`."""
+"""Cases of `observability.alerts.training`, `goodput`, `run_cost` and `budgets`."""
 
 from __future__ import annotations
 
+from infra.spec.cluster_names import TEAM_BUDGETS
 from tests.observability.alerts.cases.case import RUN_LABELS, RUN_TEXT, Case, flat, later, of_run, rising, series
 
 TRIAL = {series("ray_rtp_search_planned_trials", namespace="vision", training_job="first", search="s1"): flat(9, 400)}
@@ -22,16 +23,18 @@ _THREE_RESTARTS = {of_run("restarts_total", WorkerId="d"): ""}
 _RESUMED = {**dict.fromkeys(_FOUR_RESTARTS, ""), _RESTARTS: later(10, flat(9, 40))}
 
 
-def _speeds(slowest: float) -> dict[str, str]:
+def _speeds(slowest: float, *, minutes: int = 15) -> dict[str, str]:
     speeds = [100, 100, 100, slowest]
-    return {of_run("rank_samples_per_second", rank=str(rank)): flat(speed, 15) for rank, speed in enumerate(speeds)}
+    return {
+        of_run("rank_samples_per_second", rank=str(rank)): flat(speed, minutes) for rank, speed in enumerate(speeds)
+    }
 
 
-def _waits(first: float, second: float) -> dict[str, str]:
+def _waits(first: float, second: float, *, minutes: int = 30) -> dict[str, str]:
     """Two ranks that wait for so many seconds of every minute, of which the steps take all."""
     name = "rank_communication_seconds_total"
-    waits = {of_run(name, rank=str(rank)): rising(seconds, 30) for rank, seconds in enumerate((first, second))}
-    return {**waits, _FORWARD: rising(30, 30), _DATA: rising(30, 30)}
+    waits = {of_run(name, rank=str(rank)): rising(seconds, minutes) for rank, seconds in enumerate((first, second))}
+    return {**waits, _FORWARD: rising(60, minutes)}
 
 
 def _of_class(name: str) -> str:
@@ -43,6 +46,8 @@ def _spent(name: str) -> str:
 
 
 _PRODUCTIVE = _of_class("productive")
+_SPENT_TODAY = series("team:dollars:sum1d", team="vision")
+_BUDGET = series(TEAM_BUDGETS, team="vision")
 
 CASES = (
     Case(
@@ -129,6 +134,9 @@ CASES = (
             "above the limit": {_SPEED: "100+0x90 72+0x30"},
             "it has just begun": {_SPEED: "100+0x105 60+0x15"},
             "a restart's gap": {_SPEED: "100+0x90 _x20 100+0x9"},
+            "its data is the cause": {_DATA: rising(20, 120), _FORWARD: rising(30, 120)},
+            "its network is the cause": _waits(24, 30, minutes=120),
+            "a slow rank is the cause": _speeds(60, minutes=120),
         },
     ),
     Case(
@@ -207,6 +215,18 @@ CASES = (
             "half of what they cost": {_spent("productive"): rising(0.8, 250)},
             "an hour ago it was productive": {_REPEATED_DOLLARS: "0+0x190 0+0.3x59"},
             "a new process counts its history at once": {_REPEATED_DOLLARS: "0+0x100 900+0x149"},
+        },
+    ),
+    Case(
+        alert="TeamBudgetSpent",
+        at=20,
+        series={_SPENT_TODAY: flat(720, 20), _BUDGET: flat(500, 20)},
+        labels={"team": "vision"},
+        summary="The runs of team vision have cost $720.00 in 24 hours, more than its budget.",
+        silent={
+            "no more than the budget": {_SPENT_TODAY: flat(500, 20)},
+            "a team without a budget": {_BUDGET: "", series(TEAM_BUDGETS, team="research"): flat(1, 20)},
+            "for ten minutes only": {_SPENT_TODAY: "720+0x10 480+0x10"},
         },
     ),
 )

@@ -21,9 +21,13 @@ from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object
 from infra.spec.names import team_group
+from infra.spec.release import load_release
+from infra.spec.uis import VIEWER_ROLE
 from platform_charts.jobs.scheduling import JOB_LABEL
+from platform_charts.objects.ui_access import ui_access
 from tests.engines.kubernetes_jobs import job, rayjob
 from tests.engines.kubernetes_platform import Environment, in_dev
+from tests.platform_charts.objects.sso_samples import open_to_teams
 from tests.training.cluster.commands import command, options_with, read_until
 from tests.training.cluster.uis.upstream import ask, log_in, upstream
 from training.cli import main
@@ -211,7 +215,8 @@ def test_a_member_opens_mlflow_for_the_own_team_only(desk: Desk) -> None:
     found = shared_ui("mlflow", stack, team=None)
     assert (found.title, found.start) == (f"MLflow of team {_TEAM}", f"/#/?workspace={_TEAM}")
     assert found.find_authorization is not None
-    assert base64.b64decode(found.find_authorization().removeprefix("Basic ")).decode() == f"{_TEAM}:{_PASSWORD}"
+    basic = base64.b64encode(f"{_TEAM}:{_PASSWORD}".encode()).decode()
+    assert found.find_authorization() == f"Basic {basic}"
     with pytest.raises(RefusedError) as refusal:
         shared_ui("mlflow", stack, team=_OTHER)
     assert f"get secrets mlflow-credentials in namespace {_OTHER}, which the role mlflow-login" in str(refusal.value)
@@ -267,3 +272,14 @@ def test_a_member_opens_the_dashboard_of_a_session_and_the_policy_refuses_that_o
 def test_without_a_session_or_job_that_runs_the_message_says_how_to_start_one(desk: Desk) -> None:
     with pytest.raises(RefusedError, match="start a session: make cluster ENV=dev"):
         ray_ui(desk.stack(_TEAM), team=None, job=None)
+
+
+def test_a_member_opens_grafana_as_viewer_where_it_is_open_to_teams(desk: Desk) -> None:
+    roles = [one for one in ui_access(open_to_teams(), load_release()) if one["metadata"]["name"] == VIEWER_ROLE]
+    with desk.environment.cluster.applied(*roles):
+        found = shared_ui("grafana", desk.stack(_TEAM), team=None)
+    assert found.title == "Grafana as viewer"
+    assert found.find_authorization is not None, "the local port is for one browser only"
+    assert found.find_authorization() is None
+    administrator = shared_ui("grafana", desk.stack(None), team=None)
+    assert administrator.title == "Grafana"

@@ -1,0 +1,100 @@
+"""Which tokens are believed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from platform_charts.images.sso_proxy.token import Person, RefusedTokenError, parsed, person_of
+from tests.platform_charts.images.sso_proxy.load_balancer import SIGNER, TRUST, LoadBalancer, encoded
+
+BALANCER = LoadBalancer()
+
+
+def person(token: str, *, verifier: LoadBalancer = BALANCER, now: float | None = None) -> Person:
+    """Whom a token is about."""
+    found = parsed(token, TRUST, now=time.time() if now is None else now)
+    return person_of(found, verifier.public_key, groups_claim=TRUST.groups_claim)
+
+
+@pytest.mark.parametrize(
+    ("claim", "groups"),
+    [
+        (["ml-research", "ml-leads"], {"ml-research", "ml-leads"}),
+        ("ml-research", {"ml-research"}),
+        ([], set()),
+        (None, set()),
+        ({"ml-research": True}, set()),
+        (["ml-research", 7, None], {"ml-research"}),
+    ],
+)
+def test_a_token_of_our_load_balancer_names_a_person_and_their_groups(claim: object, groups: set[str]) -> None:
+    assert person(BALANCER.token(claim)) == Person("ada@example.com", frozenset(groups))
+
+
+def test_a_person_without_an_address_is_named_by_the_subject() -> None:
+    assert person(BALANCER.token(claims={"sub": "4711"})) == Person("4711", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ({"alg": "none"}, "its alg is 'none', not 'ES256'"),
+        ({"alg": "HS256"}, "its alg is 'HS256'"),
+        ({"iss": "https://other.example.com"}, "its iss is"),
+        ({"client": "another-application"}, "its client is 'another-application'"),
+        ({"client": None}, "its client is None"),
+        ({"signer": SIGNER.replace("111122223333", "999988887777") + "50dc6c495c0c9188"}, "its signer is"),
+        ({"signer": SIGNER.replace("rtp-dev-sso", "rtp-dev-sso-2") + "50dc6c495c0c9188"}, "its signer is"),
+        ({"signer": SIGNER}, "its signer is"),
+        ({"signer": f"{SIGNER}50dc/../x"}, "its signer is"),
+        ({"signer": [f"{SIGNER}50dc6c495c0c9188"]}, "its signer is"),
+        ({"kid": "../../secret"}, "its kid is '../../secret'"),
+        ({"kid": None}, "its kid is None"),
+        ({"exp": 0}, "it has expired"),
+        ({"exp": True}, "it has expired"),
+        ({"exp": "4102444800"}, "it has expired"),
+    ],
+)
+def test_a_token_that_is_not_for_us_is_refused(header: dict[str, object], said: str) -> None:
+    with pytest.raises(RefusedTokenError, match=said):
+        person(BALANCER.token(**header))
+
+
+def test_a_token_is_refused_from_the_second_of_its_expiry_on() -> None:
+    token = BALANCER.token(exp=1000)
+    assert person(token, now=999.9).name == "ada@example.com"
+    with pytest.raises(RefusedTokenError, match="it has expired"):
+        person(token, now=1000)
+
+
+def test_the_key_of_another_load_balancer_does_not_verify() -> None:
+    with pytest.raises(RefusedTokenError, match="its signature is wrong"):
+        person(BALANCER.token(), verifier=LoadBalancer())
+
+
+def test_other_claims_under_the_same_signature_are_refused() -> None:
+    header, _, signature = BALANCER.token(["ml-research"]).split(".")
+    _, claims, _ = LoadBalancer().token(["ml-platform"]).split(".")
+    with pytest.raises(RefusedTokenError, match="its signature is wrong"):
+        person(f"{header}.{claims}.{signature}")
+
+
+@pytest.mark.parametrize("signature", ["", encoded(b"\0" * 64), encoded(b"\1" * 63), encoded(b"\1" * 65)])
+def test_a_signature_that_is_none_is_refused(signature: str) -> None:
+    header, claims, _ = BALANCER.token().split(".")
+    with pytest.raises(RefusedTokenError, match="its signature"):
+        person(f"{header}.{claims}.{signature}")
+
+
+@pytest.mark.parametrize("token", ["", "x", "a.b", "a.b.c.d", "!.!.!", f"{encoded(b'[]')}.a.b", f"{encoded(b'1')}.a.b"])
+def test_what_is_not_a_token_is_refused(token: str) -> None:
+    with pytest.raises(RefusedTokenError):
+        person(token)
+
+
+@pytest.mark.parametrize("claims", [{}, {"sub": ""}, {"sub": 7}, ["sub"]])
+def test_claims_without_a_subject_are_refused(claims: object) -> None:
+    with pytest.raises(RefusedTokenError, match=r"it has no subject|not a JSON object"):
+        person(BALANCER.token(claims=claims))
