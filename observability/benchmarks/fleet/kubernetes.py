@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from observability.benchmarks.fleet.axes import Axis, label_sets
 from observability.benchmarks.fleet.scrapes import Contents, metrics_of, rows
-from observability.benchmarks.fleet.shape import Fleet, Pod
+from observability.benchmarks.fleet.shape import GPU_GROUP, GPU_TYPE, Fleet, Pod
 
 _CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _CPU_AND_MEMORY = ("cpu core", "memory byte")
@@ -46,6 +46,10 @@ def _nodes(nodes: Sequence[str], *, resources: Sequence[str] = ()) -> list[Axis]
         Axis.of("condition", _CONDITIONS),
         Axis.of("status", ["true", "false", "unknown"]),
         rows(_RESOURCE, *_NODE_RESOURCES, *resources),
+        rows(
+            ["label_ray_train_platform_group", "label_node_kubernetes_io_instance_type"],
+            f"{GPU_GROUP} {GPU_TYPE}" if resources else "system m7i.2xlarge",
+        ),
     ]
 
 

@@ -16,6 +16,9 @@ from observability.benchmarks.fleet.shape import Fleet
 
 _POLL_SECONDS = 5.0
 
+_KEPT_UP = 0.95
+"""Share of the expected samples per second; the rest is how scrapes fall into the time of the measurement."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -25,6 +28,7 @@ class Result:
         version: of Prometheus.
         targets: number of targets.
         moments: its state over time.
+        expected_per_second: samples per second that the targets have at their intervals.
         server_cpu: cores that the simulated exporters used.
         series_by_job: series of a scrape, summed by the label `job`.
         failing: targets whose newest scrape failed.
@@ -35,6 +39,7 @@ class Result:
     version: str
     targets: int
     moments: Sequence[Moment]
+    expected_per_second: float
     server_cpu: float
     series_by_job: Mapping[str, float]
     failing: int
@@ -57,6 +62,11 @@ class Result:
         return (last.samples - first.samples) / (last.seconds - first.seconds)
 
     @property
+    def kept_up(self) -> bool:
+        """Whether Prometheus stored what the targets had; if not, the machine was too small or too busy."""
+        return self.samples_per_second >= _KEPT_UP * self.expected_per_second
+
+    @property
     def cpu(self) -> float:
         """Cores that Prometheus used in the second half."""
         first, last = self._half()
@@ -77,6 +87,7 @@ class Result:
             "series": self.series,
             "peak_bytes": self.peak,
             "samples_per_second": self.samples_per_second,
+            "kept_up": self.kept_up,
             "cpu": self.cpu,
             "groups": self.slowest_groups(),
         }
@@ -124,6 +135,7 @@ def summarize(
         version=version,
         targets=sum(served.targets for served in exporters.served),
         moments=moments,
+        expected_per_second=sum(served.series / served.seconds for served in exporters.served),
         server_cpu=server_cpu,
         series_by_job=server.sums("sum by (job) (scrape_samples_scraped)", "job"),
         failing=int(sum(server.sums("count(up == 0)", "job").values())),

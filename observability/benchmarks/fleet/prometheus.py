@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +16,23 @@ from urllib.parse import urlencode
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.spec.cluster_names import NODE_PRICES, TEAM_BUDGETS
 from infra.spec.errors import PlatformError
 from observability.alerts.catalog import GROUPS
+from observability.alerts.model import Group
 from observability.benchmarks.fleet.server import Served
+from observability.benchmarks.fleet.shape import GPU_GROUP, GPU_TYPE
 from training.local_port import local_port
 from training.local_server import HOST, running
 
 EVALUATION_SECONDS = 30
 """How often rules are evaluated: Prometheus Operator's default, which the stack does not change."""
+
+_GIVEN: Mapping[str, tuple[float, Mapping[str, str]]] = {
+    NODE_PRICES: (32.0, {"group": GPU_GROUP, "instance_type": GPU_TYPE}),
+    TEAM_BUDGETS: (1e6, {"team": "team-0"}),
+}
+"""Values and labels of what a stack records from its settings."""
 
 _TIMEOUT_SECONDS = 120.0
 _END_SECONDS = 5.0
@@ -110,7 +119,7 @@ def write_configuration(
         interval_seconds: between scrapes and evaluations of rules, in place of the stack's intervals.
     """
     rules = folder / "rules.yml"
-    rules.write_text(yaml.safe_dump({"groups": [group.manifest() for group in GROUPS]}), encoding="utf-8")
+    rules.write_text(yaml.safe_dump({"groups": list(map(_group, GROUPS))}), encoding="utf-8")
 
     def duration(seconds: int) -> str:
         return f"{seconds}s" if interval_seconds is None else f"{int(1000 * interval_seconds)}ms"
@@ -137,6 +146,15 @@ def write_configuration(
     file = folder / "prometheus.yml"
     file.write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
     return file
+
+
+def _group(group: Group) -> Mapping[str, object]:
+    """The group as the stack delivers it: with what it records from its settings first."""
+    given: list[Mapping[str, object]] = []
+    for one in group.given:
+        value, labels = _GIVEN[one.name]
+        given.append({"record": one.name, "expr": f"vector({value})", "labels": labels})
+    return {"name": group.name, "rules": [*given, *(rule.manifest() for rule in group.rules)]}
 
 
 @contextmanager

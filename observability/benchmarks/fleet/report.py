@@ -31,7 +31,12 @@ def report(result: Result, request: int) -> Iterator[str]:
     for job, series in sorted(result.series_by_job.items(), key=lambda item: -item[1]):
         yield f"| {job} | {series:,.0f} |"
     last = result.moments[-1]
-    yield f"series in memory {result.series:,}, {result.samples_per_second:,.0f} samples/s"
+    yield (
+        f"series in memory {result.series:,}, {result.samples_per_second:,.0f} samples/s stored of "
+        f"{result.expected_per_second:,.0f} that the targets have"
+    )
+    if not result.kept_up:
+        yield "PROMETHEUS DID NOT KEEP UP: the machine is too small or too busy, and these figures are those of an overload"
     yield f"CPU {result.cpu:.2f} cores; the simulated exporters {result.server_cpu:.2f} cores"
     yield (
         f"memory at most {result.peak / 2**30:.2f} GiB, {result.peak / result.series:,.0f} bytes a series; the stack requests "

@@ -26,6 +26,9 @@ DAEMONS = (
 GPU_DAEMONS = ("dcgm-exporter", "nvidia-device-plugin", "gpu-feature-discovery", "aws-efa-k8s-device-plugin")
 """DaemonSets of the GPU nodes only."""
 
+GPU_GROUP, GPU_TYPE = "a100", "p4d.24xlarge"
+"""Node group of the GPU nodes, and the name of their instance type, whatever the fleet's numbers are."""
+
 _TEAMS = 10
 _SEARCH_SHARE = 10
 """One of so many runs is a trial of a search, whose driver exports metrics of its own."""

@@ -120,7 +120,7 @@ _BY_LABEL: Mapping[tuple[str, str], Mapping[str, Motion]] = {
         "other": Motion("seconds", 0.04),
     },
     ("ray_rtp_train_wall_seconds_total", "class"): {"productive": Motion("seconds", 0.9)},
-    ("ray_rtp_train_cost_dollars_total", "class"): {"productive": Motion("seconds", 0.02)},
+    ("ray_rtp_train_cost_dollars_total", "class"): {"productive": Motion("seconds", 0.2)},
     ("ray_rtp_search_trials", "status"): {"failed": _ZERO},
     ("kueue_cluster_queue_status", "status"): dict.fromkeys(("inadmissible", "pending", "terminating"), _ZERO),
     ("kube_node_status_condition", "status"): {"false": _ZERO, "unknown": _ZERO},

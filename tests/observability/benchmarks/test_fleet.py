@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +130,8 @@ def test_a_measurement_has_series_samples_memory_and_times_of_rules_and_is_writt
     assert 2**20 < result.moments[-1].anonymous <= result.peak
     assert {"training", "gpu-hardware"} <= set(result.slowest_groups())
     assert any("the stack requests 4 GiB: enough" in line for line in report(result, request_bytes(TINY)))
+    overloaded = replace(result, expected_per_second=1e9)
+    assert any("DID NOT KEEP UP" in line for line in report(overloaded, request_bytes(TINY)))
     write(result, request_bytes(TINY), tmp_path / "bench" / "one.json")
     assert json.loads((tmp_path / "bench" / "one.json").read_text())["series"] == result.series
     assert (tmp_path / "bench" / "one.png").read_bytes().startswith(b"\x89PNG")
