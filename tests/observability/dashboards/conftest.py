@@ -13,8 +13,8 @@ from tests.observability.dashboards import recording
 
 _END = 1_789_999_140.0
 _HOURS = 119 / 60
-"""All of one block of Prometheus, which has two hours. promtool 2.42 refuses more than about a thousand series of a recording that extends over two
-blocks: it takes their samples in the second one to be out of order."""
+"""All of one block of Prometheus, which has two hours. promtool 2.42 refuses more than about a thousand series that extend over two
+blocks: it takes samples in the second one to be out of order."""
 
 
 @pytest.fixture(scope="package")
