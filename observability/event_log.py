@@ -51,6 +51,8 @@ class Decoder:
             ValueError: the line is not a JSON object or lacks a field.
         """
         record = json.loads(line)
+        if not isinstance(record, dict):
+            raise ValueError(f"{line[:100]!r} is not a JSON object")  # noqa: TRY004 - invalid JSON is one too
         cls = self._classes.get(record.pop("kind", ""))
         if cls is None:
             return None

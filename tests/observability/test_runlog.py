@@ -64,6 +64,8 @@ def test_an_unknown_field_is_dropped() -> None:
 def test_a_missing_field_is_an_error_that_names_the_kind_and_the_field() -> None:
     with pytest.raises(ValueError, match=r"event of kind notice: .*'message'"):
         decode('{"kind":"notice","time":1.0,"level":"info"}')
+    with pytest.raises(ValueError, match=r"'\[\]' is not a JSON object"):
+        decode("[]")
 
 
 def test_a_damaged_line_is_skipped(tmp_path: Path) -> None:
