@@ -52,7 +52,7 @@ class Decoder:
         """
         record = json.loads(line)
         if not isinstance(record, dict):
-            raise ValueError(f"{line[:100]!r} is not a JSON object")  # noqa: TRY004 - invalid JSON is one too
+            raise ValueError(f"{line[:100]!r} is not a JSON object")
         cls = self._classes.get(record.pop("kind", ""))
         if cls is None:
             return None
