@@ -109,12 +109,14 @@ class Operated:
         self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}, manager="fake-driver")
 
     def remove(self, *jobs: Manifest) -> None:
-        """Delete jobs, and wait until their pods are gone."""
+        """Delete jobs, wait until their pods are gone, and forget their drivers: the next job may have the same name."""
         self.cluster.delete_all(jobs, seconds=_SECONDS)
         deadline = time.monotonic() + _SECONDS
         while left := [pod["metadata"]["name"] for job in jobs for pod in self.pods(job)]:
             assert time.monotonic() < deadline, f"{left} still exist"
             time.sleep(0.1)
+        for job in jobs:
+            self.dashboards.forget(job["metadata"]["name"])
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from infra.lifecycle.sandbox.processes import Process
 from infra.spec.errors import RefusedError
 from infra.spec.release import load_release
 from tests.engines.oci_registry import push_image
+from tests.engines.ray_cluster import short_folder
 from tests.engines.report_table import ran, skipped
 from tests.engines.sandbox_registry import sandbox_registry
 
@@ -38,23 +39,23 @@ def layer(name: str, content: bytes) -> bytes:
 
 
 @contextmanager
-def containerd(folder: Path) -> Iterator[list[str]]:
+def containerd() -> Iterator[list[str]]:
     """A containerd of its own; gives the start of a `ctr` command line."""
     programs = [shutil.which(name) for name in ("containerd", "ctr")]
     if None in programs or os.geteuid() != 0:
         skipped(
             "containerd", "no containerd on PATH, or not root", "apt-get install containerd, and run the tests as root"
         )
-    socket_file = folder / "containerd.sock"
-    folder.mkdir()
-    options = [f"--root={folder}/root", f"--state={folder}/state", f"--address={socket_file}"]
-    process = Process(["containerd", "--config=/dev/null", *options], log=folder / "log")
-    try:
-        process.await_(socket_file.exists, seconds=60)
-        ran("containerd")
-        yield ["ctr", f"--address={socket_file}"]
-    finally:
-        process.stop()
+    with short_folder() as folder:
+        socket_file = folder / "containerd.sock"
+        options = [f"--root={folder}/root", f"--state={folder}/state", f"--address={socket_file}"]
+        process = Process(["containerd", "--config=/dev/null", *options], log=folder / "log")
+        try:
+            process.await_(socket_file.exists, seconds=60)
+            ran("containerd")
+            yield ["ctr", f"--address={socket_file}"]
+        finally:
+            process.stop()
 
 
 def test_images_outlive_the_registry(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_what_the_registry_lacks_is_named(tmp_path: Path) -> None:
 
 
 def test_containerd_pulls_by_digest_without_tls(tmp_path: Path) -> None:
-    with sandbox_registry(tmp_path / "registry") as host, containerd(tmp_path / "containerd") as ctr:
+    with sandbox_registry(tmp_path / "registry") as host, containerd() as ctr:
         registry = PlainRegistry(host, "rtp-dev")
         pushed = push_image(registry.remote(TRAINER), "a", [layer("etc/hello", b"hello\n")])
         for name, text in containerd_hosts(host).items():

@@ -1,0 +1,244 @@
+"""A profile of a job that runs, asked for on a real API server.
+
+The job's run is a real one on this machine: its driver's output is the log of the submitter's pod, and a folder stands for the mount.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from infra.kube.api import KubernetesApi
+from infra.lifecycle.sandbox.control_plane import ControlPlane
+from infra.spec.catalog import load_catalog
+from infra.spec.cluster_names import PROFILE_REQUEST, REQUESTS_VARIABLE, SUBMITTER_ROLE
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import Manifest, api_object
+from infra.spec.names import team_group
+from infra.spec.release import load_release
+from infra.spec.settings import load_environment
+from observability.profiling.window import ProfileFolder
+from observability.runlog import ProfileAnswered, read_all, select
+from platform_charts.jobs.progress import SUBMITTER_CONTAINER
+from platform_charts.jobs.rayjob import KIND_LABEL
+from platform_charts.jobs.request import Target
+from platform_charts.jobs.scheduling import JOB_LABEL
+from platform_charts.objects.access import access
+from tests.engines.kubelet import log_of, mounted
+from tests.engines.kubernetes import Cluster
+from tests.training.cli.command import ROOT
+from tests.training.cluster.team_cluster import TEAM, TeamCluster
+from tests.training.launch.driver import PATIENCE, arguments_for
+from tests.training.runs import small_settings
+from training.cli import main
+from training.cluster.context import ClusterContext, team_named
+from training.cluster.profile import ask
+from training.cluster.submission import submit
+from training.errors import ExitStatus
+from training.profiling.request import ProfileRequest
+
+
+@contextmanager
+def member(team_cluster: TeamCluster, team: str) -> Iterator[Cluster]:
+    """The API server as a member of a team, where the team research has its roles."""
+    roles = [
+        {**one, "metadata": {**one["metadata"], "namespace": team_cluster.namespace}}
+        for one in access(load_environment("dev"), load_release())
+        if one["metadata"].get("namespace") == TEAM and one["metadata"]["name"] == SUBMITTER_ROLE
+    ]
+    assert [one["kind"] for one in roles] == ["Role", "RoleBinding"]
+    with team_cluster.api.applied(*roles):
+        yield team_cluster.api.seen_by("somebody", team_group(team))
+
+
+def context_of(team_cluster: TeamCluster) -> ClusterContext:
+    outputs = team_cluster.stack()
+    target = Target(outputs=outputs, release=load_release(), catalog=load_catalog())
+    return ClusterContext(env="dev", target=target, team=team_named(outputs, TEAM))
+
+
+def requests_of(team_cluster: TeamCluster, name: str) -> Manifest:
+    """The ConfigMap with the requests to a job, without its content."""
+    return api_object("v1", "ConfigMap", f"{name}-requests", namespace=team_cluster.namespace)
+
+
+def running(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> Manifest:
+    """A job that KubeRay says is running."""
+    made = submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    return made
+
+
+def submitter_of(team_cluster: TeamCluster, name: str) -> Manifest:
+    """The pod that prints the driver's output."""
+    labels = {JOB_LABEL: name, "batch.kubernetes.io/job-name": name}
+    made = api_object("v1", "Pod", f"{name}-submitter", namespace=team_cluster.namespace, labels=labels)
+    return {**made, "spec": {"containers": [{"name": SUBMITTER_CONTAINER, "image": "trainer"}]}}
+
+
+@contextmanager
+def driver(folder: Path, requests: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run that goes on until it is stopped, and sees requests in a folder."""
+    settings = small_settings(loop={"epochs": 100_000}, checkpoint={"every_steps": 100_000})
+    command = [sys.executable, "-m", "training", *arguments_for(settings, folder)]
+    environment = {**os.environ, REQUESTS_VARIABLE: str(requests)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE)
+
+
+def test_a_member_profiles_a_job_that_runs_and_gets_the_verdict(
+    team_cluster: TeamCluster,
+    api: KubernetesApi,
+    control_plane: ControlPlane,
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    running(team_cluster, api, name)
+    requests = requests_of(team_cluster, name)
+    with (
+        driver(tmp_path, tmp_path / "mount") as process,
+        log_of(team_cluster.api, control_plane, submitter_of(team_cluster, name), _output(process)),
+        mounted(team_cluster.api, requests, tmp_path / "mount"),
+        member(team_cluster, TEAM) as caller,
+    ):
+        assert ask(caller, context_of(team_cluster), name, ProfileRequest(steps=3)) is ExitStatus.DONE
+        assert team_cluster.api.read(requests) is None
+        assert process.poll() is None, "the run goes on"
+    run = tmp_path / "runs" / "run"
+    (profile,) = ProfileFolder.all_of(run)
+    assert len(profile.rank_steps(0).steps) == 3
+    said = capsys.readouterr().out
+    recorded, judged = select(read_all(run), ProfileAnswered)
+    assert f"recording {recorded.text}" in said
+    assert f"{profile.window.title}: " in said
+    assert judged.text in said
+    assert f"cp POD:{profile.path} FOLDER" in said
+    assert profile.window.title in (run / "report.html").read_text()
+
+
+def _output(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def test_who_is_not_in_the_team_is_told_the_role(team_cluster: TeamCluster, api: KubernetesApi, name: str) -> None:
+    running(team_cluster, api, name)
+    with (
+        member(team_cluster, "production") as stranger,
+        pytest.raises(RefusedError, match=r"create configmaps .* which the role submitter of that namespace grants"),
+    ):
+        ask(stranger, context_of(team_cluster), name, ProfileRequest(steps=3))
+
+
+def test_a_job_that_ends_first_has_no_profile_and_its_request_is_withdrawn(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running(team_cluster, api, name)
+    requests = requests_of(team_cluster, name)
+
+    def end() -> None:
+        found = team_cluster.api.await_(requests, lambda _: True, what="created", seconds=PATIENCE)
+        assert found["metadata"]["ownerReferences"][0]["name"] == name
+        assert ProfileRequest.parse(found["data"][PROFILE_REQUEST].encode()).steps == 7
+        team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+
+    operator = threading.Thread(target=end)
+    operator.start()
+    assert main(["profile", *team_cluster.arguments, name, "--steps", "7"]) == 3
+    operator.join()
+    assert f"job {name} is done: it ended before 7 of its steps were profiled" in capsys.readouterr().err
+    assert team_cluster.api.read(requests) is None
+
+
+def test_a_second_request_is_refused_while_one_is_pending(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = running(team_cluster, api, name)
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}
+    pending = requests_of(team_cluster, name)
+    pending["metadata"]["ownerReferences"] = [owner]
+    with team_cluster.api.applied(pending):
+        assert main(["profile", *team_cluster.arguments, name]) == 3
+        assert team_cluster.api.read(pending) is not None
+    said = capsys.readouterr().err
+    assert f"job {name} has a request for a profile already" in said
+    assert f"kubectl -n {team_cluster.namespace} delete configmap {name}-requests" in said
+
+
+def as_search(job: Manifest) -> None:
+    job["metadata"]["labels"][KIND_LABEL] = "search"
+
+
+def as_command(job: Manifest) -> None:
+    job["spec"]["entrypoint"] = "python -m training run-on-nodes --cmd=true"
+
+
+def of_an_earlier_release(job: Manifest) -> None:
+    (workers,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    pod = workers["template"]["spec"]
+    pod["volumes"] = [one for one in pod["volumes"] if one["name"] != "requests"]
+    (container,) = pod["containers"]
+    container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] != "requests"]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "said"),
+    [
+        (as_search, [], "is a search, and a profile is of one run"),
+        (as_command, [], "runs a command of its own, which has no trainer to profile"),
+        (of_an_earlier_release, [], "mounts no requests: an earlier release submitted it"),
+        (lambda _: None, ["--memory"], "runs on CPUs, and a memory snapshot is of a GPU"),
+    ],
+)
+def test_a_job_that_cannot_meet_the_request_is_refused_with_the_reason(
+    team_cluster: TeamCluster,
+    api: KubernetesApi,
+    name: str,
+    change: Callable[[Manifest], None],
+    options: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    objects = team_cluster.objects(name)
+    change(objects[-1])
+    submit(api, objects, env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    assert main(["profile", *team_cluster.arguments, name, *options]) == 2
+    assert said in capsys.readouterr().err
+    assert team_cluster.api.read(requests_of(team_cluster, name)) is None
+
+
+def test_a_job_that_does_not_run_is_refused_with_its_state(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(api, team_cluster.objects(name), env="dev")
+    team_cluster.operator_writes(name, jobDeploymentStatus="Initializing")
+    assert main(["profile", *team_cluster.arguments, name]) == 3
+    assert f"job {name} is starting: only a job that runs sees a request" in capsys.readouterr().err
+    team_cluster.operator_writes(name, jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+    assert main(["profile", *team_cluster.arguments, name]) == 3
+    assert f"job {name} is done, so there is no step to profile" in capsys.readouterr().err
+
+
+def test_an_unknown_job_is_refused_with_the_nearest_name(
+    team_cluster: TeamCluster, api: KubernetesApi, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running(team_cluster, api, name)
+    assert main(["profile", *team_cluster.arguments, f"{name}x"]) == 2
+    assert f"did you mean {name}?" in capsys.readouterr().err
