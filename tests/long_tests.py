@@ -6,7 +6,8 @@ A long test is marked `long`. It repeats what a shorter one proves: with more ki
     make test LONG=1       with all of them
     make test LONG=2/4     with the second quarter of them; continuous integration takes another quarter for each commit
 
-A test that is named, by path or with -k, runs whether it is long or not.
+The long tests of one file are in the same part, because they may share what takes the time. A test that is named, by path or
+with -k, runs whether it is long or not.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Share(NamedTuple):
         return cls(number, parts)
 
     def has(self, position: int) -> bool:
-        """Whether the long test at this position, counted from 0, is in this part."""
+        """Whether the file at this position among those with long tests, counted from 0, is in this part."""
         return self.number > 0 and position % self.parts == self.number - 1
 
 
@@ -65,7 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     share = share or Share(0, 1)
     long = [item for item in items if item.get_closest_marker("long")]
-    left_out = {item for position, item in enumerate(long) if not share.has(position)}
+    positions = {path: position for position, path in enumerate(dict.fromkeys(item.path for item in long))}
+    left_out = {item for item in long if not share.has(positions[item.path])}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

@@ -128,7 +128,7 @@ def test_tests_that_need_kubernetes_wait_for_its_build_while_others_run(tmp_path
     assert "a" in suite.processes()
 
 
-_LONG = "import pytest\n@pytest.mark.long\n@pytest.mark.parametrize('one', range(5))\ndef test_it(one): pass\n"
+_LONG = "import pytest\n@pytest.mark.long\n@pytest.mark.parametrize('one', range(2))\ndef test_it(one): pass\n"
 
 
 @pytest.mark.parametrize(
@@ -136,18 +136,18 @@ _LONG = "import pytest\n@pytest.mark.long\n@pytest.mark.parametrize('one', range
     [
         ([], 3),
         (["--long", "0"], 3),
-        (["--long", "1"], 8),
-        (["--long", "1/2"], 6),
+        (["--long", "1"], 9),
+        (["--long", "1/2"], 7),
         (["--long", "2/2"], 5),
-        (["suite/test_long.py"], 5),
-        (["-k", "test_it"], 8),
-        (["suite/test_long.py", "--long", "5/5"], 1),
+        (["suite/test_long.py"], 2),
+        (["-k", "test_it"], 9),
+        (["suite/test_long.py", "suite/test_later.py", "--long", "2/2"], 2),
     ],
 )
 def test_the_whole_suite_has_the_share_of_the_long_tests_and_chosen_tests_have_all(
     tmp_path: Path, share: list[str], passed: int
 ) -> None:
-    printed = Suite(tmp_path, a=_PLAIN, long=_LONG).run(*share)
+    printed = Suite(tmp_path, a=_PLAIN, later=_LONG, long=_LONG, longest=_LONG).run(*share)
     assert f" {passed} passed" in printed
 
 

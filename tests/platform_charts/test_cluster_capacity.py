@@ -147,7 +147,9 @@ def test_a_job_waits_for_nodes_of_a_group_with_topology_although_it_has_quota(qu
     with created(queued.cluster, taken):
         waiting = queued.submit(_on_near("waits", 8))
         # Kueue tries the group first, and then those after it, about which it says that they have no topology.
-        state = queued.await_state(waiting, lambda one: "topology" in one.reason.lower(), what="queued for its topology")
+        state = queued.await_state(
+            waiting, lambda one: "topology" in one.reason.lower(), what="queued for its topology"
+        )
         assert state.stage == "queued"
     queued.await_state(waiting, lambda one: one.stage in {"starting", "running"}, what="admitted")
 

@@ -127,14 +127,17 @@ def test_every_resource_that_moto_supports_is_created(lifecycle: Future[Lifecycl
     assert len(lifecycle.result().applied) > 100
 
 
+@pytest.mark.long
 def test_a_second_plan_changes_nothing(lifecycle: Future[Lifecycle]) -> None:
     assert lifecycle.result().changes == {}
 
 
+@pytest.mark.long
 def test_only_ignored_attributes_differ_after_apply(lifecycle: Future[Lifecycle]) -> None:
     assert lifecycle.result().differing == {type_ for type_, _ in NOT_RETURNED_BY_MOTO}
 
 
+@pytest.mark.long
 def test_destroying_leaves_nothing(lifecycle: Future[Lifecycle]) -> None:
     assert lifecycle.result().left == set()
 

@@ -109,6 +109,7 @@ def short_path() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group(RAY)
 def test_a_ray_run_resumes_with_what_it_has_kept(short_path: Path, tmp_path: Path) -> None:
     chosen = settings(epochs=EPOCHS, scale={"launcher": "ray", "workers": 2}, checkpoint={"every_steps": 40})
