@@ -65,6 +65,15 @@ def find() -> Path | None:
     return unpacked if unpacked.exists() else None
 
 
+def program() -> Path:
+    """Prometheus; skips without it."""
+    found = find()
+    if found is None:
+        skipped(NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus")
+    ran(NAME)
+    return found
+
+
 @contextmanager
 def scraping(
     target: str,
@@ -107,9 +116,7 @@ def recorded(samples: Path, *, folder: Path) -> Iterator[Prometheus]:
 
 @contextmanager
 def _serving(folder: Path, configuration: Mapping[str, object]) -> Iterator[Prometheus]:
-    binary = find()
-    if binary is None:
-        skipped(NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus")
+    binary = program()
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump(configuration), encoding="utf-8")
     address = f"127.0.0.1:{free_port()}"
@@ -130,7 +137,6 @@ def _serving(folder: Path, configuration: Mapping[str, object]) -> Iterator[Prom
             assert process.poll() is None, f"Prometheus did not start:\n{log.read_text()}"
             assert time.monotonic() < deadline, f"Prometheus did not answer:\n{log.read_text()}"
             time.sleep(0.1)
-        ran(NAME)
         yield server
     finally:
         process.terminate()

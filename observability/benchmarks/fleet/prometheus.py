@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import urllib.request
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
+import psutil
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -203,9 +203,8 @@ def version_of(program: Path) -> str:
 
 def cpu_seconds(pid: int) -> float:
     """CPU time of a process."""
-    # The name in the second field can have spaces, so count from the end of it (proc(5)).
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def _shorter(interval: str) -> str:

@@ -29,7 +29,6 @@ from observability.benchmarks.fleet.values import Values
 from observability.metrics.scraped import SCRAPED
 from platform_charts.objects.monitoring import monitors
 from tests.engines import prometheus
-from tests.engines.report_table import ran, skipped
 from tests.infra.aws.graphs import settings_of
 from tests.platform_charts.charts.releases import installs_of
 
@@ -58,13 +57,7 @@ class Recorded:
 @pytest.fixture(scope="module")
 def program() -> Path:
     """Prometheus; skips without it."""
-    found = prometheus.find()
-    if found is None:
-        skipped(
-            prometheus.NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus"
-        )
-    ran(prometheus.NAME)
-    return found
+    return prometheus.program()
 
 
 @pytest.fixture(scope="module")

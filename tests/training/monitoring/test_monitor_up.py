@@ -21,7 +21,6 @@ from observability.runlog import RunLogWriter, TrainingStarted
 from tests.engines import prometheus
 from tests.engines.ports import free_port
 from tests.engines.prometheus import Prometheus
-from tests.engines.report_table import ran, skipped
 from tests.observability.sample_run import restarted_run
 from training.config.schema import TrainingSettings
 from training.errors import PreflightError
@@ -37,13 +36,7 @@ _SECONDS = 120.0
 @pytest.fixture
 def program() -> Path:
     """Prometheus; skips without it."""
-    found = prometheus.find()
-    if found is None:
-        skipped(
-            prometheus.NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus"
-        )
-    ran(prometheus.NAME)
-    return found
+    return prometheus.program()
 
 
 @contextmanager

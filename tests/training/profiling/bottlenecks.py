@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -19,11 +20,11 @@ from training.models.options import MlpOptions
 
 
 class _Slow:
-    """A split that takes its time to read a batch."""
+    """A split that waits before it reads a batch."""
 
-    def __init__(self, split: Split, seconds: float) -> None:
+    def __init__(self, split: Split, wait: Callable[[], None]) -> None:
         self._split = split
-        self._seconds = seconds
+        self._wait = wait
 
     @property
     def draws(self) -> int:
@@ -33,14 +34,19 @@ class _Slow:
         return len(self._split)
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        time.sleep(self._seconds)
+        self._wait()
         return self._split.read(ids, uniforms)
 
 
 def slow_digits(settings: DataSettings, *, seconds: float) -> DataBundle:
     """Digits whose training batches take `seconds` to read."""
+    return digits_after(settings, lambda: time.sleep(seconds))
+
+
+def digits_after(settings: DataSettings, wait: Callable[[], None]) -> DataBundle:
+    """Digits of which no training batch is read before `wait` returns."""
     bundle = load_digits(settings, DigitsOptions())
-    return DataBundle(**{**vars(bundle), "train": _Slow(bundle.train, seconds)})
+    return DataBundle(**{**vars(bundle), "train": _Slow(bundle.train, wait)})
 
 
 class _SlowRank(nn.Module):

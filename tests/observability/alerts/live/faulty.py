@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import numpy as np
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tests.training.profiling.bottlenecks import digits_after
 from training.config.schema import DataSettings
-from training.data.digits import load_digits
-from training.data.options import DigitsOptions
-from training.data.types import DataBundle, SampleSpec, Split
+from training.data.types import DataBundle, SampleSpec
 from training.models.mlp import mlp
 from training.models.options import MlpOptions
 
@@ -45,26 +42,6 @@ class _Paced(nn.Module):
         return output
 
 
-class _Scarce:
-    """A split whose batches take longer to read while the file `slow_data` exists."""
-
-    def __init__(self, split: Split, slow_data: Path) -> None:
-        self._split = split
-        self._slow_data = slow_data
-
-    @property
-    def draws(self) -> int:
-        return self._split.draws
-
-    def __len__(self) -> int:
-        return len(self._split)
-
-    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
-        if self._slow_data.exists():
-            time.sleep(DATA_SECONDS)
-        return self._split.read(ids, uniforms)
-
-
 def paced(spec: SampleSpec, *, slow_rank: str) -> nn.Module:
     """The model; `slow_rank` is the file."""
     return _Paced(spec, Path(slow_rank))
@@ -72,5 +49,10 @@ def paced(spec: SampleSpec, *, slow_rank: str) -> nn.Module:
 
 def digits(settings: DataSettings, *, slow_data: str) -> DataBundle:
     """The dataset; `slow_data` is the file."""
-    bundle = load_digits(settings, DigitsOptions())
-    return DataBundle(**{**vars(bundle), "train": _Scarce(bundle.train, Path(slow_data))})
+    file = Path(slow_data)
+
+    def wait() -> None:
+        if file.exists():
+            time.sleep(DATA_SECONDS)
+
+    return digits_after(settings, wait)

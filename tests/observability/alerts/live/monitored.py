@@ -17,7 +17,7 @@ import psutil
 from observability.alerts.__main__ import FILE
 from observability.alerts.catalog import ALERTS
 from observability.monitor import FiringAlert
-from tests.engines import prometheus, report_table
+from tests.engines import prometheus
 from tests.engines.ports import free_port
 from tests.engines.prometheus import Prometheus
 from tests.observability.alerts.live.faster_rules import faster_rules
@@ -91,9 +91,7 @@ def monitoring(folder: Path, *, minute: int) -> Iterator[Monitoring]:
 
     Skips without the program.
     """
-    found = prometheus.find()
-    if found is None:
-        report_table.skipped(prometheus.NAME, "no prometheus found", "apt-get install prometheus")
+    found = prometheus.program()
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "training", "monitor-up", "--root", str(folder / "runs"), "--port", str(port)],
@@ -112,7 +110,6 @@ def monitoring(folder: Path, *, minute: int) -> Iterator[Monitoring]:
         started.await_(
             lambda: started.prometheus.query('ALERTS{alertname="KubernetesMetricsMissing"}'), "no faster rules"
         )
-        report_table.ran(prometheus.NAME)
         yield started
     finally:
         process.send_signal(signal.SIGINT)
