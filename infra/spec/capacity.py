@@ -132,7 +132,7 @@ def zones_of(request: LaunchRequest, network_zones: Iterable[str]) -> tuple[str,
 def vcpus_by_quota(requests: Iterable[LaunchRequest], *, catalog: Catalog) -> dict[str, int]:
     """The vCPUs of all groups at max_size, by quota code of the ec2 service.
 
-    Capacity Blocks do not count: they are prepaid, outside the quotas.
+    Capacity Blocks do not count: they are prepaid, outside the quotas. Nor does spot of a family for which AWS lists no quota.
     """
     needed: dict[str, int] = {}
     for request in requests:
@@ -140,6 +140,8 @@ def vcpus_by_quota(requests: Iterable[LaunchRequest], *, catalog: Catalog) -> di
             continue
         codes = catalog.quotas[catalog.family_of(request.instance_type).quota]
         code = codes.spot if isinstance(request.capacity, Spot) else codes.on_demand
+        if code is None:
+            continue
         largest = max(catalog.find_instance(name).vcpus for name in request.instance_types)
         needed[code] = needed.get(code, 0) + request.max_size * largest
     return needed

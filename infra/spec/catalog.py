@@ -19,7 +19,7 @@ from infra.spec.section import Section, nearest, read_document, validate
 CATALOG_FILE = Path(__file__).with_name("catalog.yaml")
 
 Architecture = Literal["x86_64", "arm64"]
-QuotaFamily = Literal["standard", "gpu_graphics", "gpu_training"]
+QuotaFamily = Literal["standard", "gpu_graphics", "gpu_training", "gpu_training_p5", "gpu_training_p6"]
 
 
 class Source(Section):
@@ -75,7 +75,9 @@ class QuotaCodes(Section):
     """Codes of the Service Quotas that limit the vCPUs of a family."""
 
     on_demand: str = Field(pattern=r"^L-[0-9A-F]{8}$", description="Quota of running on-demand instances.")
-    spot: str = Field(pattern=r"^L-[0-9A-F]{8}$", description="Quota of spot instance requests.")
+    spot: str | None = Field(
+        pattern=r"^L-[0-9A-F]{8}$", description="Quota of spot instance requests; null: AWS lists none."
+    )
 
 
 class Family(Section):

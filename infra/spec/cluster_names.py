@@ -26,6 +26,9 @@ DATA_NAMESPACE = "data-sync"
 SSO_NAMESPACE = "sso"
 """Namespace of the proxy behind the load balancer, in environments with `single_sign_on`."""
 
+REAPER_NAMESPACE = "reaper"
+"""Namespace of the CronJob that removes expired test clusters, in environments with `reaper`."""
+
 SSO_CLIENT_SECRET = "oidc-client"  # noqa: S105 - a name
 """Secret in that namespace with `clientID` and `clientSecret`, which an administrator creates."""
 
@@ -37,6 +40,7 @@ PLATFORM_NAMESPACES = (
     GPU_NAMESPACE,
     DATA_NAMESPACE,
     SSO_NAMESPACE,
+    REAPER_NAMESPACE,
 )
 """All platform namespaces; teams may not use these names."""
 
@@ -116,6 +120,12 @@ MLFLOW_SERVER_SECRET = "mlflow-server"  # noqa: S105 - a name
 
 MLFLOW_CLEANUP = "mlflow-cleanup"
 """CronJob in MLflow's namespace that deletes for good what users have deleted."""
+
+MLFLOW_BACKUP = "mlflow-backup"
+"""CronJob in MLflow's namespace that writes a backup, and the service account of backup and drill."""
+
+MLFLOW_RESTORE_DRILL = "mlflow-restore-drill"
+"""CronJob in MLflow's namespace that restores the newest backup beside the databases and compares."""
 
 GP3_CLASS = "gp3"
 EFS_CLASS = "efs"

@@ -25,6 +25,7 @@ NOT_COUNTED = (
     "KMS keys and requests",
     "the load balancer of single sign-on, which its controller makes",
     "Capacity Blocks, which are prepaid",
+    "an existing VPC, and the control plane of an existing cluster",
 )
 """Costs outside the estimate: prepaid, or billed by use."""
 
@@ -92,13 +93,19 @@ class _Estimator:
 
     def lines(self) -> Iterator[CostItem]:
         """Every item, most asked-for first."""
-        yield from self._control_plane()
+        has_cluster, has_vpc = self._settings.cluster.existing is None, self._settings.network.existing is None
+        if has_cluster:
+            yield from self._control_plane()
         yield from self._node_groups()
         yield from self._volumes()
         yield from self._lustre()
         yield from self._database()
-        yield from self._network()
-        yield from self._logs()
+        if has_vpc:
+            yield from self._network()
+        if has_cluster:
+            yield self._control_plane_logs()
+        if has_vpc:
+            yield self._flow_logs()
 
     def _line(
         self, name: str, units: float, price: Price, *, full: float | None = None, share: float = 1, note: str = ""
@@ -180,16 +187,20 @@ class _Estimator:
         endpoints = zones * len(network.interface_endpoints)
         yield self._line("interface endpoints, per zone", endpoints, self._services.interface_endpoint_az_hour)
 
-    def _logs(self) -> Iterator[CostItem]:
-        nodes = [sum(getattr(one, size) for one in self._groups.all()) for size in ("min_size", "max_size")]
+    def _control_plane_logs(self) -> CostItem:
         base, each = _CONTROL_PLANE_LOG_GB, _CONTROL_PLANE_LOG_GB_PER_NODE
-        idle, full = (base + each * count for count in nodes)
         note = f"assumes {base:g} GB an hour and {each:g} GB for each node"
-        price = self._services.log_ingestion_gb
-        yield self._line("control-plane logs, GB", idle, price, full=full, note=note)
-        idle, full = (_FLOW_LOG_GB_PER_NODE * count for count in nodes)
+        return self._log_line("control-plane logs, GB", base, each, note)
+
+    def _flow_logs(self) -> CostItem:
         note = f"assumes {_FLOW_LOG_GB_PER_NODE:g} GB an hour for each node"
-        yield self._line("VPC flow logs, GB", idle, price, full=full, note=note)
+        return self._log_line("VPC flow logs, GB", 0, _FLOW_LOG_GB_PER_NODE, note)
+
+    def _log_line(self, name: str, base: float, each: float, note: str) -> CostItem:
+        """Logs that are `base` GB an hour, and `each` more for every node."""
+        nodes = [sum(getattr(one, size) for one in self._groups.all()) for size in ("min_size", "max_size")]
+        idle, full = (base + each * count for count in nodes)
+        return self._line(name, idle, self._services.log_ingestion_gb, full=full, note=note)
 
 
 def estimate_cost(settings: StackSettings, *, catalog: Catalog) -> CostEstimate:

@@ -136,13 +136,13 @@ def _types_have_the_same_shape(case: _Case) -> Violation | None:
         elif name not in case.catalog.instances:
             found = ("is not in the catalogue", nearest(name, case.catalog.instances))
         else:
-            found = _difference(case.catalog.instances[name], case.instance)
+            found = shape_difference(case.catalog.instances[name], case.instance)
         if found:
             return Violation("capacity.instance_types", name, *found)
     return None
 
 
-def _difference(other: InstanceType, first: InstanceType) -> tuple[str, str] | None:
+def shape_difference(other: InstanceType, first: InstanceType) -> tuple[str, str] | None:
     """What a job would miss on a node of the other type, and the remedy."""
     if _gpus(other) != _gpus(first):
         return f"has {_gpus(other)}, {first.name} has {_gpus(first)}", "use types with the same GPUs"

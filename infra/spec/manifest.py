@@ -12,6 +12,9 @@ Manifest = dict[str, Any]
 
 MANAGED_BY = LABEL_PREFIX
 
+PART_OF = "app.kubernetes.io/part-of"
+"""Label of every object of the platform's own, with the value `MANAGED_BY`."""
+
 RESTRICTED_POD: Mapping[str, Any] = {
     "runAsNonRoot": True,
     "runAsUser": 1000,
@@ -38,7 +41,7 @@ def labels(component: str, *, version: str, team: str | None = None) -> dict[str
     """The recommended labels of an object (Kubernetes, "Recommended Labels"), and the team it belongs to."""
     found = {
         "app.kubernetes.io/name": component,
-        "app.kubernetes.io/part-of": MANAGED_BY,
+        PART_OF: MANAGED_BY,
         "app.kubernetes.io/managed-by": MANAGED_BY,
         "app.kubernetes.io/version": version,
     }

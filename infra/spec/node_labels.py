@@ -88,6 +88,13 @@ DIAGNOSE_LABEL = f"{LABEL_PREFIX}/diagnose"
 """Node label, by the node gate: the diagnostics have to run on this node. A node in service never has it."""
 
 
+FAKE_NODE_ANNOTATION = "kwok.x-k8s.io/node"
+"""Annotation of the nodes that kwok reports, value `fake`: a sandbox's, where no container runs."""
+
+FAKE_DEVICES_LABEL = f"{LABEL_PREFIX}/fake-devices"
+"""Node label of a sandbox's real nodes whose GPUs and EFA interfaces are counted, and do not exist; value `true`."""
+
+
 def group_selector(group: str) -> dict[str, str]:
     """Node selector of a node group: its group label only, so that other labels may change."""
     return {GROUP_LABEL: group}

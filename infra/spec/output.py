@@ -6,8 +6,8 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -60,19 +60,33 @@ def writing(file: Path) -> Iterator[None]:
 @contextmanager
 def outliving_the_reader() -> Iterator[None]:
     """Within the block, standard output survives its reader: a closed pipe, as of `| head -1`, or a closed terminal."""
-    if not isinstance(sys.stdout, io.TextIOWrapper):
+    with _steady(sys.stdout, redirect_stdout):
+        yield
+
+
+@contextmanager
+def outliving_the_terminal() -> Iterator[None]:
+    """Within the block, standard output and standard error survive their reader."""
+    with _steady(sys.stdout, redirect_stdout), _steady(sys.stderr, redirect_stderr):
+        yield
+
+
+@contextmanager
+def _steady(stream: TextIO, redirect: Callable[[io.TextIOWrapper], AbstractContextManager[object]]) -> Iterator[None]:
+    """Within the block, a stream discards what it cannot write."""
+    if not isinstance(stream, io.TextIOWrapper):
         yield
         return
-    sys.stdout.flush()
+    stream.flush()
     steady = _SteadyStream(
-        sys.stdout.buffer,
-        encoding=sys.stdout.encoding,
-        errors=sys.stdout.errors,
-        line_buffering=sys.stdout.line_buffering,
-        write_through=sys.stdout.write_through,
+        stream.buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
     )
     try:
-        with redirect_stdout(steady):
+        with redirect(steady):
             yield
     finally:
         steady.flush()

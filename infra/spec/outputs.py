@@ -20,7 +20,22 @@ from infra.spec.settings.logs import LogDestination
 
 SCHEMA_VERSION = 1
 
-Workload = Literal["trainer", "mlflow", "autoscaler", "ebs-csi", "efs-csi", "monitoring", "logs", "data-sync"]
+KEPT_RELEASE = "RTP_KEPT_RELEASE"
+"""Environment variable of the program: JSON of the outputs `platform` and `release`, for an update that takes one step of an upgrade back.
+Pulumi writes outputs in every update. With the older release in them, that release's checkout could take everything back."""
+
+Workload = Literal[
+    "trainer",
+    "mlflow",
+    "mlflow-backup",
+    "autoscaler",
+    "ebs-csi",
+    "efs-csi",
+    "monitoring",
+    "logs",
+    "data-sync",
+    "reaper",
+]
 
 
 class ClusterOutput(Section):
@@ -122,6 +137,9 @@ class StackOutputs(Section):
     is_recorded: bool = Field(
         False,
         description="Of a recorded program whose pods pull no images, as on a sandbox's fake nodes; never of a stack.",
+    )
+    release: str | None = Field(
+        None, description="Release manifest that deployed the stack, as JSON; stacks of an earlier release do not say."
     )
     logs: LogsOutput = Field(
         LogsOutput(destination="none"), description="The pods' logs; stacks of an earlier release ship none."

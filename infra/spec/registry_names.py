@@ -1,6 +1,6 @@
 """Names of an environment's ECR registry and repositories.
 
-They follow from account, region and cluster name alone, so that images can be pushed before the stack has outputs.
+They follow from account, region and the stack's name prefix alone, so that images can be pushed before the stack has outputs.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Self
 
-from infra.spec.names import cluster_name
+from infra.spec.names import name_prefix
 from infra.spec.release import Image
 from infra.spec.settings.stack import StackSettings
 
@@ -18,9 +18,9 @@ def registry_host(account: str, region: str) -> str:
     return f"{account}.dkr.ecr.{region}.amazonaws.com"
 
 
-def repository_name(cluster: str, path: str) -> str:
+def repository_name(prefix: str, path: str) -> str:
     """Name of the repository for an image of ours; `path` is the image's `repository` in the release manifest."""
-    return f"{cluster}/{path}"
+    return f"{prefix}/{path}"
 
 
 class Registry(NamedTuple):
@@ -29,17 +29,17 @@ class Registry(NamedTuple):
     Attributes:
         account: AWS account.
         region: AWS region.
-        cluster: name of the EKS cluster, the prefix of every repository.
+        name_prefix: prefix of the stack's physical names, the first part of every repository's name.
     """
 
     account: str
     region: str
-    cluster: str
+    name_prefix: str
 
     @classmethod
     def of(cls, settings: StackSettings, *, account: str) -> Registry:
         """The registry of an environment in an account."""
-        return cls(account, settings.aws.region, cluster_name(settings))
+        return cls(account, settings.aws.region, name_prefix(settings))
 
     @property
     def host(self) -> str:
@@ -49,11 +49,11 @@ class Registry(NamedTuple):
     @property
     def prefix(self) -> str:
         """Host and first part of the path of every repository for images of ours."""
-        return f"{self.host}/{self.cluster}"
+        return f"{self.host}/{self.name_prefix}"
 
     def name(self, image: Image) -> str:
         """Name of the repository of an image of ours."""
-        return repository_name(self.cluster, image.repository)
+        return repository_name(self.name_prefix, image.repository)
 
 
 _PLAIN = re.compile(

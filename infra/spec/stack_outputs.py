@@ -58,9 +58,21 @@ def ask_pulumi(environment: str, *command: str) -> str:
     answer = subprocess.run(arguments, check=False, capture_output=True, text=True)
     if answer.returncode != 0:
         name = " ".join(word for word in command if not word.startswith("-"))
-        kind = NoStackError if _NO_STACK in answer.stderr else PlatformError
-        raise kind(f"pulumi {name}: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`")
+        if _NO_STACK in answer.stderr:
+            raise NoStackError(
+                f"pulumi {name}: {answer.stderr.strip()}", remedy=f"bring it up: `make up ENV={environment}`"
+            )
+        raise PlatformError(f"pulumi {name}: {answer.stderr.strip() or _errors(answer.stdout)}")
     return answer.stdout
+
+
+def _errors(output: str) -> str:
+    """The errors in what `pulumi --json` prints, where they are instead of on standard error; the output if it is something else."""
+    try:
+        found = [one["message"].strip() for one in json.loads(output)["diagnostics"] if one["severity"] == "error"]
+    except (ValueError, TypeError, KeyError):
+        found = []
+    return "\n".join(found) or output.strip()
 
 
 def outputs_of_stack(environment: str) -> Mapping[str, Any]:

@@ -45,6 +45,9 @@ class EnvironmentSettings(Section):
     expires: AwareDatetime | None = Field(
         None, description="Time when a test cluster is reaped, with time zone; required for kind test, null otherwise."
     )
+    purpose: Annotated[str, Matching(r"^[\w.:/=+@-]{1,64}$", "must be 1 to 64 letters, digits and _.:/=+@-")] | None = (
+        Field(None, description="What the environment is for; a tag on every resource. Null sets no tag.")
+    )
 
 
 class AwsSettings(Section):

@@ -92,13 +92,16 @@ def check_account(settings: StackSettings, account: str) -> None:
         )
 
 
-def render_test_environment(*, name: str, owner: str, account: str, expires: datetime, budget_usd: float) -> str:
+def render_test_environment(
+    *, name: str, owner: str, account: str, purpose: str, expires: datetime, budget_usd: float
+) -> str:
     """The settings file of a disposable test cluster.
 
     Args:
         name: name of the environment, e.g. test-4711.
         owner: email address of the owner.
         account: the only allowed AWS account.
+        purpose: what the cluster is for, a tag of its resources.
         expires: the time from which `up` refuses it, which is also a tag of its resources; with a time zone.
         budget_usd: US dollars per month.
 
@@ -107,10 +110,15 @@ def render_test_environment(*, name: str, owner: str, account: str, expires: dat
     """
     if expires.tzinfo is None:
         raise ValueError(f"expires={expires.isoformat()} needs a time zone")
-    for value in (name, owner, account):
+    for value in (name, owner, account, purpose):
         if not re.fullmatch(r"[\w@.+-]+", value):
             raise ValueError(f"{value!r} must consist of letters, digits and @.+-_")
     template = Template((ENVIRONMENTS / TEST_TEMPLATE).read_text(encoding="utf-8"))
     return template.substitute(
-        name=name, owner=owner, account=account, expires=expires.isoformat(), budget_usd=f"{budget_usd:g}"
+        name=name,
+        owner=owner,
+        account=account,
+        purpose=purpose,
+        expires=expires.isoformat(),
+        budget_usd=f"{budget_usd:g}",
     )

@@ -42,6 +42,23 @@ class MlflowSettings(Section):
     delete_after_days: Annotated[int, Field(ge=1, le=3650)] = Field(
         30, description="Days for which a deleted run, logged model or experiment can be restored."
     )
+    backup: Literal["nightly", "suspended"] | None = Field(
+        None,
+        description="Backup of database and lists of artifacts and checkpoints; null: nightly, except in environments of "
+        "kind test. `make backup` makes one at any time.",
+    )
+    backup_keep_days: Annotated[int, Field(ge=1, le=3650)] | None = Field(
+        None,
+        description="Days a backup is kept; null: storage.noncurrent_days, for which a deleted artifact is kept. Not more.",
+    )
+    restore_drill: Literal["weekly", "suspended"] | None = Field(
+        None,
+        description="Restore of the newest backup beside the database, compared and dropped; null: weekly, except in "
+        "environments of kind test.",
+    )
+    drill_artifacts: Annotated[int, Field(ge=1)] = Field(
+        1000, description="Artifacts that a drill reads to the end, chosen at random; it looks all of them up."
+    )
 
 
 class MonitoringSettings(Section):

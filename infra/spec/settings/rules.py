@@ -19,13 +19,13 @@ from infra.spec.node_labels import HEAD_GROUP, SYSTEM_GROUP
 from infra.spec.protection import EnvironmentKind, protection_of
 from infra.spec.release import ReleaseManifest
 from infra.spec.section import Violation, nearest
-from infra.spec.settings.network import RESERVED_ADDRESSES, addresses_per_node, subnets_of
+from infra.spec.settings.addresses import SHARED_ADDRESSES, node_addresses
+from infra.spec.settings.existing_rules import existing_cluster_violations, existing_vpc_violations
+from infra.spec.settings.network import RESERVED_ADDRESSES, NetworkSettings, addresses_per_node, subnets_of
+from infra.spec.settings.reaper import reaper_violations
 from infra.spec.settings.single_sign_on_rules import single_sign_on_violations
 from infra.spec.settings.stack import StackSettings
 from infra.spec.sharing import devices_per_gpu
-
-SHARED_ADDRESSES = 32
-"""Addresses of a private subnet reserved for other uses than nodes: endpoints, EKS, EFS, the database, spare."""
 
 _SERVICE_BLOCKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _RESERVED_NAMES = ("default", HEAD_GROUP, SYSTEM_GROUP)
@@ -60,7 +60,7 @@ def _zones_belong_to_the_region(context: Context) -> Iterator[Violation]:
 
 def _ranges_have_a_legal_size(context: Context) -> Iterator[Violation]:
     network = context.settings.network
-    if not 16 <= network.cidr.prefixlen <= 22:
+    if network.cidr is not None and not 16 <= network.cidr.prefixlen <= 22:
         yield Violation("network.cidr", network.cidr, "must be /16 to /22", f"e.g. {network.cidr.network_address}/16")
     if not 12 <= network.service_cidr.prefixlen <= 24:
         yield Violation("network.service_cidr", network.service_cidr, "must be /12 to /24, as EKS demands")
@@ -72,7 +72,7 @@ def _ranges_have_a_legal_size(context: Context) -> Iterator[Violation]:
 def _ranges_do_not_overlap(context: Context) -> Iterator[Violation]:
     network = context.settings.network
     peered = [(f"network.peered_cidrs.{index}", cidr) for index, cidr in enumerate(network.peered_cidrs)]
-    ranges = [("network.cidr", network.cidr), ("network.service_cidr", network.service_cidr), *peered]
+    ranges = [*network.vpc_cidrs.items(), ("network.service_cidr", network.service_cidr), *peered]
     for index, (key, cidr) in enumerate(ranges):
         for other_key, other in ranges[:index]:
             if cidr.overlaps(other) and not (
@@ -83,26 +83,27 @@ def _ranges_do_not_overlap(context: Context) -> Iterator[Violation]:
 
 def _subnets_hold_every_node(context: Context) -> Iterator[Violation]:
     network = context.settings.network
-    if not 16 <= network.cidr.prefixlen <= 22:
+    if network.cidr is not None and not 16 <= network.cidr.prefixlen <= 22:
         return
-    per_node = addresses_per_node(network.pods_per_node)
-    needed = dict.fromkeys(network.availability_zones, RESERVED_ADDRESSES + SHARED_ADDRESSES)
-    for request in context.settings.launch_requests():
-        zones = zones_of(request, network.availability_zones)
-        for zone in set(zones) & set(needed):
-            needed[zone] += request.largest_in_a_zone(len(zones)) * per_node
-    lustre = context.settings.storage.lustre
-    if lustre is not None and lustre.availability_zone in needed:
-        needed[lustre.availability_zone] += lustre.largest_servers
+    per_node, nodes = addresses_per_node(network.pods_per_node), node_addresses(context.settings)
     for zone, subnet in zip(network.availability_zones, subnets_of(network).private, strict=True):
-        if needed[zone] > subnet.num_addresses:
+        needed = nodes[zone] + SHARED_ADDRESSES + RESERVED_ADDRESSES
+        if needed > subnet.num_addresses:
+            key, value = _range_of_subnet(network, zone)
             yield Violation(
-                "network.cidr",
-                network.cidr,
+                key,
+                value,
                 f"too small: subnet {subnet} of {zone} has {subnet.num_addresses} addresses, the node groups at "
-                f"max_size need {needed[zone]} ({per_node} per node at network.pods_per_node = {network.pods_per_node})",
+                f"max_size need {needed} ({per_node} per node at network.pods_per_node = {network.pods_per_node})",
                 "set a larger range, fewer pods per node, or a lower max_size",
             )
+
+
+def _range_of_subnet(network: NetworkSettings, zone: str) -> tuple[str, object]:
+    """The setting that decides the size of a private subnet, and its value."""
+    if network.existing is None:
+        return "network.cidr", network.cidr
+    return f"network.existing.private_subnets.{zone}.cidr", network.existing.private_subnets[zone].cidr
 
 
 def _the_release_supports_the_minor(context: Context) -> Iterator[Violation]:
@@ -309,7 +310,7 @@ def _prod_is_highly_available(context: Context) -> Iterator[Violation]:
         shown = ", ".join(map(str, settings.cluster.public_cidrs))
         remedy = "omit it; `make tunnel` and cluster.client_cidrs lead to the private one"
         yield Violation("cluster.public_cidrs", shown, "prod must not have a public endpoint", remedy)
-    if settings.network.nat != "per_az":
+    if settings.network.existing is None and settings.network.nat != "per_az":
         yield Violation("network.nat", settings.network.nat, "prod needs one NAT gateway per zone", "set nat: per_az")
     if len(settings.network.availability_zones) != 3:
         zones = ", ".join(settings.network.availability_zones)
@@ -343,8 +344,27 @@ def _loki_has_a_url_and_nothing_else_has(context: Context) -> Iterator[Violation
         yield Violation("logs.loki_url", logs.loki_url, rule, "set destination: loki, or omit loki_url")
 
 
+def _backups_live_no_longer_than_their_artifacts(context: Context) -> Iterator[Violation]:
+    days, noncurrent = context.settings.mlflow.backup_keep_days, context.settings.storage.noncurrent_days
+    if days is not None and days > noncurrent:
+        rule = f"must be at most storage.noncurrent_days = {noncurrent}: older artifacts of a backup would be gone"
+        yield Violation("mlflow.backup_keep_days", days, rule)
+
+
 def _single_sign_on_fits_the_environment(context: Context) -> Iterator[Violation]:
     yield from single_sign_on_violations(context.settings)
+
+
+def _the_reaper_works_beside_test_clusters(context: Context) -> Iterator[Violation]:
+    yield from reaper_violations(context.settings.reaper, context.settings.environment, context.catalog)
+
+
+def _an_existing_vpc_holds_its_subnets(context: Context) -> Iterator[Violation]:
+    yield from existing_vpc_violations(context.settings)
+
+
+def _an_existing_cluster_has_what_the_stack_does_not_install(context: Context) -> Iterator[Violation]:
+    yield from existing_cluster_violations(context.settings, context.release)
 
 
 RULES: tuple[Rule, ...] = (
@@ -372,7 +392,11 @@ RULES: tuple[Rule, ...] = (
     _prod_is_highly_available,
     _a_test_cluster_expires,
     _loki_has_a_url_and_nothing_else_has,
+    _backups_live_no_longer_than_their_artifacts,
     _single_sign_on_fits_the_environment,
+    _the_reaper_works_beside_test_clusters,
+    _an_existing_vpc_holds_its_subnets,
+    _an_existing_cluster_has_what_the_stack_does_not_install,
 )
 
 

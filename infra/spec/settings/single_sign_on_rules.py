@@ -52,14 +52,14 @@ def _certificate(found: SingleSignOnSettings, settings: StackSettings) -> Iterat
 
 
 def _clients(found: SingleSignOnSettings, settings: StackSettings) -> Iterator[Violation]:
-    inside = (settings.network.cidr, *settings.network.peered_cidrs)
+    inside = (*settings.network.vpc_cidrs.values(), *settings.network.peered_cidrs)
     for index, cidr in enumerate(found.client_cidrs):
         key = f"{_KEY}.client_cidrs.{index}"
         if cidr.prefixlen < _LONGEST_PREFIX:
             yield Violation(key, cidr, "opens the UIs to the internet", "list the ranges of offices and VPNs")
         elif not found.internet_facing and not any(cidr.subnet_of(network) for network in inside):
             shown = ", ".join(map(str, inside))
-            rule = f"cannot reach an internal load balancer: must lie in network.cidr or network.peered_cidrs, {shown}"
+            rule = f"cannot reach an internal load balancer: must lie in the VPC or network.peered_cidrs, {shown}"
             yield Violation(
                 key, cidr, rule, "add the connected network to network.peered_cidrs, or set internet_facing"
             )

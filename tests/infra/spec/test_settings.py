@@ -274,6 +274,7 @@ def test_the_template_of_test_clusters_is_a_valid_environment() -> None:
         name="test-4711",
         owner="ops@example.com",
         account="111122223333",
+        purpose="cluster-test",
         expires=datetime(2030, 1, 31, 18, tzinfo=UTC),
         budget_usd=50,
     )
@@ -288,6 +289,7 @@ def test_a_test_clusters_expiry_needs_a_time_zone() -> None:
             name="t",
             owner="o@e.com",
             account="1",
+            purpose="p",
             expires=datetime.fromisoformat("2030-01-01"),
             budget_usd=1,
         )
@@ -297,7 +299,12 @@ def test_a_value_cannot_inject_settings_into_the_template() -> None:
     smuggled = textwrap.dedent("test\n    kind: prod")
     with pytest.raises(ValueError, match="letters, digits"):
         render_test_environment(
-            name=smuggled, owner="o@e.com", account="1", expires=datetime(2030, 1, 1, tzinfo=UTC), budget_usd=1
+            name=smuggled,
+            owner="o@e.com",
+            account="1",
+            purpose="p",
+            expires=datetime(2030, 1, 1, tzinfo=UTC),
+            budget_usd=1,
         )
 
 
@@ -342,7 +349,8 @@ def test_subnets_lie_in_the_vpc_without_overlap(network: NetworkSettings) -> Non
     subnets = subnets_of(network)
     every = [*subnets.private, *subnets.public]
     assert len(every) == 2 * len(network.availability_zones)
-    assert all(subnet.subnet_of(network.cidr) for subnet in every)
+    (cidr,) = network.vpc_cidrs.values()
+    assert all(subnet.subnet_of(cidr) for subnet in every)
     assert not any(a.overlaps(b) for i, a in enumerate(every) for b in every[:i])
 
 
@@ -408,6 +416,17 @@ def test_the_subnet_of_every_zone_has_room_for_all_nodes_of_a_gpu_group_of_sever
 )
 def test_an_impossible_log_destination_is_refused(logs: dict[str, Any], said: str) -> None:
     assert said in message_of(changed(dev_sections(), {"logs": logs}))
+
+
+def test_a_backup_is_not_kept_longer_than_its_artifacts() -> None:
+    storage = {"storage": {"noncurrent_days": 20}}
+    said = message_of(changed(dev_sections(), {**storage, "mlflow": {"backup_keep_days": 21}}))
+    assert "mlflow.backup_keep_days = 21: must be at most storage.noncurrent_days = 20" in said
+    kept = [{"backup_keep_days": 20}, {}]
+    assert [
+        from_mapping(changed(dev_sections(), {**storage, "mlflow": one}), file="sample.yaml").backup_days
+        for one in kept
+    ] == [20, 20]
 
 
 def test_loki_needs_its_url_only() -> None:

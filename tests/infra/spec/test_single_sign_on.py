@@ -51,7 +51,7 @@ def test_it_is_off_by_default_and_grafana_has_no_viewers() -> None:
         ({"scopes": ["email"]}, "single_sign_on.scopes = email: must contain openid"),
         ({"client_cidrs": []}, "single_sign_on.client_cidrs"),
         ({"client_cidrs": ["0.0.0.0/0"], "internet_facing": True}, "opens the UIs to the internet"),
-        ({"client_cidrs": ["198.51.100.0/24"]}, "cannot reach an internal load balancer: must lie in network.cidr or"),
+        ({"client_cidrs": ["198.51.100.0/24"]}, "cannot reach an internal load balancer: must lie in the VPC or"),
         ({"session_hours": 0}, "single_sign_on.session_hours = 0"),
         ({"client_secret": "hunter2"}, "single_sign_on.client_secret: no such setting"),
     ],

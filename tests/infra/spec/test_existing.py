@@ -1,0 +1,197 @@
+"""Settings of an existing VPC and an existing cluster: the examples load, and each wrong value is named with its rule."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from infra.spec import names
+from infra.spec.catalog import load_catalog
+from infra.spec.cost import estimate_cost
+from infra.spec.errors import SettingsError
+from infra.spec.release import load_release
+from infra.spec.section import read_document
+from infra.spec.settings import StackSettings, from_mapping
+from infra.spec.settings.addresses import control_plane_cidrs, node_addresses
+from infra.spec.settings.network import subnets_of
+from tests.infra.aws.graphs import EXAMPLES, settings_of
+from tests.infra.spec.samples import SINGLE_SIGN_ON, Tree, changed, dev_sections
+
+VPC = "network.existing"
+CLUSTER = "cluster.existing"
+ADMIN = "arn:aws:iam::111122223333:role/platform-admin"
+OTHER = "arn:aws:iam::111122223333:role/other"
+
+
+def example(environment: str) -> Tree:
+    """The sections of one of the documentation's examples."""
+    return copy.deepcopy(dict(read_document(EXAMPLES / f"{environment}.yaml").value))
+
+
+def with_changes(environment: str, changes: dict[str, Any]) -> StackSettings:
+    """The settings of an example with changes."""
+    return from_mapping(changed(example(environment), changes), file="sample")
+
+
+def message_of(environment: str, changes: dict[str, Any]) -> str:
+    """The refusal of an example with changes."""
+    with pytest.raises(SettingsError) as caught:
+        with_changes(environment, changes)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"network.cidr": "10.40.0.0/16"}, "network.cidr = 10.40.0.0/16: has no effect on a VPC that exists; omit it"),
+        ({"network.nat": "per_az"}, "network.nat = per_az: has no effect on a VPC that exists"),
+        ({"network.flow_log_days": 30}, "network.flow_log_days = 30: has no effect on a VPC that exists"),
+        ({"network.interface_endpoints": ["sts"]}, "network.interface_endpoints = [sts]: has no effect on a VPC"),
+        ({f"{VPC}.vpc_id": "10.0.0.0/16"}, "must be the ID of a VPC: vpc-…"),
+        ({f"{VPC}.private_subnets.us-east-1a.id": "subnet"}, "must be the ID of a subnet: subnet-…"),
+        ({f"{VPC}.cidrs": []}, f"{VPC}.cidrs"),
+        (
+            {f"{VPC}.private_subnets.us-east-1b": ...},
+            f"{VPC}.private_subnets = us-east-1a: must have one subnet for each of availability_zones: us-east-1a, us-east-1b",
+        ),
+        (
+            {f"{VPC}.private_subnets.us-east-1b.cidr": "10.99.0.0/18"},
+            f"{VPC}.private_subnets.us-east-1b.cidr = 10.99.0.0/18: must lie in {VPC}.cidrs, which is 10.40.0.0/16, 100.64.0.0/16",
+        ),
+        (
+            {f"{VPC}.private_subnets.us-east-1b.id": "subnet-0aaaaaaaaaaaaaaa1"},
+            f"is also {VPC}.private_subnets.us-east-1a.id; a subnet is in one zone",
+        ),
+        (
+            {f"{VPC}.private_subnets.us-east-1a.cidr": "100.64.0.0/24"},
+            f"{VPC}.private_subnets.us-east-1a.cidr = 100.64.0.0/24: too small: subnet 100.64.0.0/24 of us-east-1a has 256 addresses",
+        ),
+        (
+            {"network.service_cidr": "10.40.4.0/22"},
+            f"network.service_cidr = 10.40.4.0/22: overlaps {VPC}.cidrs.0 = 10.40.0.0/16",
+        ),
+        (
+            {"network.peered_cidrs": ["100.64.8.0/24"]},
+            f"network.peered_cidrs.0 = 100.64.8.0/24: overlaps {VPC}.cidrs.1",
+        ),
+        (
+            {"single_sign_on": {**SINGLE_SIGN_ON, "internet_facing": True, "client_cidrs": ["198.51.100.0/24"]}},
+            f"{VPC}.public_subnets: is required for single_sign_on.internet_facing",
+        ),
+    ],
+)
+def test_a_wrong_setting_of_an_existing_vpc_is_named_with_its_rule(changes: dict[str, Any], expected: str) -> None:
+    assert expected in message_of("existing-vpc", changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"cluster.public_cidrs": ["198.51.100.0/24"]},
+            "cluster.public_cidrs = [198.51.100.0/24]: has no effect on a cluster",
+        ),
+        ({"cluster.support": "extended"}, "cluster.support = extended: has no effect on a cluster that exists"),
+        ({"cluster.logs": ["api"]}, "cluster.logs = [api]: has no effect on a cluster that exists"),
+        ({f"{CLUSTER}.name": "a/b"}, "must be the name of an EKS cluster"),
+        ({f"{CLUSTER}.addons": ["aws-efs-csi-driver", "core-dns"]}, "addons.1 = core-dns: no add-on of the release"),
+        ({f"{CLUSTER}.addons": ["aws-efs-csi-driver", "aws-efs-csi-driver"]}, "is listed twice"),
+        ({f"{CLUSTER}.addons": ["aws-efs-csi-driver", "aws-fsx-csi-driver"]}, "is used with storage.lustre only"),
+        ({f"{CLUSTER}.driver_roles": {}}, f"{CLUSTER}.driver_roles.aws-ebs-csi-driver: is required"),
+        (
+            {f"{CLUSTER}.driver_roles.aws-efs-csi-driver": OTHER},
+            f"aws-efs-csi-driver is in {CLUSTER}.addons, and the stack gives the driver that it installs a role of its own",
+        ),
+        ({f"{CLUSTER}.driver_roles.coredns": OTHER}, f"{CLUSTER}.driver_roles.coredns"),
+        ({f"{CLUSTER}.admins": [OTHER]}, f"{CLUSTER}.admins.0 = {OTHER}: must be one of cluster.admin_roles"),
+        (
+            {f"{CLUSTER}.control_plane_cidrs": ["10.99.0.0/20"]},
+            "must lie in the VPC, which is 10.40.0.0/16, 100.64.0.0/16",
+        ),
+    ],
+)
+def test_a_wrong_setting_of_an_existing_cluster_is_named_with_its_rule(changes: dict[str, Any], expected: str) -> None:
+    assert expected in message_of("existing-cluster", changes)
+
+
+def test_the_stack_installs_the_add_ons_that_the_settings_list_and_lustres_only_with_lustre() -> None:
+    found = settings_of("existing-cluster")
+    existing = found.cluster.existing
+    assert existing is not None
+    installed = [name for name in load_release().addons if found.installs_addon(name)]
+    assert installed == [name for name in load_release().addons if name in existing.addons]
+    assert not found.installs_addon("vpc-cni")
+    assert found.needs_addon("vpc-cni")
+    own = from_mapping(dev_sections(), file="sample")
+    assert own.installs_addon("vpc-cni")
+    assert not own.needs_addon("aws-fsx-csi-driver")
+
+
+def test_an_existing_cluster_needs_its_vpc() -> None:
+    existing = {**example("existing-cluster")["cluster"]["existing"], "control_plane_cidrs": []}
+    with pytest.raises(SettingsError, match=r"network\.existing: is required for cluster\.existing"):
+        from_mapping(changed(dev_sections(), {"cluster.existing": existing}), file="sample")
+
+
+def test_a_new_vpc_needs_its_range() -> None:
+    with pytest.raises(SettingsError, match=r"network\.cidr: is required: Address range of the VPC"):
+        from_mapping(changed(dev_sections(), {"network.cidr": ...}), file="sample")
+
+
+def test_the_subnets_are_those_of_the_settings() -> None:
+    found = subnets_of(settings_of("existing-vpc").network)
+    assert [*map(str, found.private)] == ["100.64.0.0/18", "100.64.64.0/18"]
+    assert found.public == ()
+
+
+def test_the_largest_subnet_that_is_too_small_is_refused_and_the_next_one_is_not() -> None:
+    settings = settings_of("existing-vpc")
+    needed = node_addresses(settings)["us-east-1a"] + 37
+    prefix = 32 - (needed - 1).bit_length()
+    key = f"{VPC}.private_subnets.us-east-1a.cidr"
+    with_changes("existing-vpc", {key: f"100.64.0.0/{prefix}"})
+    assert f"the node groups at max_size need {needed}" in message_of("existing-vpc", {key: f"100.64.0.0/{prefix + 1}"})
+
+
+def test_prod_in_an_existing_vpc_needs_no_nat_gateways_of_the_stack() -> None:
+    message = message_of("existing-vpc", {"environment.kind": "prod"})
+    assert "prod needs three zones" in message
+    assert "network.nat" not in message
+
+
+def test_names_of_the_stack_keep_their_prefix_on_a_cluster_of_another_name() -> None:
+    settings = settings_of("existing-cluster")
+    assert names.cluster_name(settings) == "shared"
+    assert names.name_prefix(settings) == "rtp-existing-cluster"
+    assert names.database_identifier(settings) == "rtp-existing-cluster-mlflow"
+    assert names.cluster_name(settings_of("prod")) == names.name_prefix(settings_of("prod")) == "rtp-prod"
+
+
+def test_the_autoscaler_of_a_shared_cluster_finds_the_stacks_groups_only() -> None:
+    assert names.discovery_tags(settings_of("prod")) == {"k8s.io/cluster-autoscaler/rtp-prod": "owned"}
+    assert names.discovery_tags(settings_of("existing-cluster")) == {
+        "k8s.io/cluster-autoscaler/shared": "owned",
+        "stack": "ray-train-platform/existing-cluster",
+    }
+
+
+def test_the_api_server_is_where_the_cluster_was_made() -> None:
+    assert control_plane_cidrs(settings_of("existing-cluster")) == ("10.40.0.0/20", "10.40.16.0/20")
+    assert control_plane_cidrs(settings_of("existing-vpc")) == ("100.64.0.0/18", "100.64.64.0/18")
+
+
+@pytest.mark.parametrize(
+    ("environment", "absent"),
+    [
+        ("existing-vpc", {"NAT gateways", "interface endpoints, per zone", "VPC flow logs, GB"}),
+        ("existing-cluster", {"NAT gateways", "VPC flow logs, GB", "EKS control plane", "control-plane logs, GB"}),
+    ],
+)
+def test_the_cost_leaves_out_what_the_stack_does_not_make(environment: str, absent: set[str]) -> None:
+    def items(name: str) -> set[str]:
+        return {item.name for item in estimate_cost(settings_of(name), catalog=load_catalog()).items}
+
+    assert absent <= items("dev")
+    assert not absent & items(environment)
