@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from infra.aws.exports import export
 from infra.aws.program import make_platform
-from infra.lifecycle.reach import ThisMachine, can_connect
-from infra.lifecycle.registries import Registries
-from infra.lifecycle.stage import AccountState, Stage, next_steps, read_account, stage_of
+from infra.lifecycle.access.reach import ThisMachine, can_connect
+from infra.lifecycle.release.registries import Registries
+from infra.lifecycle.stack.stage import AccountState, Stage, next_steps, read_account, stage_of
 from infra.spec import release_rules
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.names import cluster_name

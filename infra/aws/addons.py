@@ -12,7 +12,7 @@ import pulumi_aws as aws
 
 from infra.aws.context import BuildContext
 from infra.aws.iam import Role
-from infra.aws.identity import CNI_ACCOUNT, Identity
+from infra.aws.identity import Identity
 from infra.spec import names
 from infra.spec.outputs import Workload
 
@@ -33,6 +33,22 @@ CONFIGURATION: Mapping[str, Mapping[str, Any]] = {
 """Configuration values that differ from EKS's defaults, by add-on."""
 
 
+def configuration_of(addon: str, tags: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """The configuration values of an add-on; None for EKS's defaults.
+
+    Args:
+        addon: name of the add-on.
+        tags: tags of what it makes in AWS, for the add-ons that make volumes, snapshots and interfaces; without them, nothing would
+            say until when a volume is needed that has outlived its cluster.
+    """
+    values = dict(CONFIGURATION.get(addon, {}))
+    if tags and addon == "aws-ebs-csi-driver":
+        values["controller"] = {"extraVolumeTags": dict(tags)}
+    if tags and addon == "vpc-cni":
+        values["env"] = {**values["env"], "ADDITIONAL_ENI_TAGS": json.dumps(dict(tags), sort_keys=True)}
+    return values or None
+
+
 @dataclass(frozen=True, kw_only=True)
 class AddOnArgs:
     """One add-on.
@@ -40,11 +56,13 @@ class AddOnArgs:
     Attributes:
         name: EKS's name of the add-on.
         version: add-on version; None while the release has not resolved it, which installs EKS's default.
+        configuration: its configuration values; None for EKS's defaults.
         roles: role ARN by service account.
     """
 
     name: str
     version: str | None
+    configuration: Mapping[str, Any] | None = None
     roles: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
 
 
@@ -61,7 +79,7 @@ class AddOns(pulumi.ComponentResource):
     ) -> None:
         super().__init__("rtp:aws:AddOns", name, None, opts)
         for addon in addons:
-            values = CONFIGURATION.get(addon.name)
+            values = addon.configuration
             aws.eks.Addon(
                 addon.name,
                 cluster_name=cluster_name,
@@ -80,27 +98,31 @@ class AddOns(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-LUSTRE_DRIVER = "aws-fsx-csi-driver"
-"""Add-on that mounts FSx for Lustre. It has no role: its mounts call no AWS API, and nothing is provisioned from it
-(aws-fsx-csi-driver, pkg/driver/node.go). It needs no package on the nodes: its image has the mount program, the kernel of Amazon
-Linux 2023 the client."""
-
 ADDON_WORKLOADS: Mapping[str, Workload] = {"aws-ebs-csi-driver": "ebs-csi", "aws-efs-csi-driver": "efs-csi"}
 """Add-ons that call AWS, and the workload whose role they assume."""
 
 
 def addon_args(
-    context: BuildContext, cni_role: Role, identity: Identity
+    context: BuildContext, cni_role: Role | None, identity: Identity
 ) -> tuple[Sequence[AddOnArgs], Sequence[AddOnArgs]]:
     """The environment's add-ons: those to install before the nodes, and those to install after."""
-    roles: dict[str, dict[str, pulumi.Output[str]]] = {"vpc-cni": {CNI_ACCOUNT.name: cni_role.arn}}
+    roles: dict[str, dict[str, pulumi.Output[str]]] = {}
+    if cni_role is not None:
+        roles["vpc-cni"] = {names.CNI_ACCOUNT.name: cni_role.arn}
     for addon, workload in ADDON_WORKLOADS.items():
-        accounts = names.PLATFORM_ACCOUNTS[workload]
+        accounts = names.PLATFORM_ACCOUNTS[workload] if workload in identity.roles else ()
         roles[addon] = {account.name: identity.roles[workload].arn for account in accounts}
+    # Of a cluster that others use too, they would mark the volumes of all as the stack's.
+    tags = {} if context.settings.cluster.is_shared else names.node_tags(context.settings)
     addons = [
-        AddOnArgs(name=name, version=addon.version, roles=roles.get(name, {}))
+        AddOnArgs(
+            name=name,
+            version=addon.version,
+            configuration=configuration_of(name, tags),
+            roles=roles.get(name, {}),
+        )
         for name, addon in context.release.addons.items()
-        if name != LUSTRE_DRIVER or context.settings.storage.lustre is not None
+        if context.settings.installs_addon(name)
     ]
     before_nodes = [addon for addon in addons if addon.name in BEFORE_NODES]
     return before_nodes, [addon for addon in addons if addon.name not in BEFORE_NODES]

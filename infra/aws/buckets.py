@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_aws as aws
@@ -23,12 +24,14 @@ class Retention:
         abort_upload_days: days after which an incomplete multipart upload is aborted.
         infrequent_access_days: days after which an object moves to Standard-IA; None for never.
         expire_days: days after which an object expires; None for never.
+        folder_days: days after which the objects of a folder expire, by folder.
     """
 
     noncurrent_days: int
     abort_upload_days: int
     infrequent_access_days: int | None = None
     expire_days: int | None = None
+    folder_days: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +171,9 @@ class Bucket(pulumi.ComponentResource):
         )
         # S3 rejects rules on noncurrent versions before versioning is enabled.
         after = pulumi.ResourceOptions.merge(self._protected_opts, pulumi.ResourceOptions(depends_on=[versioning]))
-        aws.s3.BucketLifecycleConfiguration(self._name, bucket=self.name, rules=[self._lifecycle_rule()], opts=after)
+        aws.s3.BucketLifecycleConfiguration(
+            self._name, bucket=self.name, rules=[self._lifecycle_rule(), *self._folder_rules()], opts=after
+        )
 
     def _lifecycle_rule(self) -> aws.s3.BucketLifecycleConfigurationRuleArgs:
         retention = self._args.retention
@@ -194,3 +199,13 @@ class Bucket(pulumi.ComponentResource):
             if retention.infrequent_access_days
             else None,
         )
+
+    def _folder_rules(self) -> Iterator[aws.s3.BucketLifecycleConfigurationRuleArgs]:
+        """An expired object is a noncurrent version from then on, for the days of the rule of the whole bucket."""
+        for folder, days in self._args.retention.folder_days.items():
+            yield aws.s3.BucketLifecycleConfigurationRuleArgs(
+                id=folder,
+                status="Enabled",
+                filter=aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=f"{folder}/"),
+                expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(days=days),
+            )

@@ -73,7 +73,7 @@ def make_budget(context: BuildContext) -> None:
     if budget is None:
         return
     args = BudgetArgs(
-        name=context.cluster_name,
+        name=context.name_prefix,
         monthly_usd=budget.monthly_usd,
         alert_percent=budget.alert_percent,
         email=budget.email,

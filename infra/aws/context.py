@@ -31,8 +31,13 @@ class BuildContext:
     opts: pulumi.ResourceOptions
 
     @property
+    def name_prefix(self) -> str:
+        """Prefix of the stack's fixed physical names."""
+        return names.name_prefix(self.settings)
+
+    @property
     def cluster_name(self) -> str:
-        """Name of the EKS cluster, the prefix of most physical names."""
+        """Name of the EKS cluster that the nodes join."""
         return names.cluster_name(self.settings)
 
     @property

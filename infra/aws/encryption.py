@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,16 +40,20 @@ class EncryptionArgs:
     """Inputs of `Encryption`.
 
     Attributes:
-        cluster_name: name of the EKS cluster; part of the aliases and the log group names.
+        name_prefix: part of the aliases and the log group names.
         account: AWS account.
         region: AWS region.
         protection: deletion protection; deleting a key destroys everything it encrypts.
+        purposes: the keys to make.
+        volume_users: roles, not of the stack, that make and attach the volumes of pods.
     """
 
-    cluster_name: str
+    name_prefix: str
     account: pulumi.Input[str]
     region: str
     protection: Protection
+    purposes: Sequence[KeyPurpose]
+    volume_users: Sequence[str]
 
 
 class Encryption(pulumi.ComponentResource):
@@ -64,7 +68,7 @@ class Encryption(pulumi.ComponentResource):
     def __init__(self, name: str, args: EncryptionArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("rtp:aws:Encryption", name, None, opts)
         self._args = args
-        self.keys = {purpose: self._make_key(purpose) for purpose in _DESCRIPTIONS}
+        self.keys = {purpose: self._make_key(purpose) for purpose in args.purposes}
         self.register_outputs({"keys": self.keys})
 
     def _make_key(self, purpose: KeyPurpose) -> pulumi.Output[str]:
@@ -79,7 +83,7 @@ class Encryption(pulumi.ComponentResource):
         )
         aws.kms.Alias(
             purpose,
-            name=f"alias/{self._args.cluster_name}/{purpose}",
+            name=f"alias/{self._args.name_prefix}/{purpose}",
             target_key_id=key.id,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -96,20 +100,20 @@ class Encryption(pulumi.ComponentResource):
             case "logs":
                 return (self._allow_cloudwatch(),)
             case "volumes":
-                return self._allow_autoscaling()
+                return (*self._allow_autoscaling(), *self._allow_volume_users())
             case _:
                 return ()
 
     def _allow_cloudwatch(self) -> Statement:
         """Allow CloudWatch Logs for the stack's log groups (CloudWatch Logs user guide, "Encrypt log data")."""
-        region, cluster = self._args.region, self._args.cluster_name
+        region, prefix = self._args.region, self._args.name_prefix
         groups = [
             pulumi.Output.concat(f"arn:aws:logs:{region}:", self._args.account, ":log-group:", pattern)
             for pattern in (
-                f"/aws/eks/{cluster}/*",
-                f"/aws/vpc/{cluster}/*",
-                f"/aws/rds/instance/{cluster}-*",
-                f"/rtp/{cluster}/*",
+                f"/aws/eks/{prefix}/*",
+                f"/aws/vpc/{prefix}/*",
+                f"/aws/rds/instance/{prefix}-*",
+                f"/rtp/{prefix}/*",
             )
         ]
         return Statement(
@@ -150,13 +154,34 @@ class Encryption(pulumi.ComponentResource):
             ),
         )
 
+    def _allow_volume_users(self) -> tuple[Statement, ...]:
+        """Allow the storage driver of an existing cluster, whose role has no policy of the stack."""
+        if not self._args.volume_users:
+            return ()
+        principal = {"AWS": list(self._args.volume_users)}
+        return (
+            Statement(sid="DriverUses", actions=KEY_USE_ACTIONS, resources=("*",), principal=principal),
+            Statement(
+                sid="DriverLendsToEbs",
+                actions=("kms:CreateGrant",),
+                resources=("*",),
+                principal=principal,
+                condition={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            ),
+        )
+
 
 def make_encryption(context: BuildContext) -> Encryption:
     """Make the KMS keys."""
+    cluster = context.settings.cluster
+    driver = cluster.foreign_drivers.get("aws-ebs-csi-driver")
     args = EncryptionArgs(
-        cluster_name=context.cluster_name,
+        name_prefix=context.name_prefix,
         account=context.account,
         region=context.settings.aws.region,
         protection=context.protection,
+        # The secrets of an existing cluster are encrypted as its owner has chosen.
+        purposes=[purpose for purpose in _DESCRIPTIONS if purpose != "cluster" or cluster.existing is None],
+        volume_users=[] if driver is None else [driver],
     )
     return Encryption("encryption", args, context.opts)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 
 from infra.aws.program import Platform
 from infra.spec import names
-from infra.spec.outputs import SCHEMA_VERSION, gpu_group_output, read_outputs
+from infra.spec.outputs import KEPT_RELEASE, SCHEMA_VERSION, gpu_group_output, read_outputs
 
 
 def export(platform: Platform) -> None:
@@ -19,10 +22,16 @@ def export(platform: Platform) -> None:
     Raises:
         SettingsError: while the engine runs, if the contract does not allow a value.
     """
-    outputs = _outputs(platform)
+    outputs = {**_outputs(platform), **_kept(os.environ)}
     pulumi.Output.from_input(outputs).apply(lambda known: read_outputs(known, file="stack outputs"))
     for name, value in outputs.items():
         pulumi.export(name, value)
+
+
+def _kept(environment: Mapping[str, str]) -> dict[str, str]:
+    """Outputs that this update leaves as they are, see `KEPT_RELEASE`."""
+    found: dict[str, str] = json.loads(environment.get(KEPT_RELEASE) or "{}")
+    return found
 
 
 def _outputs(platform: Platform) -> dict[str, Any]:
@@ -30,6 +39,8 @@ def _outputs(platform: Platform) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "platform": platform.release.platform,
+        # As text, because outputs lose what is null, as versions are that are not looked up yet.
+        "release": platform.release.model_dump_json(exclude_defaults=True),
         "environment": settings.environment.name,
         "kind": settings.environment.kind.value,
         "region": settings.aws.region,

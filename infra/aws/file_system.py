@@ -28,6 +28,7 @@ class FileSystemArgs:
         vpc_id: the VPC.
         subnet_ids: one subnet per zone, by zone; each gets a mount target.
         client_security_group_id: security group of the nodes.
+        driver_role_arn: role, not of the stack, of the driver that mounts it; None: the driver's role is of the stack.
         protection: deletion protection.
     """
 
@@ -38,6 +39,7 @@ class FileSystemArgs:
     vpc_id: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
     client_security_group_id: pulumi.Input[str]
+    driver_role_arn: str | None
     protection: Protection
 
 
@@ -73,6 +75,7 @@ class FileSystem(pulumi.ComponentResource):
             team: self._make_access_point(f"team-{team}", f"/teams/{team}", permissions="0750", opts=self._child_opts)
             for team in args.teams
         }
+        self._make_policy(name)
         self.register_outputs({"id": self.id, "accessPointId": self.datasets.id})
 
     def _make_file_system(self, name: str) -> aws.efs.FileSystem:
@@ -98,13 +101,29 @@ class FileSystem(pulumi.ComponentResource):
             ),
             opts=self._protected_opts,
         )
-        aws.efs.FileSystemPolicy(
-            name,
-            file_system_id=file_system.id,
-            policy=policy_document(_deny_statements(file_system.arn)),
-            opts=self._protected_opts,
-        )
         return file_system
+
+    def _make_policy(self, name: str) -> None:
+        statements = [*_deny_statements(self.arn), *self._allow_driver()]
+        aws.efs.FileSystemPolicy(
+            name, file_system_id=self.id, policy=policy_document(statements), opts=self._protected_opts
+        )
+
+    def _allow_driver(self) -> list[Statement]:
+        """Let the driver of an existing cluster mount through the access points, as the stack's own role for it may."""
+        role = self._args.driver_role_arn
+        if role is None:
+            return []
+        points = [self.datasets.arn, *(point.arn for point in self.teams.values())]
+        return [
+            Statement(
+                sid="MountByAccessPoint",
+                actions=("elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"),
+                resources=(self.arn,),
+                principal={"AWS": role},
+                condition={"StringEquals": {"elasticfilesystem:AccessPointArn": points}},
+            )
+        ]
 
     def _make_mount_targets(self) -> None:
         args = self._args

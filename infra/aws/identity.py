@@ -15,13 +15,19 @@ from infra.aws.dataset_access import read_datasets, read_sources
 from infra.aws.encryption import KEY_USE_ACTIONS, Encryption
 from infra.aws.iam import Role, RoleArgs, Scope, Statement, trust_nodes, trust_pods
 from infra.aws.logs import ContainerLogs
+from infra.aws.reaper_access import reap
 from infra.aws.registry import pull_through_prefix
 from infra.aws.storage import Storage
 from infra.spec import names
-from infra.spec.names import PLATFORM_ACCOUNTS, ServiceAccount, trainer_account
+from infra.spec.names import (
+    ARTIFACT_FOLDER,
+    BACKUP_FOLDER,
+    CNI_ACCOUNT,
+    PLATFORM_ACCOUNTS,
+    ServiceAccount,
+    trainer_account,
+)
 from infra.spec.outputs import Workload
-
-CNI_ACCOUNT = ServiceAccount("kube-system", "aws-node")
 
 _TEAM_NAMESPACE = "${aws:PrincipalTag/kubernetes-namespace}"
 """Policy variable for the pod's namespace, which Pod Identity sets as a session tag."""
@@ -49,7 +55,7 @@ _DESCRIBE_ACTIONS = (
 def make_node_role(context: BuildContext) -> Role:
     """Make the role of every node. Pods cannot assume it, because the metadata service's hop limit is 1."""
     caches = [
-        context.scope.arn("ecr", f"repository/{pull_through_prefix(context.cluster_name, upstream)}/*")
+        context.scope.arn("ecr", f"repository/{pull_through_prefix(context.name_prefix, upstream)}/*")
         for upstream in context.settings.registry.pull_through
     ]
     first_pull = Statement(sid="MirrorAtFirstPull", actions=("ecr:CreateRepository",), resources=caches)
@@ -69,8 +75,10 @@ def make_node_role(context: BuildContext) -> Role:
     )
 
 
-def make_cni_role(context: BuildContext) -> Role:
-    """Make the role of the VPC CNI, so that the node role does not need its permissions."""
+def make_cni_role(context: BuildContext) -> Role | None:
+    """Make the role of the VPC CNI, so that the node role does not need its permissions; None if another CNI add-on is there."""
+    if not context.settings.cluster.installs("vpc-cni"):
+        return None
     return Role(
         "vpc-cni",
         RoleArgs(
@@ -103,6 +111,10 @@ class IdentityArgs:
         webhook_secret: name of the secret with the alert webhook's URL; None without a webhook.
         log_group_arn: log group of the pods' logs; None if they are not shipped to CloudWatch.
         dataset_sources: names of the buckets that datasets are copied from.
+        has_ebs_driver: whether the stack installs the EBS driver; another one has a role already.
+        has_efs_driver: whether the stack installs the EFS driver.
+        has_reaper: whether the stack removes expired test clusters of the account.
+        discovery_tags: tags of the Auto Scaling groups that the autoscaler may change.
     """
 
     scope: Scope
@@ -121,6 +133,10 @@ class IdentityArgs:
     webhook_secret: str | None
     log_group_arn: pulumi.Input[str] | None
     dataset_sources: Sequence[str]
+    has_ebs_driver: bool
+    has_efs_driver: bool
+    has_reaper: bool
+    discovery_tags: Mapping[str, str]
 
 
 class Identity(pulumi.ComponentResource):
@@ -137,11 +153,9 @@ class Identity(pulumi.ComponentResource):
         self._args = args
         self.roles = {
             "mlflow": self._make_role("mlflow", "The MLflow server", self._mlflow()),
+            "mlflow-backup": self._make_role("mlflow-backup", "Backups of MLflow", self._mlflow_backup()),
             "autoscaler": self._make_role("autoscaler", "The cluster autoscaler", self._autoscaler()),
-            "ebs-csi": self._make_role(
-                "ebs-csi", "Persistent volumes", self._ebs_csi(), managed=("service-role/AmazonEBSCSIDriverPolicy",)
-            ),
-            "efs-csi": self._make_role("efs-csi", "Mounts of the file system", self._efs_csi()),
+            **self._driver_roles(),
             "monitoring": self._make_role("monitoring", "Alertmanager", self._monitoring()),
             **({"trainer": self._make_role("trainer", "Training jobs", self._trainer())} if args.teams else {}),
             **(
@@ -155,7 +169,19 @@ class Identity(pulumi.ComponentResource):
                 else {}
             ),
         }
+        if args.has_reaper:
+            self.roles["reaper"] = self._make_role("reaper", "Removal of expired test clusters", reap())
         self.register_outputs({"roles": {workload: role.arn for workload, role in self.roles.items()}})
+
+    def _driver_roles(self) -> dict[Workload, Role]:
+        """Roles of the storage drivers that the stack installs."""
+        roles: dict[Workload, Role] = {}
+        if self._args.has_ebs_driver:
+            managed = ("service-role/AmazonEBSCSIDriverPolicy",)
+            roles["ebs-csi"] = self._make_role("ebs-csi", "Persistent volumes", self._ebs_csi(), managed=managed)
+        if self._args.has_efs_driver:
+            roles["efs-csi"] = self._make_role("efs-csi", "Mounts of the file system", self._efs_csi())
+        return roles
 
     def _accounts(self, workload: Workload) -> Sequence[ServiceAccount]:
         if workload == "trainer":
@@ -212,11 +238,35 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _mlflow(self) -> tuple[Statement, ...]:
-        bucket = self._args.artifacts_arn
+        """The server reads and writes artifacts, and neither reads nor writes backups."""
+        artifacts = pulumi.Output.concat(self._args.artifacts_arn, f"/{ARTIFACT_FOLDER}/*")
         return (
-            Statement(sid="Artifacts", actions=_OBJECT_ACTIONS, resources=(pulumi.Output.concat(bucket, "/*"),)),
-            Statement(sid="ListArtifacts", actions=("s3:ListBucket",), resources=(bucket,)),
+            Statement(sid="Artifacts", actions=_OBJECT_ACTIONS, resources=(artifacts,)),
+            Statement(sid="ListArtifacts", actions=("s3:ListBucket",), resources=(self._args.artifacts_arn,)),
             self._storage_key(),
+            *self._database_password(),
+        )
+
+    def _mlflow_backup(self) -> tuple[Statement, ...]:
+        """Backup and drill read artifacts in any version, and write backups, which nothing but the lifecycle deletes."""
+        bucket = self._args.artifacts_arn
+        artifacts, backups = (
+            pulumi.Output.concat(bucket, f"/{folder}/*") for folder in (ARTIFACT_FOLDER, BACKUP_FOLDER)
+        )
+        return (
+            Statement(
+                sid="ReadArtifactsAndBackups",
+                actions=("s3:GetObject", "s3:GetObjectVersion"),
+                resources=(artifacts, backups),
+            ),
+            Statement(sid="WriteBackups", actions=("s3:PutObject", "s3:AbortMultipartUpload"), resources=(backups,)),
+            Statement(sid="ListVersions", actions=("s3:ListBucket", "s3:ListBucketVersions"), resources=(bucket,)),
+            self._storage_key(),
+            *self._database_password(),
+        )
+
+    def _database_password(self) -> tuple[Statement, ...]:
+        return (
             Statement(
                 sid="DatabasePassword",
                 actions=("secretsmanager:GetSecretValue",),
@@ -239,7 +289,7 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _autoscaler(self) -> tuple[Statement, ...]:
-        """Describe every group, scale those of this cluster (cluster-autoscaler, AWS provider, "IAM policy")."""
+        """Describe every group, scale those of the stack (cluster-autoscaler, AWS provider, "IAM policy")."""
         scope = self._args.scope
         return (
             Statement(sid="LookAtGroups", actions=_DESCRIBE_ACTIONS, resources=("*",)),
@@ -253,7 +303,9 @@ class Identity(pulumi.ComponentResource):
                 actions=("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"),
                 resources=(scope.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/eks-*"),),
                 condition={
-                    "StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{scope.cluster_name}": "owned"}
+                    "StringEquals": {
+                        f"aws:ResourceTag/{key}": value for key, value in self._args.discovery_tags.items()
+                    }
                 },
             ),
         )
@@ -340,5 +392,9 @@ def make_identity(
         webhook_secret=monitoring.webhook_secret,
         log_group_arn=None if container_logs is None else container_logs.arn,
         dataset_sources=context.settings.storage.dataset_sources,
+        has_ebs_driver=context.settings.cluster.installs("aws-ebs-csi-driver"),
+        has_efs_driver=context.settings.cluster.installs("aws-efs-csi-driver"),
+        has_reaper=context.settings.reaper is not None,
+        discovery_tags=names.discovery_tags(context.settings),
     )
     return Identity("identity", args, context.opts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -13,7 +13,7 @@ from infra.aws.context import BuildContext
 from infra.aws.encryption import Encryption
 from infra.aws.iam import Role
 from infra.aws.network import Network
-from infra.aws.user_data import template_tags, user_data
+from infra.aws.user_data import TEMPLATE_TAG, template_tags, user_data
 from infra.spec import names
 from infra.spec.launch_plan import LaunchPlan
 from infra.spec.node_group import NodeGroup, ZoneGroup
@@ -31,21 +31,23 @@ class NodesArgs:
 
     Attributes:
         cluster_name: the cluster.
-        cluster_security_group_id: EKS's own security group.
+        security_group_ids: security groups of every node, the first one that of the cluster.
         efa_security_group_id: group of the EFA interfaces.
         kubernetes: minor of the nodes.
         role_arn: role of the nodes.
         volume_key_arn: KMS key of the root volumes.
         tags: tags of instances, volumes and interfaces.
+        group_tags: tags of the Auto Scaling groups, besides those of EKS and the node template.
     """
 
     cluster_name: pulumi.Input[str]
-    cluster_security_group_id: pulumi.Input[str]
+    security_group_ids: Sequence[pulumi.Input[str]]
     efa_security_group_id: pulumi.Input[str]
     kubernetes: str
     role_arn: pulumi.Input[str]
     volume_key_arn: pulumi.Input[str]
     tags: Mapping[str, str]
+    group_tags: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,7 @@ class ManagedNodeGroup(pulumi.ComponentResource):
             ),
             block_device_mappings=[self._root_volume()],
             network_interfaces=self._network_interfaces() if has_interfaces else None,
-            vpc_security_group_ids=None if has_interfaces else [self._nodes.cluster_security_group_id],
+            vpc_security_group_ids=None if has_interfaces else list(self._nodes.security_group_ids),
             placement=self._placement(),
             capacity_reservation_specification=self._reservation(),
             instance_market_options=aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type=plan.market_type)
@@ -119,7 +121,7 @@ class ManagedNodeGroup(pulumi.ComponentResource):
 
     def _network_interfaces(self) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
         """The plan's interfaces, without subnet and public address: the group sets the one, EC2 refuses the other."""
-        groups = [self._nodes.cluster_security_group_id, self._nodes.efa_security_group_id]
+        groups = [*self._nodes.security_group_ids, self._nodes.efa_security_group_id]
         return [
             aws.ec2.LaunchTemplateNetworkInterfaceArgs(
                 network_card_index=interface.network_card_index,
@@ -188,9 +190,9 @@ class ManagedNodeGroup(pulumi.ComponentResource):
         )
 
     def _make_template_tags(self, part: ZoneGroup, made: aws.eks.NodeGroup) -> None:
-        for key, value in template_tags(self._group).items():
+        for key, value in {**template_tags(self._group), **self._nodes.group_tags}.items():
             aws.autoscaling.Tag(
-                f"{part.name}-{key.partition('/node-template/')[2]}",
+                f"{part.name}-{key.removeprefix(f'{TEMPLATE_TAG}/')}",
                 autoscaling_group_name=made.resources[0].autoscaling_groups[0].name,
                 tag=aws.autoscaling.TagTagArgs(key=key, value=value, propagate_at_launch=False),
                 opts=self._below,
@@ -214,13 +216,20 @@ def nodes_args(
     """What all node groups have in common."""
     return NodesArgs(
         cluster_name=cluster.name,
-        cluster_security_group_id=cluster.security_group_id,
+        security_group_ids=cluster.node_security_group_ids,
         efa_security_group_id=network.efa_security_group_id,
         kubernetes=context.kubernetes,
         role_arn=role.arn,
         volume_key_arn=encryption.keys["volumes"],
         tags=names.node_tags(context.settings),
+        group_tags=_group_tags(context),
     )
+
+
+def _group_tags(context: BuildContext) -> dict[str, str]:
+    """What tells the stack's groups from others of its cluster: nothing, in a cluster of its own."""
+    shared = names.discovery_tags(context.settings)
+    return {key: value for key, value in shared.items() if key == names.STACK_TAG}
 
 
 def node_group_args(context: BuildContext, network: Network, group: NodeGroup) -> NodeGroupArgs:

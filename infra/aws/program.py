@@ -10,13 +10,14 @@ import pulumi_aws as aws
 from infra.aws.addons import ADDON_WORKLOADS, AddOns, addon_args
 from infra.aws.alerts import AlertTopic, make_alert_topic
 from infra.aws.budget import make_budget
-from infra.aws.cluster import Cluster, make_cluster
+from infra.aws.cluster import Cluster
 from infra.aws.context import BuildContext
 from infra.aws.database import Database, make_database
 from infra.aws.encryption import Encryption, make_encryption
+from infra.aws.foundation import make_cluster, make_network
 from infra.aws.identity import Identity, make_cni_role, make_identity, make_node_role
 from infra.aws.logs import make_container_logs
-from infra.aws.network import Network, make_network
+from infra.aws.network import Network
 from infra.aws.node_groups import ManagedNodeGroup, node_group_args, nodes_args
 from infra.aws.provider import account_of, make_provider
 from infra.aws.registry import Registry, make_registry
@@ -91,14 +92,17 @@ def make_platform(settings: StackSettings) -> Platform:
 
     node_role, cni_role = make_node_role(context), make_cni_role(context)
     before_nodes, after_nodes = addon_args(context, cni_role, identity)
-    node_addons = AddOns("before-nodes", before_nodes, cluster_name=cluster.name, opts=context.after(cni_role))
+    cni_opts = context.opts if cni_role is None else context.after(cni_role)
+    node_addons = AddOns("before-nodes", before_nodes, cluster_name=cluster.name, opts=cni_opts)
     nodes = nodes_args(context, encryption, network, cluster, node_role)
     # Pulumi deletes in reverse order: nodes need their routes and the CNI until they have left the cluster.
     node_opts = context.after(network, node_addons, node_role)
     system_nodes, *_ = [
         ManagedNodeGroup(node_group_args(context, network, group), nodes, node_opts) for group in groups.all()
     ]
-    addon_opts = context.after(system_nodes, *(identity.roles[workload] for workload in ADDON_WORKLOADS.values()))
+    addon_opts = context.after(
+        system_nodes, *(role for workload, role in identity.roles.items() if workload in ADDON_WORKLOADS.values())
+    )
     addons = AddOns("after-nodes", after_nodes, cluster_name=cluster.name, opts=addon_opts)
     make_budget(context)
     return Platform(

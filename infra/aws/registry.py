@@ -25,7 +25,7 @@ class RegistryArgs:
     """Inputs of `Registry`.
 
     Attributes:
-        cluster_name: name of the EKS cluster, the prefix of every repository.
+        name_prefix: first part of every repository's name.
         repositories: repository name without the prefix, by image name in the release manifest.
         keep_images: number of images to keep per repository, of releases and of derived ones each.
         untagged_days: days to keep an untagged image.
@@ -34,7 +34,7 @@ class RegistryArgs:
         protection: deletion protection.
     """
 
-    cluster_name: str
+    name_prefix: str
     repositories: Mapping[str, str]
     keep_images: int
     untagged_days: int
@@ -43,9 +43,9 @@ class RegistryArgs:
     protection: Protection
 
 
-def pull_through_prefix(cluster_name: str, registry: str) -> str:
+def pull_through_prefix(name_prefix: str, registry: str) -> str:
     """ECR repository prefix of the pull-through cache for an upstream registry."""
-    return f"{cluster_name}/{_CACHE_NAMES[registry]}"
+    return f"{name_prefix}/{_CACHE_NAMES[registry]}"
 
 
 class Registry(pulumi.ComponentResource):
@@ -70,7 +70,7 @@ class Registry(pulumi.ComponentResource):
         opts = protected_opts(self, args.protection)
         repository = aws.ecr.Repository(
             image,
-            name=repository_name(args.cluster_name, path),
+            name=repository_name(args.name_prefix, path),
             image_tag_mutability="IMMUTABLE",
             image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
             encryption_configurations=[
@@ -89,7 +89,7 @@ class Registry(pulumi.ComponentResource):
 
     def _make_pull_through_cache(self, registry: str) -> None:
         """ECR creates the cache's repositories from the template at the first pull; their tags follow upstream."""
-        args, prefix = self._args, pull_through_prefix(self._args.cluster_name, registry)
+        args, prefix = self._args, pull_through_prefix(self._args.name_prefix, registry)
         child_opts = pulumi.ResourceOptions(parent=self)
         template = aws.ecr.RepositoryCreationTemplate(
             registry,
@@ -147,7 +147,7 @@ def make_registry(context: BuildContext, encryption: Encryption) -> Registry:
     """Make the repositories of the release's own images, and the pull-through caches."""
     registry = context.settings.registry
     args = RegistryArgs(
-        cluster_name=context.cluster_name,
+        name_prefix=context.name_prefix,
         repositories={name: image.repository for name, image in context.release.images.items() if image.is_ours},
         keep_images=registry.keep_images,
         untagged_days=registry.untagged_days,

@@ -14,7 +14,7 @@ from infra.aws.encryption import Encryption
 from infra.aws.file_system import FileSystem, FileSystemArgs
 from infra.aws.lustre import Lustre, LustreArgs
 from infra.aws.network import Network
-from infra.spec.names import BucketPurpose, bucket_name
+from infra.spec.names import BACKUP_FOLDER, BucketPurpose, bucket_name
 from infra.spec.protection import Protection
 from infra.spec.settings.stores import LustreSettings
 
@@ -27,10 +27,11 @@ class StorageArgs:
     """Inputs of `Storage`.
 
     Attributes:
-        cluster_name: name of the EKS cluster, the prefix of the bucket names.
+        name_prefix: prefix of the bucket names.
         account: AWS account, the suffix of the bucket names.
         key_arn: KMS key.
         retention: retention of the buckets.
+        backup_days: days for which a backup of MLflow is kept.
         efs_throughput: throughput mode, elastic or bursting.
         efs_uid: user and group that own everything in the file system.
         lustre: the Lustre file system, or None.
@@ -38,13 +39,15 @@ class StorageArgs:
         vpc_id: the VPC.
         subnet_ids: one subnet per zone, by zone.
         client_security_group_id: security group of the nodes.
+        efs_driver_role_arn: role, not of the stack, of the driver that mounts EFS; None: the driver's role is of the stack.
         protection: deletion protection.
     """
 
-    cluster_name: str
+    name_prefix: str
     account: pulumi.Input[str]
     key_arn: pulumi.Input[str]
     retention: Retention
+    backup_days: int
     efs_throughput: str
     efs_uid: int
     lustre: LustreSettings | None
@@ -52,6 +55,7 @@ class StorageArgs:
     vpc_id: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
     client_security_group_id: pulumi.Input[str]
+    efs_driver_role_arn: str | None
     protection: Protection
 
 
@@ -60,7 +64,7 @@ class Storage(pulumi.ComponentResource):
 
     Attributes:
         checkpoints: bucket for checkpoints, with one prefix per team namespace.
-        artifacts: bucket for MLflow's artifacts.
+        artifacts: bucket for MLflow's artifacts and backups.
         file_system: file system for the datasets and the teams' runs.
         lustre: the Lustre file system, or None.
     """
@@ -76,7 +80,8 @@ class Storage(pulumi.ComponentResource):
         logs = self._make_log_bucket()
         self.checkpoints = self._make_bucket("checkpoints", args.retention, logs)
         # MLflow reads artifacts of any age, so they stay in Standard storage.
-        self.artifacts = self._make_bucket("artifacts", replace(args.retention, infrequent_access_days=None), logs)
+        artifacts = replace(args.retention, infrequent_access_days=None, folder_days={BACKUP_FOLDER: args.backup_days})
+        self.artifacts = self._make_bucket("artifacts", artifacts, logs)
         self.file_system = FileSystem(
             "datasets",
             FileSystemArgs(
@@ -87,6 +92,7 @@ class Storage(pulumi.ComponentResource):
                 vpc_id=args.vpc_id,
                 subnet_ids=args.subnet_ids,
                 client_security_group_id=args.client_security_group_id,
+                driver_role_arn=args.efs_driver_role_arn,
                 protection=args.protection,
             ),
             pulumi.ResourceOptions(parent=self),
@@ -95,9 +101,9 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"checkpoints": self.checkpoints.name, "artifacts": self.artifacts.name})
 
     def _physical_name(self, purpose: BucketPurpose) -> pulumi.Output[str]:
-        cluster = self._args.cluster_name
+        prefix = self._args.name_prefix
         return pulumi.Output.from_input(self._args.account).apply(
-            lambda account: bucket_name(cluster, purpose, account=account)
+            lambda account: bucket_name(prefix, purpose, account=account)
         )
 
     def _make_bucket(self, purpose: BucketPurpose, retention: Retention, logs: Bucket) -> Bucket:
@@ -146,7 +152,7 @@ def make_storage(context: BuildContext, encryption: Encryption, network: Network
     """Make the buckets and the file systems."""
     storage = context.settings.storage
     args = StorageArgs(
-        cluster_name=context.cluster_name,
+        name_prefix=context.name_prefix,
         account=context.account,
         key_arn=encryption.keys["storage"],
         retention=Retention(
@@ -154,6 +160,7 @@ def make_storage(context: BuildContext, encryption: Encryption, network: Network
             abort_upload_days=storage.abort_upload_days,
             infrequent_access_days=storage.infrequent_access_days,
         ),
+        backup_days=context.settings.backup_days,
         efs_throughput=storage.efs_throughput,
         efs_uid=storage.efs_uid,
         lustre=storage.lustre,
@@ -161,6 +168,7 @@ def make_storage(context: BuildContext, encryption: Encryption, network: Network
         vpc_id=network.vpc_id,
         subnet_ids=network.private_subnet_ids,
         client_security_group_id=cluster.security_group_id,
+        efs_driver_role_arn=context.settings.cluster.foreign_drivers.get("aws-efs-csi-driver"),
         protection=context.protection,
     )
     return Storage("storage", args, context.opts)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from infra.preview.recording import Recording, Resource, record
+from infra.spec.section import read_document
 from infra.spec.settings import StackSettings, from_mapping, load_environment, render_test_environment
 from tests.infra.spec.samples import SHIPPED, changed, dev_sections, prod_sections
 
 ENVIRONMENTS = (*SHIPPED, "test")
 """The shipped environments, and a test environment from the template."""
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+EXISTING = ("existing-vpc", "existing-cluster")
+"""The examples of the documentation that use a VPC, or a VPC and a cluster, which exist."""
 
 ACCOUNT = "111122223333"
 RESERVED = "cr-00000000000000001"
@@ -29,15 +36,19 @@ RESEARCHER = "arn:aws:iam::111122223333:role/teams/researcher"
 
 @cache
 def settings_of(environment: str) -> StackSettings:
-    """Settings of one of `ENVIRONMENTS`, or of the sample environment with FSx for Lustre, `lustre`."""
+    """Settings of one of `ENVIRONMENTS` or `EXISTING`, or of the sample environment with FSx for Lustre, `lustre`."""
     if environment == "lustre":
         return _with_lustre("dev")
+    if environment in EXISTING:
+        document = read_document(EXAMPLES / f"{environment}.yaml")
+        return from_mapping(document.value, file=f"{environment}.yaml")
     if environment != "test":
         return load_environment(environment)
     text = render_test_environment(
         name="test-4711",
         owner="ops@example.com",
         account=ACCOUNT,
+        purpose="cluster-test",
         expires=datetime(2030, 1, 31, tzinfo=UTC),
         budget_usd=50,
     )
@@ -48,6 +59,14 @@ def settings_of(environment: str) -> StackSettings:
 def graph(environment: str) -> Recording:
     """The graph of one of the environments of `settings_of`."""
     return record(settings_of(environment))
+
+
+def in_order(resources: Sequence[Resource]) -> list[Resource]:
+    """Dependencies and parents first, as the engine creates them."""
+    known = {one.urn: one for one in resources}
+    needs = {one.urn: [urn for urn in (*one.dependencies, one.parent or "") if urn in known] for one in resources}
+    order = TopologicalSorter(needs)
+    return [known[urn] for urn in order.static_order()]
 
 
 @cache

@@ -6,12 +6,14 @@ import json
 
 import pytest
 
-from infra.aws.addons import LUSTRE_DRIVER
+from infra.aws.addons import configuration_of
 from infra.aws.cluster import access_entries
 from infra.policy import tokens
+from infra.spec.names import node_tags
 from infra.spec.protection import protection_of
 from infra.spec.release import load_release
 from infra.spec.settings import from_mapping
+from infra.spec.settings.cluster import LUSTRE_DRIVER
 from tests.infra.aws.graphs import ADMIN, ENVIRONMENTS, graph, sample, settings_of, unusual
 from tests.infra.spec.samples import changed, dev_sections
 
@@ -125,6 +127,25 @@ def test_the_cni_delegates_prefixes_and_enforces_network_policies() -> None:
     values = json.loads(graph("prod").find(tokens.ADDON, "vpc-cni").properties["configurationValues"])
     assert values["env"]["ENABLE_PREFIX_DELEGATION"] == "true"
     assert values["enableNetworkPolicy"] == "true"
+
+
+@every_environment
+def test_what_the_drivers_make_in_aws_has_the_tags_of_the_stack(environment: str) -> None:
+    """Or nothing would say whose a volume is, and until when, that has outlived its cluster."""
+    recording, tags = graph(environment), node_tags(settings_of(environment))
+    values = {
+        name: json.loads(recording.find(tokens.ADDON, name).properties["configurationValues"])
+        for name in ("vpc-cni", "aws-ebs-csi-driver")
+    }
+    assert json.loads(values["vpc-cni"]["env"]["ADDITIONAL_ENI_TAGS"]) == tags
+    assert values["aws-ebs-csi-driver"]["controller"]["extraVolumeTags"] == tags
+
+
+def test_volumes_of_a_cluster_that_others_use_too_are_not_tagged_as_the_stacks() -> None:
+    assert configuration_of("aws-ebs-csi-driver", {}) is None
+    recording = graph("existing-cluster")
+    values = [one.properties.get("configurationValues") or "" for one in recording.of_type(tokens.ADDON)]
+    assert not [one for one in values if "ray-train-platform" in one]
 
 
 @pytest.mark.parametrize(

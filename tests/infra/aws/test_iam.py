@@ -80,7 +80,9 @@ def test_prod_has_only_these_resource_patterns() -> None:
         "flow-logs/WriteFlowLogs",  # streams of its log group
         "node/MirrorAtFirstPull",  # pull-through caches with the cluster's prefix
         "trainer/CheckpointsOfTheTeam",  # objects with the team's prefix
-        "mlflow/Artifacts",  # objects of its bucket
+        "mlflow/Artifacts",  # objects of its folder
+        "mlflow-backup/ReadArtifactsAndBackups",  # objects of the same folder, and of that of backups
+        "mlflow-backup/WriteBackups",
         "autoscaler/LookAtNodeGroups",  # node groups of its cluster
         "autoscaler/MoveOwnGroups",  # Auto Scaling groups with its cluster's tag
         "logs/ShipLogs",  # streams of its log group
@@ -174,6 +176,26 @@ def test_mlflow_may_access_its_artifacts_and_password_but_no_checkpoints() -> No
     reached = {arn for body in permissions("mlflow").values() for arn in body["Resource"]}
     assert not any("checkpoints" in arn for arn in reached)
     assert any(arn.startswith("arn:aws:secretsmanager:us-east-1:777788889999:secret:rds!db-") for arn in reached)
+
+
+def test_mlflow_writes_artifacts_and_neither_reads_nor_writes_backups() -> None:
+    bucket = "arn:aws:s3:::rtp-prod-artifacts-777788889999"
+    objects = [body for body in permissions("mlflow").values() if any("Object" in action for action in body["Action"])]
+    assert [body["Resource"] for body in objects] == [[f"{bucket}/mlflow/*"]]
+
+
+def test_backups_read_artifacts_and_write_backups_and_delete_nothing() -> None:
+    bucket, allowed = "arn:aws:s3:::rtp-prod-artifacts-777788889999", permissions("mlflow-backup")
+    assert allowed["WriteBackups"]["Resource"] == [f"{bucket}/backups/*"]
+    assert allowed["ReadArtifactsAndBackups"]["Resource"] == [f"{bucket}/mlflow/*", f"{bucket}/backups/*"]
+    assert allowed["ReadArtifactsAndBackups"]["Action"] == ["s3:GetObject", "s3:GetObjectVersion"]
+    actions = {action for body in allowed.values() for action in body["Action"]}
+    assert not any("Delete" in action for action in actions)
+    assert {sid for sid, body in allowed.items() if bucket in body["Resource"]} == {"ListVersions"}
+    (association,) = [
+        one for one in graph("prod").of_type(ASSOCIATION) if one.properties["serviceAccount"] == "mlflow-backup"
+    ]
+    assert association.properties["namespace"] == "mlflow"
 
 
 @pytest.mark.parametrize(("role", "service"), [("trainer", "s3"), ("mlflow", "s3")])

@@ -14,8 +14,9 @@ import yaml
 from pulumi.runtime.config import set_all_config
 
 from infra.lifecycle.image.availability import MissingImage
-from infra.lifecycle.stage import AccountState
+from infra.lifecycle.stack.stage import AccountState
 from infra.preview.recording import Recording, record, record_program
+from infra.spec.manifest import Manifest
 from infra.spec.release import ReleaseManifest, load_release
 from infra.spec.settings.loading import ENVIRONMENTS, PROJECT, STACK_FILES
 from infra.spec.settings.platform import Mirrors
@@ -39,12 +40,19 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ReleaseManifest:
     return release
 
 
+class _EmptyCluster:
+    """The API server of a cluster without CRDs."""
+
+    def read(self, manifest: Manifest) -> Manifest | None:
+        """What it has of an object: nothing."""
+
+
 @pytest.fixture
 def applied_crds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the CRDs that the program applies to a cluster that does not exist."""
     applied: list[str] = []
     here = "platform_charts.install.platform"
-    monkeypatch.setattr(f"{here}.connect_to", lambda _cluster, *, region: region)
+    monkeypatch.setattr(f"{here}.connect_to", lambda _cluster, **_: _EmptyCluster())
     monkeypatch.setattr(
         f"{here}.apply_crds", lambda _api, crds: applied.extend(crd["metadata"]["name"] for crd in crds)
     )
@@ -56,7 +64,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Callable[[AccountState], None]:
     """Sets what the program finds in the account; by default every image and no cluster."""
 
     def put(state: AccountState) -> None:
-        monkeypatch.setattr("infra.lifecycle.stage.read_account", lambda *_: state)
+        monkeypatch.setattr("infra.lifecycle.stack.stage.read_account", lambda *_: state)
 
     put(AccountState(endpoint=None, missing=()))
     return put

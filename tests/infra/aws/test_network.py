@@ -21,7 +21,8 @@ def test_every_zone_has_a_private_and_a_public_subnet_inside_the_vpc(environment
     wanted = {f"{kind}-{zone}" for kind in ("private", "public") for zone in network.availability_zones}
     assert {subnet.name for subnet in subnets} == wanted
     ranges = [IPv4Network(subnet.properties["cidrBlock"]) for subnet in subnets]
-    assert all(one.subnet_of(network.cidr) for one in ranges)
+    (cidr,) = network.vpc_cidrs.values()
+    assert all(one.subnet_of(cidr) for one in ranges)
     assert not any(one.overlaps(other) for index, one in enumerate(ranges) for other in ranges[:index])
 
 
@@ -117,4 +118,4 @@ def test_a_store_allows_only_the_nodes_on_its_port(name: str, port: int) -> None
 def test_no_ingress_is_allowed_from_outside_the_vpc(environment: str) -> None:
     rules = graph(environment).of_type(tokens.INGRESS_RULE)
     ranges = {rule.properties["cidrIpv4"] for rule in rules if "cidrIpv4" in rule.properties}
-    assert ranges == {str(settings_of(environment).network.cidr)}
+    assert ranges == set(map(str, settings_of(environment).network.vpc_cidrs.values()))

@@ -11,7 +11,7 @@ from infra.policy.tokens import LUSTRE
 from infra.preview.recording import UNKNOWN, Recording, Resource
 from infra.spec.catalog import load_catalog
 from infra.spec.errors import SettingsError
-from infra.spec.outputs import StackOutputs, check_outputs, read_outputs
+from infra.spec.outputs import KEPT_RELEASE, SCHEMA_VERSION, StackOutputs, check_outputs, read_outputs
 from infra.spec.protection import protection_of
 from infra.spec.release import load_release
 from infra.spec.settings.stack import StackSettings
@@ -169,6 +169,14 @@ def test_outputs_that_break_the_contract_fail_the_program(monkeypatch: pytest.Mo
     monkeypatch.setattr("infra.aws.exports.SCHEMA_VERSION", 2)
     with pytest.raises(SettingsError, match="stack outputs: 1 wrong setting\n  schema_version = 2: must be one of 1"):
         varied({})
+
+
+def test_an_update_that_takes_a_step_back_leaves_the_release_of_the_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = {"platform": "9.9.9", "release": graph("dev").outputs["release"]}
+    monkeypatch.setenv(KEPT_RELEASE, json.dumps(newer))
+    outputs = varied({}).outputs
+    assert {name: outputs[name] for name in newer} == newer
+    assert outputs["schema_version"] == SCHEMA_VERSION
 
 
 def logical_names(recording: Recording) -> list[str]:

@@ -106,6 +106,13 @@ def test_the_transition_to_standard_ia_is_optional() -> None:
     assert "transitions" not in rule
 
 
+@every_environment
+def test_backups_of_mlflow_expire_no_later_than_their_artifacts(environment: str) -> None:
+    everything, backups = part(environment, tokens.BUCKET_LIFECYCLE, "artifacts")["rules"]
+    assert backups["filter"] == {"prefix": "backups/"}
+    assert backups["expiration"]["days"] <= everything["noncurrentVersionExpiration"]["noncurrentDays"]
+
+
 def test_access_logs_expire_and_checkpoints_do_not() -> None:
     (logs,) = part("prod", tokens.BUCKET_LIFECYCLE, "logs")["rules"]
     assert logs["expiration"] == {"days": 90}
