@@ -185,9 +185,14 @@ class KubernetesApi:
 
     def read_raw(self, path: str) -> Manifest:
         """The object at a path, like `kubectl get --raw`; for resources that discovery does not list."""
-        with self._translated(f"get {path}"):
-            found: Manifest = json.loads(self._dynamic().request("get", path, serialize=False).data)
+        found: Manifest = json.loads(self.read_text(path))
         return found
+
+    def read_text(self, path: str) -> str:
+        """What the API server answers at a path, e.g. `/metrics`."""
+        with self._translated(f"get {path}"):
+            answer: bytes = self._dynamic().request("get", path, serialize=False).data
+        return answer.decode(errors="replace")
 
     def log(
         self,
@@ -224,6 +229,11 @@ class KubernetesApi:
             )
             with closing(answer):
                 yield from _split(answer.stream())
+
+    def is_namespaced(self, api_version: str, kind: str) -> bool:
+        """Whether the objects of a kind are in namespaces."""
+        with self._translated(f"discover {kind}"):
+            return bool(self._resource(api_version, kind).namespaced)
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Whether the API server serves a kind."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
 from infra.spec.errors import RefusedError
+
+_THROTTLED = re.compile(r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown")
 
 
 def aws_refusal(message: str, error: Exception, *, remedy: str) -> RefusedError:
-    """A refusal that tells a network without AWS from credentials without rights.
+    """A refusal that tells a network without AWS, and an AWS that cannot answer for now, from credentials without rights.
 
     Args:
         message: what could not be done, if AWS answered or was not asked because there are no credentials.
@@ -21,4 +28,12 @@ def aws_refusal(message: str, error: Exception, *, remedy: str) -> RefusedError:
         return RefusedError(
             f"AWS does not answer: {error}", remedy="check the network and its proxy (HTTPS_PROXY), then retry"
         )
-    return RefusedError(f"{message}: {error}", remedy=remedy)
+    is_passing = _is_passing(getattr(error, "response", {}))
+    return RefusedError(f"{message}: {error}", remedy="repeat the command later" if is_passing else remedy)
+
+
+def _is_passing(response: Mapping[str, Any]) -> bool:
+    """Whether AWS failed itself, or had too many requests."""
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = str(response.get("Error", {}).get("Code", ""))
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR or bool(_THROTTLED.search(code))

@@ -51,7 +51,7 @@ def check_account(outputs: StackOutputs) -> None:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
     try:
-        account = boto3.client("sts", region_name=outputs.region).get_caller_identity()["Account"]
+        account = boto3.Session(region_name=outputs.region).client("sts").get_caller_identity()["Account"]
     except (BotoCoreError, ClientError) as error:
         raise aws_refusal(
             f"no AWS account to reach stack {outputs.environment} with",

@@ -12,7 +12,7 @@ import yaml
 from moto import mock_aws
 
 from infra.kube.stack_connection import connect
-from infra.lifecycle.caller import caller_of
+from infra.lifecycle.account.caller import caller_of
 from infra.lifecycle.sandbox.processes import free_ports
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.outputs import StackOutputs
