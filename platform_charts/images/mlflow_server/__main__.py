@@ -1,6 +1,7 @@
 """Command line of the image.
 
-Exit status: 0 done, 1 the database is almost full (cleanup), 2 invalid environment or command line, otherwise an unexpected error.
+Exit status: 0 done, 1 failed, the database is almost full (cleanup) or a drill has found differences, 2 invalid environment or command
+line, 3 refused, otherwise an unexpected error.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Sequence
 
 import boto3
 
+from .backup.errors import BackupError, explained
 from .database import Database
 from .environment import (
+    BackupSettings,
     BootstrapSettings,
     CleanupSettings,
     DatabaseSettings,
+    DrillSettings,
     EnvironmentVariableError,
     ServerSettings,
 )
@@ -32,17 +36,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         the exit status of the process.
     """
     options = _parser().parse_args(arguments)
+    commands = {
+        "migrate": _migrate,
+        "cleanup": lambda: _clean_up(is_preview=options.preview),
+        "backup": _back_up,
+        "restore-drill": lambda: _drill(backup=options.backup, keeps=options.keep),
+        "switch": _switch,
+        "discard": lambda: _discard(options.database),
+        "serve": _serve,
+    }
     try:
-        match options.command:
-            case "migrate":
-                return _migrate()
-            case "cleanup":
-                return _clean_up(is_preview=options.preview)
-            case _:
-                return _serve()
+        return commands[options.command]()
     except EnvironmentVariableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BackupError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
 
 
 def _migrate() -> int:
@@ -70,6 +80,45 @@ def _clean_up(*, is_preview: bool) -> int:
     return clean_up(settings, database, boto3.client("s3"))
 
 
+def _back_up() -> int:
+    settings = BackupSettings.from_environment(os.environ)
+    database = _database()
+    from .backup.take import take_backup  # noqa: PLC0415
+
+    with explained("the backup failed"):
+        take_backup(settings, database, boto3.client("s3"))
+    return 0
+
+
+def _drill(*, backup: str | None, keeps: bool) -> int:
+    settings = DrillSettings.from_environment(os.environ, backup=backup, keeps=keeps)
+    database = _database()
+    from .backup.drill import restore_drill  # noqa: PLC0415
+
+    with explained("the drill failed"):
+        report = restore_drill(settings, database, boto3.client("s3"))
+    print(*report.lines(), sep="\n", flush=True)
+    return 0 if report.passed else 1
+
+
+def _switch() -> int:
+    database = _database()
+    from .backup.switch import switch  # noqa: PLC0415
+
+    with explained("the databases were not switched"):
+        switch(database)
+    return 0
+
+
+def _discard(name: str) -> int:
+    database = _database()
+    from .backup.switch import discard  # noqa: PLC0415
+
+    with explained(f"{name} was not dropped"):
+        discard(database, name)
+    return 0
+
+
 def _database() -> Database:
     settings = DatabaseSettings.from_environment(os.environ)
     return Database(settings, boto3.client("secretsmanager", region_name=settings.region))
@@ -82,6 +131,13 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("serve", help="run the server")
     cleanup = commands.add_parser("cleanup", help="delete for good what was deleted long ago")
     cleanup.add_argument("--preview", action="store_true", help="list what would be deleted, and delete nothing")
+    commands.add_parser("backup", help="write databases and lists of artifacts and checkpoints to the bucket")
+    drill = commands.add_parser("restore-drill", help="restore a backup beside the databases, compare, and drop it")
+    drill.add_argument("--backup", metavar="NAME", help="the backup; default: the newest")
+    drill.add_argument("--keep", action="store_true", help="keep what was restored, for `switch`")
+    commands.add_parser("switch", help="put restored databases in the place of those that serve")
+    discard = commands.add_parser("discard", help="drop a database that `switch` has replaced")
+    discard.add_argument("database", metavar="DATABASE")
     return parser
 
 

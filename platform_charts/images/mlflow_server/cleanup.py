@@ -6,14 +6,12 @@ days of its lifecycle.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import Counter
 from contextlib import closing
 from typing import Any
 
-from mlflow.environment_variables import MLFLOW_ENABLE_WORKSPACES
 from mlflow.store.tracking.sqlalchemy_workspace_store import WorkspaceAwareSqlAlchemyStore
 from mlflow.utils.workspace_context import WorkspaceContext
 
@@ -21,6 +19,7 @@ from .database import Database
 from .environment import CleanupSettings
 from .expired import Expired, find_expired
 from .names import ARTIFACT_FOLDER, RUNS
+from .workspaces import workspaces_enabled
 
 _GIB = 2**30
 _DAY_MILLISECONDS = 86_400_000
@@ -49,7 +48,8 @@ def clean_up(settings: CleanupSettings, database: Database, s3: Any) -> int:  # 
         expired = find_expired(cursor, before=before)
         connection.rollback()  # ends the transaction: the deletions below use other connections
         if expired and not settings.is_preview:
-            _Deletion(settings, database, s3).delete(expired)
+            with workspaces_enabled():
+                _Deletion(settings, database, s3).delete(expired)
         else:
             for item in expired:
                 print(f"would delete the {item.kind} {item.identifier} of workspace {item.workspace}")
@@ -62,7 +62,6 @@ def clean_up(settings: CleanupSettings, database: Database, s3: Any) -> int:  # 
 
 class _Deletion:
     def __init__(self, settings: CleanupSettings, database: Database, s3: Any) -> None:  # noqa: ANN401
-        os.environ[MLFLOW_ENABLE_WORKSPACES.name] = "true"  # as the server's --enable-workspaces does
         self._bucket = settings.bucket
         self._s3 = s3
         self._store = WorkspaceAwareSqlAlchemyStore(database.uri(RUNS), "mlflow-artifacts:/")

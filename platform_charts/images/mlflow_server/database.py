@@ -21,7 +21,11 @@ from psycopg2 import sql
 from .environment import DatabaseSettings
 from .names import ACCOUNTS, RUNS
 
-_MAINTENANCE = "postgres"
+_IDLE_SECONDS = 60
+"""A connection that waits for an hour of work elsewhere must not be forgotten: security groups on newer instance types track an idle
+one for 350 seconds (EC2 documentation, "Idle connection tracking timeout")."""
+
+MAINTENANCE = "postgres"
 """A database that exists on every PostgreSQL server."""
 
 
@@ -60,8 +64,8 @@ class Database:
             f"postgresql+psycopg2://{self._user}@{settings.host}:{settings.port}/{name}?passfile={self._password_file}"
         )
 
-    def connect(self, name: str) -> Any:  # noqa: ANN401 - psycopg2 has no types
-        """A connection to a database, which the caller closes.
+    def connect(self, name: str, *, options: str = "") -> Any:  # noqa: ANN401 - psycopg2 has no types
+        """A connection to a database, which the caller closes; `options` are settings of its session.
 
         Raises:
             psycopg2.Error: the server is unavailable or rejects the credentials.
@@ -73,6 +77,8 @@ class Database:
             user=self._user,
             dbname=name,
             passfile=str(self._password_file),
+            options=options,
+            keepalives_idle=_IDLE_SECONDS,
         )
 
     def create(self, name: str) -> None:
@@ -81,7 +87,7 @@ class Database:
         Raises:
             psycopg2.Error: the server is unavailable or rejects the statement.
         """
-        connection = self.connect(_MAINTENANCE)
+        connection = self.connect(MAINTENANCE)
         connection.autocommit = True  # CREATE DATABASE cannot run in a transaction
         with closing(connection), connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))

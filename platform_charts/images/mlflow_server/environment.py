@@ -158,3 +158,57 @@ class CleanupSettings:
             storage_bytes=_number(environment, "CLEANUP_STORAGE_GIB") * 2**30,
             is_preview=is_preview,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupSettings:
+    """Where a backup is written.
+
+    Attributes:
+        bucket: S3 bucket for artifacts.
+    """
+
+    bucket: str
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> BackupSettings:
+        """Read MLFLOW_ARTIFACT_BUCKET.
+
+        Raises:
+            EnvironmentVariableError: it is missing.
+        """
+        return cls(bucket=_text(environment, "MLFLOW_ARTIFACT_BUCKET"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrillSettings:
+    """What a drill restores, and how much of the artifacts it reads.
+
+    Attributes:
+        bucket: S3 bucket for artifacts.
+        backup: name of the backup; None for the newest.
+        keeps: keep the restored databases, under other names than those of a drill.
+        artifacts_to_read: number of artifact versions to read to the end; all are looked up.
+        storage_bytes: storage that the database server may grow to.
+    """
+
+    bucket: str
+    backup: str | None
+    keeps: bool
+    artifacts_to_read: int
+    storage_bytes: int
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], *, backup: str | None, keeps: bool) -> DrillSettings:
+        """Read MLFLOW_ARTIFACT_BUCKET, DRILL_ARTIFACTS and DRILL_STORAGE_GIB.
+
+        Raises:
+            EnvironmentVariableError: one is missing or invalid.
+        """
+        return cls(
+            bucket=_text(environment, "MLFLOW_ARTIFACT_BUCKET"),
+            backup=backup,
+            keeps=keeps,
+            artifacts_to_read=_number(environment, "DRILL_ARTIFACTS"),
+            storage_bytes=_number(environment, "DRILL_STORAGE_GIB") * 2**30,
+        )

@@ -19,3 +19,6 @@ TEAM_SECRET = "mlflow-credentials"  # noqa: S105 - a name
 
 ARTIFACT_FOLDER = "mlflow"
 """Folder of the artifact bucket with everything of MLflow's."""
+
+BACKUP_FOLDER = "backups"
+"""Folder of the artifact bucket with the backups; the server's role cannot write there."""

@@ -5,22 +5,72 @@ from __future__ import annotations
 import pytest
 
 from infra.spec.manifest import Manifest
+from infra.spec.node_labels import GROUP_LABEL
 from platform_charts.images.job_progress.reason import reason_of
 from tests.training.cluster.samples import ray_job, workload
 from training.cluster.state import Observation, state_of
 
 FULL = "couldn't assign flavors to pod set workers: insufficient quota for nvidia.com/gpu in flavor h100"
 OTHERS = "flavor system doesn't match node affinity, {}, untolerated taint {{spot true}} in flavor t4"
+NO_TOPOLOGY = 'Flavor "heads" does not support TopologyAwareScheduling'
+FEW_NODES = 'topology "network-3-layers" allows to fit only 1 out of 2 pod(s)'
+EXCLUDED = '. Total nodes: 6; excluded: resource "nvidia.com/gpu": 5'
+NEAR = {"nodeSelector": {GROUP_LABEL: "near"}}
+EITHER = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": GROUP_LABEL, "operator": "In", "values": ["near", "far"]}]}
+                ]
+            }
+        }
+    }
+}
 DEACTIVATED = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
 PREEMPTED = "Preempted to accommodate a workload"
+
+
+def pods(where: Manifest, *, count: int = 2, gpus: int = 4, message: str) -> Manifest:
+    """A Workload of worker pods that may run on these nodes, with Kueue's message about them."""
+    found = workload(QuotaReserved=f"!to pod set a: {message}")
+    requests = {"cpu": "8", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    spec = {"containers": [{"name": "ray", "resources": {"requests": requests}}], **where}
+    found["spec"]["podSets"] = [{"name": "head", "count": 1, "template": {}}]
+    found["spec"]["podSets"] += [{"name": "a", "count": count, "template": {"spec": spec}}]
+    return found
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
+        (
+            pods(NEAR, message=f"{FEW_NODES}{EXCLUDED}, {NO_TOPOLOGY}"),
+            f"to pod set a: room for 1 of its 2 pods with 4 GPUs each on the nodes of group near{EXCLUDED}",
+        ),
+        (
+            pods(EITHER, message='topology "x" doesn\'t allow to fit any of 2 pod(s)'),
+            "to pod set a: no room yet for its 2 pods with 4 GPUs each on the nodes of groups near, far",
+        ),
+        (
+            pods(NEAR, count=1, gpus=1, message=f"{NO_TOPOLOGY}, flavor x doesn't match node affinity"),
+            "to pod set a: no room yet for its pod with 1 GPU on the nodes of group near",
+        ),
+        (
+            pods({}, gpus=0, message=NO_TOPOLOGY),
+            "to pod set a: no room yet for its 2 pods on the nodes of its group",
+        ),
         (workload(QuotaReserved=f"!{FULL}"), FULL),
         (workload(QuotaReserved="!pod set a: " + OTHERS.format("no quota")), "pod set a: no quota"),
         (workload(QuotaReserved="!pod set a: flavor x doesn't match node affinity"), None),
+        (
+            workload(QuotaReserved=f"!pod set a: {NO_TOPOLOGY}, flavor x doesn't match node affinity"),
+            "pod set a: no room yet for its workers on the nodes of its group",
+        ),
+        (
+            workload(QuotaReserved=f"!pod set a: {FEW_NODES}, {NO_TOPOLOGY}"),
+            "pod set a: room for 1 of its workers on the nodes of its group",
+        ),
         (workload(Evicted=PREEMPTED, QuotaReserved="!pending"), f"{PREEMPTED}; pending"),
         (workload(Evicted=f"!Previously: {PREEMPTED}", QuotaReserved="!pending"), "pending"),
         (workload(Evicted="The workload is deactivated", QuotaReserved="!pending"), "pending"),

@@ -59,12 +59,16 @@ class Platform:
         self.database_settings = DatabaseSettings(
             host=address.hostname, port=address.port, secret=SECRET, region=REGION
         )
-        self.database = Database(self.database_settings, self._client("secretsmanager"))
+        self.database = Database(self.database_settings, self.client("secretsmanager"))
         self.bootstrap_settings = BootstrapSettings(teams=TEAMS, namespace="mlflow")
 
     def administer(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements as the database's superuser; returns the rows of the last one."""
         return self._execute(*statements, dbname="postgres")
+
+    def execute_in(self, database: str, statement: str) -> None:
+        """Run a statement in another database."""
+        self._execute(statement, dbname=database)
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement in MLflow's database; returns its rows."""
@@ -84,14 +88,14 @@ class Platform:
         rules = Path(hba).read_text(encoding="utf-8")
         Path(hba).write_text(f"host all {USER} 127.0.0.1/32 scram-sha-256\n{rules}", encoding="utf-8")
         self.administer("SELECT pg_reload_conf()")
-        self._client("secretsmanager").create_secret(Name=SECRET, SecretString="{}")
+        self.client("secretsmanager").create_secret(Name=SECRET, SecretString="{}")
         self.rotate("first: with \\ and :")
 
     def rotate(self, password: str) -> None:
         """Rotate the master password as RDS does: first in the database, then in the secret."""
         self.administer(f"ALTER ROLE {USER} PASSWORD '{password}'")
         login = json.dumps({"username": USER, "password": password})
-        self._client("secretsmanager").put_secret_value(SecretId=SECRET, SecretString=login)
+        self.client("secretsmanager").put_secret_value(SecretId=SECRET, SecretString=login)
 
     def cut_connections(self) -> None:
         """Terminate the master user's connections."""
@@ -104,7 +108,7 @@ class Platform:
             "DROP DATABASE IF EXISTS mlflow_auth WITH (FORCE)",
             f"DROP ROLE {USER}",
         )
-        self._client("secretsmanager").delete_secret(SecretId=SECRET, ForceDeleteWithoutRecovery=True)
+        self.client("secretsmanager").delete_secret(SecretId=SECRET, ForceDeleteWithoutRecovery=True)
 
     def credentials(self, team: str) -> dict[str, str]:
         """Environment variables of a team's jobs, from their Secret."""
@@ -117,14 +121,9 @@ class Platform:
 
     def server(self, folder: Path) -> MlflowServer:
         """The image's `serve` process, not started."""
-        port, settings = free_port(), self.database_settings
+        port = free_port()
         environment = {
-            **self._s3_api.environment(),
-            "MLFLOW_DB_HOST": settings.host,
-            "MLFLOW_DB_PORT": str(settings.port),
-            "MLFLOW_DB_SECRET_ARN": settings.secret,
-            "AWS_REGION": settings.region,
-            "MLFLOW_ARTIFACT_BUCKET": self._s3_api.bucket,
+            **self.program_environment,
             "MLFLOW_ALLOWED_HOSTS": f"{SERVICE},localhost,127.0.0.1",
             "MLFLOW_WORKERS": "1",
             "MLFLOW_FLASK_SERVER_SECRET_KEY": self.server_secret["flask-secret-key"],
@@ -148,13 +147,32 @@ class Platform:
             storage_bytes=round(storage_gib * 2**30),
             is_preview=is_preview,
         )
-        return clean_up(settings, self.database, self._client("s3"))
+        return clean_up(settings, self.database, self.client("s3"))
+
+    @property
+    def bucket(self) -> str:
+        """Name of the artifact bucket."""
+        return self._s3_api.bucket
+
+    @property
+    def program_environment(self) -> dict[str, str]:
+        """Environment variables of the image's programs: the AWS API, the database and the bucket."""
+        settings = self.database_settings
+        return {
+            **self._s3_api.environment(),
+            "MLFLOW_DB_HOST": settings.host,
+            "MLFLOW_DB_PORT": str(settings.port),
+            "MLFLOW_DB_SECRET_ARN": settings.secret,
+            "AWS_REGION": settings.region,
+            "MLFLOW_ARTIFACT_BUCKET": self._s3_api.bucket,
+        }
 
     def object_names(self) -> list[str]:
         """Keys of all objects in the artifact bucket."""
         return self._s3_api.object_names()
 
-    def _client(self, service: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time
+    def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time
+        """A client of an AWS service."""
         keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
         return boto3.client(service, endpoint_url=self._s3_api.endpoint, region_name=REGION, **keys)
 

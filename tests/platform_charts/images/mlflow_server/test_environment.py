@@ -21,6 +21,7 @@ from platform_charts.images.mlflow_server.environment import (
     ServerSettings,
 )
 from platform_charts.objects import mlflow as objects
+from platform_charts.objects.mlflow_pods import Stores
 
 DATABASE = {
     "MLFLOW_DB_HOST": "db",
@@ -34,7 +35,7 @@ SERVER = {
     "MLFLOW_WORKERS": "2",
     "MLFLOW_FLASK_SERVER_SECRET_KEY": "key",
 }
-STORES = objects.Stores(database_host="db", database_port=5432, database_secret_arn="arn:x", artifact_bucket="bucket")
+STORES = Stores(database_host="db", database_port=5432, database_secret_arn="arn:x", artifact_bucket="bucket")
 
 
 def container_of(kind: str) -> dict[str, Any]:

@@ -62,9 +62,10 @@ def test_a_member_sees_the_page_and_the_workspace_of_the_team(served: RunningPro
 def test_a_member_creates_an_experiment_in_a_browser(served: RunningProxy) -> None:
     made = json.dumps({"name": "made-behind-single-sign-on"}).encode()
     page = {"Origin": f"https://{host(VISION)}", "Content_Type": "application/json", "X_MLFLOW_WORKSPACE": VISION}
-    reply = as_member(served, "/ajax-api/2.0/mlflow/experiments/create", of=VISION, at=VISION, data=made, **page)
+    path = "/ajax-api/2.0/mlflow/experiments/create"
+    reply = as_member(served, path, of=VISION, at=VISION, data=made, **page)
     assert reply.status == 200, reply
-    assert json.loads(served.said[-1])["person"] == "ada@example.com"
+    assert served.line_of(path)["person"] == "ada@example.com"
 
 
 def test_a_member_reaches_no_other_team(served: RunningProxy) -> None:

@@ -133,6 +133,21 @@ class RunningProxy:
     url: str
     said: list[str]
 
+    def line_of(self, path: str) -> dict[str, object]:
+        """The line of its log about a path. It is written after the answer, which may be here before it.
+
+        Raises:
+            AssertionError: there is none after a minute.
+        """
+        deadline = time.monotonic() + 60
+        while True:
+            lines: list[dict[str, object]] = [json.loads(line) for line in self.said]
+            found = next((line for line in lines if line["path"] == path), None)
+            if found is not None:
+                return found
+            assert time.monotonic() < deadline, f"no line about {path}: {lines}"
+            time.sleep(0.01)
+
 
 @contextmanager
 def proxy(sites: Sequence[Site], *, keys: str, logins: Logins) -> Iterator[RunningProxy]:

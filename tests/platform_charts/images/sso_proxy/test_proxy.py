@@ -114,7 +114,7 @@ def test_bodies_pass_in_both_directions_and_who_changes_something_is_logged(desk
     body = "x" * 1_000_000
     reply = desk.ask("/upload", data=body.encode(), Origin=f"https://{MLFLOW}")
     assert reply.seen["body"] == body
-    line = json.loads(desk.running.said[-1])
+    line = desk.running.line_of("/upload")
     assert line == {"person": "ada@example.com", "host": MLFLOW, "method": "POST", "path": "/upload", "status": 200}
 
 

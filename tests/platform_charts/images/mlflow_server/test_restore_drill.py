@@ -1,0 +1,251 @@
+"""Restore drills of a server with two teams, on the server that serves, and a real restore."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from platform_charts.images.mlflow_server.__main__ import main
+from platform_charts.images.mlflow_server.backup.drill import RESTORED, SCRATCH
+from platform_charts.images.mlflow_server.backup.errors import RefusedError
+from platform_charts.images.mlflow_server.backup.manifest import Manifest
+from platform_charts.images.mlflow_server.backup.report import REPORT, DrillReport
+from platform_charts.images.mlflow_server.backup.schema import check_revision
+from platform_charts.images.mlflow_server.backup.scratch import scratch
+from platform_charts.images.mlflow_server.backup.switch import discard, switch
+from platform_charts.images.mlflow_server.names import ACCOUNTS, RUNS
+from tests.engines.mlflow_server import MlflowServer
+from tests.platform_charts.images.mlflow_server.backups import Backed, runs_of, table_of
+from tests.platform_charts.images.mlflow_server.platform import TEAMS, USER
+
+_SECONDS = 120.0
+_MOST_MEMORY = 64 * 2**20
+"""Less than the rows of a million points take as text."""
+_DRILL = {"DRILL_ARTIFACTS": "3", "DRILL_STORAGE_GIB": "100"}
+
+
+def await_(holds: Callable[[], bool], *, what: str) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + _SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"not {what} after {_SECONDS:.0f} s"
+        time.sleep(0.05)
+
+
+@contextmanager
+def drill_process(backed: Backed) -> Iterator[subprocess.Popen[str]]:
+    """The image's drill as a process, once it has made its first database."""
+    command = [sys.executable, "-m", "platform_charts.images.mlflow_server", "restore-drill"]
+    environment = {**os.environ, **backed.services.program_environment, **_DRILL}
+    with subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            await_(lambda: SCRATCH[RUNS] in backed.databases() or process.poll() is not None, what="restoring")
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_drill_that_was_killed_is_cleaned_up_by_the_next_which_passes(backed: Backed, manifest: Manifest) -> None:
+    with drill_process(backed) as process:
+        with pytest.raises(RefusedError, match="another restore is under way"):
+            backed.drill()
+        process.kill()
+        process.wait()
+    assert SCRATCH[RUNS] in backed.databases()
+    await_(lambda: not _connections(backed), what="disconnected")
+    report = backed.drill(backup=manifest.identifier)
+    assert report.problems == ()
+    assert f"dropped {SCRATCH[RUNS]}, which an interrupted drill left" in report.notes
+    assert backed.databases() == set()
+    _check_figures(report, manifest)
+
+
+def _connections(backed: Backed) -> list[object]:
+    """Connections of a drill, which the server ends soon after the process."""
+    return [*backed.services.administer("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted")]
+
+
+def _check_figures(report: DrillReport, manifest: Manifest) -> None:
+    rows = {table.name: table.contents.rows for entry in manifest.databases for table in entry.tables}
+    assert report.mlflow["users"] == rows["users"] == 1 + len(TEAMS)
+    assert report.mlflow["experiments"] >= rows["experiments"] > len(TEAMS)
+    assert report.mlflow["experiments with runs"] >= len(TEAMS)
+    assert [one.rows for one in report.databases] == [entry.rows for entry in manifest.databases]
+    assert report.artifacts == manifest.artifacts.entries
+    assert report.artifacts_read == 3
+    assert report.checkpoints == manifest.checkpoints.entries >= len(TEAMS)
+    assert 0 < report.restore_seconds < report.total_seconds
+    *_, last = report.lines()
+    read = json.loads(last.removeprefix(REPORT))
+    assert (read["passed"], read["backup"], read["age_seconds"]) == (True, manifest.identifier, report.age_seconds)
+
+
+@pytest.mark.long
+def test_a_drill_that_is_told_to_stop_leaves_nothing(backed: Backed, manifest: Manifest) -> None:
+    del manifest
+    with drill_process(backed) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=_SECONDS) == 128 + signal.SIGTERM
+    assert backed.databases() == set()
+
+
+def test_a_signal_while_rows_are_loaded_is_not_mistaken_for_a_damaged_backup(
+    backed: Backed, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psycopg2 turns an exception of the stream that it reads from into an error of the server."""
+
+    class Stream(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().read(size)
+
+    monkeypatch.setattr(gzip, "open", lambda *_: Stream(b"1\n"))
+    with pytest.raises(SystemExit) as ended:
+        backed.drill(backup=manifest.identifier)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert backed.databases() == set()
+
+
+def test_a_role_that_may_not_create_databases_fails_the_drill(backed: Backed, manifest: Manifest) -> None:
+    backed.services.administer(f"ALTER ROLE {USER} NOCREATEDB")
+    try:
+        report = backed.drill(backup=manifest.identifier)
+    finally:
+        backed.services.administer(f"ALTER ROLE {USER} CREATEDB")
+    assert "permission denied to create database" in report.problems[0]
+    assert report.restore_seconds > 0
+
+
+def test_a_drill_that_does_not_fit_beside_the_databases_is_refused(backed: Backed, manifest: Manifest) -> None:
+    with pytest.raises(RefusedError, match=r"need 0\.\d+ GiB beside .* raise database.max_allocated_gib"):
+        backed.drill(backup=manifest.identifier, storage_bytes=manifest.database_bytes)
+    assert backed.databases() == set()
+
+
+def test_a_database_that_no_drill_has_made_is_kept(backed: Backed, manifest: Manifest) -> None:
+    services = backed.services
+    services.administer(f"CREATE DATABASE {SCRATCH[ACCOUNTS]} OWNER {USER}")
+    services.execute_in(SCRATCH[ACCOUNTS], "CREATE TABLE somebodys (x int)")
+    with pytest.raises(RefusedError, match=f"the database {SCRATCH[ACCOUNTS]} exists; no drill has made it"):
+        backed.drill(backup=manifest.identifier)
+    assert backed.databases() == {SCRATCH[ACCOUNTS]}
+    backed.drop_databases()
+
+
+def test_a_schema_that_this_mlflow_does_not_know_is_refused() -> None:
+    with pytest.raises(RefusedError, match="has revision ffffffffffff, which this MLflow does not know"):
+        check_revision(RUNS, "ffffffffffff")
+
+
+def test_an_unknown_backup_is_refused_with_the_exit_status_3(
+    backed: Backed, manifest: Manifest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {**backed.services.program_environment, **_DRILL}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["restore-drill", "--backup", "yesterday"]) == 3
+    error = capsys.readouterr().err
+    assert error.startswith("error: there is no complete backup 'yesterday'; the newest folders: ")
+    assert manifest.identifier in error or error.count("Z-") == 5
+
+
+def test_a_restore_that_was_interrupted_is_not_put_in_place_and_is_dropped_by_the_next_drill(
+    backed: Backed, manifest: Manifest
+) -> None:
+    database = backed.new_database()
+    database.refresh_credentials()
+    with scratch(database) as made:
+        for name in RESTORED.values():
+            made.create(name)
+        with pytest.raises(RefusedError, match="another restore is under way"):
+            switch(database)
+    with pytest.raises(RefusedError, match="restored_mlflow and restored_mlflow_auth was interrupted; repeat it"):
+        switch(database)
+    report = backed.drill(backup=manifest.identifier)
+    assert {f"dropped {name}, which an interrupted drill left" for name in RESTORED.values()} <= {*report.notes}
+    assert backed.databases() == set()
+
+
+def test_a_restored_database_replaces_the_one_that_serves(
+    server: MlflowServer, backed: Backed, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disaster: somebody has dropped a table. The server runs on, and its clients see the restored runs."""
+    for name, value in {**backed.services.credentials(TEAMS[0]), "MLFLOW_ENABLE_WORKSPACES": "true"}.items():
+        monkeypatch.setenv(name, value)
+    client = MlflowClient(server.uri)
+    experiment = client.get_experiment_by_name(f"backed-{TEAMS[0]}")
+    assert experiment is not None
+    backed.services.query("DROP TABLE tags CASCADE")
+    with pytest.raises(MlflowException):
+        client.search_runs([experiment.experiment_id])
+    with pytest.raises(RefusedError, match="there is no database restored_mlflow and no restored_mlflow_auth"):
+        switch(backed.new_database())
+    report = backed.drill(backup=manifest.identifier, keeps=True)
+    assert report.problems == ()
+    assert backed.databases() == {*RESTORED.values()}
+    with pytest.raises(RefusedError, match=r"an earlier restore has kept it: .* discard restored_mlflow`"):
+        backed.drill(backup=manifest.identifier, keeps=True)
+    assert backed.drill(backup=manifest.identifier).problems == ()
+    assert backed.databases() == {*RESTORED.values()}
+    switch(backed.new_database())
+    [run] = client.search_runs([experiment.experiment_id])
+    assert "empty" in run.data.tags
+    assert client.create_experiment("after-the-restore") not in {"", experiment.experiment_id}
+    kept = backed.databases()
+    assert {name.rpartition("_")[0] for name in kept} == {f"replaced_{RUNS}", f"replaced_{ACCOUNTS}"}
+    with pytest.raises(RefusedError, match="'mlflow' is not a replaced or restored database"):
+        discard(backed.new_database(), RUNS)
+    for name in kept:
+        discard(backed.new_database(), name)
+    assert backed.databases() == set()
+
+
+@pytest.mark.long
+def test_a_million_points_are_backed_up_and_restored(backed: Backed, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a bounded memory, because a table is never read into it. Prints the figures of docs/BACKUP.md."""
+    [(run,)] = backed.services.query("SELECT run_uuid FROM params WHERE key = 'text' LIMIT 1")
+    points = "SELECT 'million', random(), 1790000000000 + i, '{}', i, false FROM generate_series(1, 1000000) AS i"
+    backed.services.query(f"INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) {points.format(run)}")
+    try:
+        with peak_memory() as of_backup:
+            manifest = backed.back_up()
+        with peak_memory() as of_drill:
+            report = backed.drill(backup=manifest.identifier)
+    finally:
+        backed.services.execute_in(RUNS, "DELETE FROM metrics WHERE key = 'million'")
+    assert report.problems == ()
+    assert of_backup[0] < _MOST_MEMORY
+    assert of_drill[0] < _MOST_MEMORY
+    assert table_of(runs_of(manifest), "metrics").contents.rows > 1_000_000
+    with capsys.disabled():
+        print(f"\n{capsys.readouterr().out}", *report.lines(), sep="\n")
+        print(f"memory: {of_backup[0] / 2**20:.1f} MiB, {of_drill[0] / 2**20:.1f} MiB")
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[int]]:
+    """Memory in bytes that this process takes more at most during the block, as the only element, which the end sets (proc(5))."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the peak
+    before, grown = _memory("VmRSS"), [0]
+    yield grown
+    grown[0] = _memory("VmHWM") - before
+
+
+def _memory(name: str) -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    [line] = [one for one in status.splitlines() if one.startswith(f"{name}:")]
+    return int(line.split()[1]) * 1024
