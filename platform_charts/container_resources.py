@@ -58,6 +58,8 @@ CONTAINERS: Mapping[str, ContainerResources] = {
     "job-recorder": ContainerResources(cpu="20m", memory="384Mi"),
     "grafana": ContainerResources(cpu="100m", memory="512Mi", cpu_limit="2"),
     "grafana-sidecar": ContainerResources(cpu="10m", memory="128Mi"),
+    # It lists 50 kinds of resources in each region, service after service.
+    "reaper": ContainerResources(cpu="50m", memory="512Mi"),
     # It passes bodies on in pieces and keeps none of them.
     "sso-proxy": ContainerResources(cpu="50m", memory="256Mi"),
     "kube-state-metrics": ContainerResources(cpu="50m", memory="256Mi"),

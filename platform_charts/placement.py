@@ -6,6 +6,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.node_labels import (
     GPU_MODEL_LABEL,
     GPU_TAINT,
+    GROUP_LABEL,
     HEAD_TAINT,
     SPOT_TAINT,
     START_UP_TAINT,
@@ -36,7 +37,16 @@ def tolerations() -> list[Manifest]:
 
 def gpu_nodes() -> Manifest:
     """Affinity to GPU nodes by the stack's own label, which needs no feature discovery."""
-    term = {"matchExpressions": [{"key": GPU_MODEL_LABEL, "operator": "Exists"}]}
+    return _nodes_with(GPU_MODEL_LABEL)
+
+
+def daemon_affinity(*, is_shared: bool) -> Manifest:
+    """Values of a daemon that runs on every node; of a cluster that others use too, on the stack's nodes only."""
+    return {"affinity": _nodes_with(GROUP_LABEL)} if is_shared else {}
+
+
+def _nodes_with(label: str) -> Manifest:
+    term = {"matchExpressions": [{"key": label, "operator": "Exists"}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 

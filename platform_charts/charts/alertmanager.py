@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 from infra.spec.manifest import RESTRICTED_CONTAINER, Manifest
-from infra.spec.names import cluster_name
+from infra.spec.names import name_prefix
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
 from platform_charts.container_resources import CONTAINERS
@@ -103,7 +103,7 @@ def alerting_of(settings: StackSettings, release: ReleaseManifest, *, topic_arn:
         registry: host of the stack's ECR and the prefix of its repositories.
     """
     return Alerting(
-        environment=cluster_name(settings),
+        environment=name_prefix(settings),
         region=settings.aws.region,
         topic_arn=None if settings.monitoring.alert_email is None else topic_arn,
         webhook_secret=settings.monitoring.webhook_secret,

@@ -6,7 +6,7 @@ from collections import Counter
 
 from infra.spec.cluster_names import MONITORING_NAMESPACE
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest
-from infra.spec.names import PLATFORM_ACCOUNTS, cluster_name
+from infra.spec.names import PLATFORM_ACCOUNTS, cluster_name, discovery_tags
 from infra.spec.node_group import NodeGroups
 from infra.spec.node_labels import ACCELERATOR_LABEL, BALANCED_LABEL, UNHEALTHY_TAINT
 from infra.spec.settings.stack import StackSettings
@@ -23,7 +23,7 @@ def autoscaler_values(settings: StackSettings, groups: NodeGroups, images: Image
     return {
         "cloudProvider": "aws",
         "awsRegion": settings.aws.region,
-        "autoDiscovery": {"clusterName": cluster_name(settings)},
+        "autoDiscovery": _discovery(settings),
         "fullnameOverride": "cluster-autoscaler",
         "image": images["cluster-autoscaler"].repository_and_tag(),
         "replicaCount": 1,
@@ -56,6 +56,17 @@ def autoscaler_values(settings: StackSettings, groups: NodeGroups, images: Image
             "status-taint": UNHEALTHY_TAINT.key,
         },
     }
+
+
+def _discovery(settings: StackSettings) -> Manifest:
+    """Values that find the node groups: by default all groups of the cluster, by the tags that EKS gives them.
+
+    Where others use the cluster too, only those that also have the stack's tag (cluster-autoscaler, AWS provider, "Auto-discovery
+    setup": `tag` or `tag=value`).
+    """
+    found: Manifest = {"clusterName": cluster_name(settings)}
+    tags = [f"{key}={value}" for key, value in discovery_tags(settings).items()]
+    return {**found, "tags": tags} if settings.cluster.is_shared else found
 
 
 def _gpu_limits(groups: NodeGroups) -> dict[str, str]:

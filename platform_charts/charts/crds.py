@@ -173,6 +173,20 @@ def check_crd_upgrades(live: Iterable[Manifest], pinned: Iterable[Manifest]) -> 
             check_crd_upgrade(before[one["metadata"]["name"]], one)
 
 
+def not_older(crds: Iterable[Manifest], live: Iterable[Manifest]) -> tuple[Manifest, ...]:
+    """Those CRDs that do not come from an older chart than the cluster's of the same name.
+
+    An update that takes a step of an upgrade back leaves the newer ones: objects may have fields that the older ones drop.
+    """
+    before = {one["metadata"]["name"]: _chart_version(one) for one in live}
+    kept = []
+    for one in crds:
+        was, is_ = before.get(one["metadata"]["name"]), _chart_version(one)
+        if was is None or is_ is None or is_ >= was:
+            kept.append(one)
+    return tuple(kept)
+
+
 def _breaking_changes(old: Manifest, new: Manifest) -> Iterator[str]:
     before, after = _chart_version(old), _chart_version(new)
     if before is not None and after is not None and after < before:

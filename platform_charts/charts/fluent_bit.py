@@ -19,6 +19,7 @@ from infra.spec.settings.logs import url_port
 from infra.spec.settings.stack import StackSettings
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS
+from platform_charts.placement import daemon_affinity
 
 NAME = "fluent-bit"
 """Name of the release, and by the chart's templates of its DaemonSet and its container."""
@@ -51,6 +52,7 @@ def fluent_bit_values(settings: StackSettings, images: ImageNames) -> Manifest:
         "testFramework": {"enabled": False},
         "serviceAccount": {"create": True, "name": _ACCOUNT.name},
         "tolerations": [{"operator": "Exists"}],
+        **daemon_affinity(is_shared=settings.cluster.is_shared),
         "resources": CONTAINERS[NAME].manifest(),
         # The kubelet's log files are readable by root only; root without capabilities is enough.
         "securityContext": {

@@ -95,6 +95,7 @@ def chart_installs(
                     settings.launch_requests(), catalog, chosen=settings.monitoring.memory_gib
                 ),
                 has_viewers=settings.has_grafana_viewers,
+                is_shared=settings.cluster.is_shared,
             ),
             timeout_s=2 * _TIMEOUT_S,  # it provisions volumes and runs hooks in sequence
         ),

@@ -10,7 +10,7 @@ from infra.spec.settings.platform import MonitoringSettings
 from platform_charts.charts.alertmanager import Alerting, alertmanager_config, webhook_pod_fields
 from platform_charts.charts.image_names import ImageNames
 from platform_charts.container_resources import CONTAINERS, prometheus_resources
-from platform_charts.placement import SYSTEM_NODES, tolerations
+from platform_charts.placement import SYSTEM_NODES, daemon_affinity, tolerations
 
 ALERTMANAGER_ACCOUNT = PLATFORM_ACCOUNTS["monitoring"][0]
 """Service account with the monitoring role, which may publish to the topic and read the webhook's secret."""
@@ -22,7 +22,13 @@ _ALERTMANAGER_GIB = 2
 
 
 def prometheus_stack_values(
-    monitoring: MonitoringSettings, images: ImageNames, alerting: Alerting, *, memory_gib: int, has_viewers: bool
+    monitoring: MonitoringSettings,
+    images: ImageNames,
+    alerting: Alerting,
+    *,
+    memory_gib: int,
+    has_viewers: bool,
+    is_shared: bool,
 ) -> Manifest:
     """Values of the chart.
 
@@ -32,6 +38,7 @@ def prometheus_stack_values(
         alerting: where alerts go.
         memory_gib: memory of Prometheus in GiB.
         has_viewers: whether Grafana shows its dashboards without a login.
+        is_shared: whether others use the cluster too.
     """
     return {
         "crds": {"enabled": False},  # the stack applies and upgrades them
@@ -54,6 +61,7 @@ def prometheus_stack_values(
             # It mounts the host's /proc, which Prometheus's namespace forbids by its Pod Security level.
             "namespaceOverride": GPU_NAMESPACE,
             "tolerations": tolerations(),
+            **daemon_affinity(is_shared=is_shared),
             "resources": CONTAINERS["node-exporter"].manifest(),
         },
         # EKS runs these and does not expose their metrics.

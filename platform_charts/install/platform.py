@@ -20,13 +20,13 @@ from infra.kube.definitions import apply_crds
 from infra.spec.errors import PlatformError
 from infra.spec.kubeconfig import kubeconfig
 from infra.spec.manifest import Manifest
-from infra.spec.names import cluster_name
+from infra.spec.names import cluster_name, name_prefix
 from infra.spec.outputs import ClusterOutput
 from infra.spec.protection import EnvironmentKind
 from infra.spec.registry_names import Registry
-from infra.spec.settings.network import subnets_of
+from infra.spec.settings.addresses import control_plane_cidrs
 from platform_charts.charts.archives import archive_path
-from platform_charts.charts.crds import CRD_GROUPS, CrdSource
+from platform_charts.charts.crds import CRD_GROUPS, CrdSource, not_older
 from platform_charts.charts.installs import ChartInstall, chart_installs
 from platform_charts.install.objects import DeferredOutputs, ObjectGroup
 from platform_charts.objects.namespaces import kubernetes_minor
@@ -84,7 +84,7 @@ def install(platform: Platform, *, crds: CrdSource | None = None) -> None:
     # Pulumi deletes in reverse order: jobs have finalizers that only living operators remove, and a queue is deleted once no
     # job uses it. So the teams' namespaces go first.
     teams = phase("teams", phase("queueing", charts))
-    for name in ("gpu", "mlflow", "monitoring", "single_sign_on"):
+    for name in ("gpu", "mlflow", "monitoring", "single_sign_on", "reaper"):
         if name in phases:
             phase(name, teams)
 
@@ -140,8 +140,8 @@ def _definitions(
     """Apply the CRDs once `needed` is registered; None in a preview.
 
     CRDs are no resources: 17 of them were 12.0 of the 12.4 MB of a stack's state, which Pulumi writes after every step, and every
-    policy read them. The preflight compares them with the cluster's. They outlive the stack's other objects, because deleting a
-    CRD deletes all of its objects.
+    policy read them. The preflight compares them with the cluster's. Newer ones of the cluster stay, when a step of an upgrade is
+    taken back. They outlive the stack's other objects, because deleting a CRD deletes all of its objects.
     """
     if pulumi.runtime.is_dry_run():
         return None
@@ -153,7 +153,9 @@ def _definitions(
             name=known["name"], endpoint=known["endpoint"], certificate_authority=known["authority"], kubernetes=minor
         )
         try:
-            apply_crds(connect_to(found, region=region), manifests)
+            api = connect_to(found, region=region)
+            live = (api.read(one) for one in manifests)
+            apply_crds(api, not_older(manifests, filter(None, live)))
         except PlatformError as error:
             raise pulumi.RunError(str(error)) from error
 
@@ -166,7 +168,7 @@ def make_provider(platform: Platform) -> kubernetes.Provider:
     """Make the Kubernetes provider, with server-side apply.
 
     An interrupted update leaves objects that the state lacks; `upsert_existing_objects` lets the next update adopt
-    them. Only test clusters drop unreachable objects from the state.
+    them. Only test clusters drop unreachable objects from the state by themselves.
     """
     name, region, via = platform.cluster.name, platform.settings.aws.region, api_server()
     kubeconfig_json = pulumi.Output.all(
@@ -178,8 +180,12 @@ def make_provider(platform: Platform) -> kubernetes.Provider:
         # By default a change of endpoint or certificate counts as another cluster and replaces every object.
         cluster_identifier=cluster_name(platform.settings),
         enable_server_side_apply=True,
+        # What somebody or a controller has changed becomes again what the program says, instead of a conflict that ends the update.
+        # So do the taints of queues' flavors, which the node gate changes; it sets its own again.
+        enable_patch_force=True,
         upsert_existing_objects=True,
-        delete_unreachable=platform.settings.environment.kind is EnvironmentKind.TEST,
+        # Unset elsewhere: false would override the variable PULUMI_K8S_DELETE_UNREACHABLE of a `pulumi destroy`.
+        delete_unreachable=platform.settings.environment.kind is EnvironmentKind.TEST or None,
         opts=pulumi.ResourceOptions(depends_on=[platform.cluster]),
     )
 
@@ -213,7 +219,6 @@ def _access_point_of(team: str) -> str:
 
 
 def _cluster_facts(platform: Platform, outputs: DeferredOutputs) -> ClusterFacts:
-    subnets = subnets_of(platform.settings.network)
     return ClusterFacts(
         file_system_id=outputs.placeholder("file_system_id"),
         datasets_access_point=outputs.placeholder("datasets_access_point"),
@@ -230,13 +235,13 @@ def _cluster_facts(platform: Platform, outputs: DeferredOutputs) -> ClusterFacts
         lustre=None
         if platform.storage.lustre is None
         else LustreVolume(*(outputs.placeholder(f"lustre_{part}") for part in LustreVolume._fields)),
-        api_server_cidrs=tuple(str(cidr) for cidr in subnets.private),
+        api_server_cidrs=control_plane_cidrs(platform.settings),
     )
 
 
 def _pull_through_caches(platform: Platform, outputs: DeferredOutputs) -> dict[str, str]:
     """Repository prefix of each pull-through cache, by upstream registry."""
-    name = cluster_name(platform.settings)
+    name = name_prefix(platform.settings)
     return {
         host: f"{outputs.placeholder('registry')}/{pull_through_prefix(name, host)}"
         for host in platform.settings.registry.pull_through

@@ -32,7 +32,7 @@ def lasting_capacity(request: JobRequest, target: Target, *, now: datetime) -> T
     lasting = tuple(group for group in target.outputs.gpu_groups if group not in ending)
     for group in ending:
         model = gpu_model(group, target.catalog)
-        is_named = group.name == request.group
+        is_named = group.name in request.groups
         is_only = model == request.gpu_model and all(gpu_model(one, target.catalog) != model for one in lasting)
         if (is_named or is_only) and group.drain_before is not None:
             raise RefusedError(

@@ -31,7 +31,7 @@ class Placement:
         share: CPU and memory of each pod.
         efa: EFA interfaces of each pod; 0 where no group of ranks is in several pods.
         loader_cpus: cores of each pod's share that Ray must not give to ranks.
-        left_out: the groups with the GPU model that may not run them, each with the reason.
+        left_out: the groups with the GPU model, or of the list, that may not run them, each with the reason.
     """
 
     groups: tuple[GpuGroupOutput, ...]
@@ -82,14 +82,14 @@ def place_job(request: JobRequest, target: Target) -> Placement:
     """Place a job's ranks on nodes.
 
     Raises:
-        SettingsError: the stack has no such group, or none with the GPU model.
+        SettingsError: the stack has no such group, or none with the GPU model; or the queue tries groups in another order.
         RefusedError: the group, or every group, is too small; the message has the numbers.
     """
     if request.gpus_per_worker == 0:
         return _on_head_nodes(request)
     if request.gpu_model is not None:
         return _by_model(request, request.gpu_model, target)
-    return _choose(request, target)
+    return _listed(request, target) if len(request.groups) > 1 else _choose(request, target)
 
 
 def gpu_model(group: GpuGroupOutput, catalog: Catalog) -> str:
@@ -117,33 +117,60 @@ def _on_head_nodes(request: JobRequest) -> Placement:
 def _choose(request: JobRequest, target: Target) -> Placement:
     groups = {group.name: group for group in target.outputs.gpu_groups}
     if request.group is not None:
-        if request.group not in groups:
-            raise SettingsError(
-                f"group={request.group!r}: stack {target.outputs.environment} has no such GPU group",
-                remedy=nearest(request.group, groups) if groups else "set gpus_per_worker=0",
-            )
-        candidates = [groups[request.group]]
+        candidates = [_find_group(request.group, target)]
     else:
         # A request must name a Capacity Block, which is bought for a purpose and ends, or a group whose GPUs are shared.
         candidates = [one for one in groups.values() if one.drain_before is None and one.devices_per_gpu == 1]
     return _cheapest(request, candidates, target)
 
 
+def _find_group(name: str, target: Target) -> GpuGroupOutput:
+    groups = {group.name: group for group in target.outputs.gpu_groups}
+    if name not in groups:
+        raise SettingsError(
+            f"group={name!r}: stack {target.outputs.environment} has no such GPU group",
+            remedy=nearest(name, groups) if groups else "set gpus_per_worker=0",
+        )
+    return groups[name]
+
+
+def _listed(request: JobRequest, target: Target) -> Placement:
+    """The groups that a job lists, as far as they can run the same pods.
+
+    A queue has one order for all its jobs (Kueue, "ResourceFlavor fungibility"), so a job lists its groups in this order.
+    """
+    listed = [_find_group(name, target) for name in request.groups]
+    tried = [group for group in target.outputs.gpu_groups if group in listed]
+    if listed != tried:
+        order = ",".join(group.name for group in tried)
+        raise SettingsError(
+            f"group={request.group}: the queue tries these groups in the order {order}, each once",
+            remedy=f"write group={order}, or change capacity_order in the environment's file",
+        )
+    return _same_pods(request, tried, target, what=f"none of the groups {request.group} of", is_listed=True)
+
+
 def _by_model(request: JobRequest, model: str, target: Target) -> Placement:
-    """The groups with that GPU model that can run the same pods.
+    """The groups with that GPU model that can run the same pods."""
+    having = [group for group in target.outputs.gpu_groups if gpu_model(group, target.catalog) == model]
+    if not having:
+        raise _no_such_model(model, target)
+    return _same_pods(request, having, target, what=f"no group with GPU {model} of", is_listed=False)
+
+
+def _same_pods(
+    request: JobRequest, groups: Sequence[GpuGroupOutput], target: Target, *, what: str, is_listed: bool
+) -> Placement:
+    """The groups that can run the same pods.
 
     The first group that fits sets the number of pods and their GPUs, because a job's pods are made before Kueue chooses.
     Their cores and memory fit the smallest nodes; they get EFA interfaces if all groups have them.
     """
-    groups = target.outputs.gpu_groups
-    having = [group for group in groups if gpu_model(group, target.catalog) == model]
-    if not having:
-        raise _no_such_model(model, target)
     fitting: list[Placement] = []
     reasons = []
-    for group in having:
+    for group in groups:
         try:
-            _check_choosable(group, request)
+            _check_choosable(group, is_spot_allowed=request.spot or is_listed)
             fits = (
                 _fit_like(fitting[0], request, group, target.catalog)
                 if fitting
@@ -154,7 +181,7 @@ def _by_model(request: JobRequest, model: str, target: Target) -> Placement:
             reasons.append(f"{group.name} ({group.instance_type}): {unfit}")
     if not fitting:
         raise RefusedError(
-            f"no group of stack {target.outputs.environment} with GPU {model} can take {request.name}:"
+            f"{what} stack {target.outputs.environment} can take {request.name}:"
             + "".join(f"\n  {reason}" for reason in reasons),
             remedy="ask for less, allow spot nodes, name a group, or raise max_size in the environment's file",
         )
@@ -177,11 +204,11 @@ def _no_such_model(model: str, target: Target) -> SettingsError:
     )
 
 
-def _check_choosable(group: GpuGroupOutput, request: JobRequest) -> None:
+def _check_choosable(group: GpuGroupOutput, *, is_spot_allowed: bool) -> None:
     """Refuse groups that a job has to ask for."""
     if group.devices_per_gpu > 1:
-        raise _Unfit("its GPUs are shared; only a job that names the group uses it")
-    if group.capacity_type == "SPOT" and not request.spot:
+        raise _Unfit("its GPUs are shared; only a job that names this group alone uses it")
+    if group.capacity_type == "SPOT" and not is_spot_allowed:
         raise _Unfit("its nodes are spot, which the job does not allow")
 
 

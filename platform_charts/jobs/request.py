@@ -40,7 +40,8 @@ class JobRequest:
         worker_groups: groups of that many ranks at the same time: more than 1 only in a search, whose trials need not be near
             each other.
         driver_memory_mib: memory of the head beyond what the driver of a run needs.
-        group: the GPU node group; None takes the cheapest that fits.
+        group: the GPU node group, or several, separated by commas, in the order in which the queue tries them; None takes the
+            cheapest that fits.
         gpu_model: a GPU model in lower case, instead of a group: Kueue chooses among the groups that have it, in the
             platform team's order.
         spot: with `gpu_model`, the job may run on spot nodes too.
@@ -121,6 +122,16 @@ class JobRequest:
     def ranks(self) -> int:
         """Ranks of all worker groups."""
         return self.workers * self.worker_groups
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The node groups that are named."""
+        return () if self.group is None else tuple(self.group.split(","))
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether the queue chooses the group."""
+        return self.gpu_model is not None or len(self.groups) > 1
 
     @property
     def retries(self) -> int:

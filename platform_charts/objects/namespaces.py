@@ -11,6 +11,7 @@ from infra.spec.cluster_names import (
     KUEUE_NAMESPACE,
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
+    REAPER_NAMESPACE,
     SSO_NAMESPACE,
 )
 from infra.spec.manifest import Manifest, api_object, labels
@@ -30,6 +31,7 @@ LEVELS: dict[str, Level] = {
     GPU_NAMESPACE: "privileged",
     DATA_NAMESPACE: "restricted",
     SSO_NAMESPACE: "restricted",
+    REAPER_NAMESPACE: "restricted",
 }
 """Pod Security level by platform namespace; a team's is always `restricted`."""
 
@@ -41,8 +43,8 @@ def platform_namespaces(settings: StackSettings) -> tuple[str, ...]:
 
 def _levels(settings: StackSettings) -> dict[str, Level]:
     """`LEVELS` without what the environment does not have."""
-    has_sso = settings.single_sign_on is not None
-    return {name: level for name, level in LEVELS.items() if has_sso or name != SSO_NAMESPACE}
+    optional = {SSO_NAMESPACE: settings.single_sign_on, REAPER_NAMESPACE: settings.reaper}
+    return {name: level for name, level in LEVELS.items() if optional.get(name, True) is not None}
 
 
 def kubernetes_minor(settings: StackSettings, release: ReleaseManifest) -> str:

@@ -19,6 +19,7 @@ from infra.spec.cluster_names import (
     MLFLOW_NAMESPACE,
     MONITORING_NAMESPACE,
     RAY_PORTS,
+    REAPER_NAMESPACE,
     SSO_NAMESPACE,
 )
 from infra.spec.manifest import Manifest, api_object, labels
@@ -215,7 +216,8 @@ def _between_namespaces(settings: StackSettings, database_port: int) -> Iterator
     )
     alertmanager = Pods(namespace=MONITORING_NAMESPACE, labels={"app.kubernetes.io/name": "alertmanager"})
     shipper = (LOG_SHIPPER,) if settings.logs.destination == "cloudwatch" else ()
-    with_iam_role = (*teams, mlflow_pods, alertmanager, *shipper, Pods(namespace=DATA_NAMESPACE))
+    reaper = () if settings.reaper is None else (Pods(namespace=REAPER_NAMESPACE),)
+    with_iam_role = (*teams, mlflow_pods, alertmanager, *shipper, Pods(namespace=DATA_NAMESPACE), *reaper)
     yield AllowRule(
         name="https",
         sources=with_iam_role,

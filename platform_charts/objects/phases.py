@@ -19,7 +19,8 @@ from platform_charts.objects.gpu_diagnostics import diagnostics_objects
 from platform_charts.objects.image_pull import image_pull_objects
 from platform_charts.objects.job_progress import progress_objects
 from platform_charts.objects.job_recorder import recorder_objects
-from platform_charts.objects.mlflow import Stores, mlflow
+from platform_charts.objects.mlflow import mlflow
+from platform_charts.objects.mlflow_pods import Stores
 from platform_charts.objects.monitoring import monitors
 from platform_charts.objects.namespaces import namespaces
 from platform_charts.objects.network_policies import allow_rules, network_policies
@@ -27,6 +28,7 @@ from platform_charts.objects.node_gate import gate_objects
 from platform_charts.objects.priorities import priority_classes
 from platform_charts.objects.queueing import queueing
 from platform_charts.objects.quotas import quotas
+from platform_charts.objects.reaper import reaper_objects
 from platform_charts.objects.single_sign_on import single_sign_on_objects
 from platform_charts.objects.storage import LustreVolume, storage
 from platform_charts.objects.ui_access import ui_access
@@ -72,7 +74,7 @@ def platform_objects(
 
     Phases: `namespaces`, `policies` (priorities, network) and `storage` of the platform, `queueing` (needs Kueue's
     CRDs), `teams` (their namespaces with everything in them), `gpu` (node gate, diagnostics, image), `mlflow`, `monitoring` (needs the
-    Prometheus operator's CRDs), and `single_sign_on` where it is set.
+    Prometheus operator's CRDs), and `single_sign_on` and `reaper` where they are set.
 
     Raises:
         SettingsError: a node group combines capacity, placement and EFA in a way that AWS does not support.
@@ -124,6 +126,10 @@ def platform_objects(
     if settings.single_sign_on is not None:
         phases["single_sign_on"] = single_sign_on_objects(
             settings, release, registry=facts.registry, account=facts.account
+        )
+    if settings.reaper is not None:
+        phases["reaper"] = reaper_objects(
+            settings.reaper, release, registry=facts.registry, account=facts.account, region=settings.aws.region
         )
     teams = {team.name for team in settings.teams}
     shared = {name: tuple(one for one in phase if _namespace_of(one) not in teams) for name, phase in phases.items()}

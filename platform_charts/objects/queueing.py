@@ -38,10 +38,6 @@ _FUNGIBILITY = {
     "whenCanPreempt": "TryNextFlavor",
 }
 
-_FORCE = {"pulumi.com/patchForce": "true"}
-"""Lets an update overwrite the taints that the node gate has changed, instead of failing with a conflict (Pulumi's Kubernetes
-provider, `enablePatchForce`). The gate sets its own again."""
-
 AGGREGATED_ROLES = {"kueue-batch-admin-role": "batch-admin", "kueue-batch-user-role": "batch-user"}
 """ClusterRoles of Kueue's chart whose rules Kubernetes collects from others, by the label that it collects."""
 
@@ -100,7 +96,7 @@ def _flavor(group: NodeGroup, release: ReleaseManifest) -> Manifest:
         spec["nodeTaints"] = [taint.model_dump() for taint in group.taints]
     if group.network_layers:
         spec["topologyName"] = topology_name(group.network_layers)
-    return _object("ResourceFlavor", group.name, release, annotations=_FORCE, spec=spec)
+    return _object("ResourceFlavor", group.name, release, spec=spec)
 
 
 def topology_name(layers: int) -> str:

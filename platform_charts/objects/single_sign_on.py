@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.spec.cluster_names import SSO_CLIENT_SECRET, SSO_NAMESPACE
 from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, SKIP_AWAIT, Manifest, api_object, labels
-from infra.spec.names import MLFLOW_URI, cluster_name, node_tags
+from infra.spec.names import MLFLOW_URI, name_prefix, node_tags
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.single_sign_on import GRAFANA_LABEL, SingleSignOnSettings, mlflow_label
 from infra.spec.settings.stack import StackSettings
@@ -85,7 +85,7 @@ def host_names(found: SingleSignOnSettings) -> tuple[str, ...]:
 
 def load_balancer_name(settings: StackSettings) -> str:
     """Name of the load balancer, by which the proxy knows its tokens; unique in the account and region."""
-    return f"{cluster_name(settings)}-sso"
+    return f"{name_prefix(settings)}-sso"
 
 
 def _login_roles(found: SingleSignOnSettings, release: ReleaseManifest) -> tuple[Manifest, ...]:

@@ -19,8 +19,12 @@ from infra.spec.cluster_names import (
     RUNS_CLAIM,
 )
 from infra.spec.manifest import Manifest, api_object, labels
+from infra.spec.names import KIND_TAG, PLATFORM_TAG, STACK_TAG, node_tags
 from infra.spec.release import ReleaseManifest
 from infra.spec.settings.stack import StackSettings
+
+_VOLUME_TAGS = (PLATFORM_TAG, STACK_TAG, KIND_TAG)
+"""Tags of the stack that its EBS volumes have (EBS CSI driver, "Tagging")."""
 
 _NOMINAL_SIZE = "1Ti"
 """Kubernetes requires a capacity; EFS is elastic, and nothing enforces it for a shared file system."""
@@ -81,18 +85,26 @@ def storage(
     pairs = [*of_teams, _volume_and_claim(DATASETS_CLAIM, DATA_NAMESPACE, release, source=_efs(datasets))]
     # All volumes first: the installer applies a run of objects of one kind in parallel.
     shared = (EFS_CLASS,) if lustre is None else (EFS_CLASS, LUSTRE_CLASS)
-    classes = (_block_class(release, volume_key_arn), *(_shared_class(name, release) for name in shared))
+    classes = (_block_class(settings, release, volume_key_arn), *(_shared_class(name, release) for name in shared))
     return (*classes, *(volume for volume, _ in pairs), *(claim for _, claim in pairs))
 
 
-def _block_class(release: ReleaseManifest, key_arn: str | None) -> Manifest:
-    parameters = {"type": "gp3", "encrypted": "true"}
+def _block_class(settings: StackSettings, release: ReleaseManifest, key_arn: str | None) -> Manifest:
+    """The class of volumes that pods claim; the default one, where no others have claims without a class."""
+    default = {} if settings.cluster.is_shared else {"storageclass.kubernetes.io/is-default-class": "true"}
+    # The driver's own tags name the cluster only. Parameters are immutable, so tags that may change are not among these.
+    tags = {key: value for key, value in node_tags(settings).items() if key in _VOLUME_TAGS}
+    parameters = {
+        "type": "gp3",
+        "encrypted": "true",
+        **{f"tagSpecification_{number}": f"{key}={value}" for number, (key, value) in enumerate(tags.items(), start=1)},
+    }
     return api_object(
         "storage.k8s.io/v1",
         "StorageClass",
         GP3_CLASS,
         labels=labels("storage", version=release.platform),
-        annotations={"storageclass.kubernetes.io/is-default-class": "true"},
+        annotations=default,
         provisioner="ebs.csi.aws.com",
         parameters=parameters if key_arn is None else {**parameters, "kmsKeyId": key_arn},
         # EBS volumes are zonal, so provisioning waits for the pod to be scheduled.

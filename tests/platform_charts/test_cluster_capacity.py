@@ -7,15 +7,21 @@ of which each two share the lowest layer of EC2's network. The nodes are fakes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from infra.lifecycle.capacity.calendar import calendar_of
+from infra.lifecycle.capacity.cluster_jobs import cluster_jobs
+from infra.lifecycle.capacity.windows import windows_of
+from infra.spec.catalog import load_catalog
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.settings import StackSettings, from_mapping
 from platform_charts.jobs.request import JobRequest
 from tests.engines.kubernetes_jobs import created, job
 from tests.engines.kubernetes_operators import Operated, operating
+from tests.infra.lifecycle.capacity.samples import reserved
 from tests.infra.spec.samples import changed, dev_sections
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster.job_manifest import admitted_group, options_of
@@ -101,6 +107,17 @@ def test_jobs_get_reserved_capacity_first_then_on_demand_and_spot_only_if_they_a
     assert group_of(queued, third) == "reserved"
 
 
+def test_a_job_gets_the_first_group_of_its_list_that_has_room_and_no_other(queued: Operated) -> None:
+    listed = {"gpu_model": None, "group": "reserved,spot"}
+    assert group_of(queued, submit(queued, "first", **listed)) == "reserved"
+    assert group_of(queued, submit(queued, "second", **listed)) == "spot"
+    third = submit(queued, "third", **listed)
+    queued.await_state(third, waits, what="queued although on-demand is free")
+    found = queued.cluster.read(third)
+    assert found is not None
+    assert options_of(found).group == "reserved,spot"
+
+
 def test_the_workers_of_an_admitted_job_select_the_nodes_of_the_group_that_it_got(queued: Operated) -> None:
     group_of(queued, submit(queued, "first"))
     second = submit(queued, "second")
@@ -118,6 +135,32 @@ def test_a_job_that_names_a_group_waits_for_it_although_another_one_is_free(queu
     group_of(queued, submit(queued, "first"))
     named = submit(queued, "named", gpu_model=None, group="reserved")
     queued.await_state(named, waits, what="queued")
+
+
+def test_the_calendar_has_the_group_that_a_job_got_and_those_that_a_job_waits_for(queued: Operated) -> None:
+    group_of(queued, submit(queued, "first", deadline_hours=6))
+    group_of(queued, submit(queued, "second"))
+    # Jobs of one second are in the order of their names.
+    for waiting in (submit(queued, "third"), submit(queued, "waits-for-one", gpu_model=None, group="reserved")):
+        queued.await_state(waiting, waits, what="queued")
+    jobs = {one.name: one for one in cluster_jobs(queued.cluster)}
+    first = jobs["first"]
+    assert (first.team, first.state, first.groups, first.nodes) == ("research", "runs", ("reserved",), 1)
+    assert first.since is not None
+    assert first.deadline == timedelta(hours=6)
+    assert (jobs["waits-for-one"].state, jobs["waits-for-one"].groups, jobs["waits-for-one"].since) == (
+        "waits",
+        ("reserved",),
+        None,
+    )
+    assert (jobs["third"].state, jobs["third"].groups) == ("waits", ("reserved", "on-demand"))
+    found = reserved(id=_RESERVATION["id"], instance_type="g5.12xlarge", total=1)
+    windows = windows_of(environment().gpu_groups, [found], region="us-east-1", catalog=load_catalog())
+    placed = calendar_of(windows, tuple(jobs.values()), now=datetime.now(UTC)).fits
+    # Each needs all four GPUs, and the first may run for six hours.
+    assert [one.job.name for one in placed] == ["first", "third", "waits-for-one"]
+    assert placed[1].starts == placed[0].ends == first.since + timedelta(hours=6)
+    assert placed[2].starts == placed[1].ends
 
 
 def _nodes(queued: Operated, submitted: Manifest) -> set[str]:
@@ -146,11 +189,15 @@ def test_a_job_waits_for_nodes_of_a_group_with_topology_although_it_has_quota(qu
     taken = [_occupant(f"near-{number}") for number in range(5)]
     with created(queued.cluster, taken):
         waiting = queued.submit(_on_near("waits", 8))
-        # Kueue tries the group first, and then those after it, about which it says that they have no topology.
-        state = queued.await_state(
-            waiting, lambda one: "topology" in one.reason.lower(), what="queued for its topology"
+        # Kueue tries the group first, and in the next attempt only those after it.
+        needs = "its 2 pods with 4 GPUs each on the nodes of group near"
+        first = queued.await_state(waiting, lambda one: needs in one.reason, what="queued for its topology")
+        assert first.stage == "queued"
+        assert "does not support" not in first.reason
+        retried = queued.await_state(
+            waiting, lambda one: f"no room yet for {needs}" in one.reason, what="queued after another attempt"
         )
-        assert state.stage == "queued"
+        assert "does not support" not in retried.reason
     queued.await_state(waiting, lambda one: one.stage in {"starting", "running"}, what="admitted")
 
 

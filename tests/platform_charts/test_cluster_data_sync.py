@@ -20,7 +20,8 @@ from platform_charts.jobs.request import Target
 from tests.engines.kubernetes import Cluster
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.training.cluster.team_cluster import wait_until
-from training.cluster.data_sync import PodsOfJob, follow, submit
+from training.cluster.data_sync import follow, submit
+from training.cluster.platform_job import PodsOfJob
 from training.errors import ExitStatus
 
 pytestmark = in_dev

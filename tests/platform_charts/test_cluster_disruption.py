@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from kubernetes.client import CoreV1Api, V1Eviction, V1ObjectMeta
-from kubernetes.client.exceptions import ApiException
+import pytest
 
+from infra.lifecycle.rollout.queues import release_queues
+from infra.lifecycle.rollout.update import GuardedUpdate
 from infra.spec.manifest import Manifest
 from platform_charts.jobs.request import JobRequest
-from tests.engines.kubernetes import Cluster
-from tests.engines.kubernetes_jobs import job, node_type
+from tests.engines.kubernetes_history import watching
+from tests.engines.kubernetes_jobs import is_ready, job, node_type
 from tests.engines.kubernetes_operators import Operated
+from tests.engines.node_drain import PodEvictionFailureError, draining, evict
+from tests.infra.lifecycle.rollout.test_update import ROLLS
+from tests.platform_charts.undisturbed import KINDS, disturbances
 from tests.training.cluster.team_cluster import wait_until
 from training.cluster import control
+from training.cluster.state import Stage
 
 _SECONDS = 60
-_TOO_MANY_REQUESTS = 429
-
-
-def evict(cluster: Cluster, pod: Manifest) -> str:
-    """Request the eviction of a pod; returns why it is refused, or an empty text."""
-    metadata = pod["metadata"]
-    body = V1Eviction(metadata=V1ObjectMeta(name=metadata["name"], namespace=metadata["namespace"]))
-    try:
-        CoreV1Api(cluster.client).create_namespaced_pod_eviction(metadata["name"], metadata["namespace"], body)
-    except ApiException as error:
-        if error.status != _TOO_MANY_REQUESTS:
-            raise
-        return str(error.body)
-    return ""
 
 
 def running(queued: Operated, request: JobRequest) -> tuple[Manifest, list[Manifest]]:
@@ -35,13 +26,8 @@ def running(queued: Operated, request: JobRequest) -> tuple[Manifest, list[Manif
     submitted = queued.submit(request)
     queued.dashboards.say(request.name, "RUNNING")
     queued.await_state(submitted, lambda state: state.stage == "running", what="running")
-    wait_until(lambda: all(map(_is_ready, queued.pods(submitted))), seconds=_SECONDS)
+    wait_until(lambda: all(map(is_ready, queued.pods(submitted))), seconds=_SECONDS)
     return submitted, queued.pods(submitted)
-
-
-def _is_ready(pod: Manifest) -> bool:
-    conditions = pod["status"].get("conditions", ())
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def test_no_pod_of_a_running_job_can_be_evicted(queued: Operated) -> None:
@@ -64,3 +50,48 @@ def test_pods_that_have_ended_do_not_hold_up_a_drain(queued: Operated) -> None:
     queued.await_state(submitted, lambda state: state.stage == "done", what="done")
     (submitter,) = [pod for pod in pods if node_type(pod) == "submitter"]
     assert evict(queued.cluster, submitter) == ""
+
+
+def test_a_drain_beside_a_running_job_fails_and_leaves_the_job_alone(queued: Operated) -> None:
+    _, pods = running(queued, job("beside", team="research", group="a10g", workers=8))
+    workers = {pod["metadata"]["name"] for pod in pods if node_type(pod) == "worker"}
+    with (
+        watching(queued.cluster, KINDS, namespace="research") as history,
+        draining(queued.cluster, group="a10g") as drain,
+    ):
+        with pytest.raises(PodEvictionFailureError):
+            drain.run(rounds=3)
+        refusals = drain.round()
+    assert refusals.keys() == workers
+    assert all("disruption budget" in why for why in refusals.values())
+    assert disturbances(history) == []
+
+
+@pytest.mark.timeout(300)
+def test_a_drain_under_way_ends_once_the_update_holds_the_queues(queued: Operated) -> None:
+    submitted, before = running(queued, job("held", team="research", group="a10g", workers=8))
+    stages: list[Stage] = []
+    with draining(queued.cluster, group="a10g") as drain:
+
+        def go_on() -> int:
+            drain.run(rounds=100)
+            stages.append(queued.look(submitted).stage)
+            return 0
+
+        assert drain.round() != {}
+        update = GuardedUpdate(
+            environment="dev",
+            api=queued.cluster,
+            preview=lambda: ROLLS,
+            pulumi=go_on,
+            choose=lambda: "drain",
+            seconds=_SECONDS,
+            say=print,
+        )
+        try:
+            assert update.run() == 0
+        finally:
+            release_queues(queued.cluster)
+    assert stages == ["queued"]
+    queued.await_state(submitted, lambda state: state.stage == "running", what="running again")
+    assert not {one["metadata"]["uid"] for one in queued.pods(submitted)} & {one["metadata"]["uid"] for one in before}

@@ -92,9 +92,14 @@ class Recorder:
             raise
         return seen[0]
 
-    def printed(self, name: str) -> list[dict[str, Any]]:
-        """The records of a job that it has printed."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+    def await_printed(self, name: str) -> list[dict[str, Any]]:
+        """The records of a job that it has printed, once there are any: it stores a record before it prints it."""
+        wait_until(lambda: bool(self._printed(name)), seconds=_SECONDS)
+        return self._printed(name)
+
+    def _printed(self, name: str) -> list[dict[str, Any]]:
+        # A line without its end is still being written.
+        lines = [json.loads(line) for line in self.log.read_text().split("\n")[:-1] if line.startswith("{")]
         return [line for line in lines if line["name"] == name]
 
 
@@ -165,7 +170,7 @@ def test_the_first_cause_is_known_after_the_job_and_its_pods_are_deleted(
     lost = record.pods[worker["metadata"]["uid"]]
     assert (lost.kind, lost.node, lost.node_state) == ("worker", worker["spec"]["nodeName"], "ready")
     assert "Scheduled" in {event.reason for event in record.events.values()}
-    (printed,) = recorder.printed("memory")
+    (printed,) = recorder.await_printed("memory")
     assert printed["pods"].keys() == record.pods.keys()
 
     assert postmortem(queued, tmp_path, "memory") == 0

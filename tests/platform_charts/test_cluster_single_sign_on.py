@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from infra.kube.errors import ApiError
+from infra.lifecycle.preflight.single_sign_on import single_sign_on_notes
 from infra.lifecycle.sandbox.control_plane import ControlPlane
-from infra.lifecycle.single_sign_on import single_sign_on_notes
 from infra.spec.manifest import Manifest, api_object
 from infra.spec.names import MLFLOW_URI, team_group
 from infra.spec.release import load_release

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .topology import NO_ROOM, needs_of, with_needs
+
 Object = Mapping[str, Any]
 
 ENDED = frozenset({"Complete", "Failed", "ValidationFailed"})
@@ -24,9 +26,14 @@ _INTERRUPTED = 130
 """Exit status of a driver that saved its state and stopped (`infra.spec.errors.ExitStatus`)."""
 
 _OTHER_FLAVOR = re.compile(
-    r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+)(?:, |$)"
+    r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+"
+    r'|Flavor "[^"]+" does not support TopologyAwareScheduling)(?:, |$)'
 )
 """Kueue's message for each flavor that a job did not request, around the one for the flavor that it waits for."""
+
+_NO_TOPOLOGY = "does not support TopologyAwareScheduling"
+"""What Kueue says of a group without a topology. If it says nothing else, its last attempt has tried the job's group: the next one
+tries the flavors after it, and reports those only."""
 
 _DEACTIVATED = "The workload is deactivated"
 """Kueue's message for a Workload that was stopped; `… due to REASON` if Kueue did that (workload_controller.go at v0.19.2)."""
@@ -71,7 +78,10 @@ def _pending(workload: Object) -> str | None:
     lacks, evicted = (_condition(workload, kind) for kind in ("QuotaReserved", "Evicted"))
     message = lacks.get("message", "")
     requested = _OTHER_FLAVOR.sub("", message).removesuffix(", ")
-    message = message if requested.endswith(": ") else requested
+    if not requested.endswith(": "):
+        message = with_needs(requested, workload)
+    elif _NO_TOPOLOGY in message:
+        message = f"{requested}{NO_ROOM} {needs_of(requested, workload)}"
     before = evicted.get("message", "") if evicted.get("status") == "True" else ""
     parts = [] if before.startswith(_DEACTIVATED) else [before]
     return _line("; ".join(part for part in (*parts, message) if part))

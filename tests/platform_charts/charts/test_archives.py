@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.lifecycle.registries import Registries
+from infra.lifecycle.release.registries import Registries
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import Chart
 from platform_charts.charts.archives import archive_path, fetch_archive
-from tests.infra.lifecycle.servers import Site, served
+from tests.infra.lifecycle.release.servers import Site, served
 from tests.platform_charts.charts.archives import chart as packed
 
 NAME = "operator"

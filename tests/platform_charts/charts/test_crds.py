@@ -9,10 +9,18 @@ import pytest
 import yaml
 
 from infra.spec.errors import RefusedError, SettingsError
-from infra.spec.manifest import Manifest
+from infra.spec.manifest import Manifest, annotated
 from infra.spec.release import load_release
 from platform_charts.charts.archives import archive_path
-from platform_charts.charts.crds import CRD_GROUPS, CrdFolder, PinnedCharts, check_crd_upgrade, check_crd_upgrades
+from platform_charts.charts.crds import (
+    CHART_VERSION,
+    CRD_GROUPS,
+    CrdFolder,
+    PinnedCharts,
+    check_crd_upgrade,
+    check_crd_upgrades,
+    not_older,
+)
 from tests.platform_charts.charts.archives import archive, crd, write_archives
 
 RAY = "ray.io"
@@ -139,6 +147,15 @@ def test_only_crds_in_the_cluster_are_compared() -> None:
     check_crd_upgrades([crd("bees", RAY)], [narrowed])
     with pytest.raises(RefusedError, match="scope"):
         check_crd_upgrades([crd("bees", RAY), crd("ants", RAY)], [narrowed])
+
+
+def test_an_older_crd_does_not_take_the_place_of_a_newer_one() -> None:
+    old, new = (annotated(crd("ants", RAY), CHART_VERSION, version) for version in ("1.5.1", "1.10.0"))
+    assert not_older([old], [new]) == ()
+    assert not_older([new], [old]) == (new,)
+    assert not_older([old], [old]) == (old,)
+    assert not_older([old], []) == (old,)
+    assert not_older([old], [crd("ants", RAY)]) == (old,), "something else applied it"
 
 
 def test_crds_with_different_names_are_not_compared() -> None:

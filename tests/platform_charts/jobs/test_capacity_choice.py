@@ -1,4 +1,4 @@
-"""Jobs that name a GPU model: which groups they may use, and pods that fit all of them."""
+"""Jobs that name a GPU model or list groups: which groups they may use, and pods that fit all of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from platform_charts.jobs.placement import place_job
 from platform_charts.jobs.price import describe_choice, usd_per_hour
 from platform_charts.jobs.resources import gpu_share
 from tests.platform_charts.jobs.targets import group_of, job, rendered, variables, with_groups, worker_of
+from training.cluster.job_manifest import options_of
 
 SPOT_TAINT = {"key": "ray-train-platform/spot", "value": "true", "effect": "NoSchedule"}
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
@@ -54,6 +55,59 @@ def test_spot_groups_are_among_them_only_if_the_job_says_so() -> None:
     placement = place_job(of_model(spot=True), with_groups(RESERVED, SPOT))
     assert names(placement.groups) == ["reserved", "spot"]
     assert placement.is_interruptible
+
+
+def listing(groups: str, **changes: Any) -> Any:  # noqa: ANN401 - a JobRequest
+    """A job on 8 GPUs that lists its groups."""
+    return job(**{"workers": 8, "group": groups, **changes})
+
+
+def test_a_job_may_list_groups_spot_included_in_the_order_of_the_queue() -> None:
+    target = with_groups(RESERVED, L4, ON_DEMAND, SPOT)
+    placement = place_job(listing("reserved,on-demand,spot"), target)
+    assert names(placement.groups) == ["reserved", "on-demand", "spot"]
+    assert placement.is_interruptible
+    assert names(place_job(listing("reserved,l4"), target).groups) == ["reserved", "l4"]
+
+
+def test_a_list_in_another_order_than_the_queues_is_refused_with_that_order() -> None:
+    target = with_groups(RESERVED, ON_DEMAND, SPOT)
+    for wrong in ("on-demand,reserved", "reserved,on-demand,reserved"):
+        with pytest.raises(
+            SettingsError, match="the queue tries these groups in the order reserved,on-demand"
+        ) as refused:
+            place_job(listing(wrong), target)
+        assert (
+            refused.value.remedy == "write group=reserved,on-demand, or change capacity_order in the environment's file"
+        )
+
+
+def test_a_listed_group_that_cannot_take_the_job_is_left_out_with_the_reason_and_an_unknown_one_is_refused() -> None:
+    small = group_of("g5.12xlarge", name="small", max_nodes=1)
+    placement = place_job(listing("small,on-demand"), with_groups(small, ON_DEMAND))
+    assert names(placement.groups) == ["on-demand"]
+    assert placement.left_out == ("small (g5.12xlarge): 8 GPUs need 2 nodes of 4, it has at most 1",)
+    with pytest.raises(RefusedError, match="none of the groups small,on-demand of stack prod can take"):
+        place_job(listing("small,on-demand", workers=64), with_groups(small, ON_DEMAND))
+    with pytest.raises(SettingsError, match="group='spt': stack prod has no such GPU group") as unknown:
+        place_job(listing("reserved,spt"), with_groups(RESERVED, SPOT))
+    assert unknown.value.remedy == "did you mean spot?"
+
+
+def test_a_listed_block_that_ends_too_early_is_refused() -> None:
+    block = group_of("g5.12xlarge", name="block", drain_before=NOW + timedelta(hours=10))
+    request = listing("block,on-demand", deadline_hours=11)
+    with pytest.raises(RefusedError, match="group block is a Capacity Block that has to be empty by 2027-01-01 10:00"):
+        lasting_capacity(request, with_groups(block, ON_DEMAND), now=NOW)
+
+
+@pytest.mark.parametrize("groups", ["reserved", "reserved,on-demand"])
+def test_a_job_that_is_resumed_keeps_its_groups_whichever_it_had(groups: str) -> None:
+    manifest = rendered(listing(groups), with_groups(RESERVED, ON_DEMAND))
+    assert options_of(manifest).group == groups
+    [workers] = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    workers["template"]["spec"].setdefault("nodeSelector", {})["ray-train-platform/group"] = "reserved"
+    assert options_of(manifest).group == groups
 
 
 def test_its_pods_are_bound_to_the_groups_together_and_tolerate_their_taints() -> None:
@@ -107,7 +161,9 @@ def test_groups_whose_gpus_are_shared_are_left_out() -> None:
     shared = group_of("g5.12xlarge", name="shared", devices_per_gpu=4)
     placement = place_job(of_model(workers=1), with_groups(shared, ON_DEMAND))
     assert names(placement.groups) == ["on-demand"]
-    assert placement.left_out == ("shared (g5.12xlarge): its GPUs are shared; only a job that names the group uses it",)
+    assert placement.left_out == (
+        "shared (g5.12xlarge): its GPUs are shared; only a job that names this group alone uses it",
+    )
 
 
 def test_a_capacity_block_is_among_them_if_the_job_ends_before_it() -> None:

@@ -6,18 +6,24 @@ from typing import Any
 
 import pytest
 
-from infra.spec.cluster_names import MLFLOW_CLEANUP
+from infra.spec import names
+from infra.spec.cluster_names import MLFLOW_BACKUP, MLFLOW_CLEANUP, MLFLOW_RESTORE_DRILL
 from infra.spec.manifest import Manifest
 from infra.spec.names import MLFLOW_URI
 from infra.spec.release import ReleaseManifest
 from infra.spec.uis import SHARED_UIS
+from platform_charts.images.mlflow_server import names as image_names
+from platform_charts.images.mlflow_server.__main__ import _parser
 from platform_charts.images.mlflow_server.environment import (
+    BackupSettings,
     BootstrapSettings,
     CleanupSettings,
     DatabaseSettings,
+    DrillSettings,
     ServerSettings,
 )
-from platform_charts.objects.mlflow import Stores, mlflow
+from platform_charts.objects.mlflow import mlflow
+from platform_charts.objects.mlflow_pods import Stores
 from tests.platform_charts.objects.samples import (
     ENVIRONMENTS,
     FACTS,
@@ -30,6 +36,13 @@ from tests.platform_charts.objects.samples import (
     settings_of,
     varied,
 )
+
+DISPOSABLE = {
+    "environment.kind": "test",
+    "environment.expires": "2027-01-01T00:00:00Z",
+    "budget": {"monthly_usd": 100, "email": "owner@example.com"},
+}
+"""Changes that make the sample a disposable environment."""
 
 
 def test_the_server_can_parse_its_environment() -> None:
@@ -80,6 +93,49 @@ def test_a_cleanup_is_a_preview_or_suspended_by_setting() -> None:
     assert shown("delete") == (["cleanup"], False)
     assert shown("preview") == (["cleanup", "--preview"], False)
     assert shown("suspended") == (["cleanup"], True)
+
+
+def test_backup_and_drill_can_parse_their_environment_and_command_line() -> None:
+    changes = {"mlflow": {"drill_artifacts": 7}, "database": {"max_allocated_gib": 250}}
+    backup, drill = (_cron_job(name, changes)["jobTemplate"]["spec"] for name in (MLFLOW_BACKUP, MLFLOW_RESTORE_DRILL))
+    assert BackupSettings.from_environment(_environment({"spec": backup})).bucket == "b"
+    assert DrillSettings.from_environment(_environment({"spec": drill}), backup=None, keeps=False) == DrillSettings(
+        bucket="b", backup=None, keeps=False, artifacts_to_read=7, storage_bytes=250 * 2**30
+    )
+    for job in (backup, drill):
+        assert DatabaseSettings.from_environment(_environment({"spec": job})).secret == "arn"
+        [container] = job["template"]["spec"]["containers"]
+        _parser().parse_args(container["command"][3:])
+
+
+def test_backup_and_drill_have_an_account_that_the_server_has_not() -> None:
+    accounts = {
+        name: _cron_job(name, {})["jobTemplate"]["spec"]["template"]["spec"]["serviceAccountName"]
+        for name in (MLFLOW_BACKUP, MLFLOW_RESTORE_DRILL, MLFLOW_CLEANUP)
+    }
+    assert accounts == {MLFLOW_BACKUP: "mlflow-backup", MLFLOW_RESTORE_DRILL: "mlflow-backup", MLFLOW_CLEANUP: "mlflow"}
+    assert named(_rendered({}), "ServiceAccount", "mlflow-backup")["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "suspended"),
+    [
+        ({}, (False, False)),
+        (DISPOSABLE, (True, True)),
+        ({"mlflow": {"backup": "suspended"}}, (True, True)),
+        ({"mlflow": {"restore_drill": "suspended"}}, (False, True)),
+        ({**DISPOSABLE, "mlflow": {"backup": "nightly"}}, (False, False)),
+    ],
+)
+def test_backups_are_nightly_and_drills_weekly_unless_the_environment_is_disposable(
+    changes: dict[str, Any], suspended: tuple[bool, bool]
+) -> None:
+    found = tuple(_cron_job(name, changes)["suspend"] for name in (MLFLOW_BACKUP, MLFLOW_RESTORE_DRILL))
+    assert found == suspended
+
+
+def test_the_stack_and_the_image_use_the_same_folders_of_the_bucket() -> None:
+    assert (names.ARTIFACT_FOLDER, names.BACKUP_FOLDER) == (image_names.ARTIFACT_FOLDER, image_names.BACKUP_FOLDER)
 
 
 def test_a_cleanup_never_overlaps_another_and_mounts_no_api_token() -> None:
@@ -174,8 +230,13 @@ def _job(changes: dict[str, Any], release: ReleaseManifest = RELEASE) -> str:
 
 
 def _cleanup(changes: dict[str, Any]) -> Manifest:
-    """The spec of the CronJob."""
-    found: Manifest = named(_rendered(changes), "CronJob", MLFLOW_CLEANUP)["spec"]
+    """The spec of the cleanup's CronJob."""
+    return _cron_job(MLFLOW_CLEANUP, changes)
+
+
+def _cron_job(name: str, changes: dict[str, Any]) -> Manifest:
+    """The spec of a CronJob."""
+    found: Manifest = named(_rendered(changes), "CronJob", name)["spec"]
     return found
 
 

@@ -137,7 +137,13 @@ def test_the_storage_class_of_every_volume_and_claim_exists(environment: str) ->
 
 def test_block_volumes_are_encrypted_and_bound_when_their_pod_is_scheduled() -> None:
     block = named(objects_of("dev")["storage"], "StorageClass", "gp3")
-    assert block["parameters"] == {"type": "gp3", "encrypted": "true"}
+    assert block["parameters"] == {
+        "type": "gp3",
+        "encrypted": "true",
+        "tagSpecification_1": "platform=ray-train-platform",
+        "tagSpecification_2": "stack=ray-train-platform/dev",
+        "tagSpecification_3": "kind=dev",
+    }
     assert block["volumeBindingMode"] == "WaitForFirstConsumer"
     assert block["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
 

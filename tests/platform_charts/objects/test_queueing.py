@@ -218,8 +218,3 @@ def test_only_groups_with_topology_have_one_with_the_layers_that_ec2_reports() -
     ]
     assert len(levels["network-4-layers"]) == 5
     assert of_kind(all_of("prod"), "Topology") == []
-
-
-def test_an_update_may_overwrite_the_taints_that_the_node_gate_sets() -> None:
-    flavors = of_kind(all_of("prod"), "ResourceFlavor")
-    assert {one["metadata"]["annotations"]["pulumi.com/patchForce"] for one in flavors} == {"true"}
