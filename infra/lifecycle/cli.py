@@ -8,23 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.lifecycle.options import (
+    CapacityOptions,
     ChangeOptions,
+    ClusterTestOptions,
     DeployerPolicyOptions,
+    DownOptions,
+    DriftOptions,
     EnginesOptions,
     EnvironmentOptions,
     GraphOptions,
     HoldOptions,
     ImageOptions,
+    LeaksOptions,
     OutputsOptions,
     PricesOptions,
     PromoteOptions,
     QueuesOptions,
+    ReapOptions,
     ReleaseCheckOptions,
     ReleaseLockOptions,
     SandboxOptions,
     StalenessOptions,
     TestEnvironmentOptions,
     TunnelOptions,
+    UpgradeOptions,
     UpOptions,
 )
 from infra.spec.command_line import CommandLine, NoOptions
@@ -40,7 +47,7 @@ COMMANDS = CommandLine(
         "KUEUE_CONTROLLER": "Kueue controller binary that `sandbox` starts; default: that of `engines`",
         "TORCH_VERSION": "torch version for `image --variant cpu`",
         "TORCH_INDEX": "package index that has TORCH_VERSION",
-        "RTP_STACK_OUTPUTS": "for `hold`, `release-queues` and, of a sandbox, `image`: file with `pulumi stack output --json`",
+        "RTP_STACK_OUTPUTS": "for `hold`, `release-queues`, `capacity` and, of a sandbox, `image`: file with `pulumi stack output --json`",
         "KUBECONFIG": "with RTP_STACK_OUTPUTS or --outputs: kubeconfig of that cluster; default: AWS credentials",
         "RTP_API_SERVER": "URL of an API server's tunnel, as `tunnel` prints it; default: the cluster's endpoint",
         "PIP_INDEX_URL": "package index that `release-lock` asks through pip; pip's other settings work too",
@@ -68,6 +75,14 @@ def cost(options: EnvironmentOptions) -> int:
     from infra.lifecycle.commands import report as commands
 
     return commands.cost(options)
+
+
+@COMMANDS.command("inspect an environment")
+def capacity(options: CapacityOptions) -> int:
+    """Find GPU capacity, or show the calendar of what is reserved."""
+    from infra.lifecycle.commands import capacity as commands
+
+    return commands.capacity(options)
 
 
 @COMMANDS.command("inspect an environment")
@@ -119,6 +134,22 @@ def up(options: UpOptions) -> int:
 
 
 @COMMANDS.command("deploy an environment")
+def upgrade(options: UpgradeOptions) -> int:
+    """Upgrade a stack to this release, step by step."""
+    from infra.lifecycle.commands import upgrade as commands
+
+    return commands.upgrade(options)
+
+
+@COMMANDS.command("deploy an environment")
+def drift(options: DriftOptions) -> int:
+    """Report how account and cluster differ from what the stack made."""
+    from infra.lifecycle.commands import drift as commands
+
+    return commands.drift(options)
+
+
+@COMMANDS.command("deploy an environment")
 def tunnel(options: TunnelOptions) -> int:
     """Forward a port of this machine to a private API server."""
     from infra.lifecycle.commands import stack as commands
@@ -151,11 +182,41 @@ def test_environment(options: TestEnvironmentOptions) -> int:
 
 
 @COMMANDS.command("deploy an environment")
-def destroy(options: ChangeOptions) -> int:
-    """Delete the jobs, then run `pulumi destroy`."""
-    from infra.lifecycle.commands import stack as commands
+def cluster_test(options: ClusterTestOptions) -> int:
+    """Make a throw-away cluster, test it, and take it down."""
+    from infra.lifecycle.commands import cluster_test as commands
 
-    return commands.destroy(options)
+    return commands.cluster_test(options)
+
+
+@COMMANDS.command("deploy an environment")
+def down(options: DownOptions) -> int:
+    """Empty the cluster, run `pulumi destroy`, and list what is left."""
+    from infra.lifecycle.commands import down as commands
+
+    return commands.down(options)
+
+
+@COMMANDS.command("deploy an environment")
+def destroy(options: DownOptions) -> int:
+    """The same as `down`."""
+    return down(options)
+
+
+@COMMANDS.command("deploy an environment")
+def leaks(options: LeaksOptions) -> int:
+    """List what an environment has left in its account; fails if anything is left."""
+    from infra.lifecycle.commands import leftovers as commands
+
+    return commands.leaks(options)
+
+
+@COMMANDS.command("deploy an environment")
+def reap(options: ReapOptions) -> int:
+    """Remove the test clusters of an account that have expired, found by their tags."""
+    from infra.lifecycle.commands import reaper as commands
+
+    return commands.reap(options)
 
 
 @COMMANDS.command("maintain the release")

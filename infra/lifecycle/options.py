@@ -80,10 +80,64 @@ class TestEnvironmentOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterTestOptions:
+    """Options of `cluster-test`."""
+
+    owner: str = option("email address of the owner, a tag on everything", ...)
+    account: str = option("AWS account, the only one that may hold the cluster", ...)
+    ttl: str = option("time to live, e.g. 90m or 4h, 72h at most (default 4h); `reap` deletes what is left then", "4h")
+    name: str | None = option("name of the environment, e.g. test-4711 (default: a new one)")
+    promote_from: str | None = option("environment whose images to copy; default: build them", metavar="ENV")
+    max_usd: float = option("refuse a test that may cost more US dollars (default 100)", 100.0, at_least=0)
+    budget: float = option("US dollars per month from which the owner gets mail (default 100)", 100.0)
+    keep_on_fail: bool = option("keep a cluster whose test failed; it is billed until `down`", default=False)
+    out: Path | None = option("folder of the results (default .local/cluster-test/NAME)", metavar="FOLDER")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeOptions(EnvironmentOptions):
     """Options of commands that change a stack."""
 
     yes: bool = option("do not ask for confirmation", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownOptions(ChangeOptions):
+    """Options of `down`."""
+
+    confirm: str | None = option(
+        "the environment's name again: confirms everything, also for kind prod, for which --yes is not enough",
+        metavar="ENV",
+    )
+    unreachable: bool = option(
+        "destroy the stack of a cluster that exists and does not answer, without emptying it", default=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaksOptions(EnvironmentOptions):
+    """Options of `leaks`."""
+
+    json: bool = option("print the result as JSON", default=False)
+    policy: bool = option("instead: print the IAM policy that the audit needs", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReapOptions:
+    """Options of `reap`."""
+
+    account: str | None = option("refuse credentials of another account than this one")
+    region: tuple[str, ...] = option("region to look in; may be repeated (default: that of the AWS settings)", ())
+    stack: tuple[str, ...] = option(
+        "remove this test cluster only, also if its tags do not say when it expires; may be repeated",
+        (),
+        metavar="NAME",
+    )
+    dry_run: bool = option("show what would be removed, and change nothing", default=False)
+    yes: bool = option("do not ask for confirmation; needs --account", default=False)
+    minutes: float = option("minutes that a step may take (default 40)", 40.0, at_least=0)
+    json: bool = option("print the result as JSON, and progress on standard error", default=False)
+    policy: bool = option("instead: print the IAM policy that the reaper needs", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +151,30 @@ class UpOptions(ChangeOptions):
         "if nodes with jobs roll: wait until the jobs end, drain them (they save and resume), or go on; default: ask"
     )
     hours: float = option("with wait or drain, hours until the command gives up (default 24)", 24.0, at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeOptions(ChangeOptions):
+    """Options of `upgrade`."""
+
+    to: str | None = option("release to upgrade to, which has to be this checkout's (default: it)", metavar="VERSION")
+    plan: bool = option("only print the plan and what has to be repaired first", default=False)
+    canary: str | None = option("GPU group that is updated before the others (default: the first)", metavar="GROUP")
+    verify: bool = option("run the conformance tests on the canary group before the others follow", default=False)
+    jobs: Literal["wait", "drain", "go"] = option(
+        "if nodes with jobs roll: wait until the jobs end, drain them (they save and resume), or go on (default drain)",
+        "drain",
+    )
+    hours: float = option("with wait or drain, hours until a step gives up (default 24)", 24.0, at_least=0)
+    only: str | None = option("take only this step of the plan", metavar="STEP")
+    rollback: bool = option("with --only, take a step back to the older release of this checkout", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftOptions(EnvironmentOptions):
+    """Options of `drift`."""
+
+    json: bool = option("print JSON", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +192,23 @@ class QueuesOptions(EnvironmentOptions):
         "outputs of the stack, to connect through $KUBECONFIG (default: $RTP_STACK_OUTPUTS, else pulumi's)",
         metavar="FILE",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityOptions(QueuesOptions):
+    """Options of `capacity`."""
+
+    for_: int | None = option(
+        "number of nodes to look for; default: show the calendar", metavar="NODES", at_least=1, at_most=1000
+    )
+    group: str | None = option("GPU group whose instance type is looked for (default: the only one)")
+    hours: float = option("hours for which the nodes are needed (default 24)", 24.0, at_least=1, at_most=8760)
+    from_: str | None = option(
+        "earliest start: 2026-12-01 in UTC, or 2026-12-01T09:00+01:00 (default now)", metavar="DAY"
+    )
+    region: tuple[str, ...] = option("AWS region to look in (default: that of the environment)", ())
+    out: Path | None = option("draw the calendar as .svg, .html, .png or .pdf", metavar="FILE")
+    json: bool = option("print JSON", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from infra.lifecycle.aws import Client
+from infra.lifecycle.account.aws import Client
 from infra.spec.catalog import Catalog, load_catalog, with_names
 from infra.spec.section import validate
 from infra.spec.yaml_text import KeyPath, Scalar, edited, parse

@@ -19,7 +19,10 @@ class _Output(Console):
 
 
 def _console() -> Console:
-    return _Output(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
+    """Prints text as it is: rich would draw the `:secret:` of an ARN as a sign, and leave out what is in brackets."""
+    return _Output(
+        file=sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False, markup=False
+    )
 
 
 def print_table(table: Table) -> None:
@@ -29,4 +32,4 @@ def print_table(table: Table) -> None:
 
 def print_line(line: str) -> None:
     """Print a line without markup or wrapping."""
-    _console().print(line, markup=False, soft_wrap=True)
+    _console().print(line, soft_wrap=True)

@@ -200,7 +200,7 @@ class _Mocks(mocks.Mocks):
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Answer a provider function."""
-        return call_result(args.token, account=self.account, region=self.region), []
+        return call_result(args.token, args.args, account=self.account, region=self.region), []
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Unused: the monitor answers registrations itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.lifecycle.options import EnvironmentOptions
-from infra.lifecycle.registries import Registries
+from infra.lifecycle.release.registries import Registries
 from infra.lifecycle.show import print_line
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment

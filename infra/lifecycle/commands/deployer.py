@@ -7,11 +7,11 @@ import json
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.lifecycle.caller import caller_of
+from infra.lifecycle.account.caller import caller_of
 from infra.lifecycle.deployer.policy import deployer_policies
 from infra.lifecycle.options import DeployerPolicyOptions, EnvironmentOptions
 from infra.lifecycle.show import print_line
-from infra.lifecycle.state_bucket import StateBucket, ensure, state_bucket_name
+from infra.lifecycle.stack.state_bucket import StateBucket, ensure, state_bucket_name
 from infra.preview.recording import record
 from infra.spec.errors import PlatformError, SettingsError
 from infra.spec.output import writing

@@ -6,13 +6,14 @@ import os
 
 from infra.lifecycle.options import EnginesOptions
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.modules import MODULES, NODE_MODULES
+from infra.lifecycle.sandbox.modules import MODULES, MONITORING_MODULES, NODE_MODULES, PREVIOUS_MODULES
 
 
 def engines(options: EnginesOptions) -> int:
     """Build the missing programs and copy the missing CRDs."""
     folder = build(os.environ, say=_say, has_real_nodes=options.real)
-    names = [f"{module.title} {module.version}" for module in (*MODULES, *(NODE_MODULES if options.real else ()))]
+    modules = (*MODULES, *PREVIOUS_MODULES, *MONITORING_MODULES, *(NODE_MODULES if options.real else ()))
+    names = [f"{module.title} {module.version}" for module in modules]
     _say(f"{', '.join(dict.fromkeys(names))} are in {folder}")
     return 0
 

@@ -7,7 +7,7 @@ from infra.lifecycle.commands.promote import promote
 from infra.lifecycle.image import engines
 from infra.lifecycle.image.recipes import IMAGES
 from infra.lifecycle.options import ImageOptions, PromoteOptions
-from infra.lifecycle.stage import AccountState
+from infra.lifecycle.stack.stage import AccountState
 from infra.spec.errors import RefusedError
 from infra.spec.release import load_release
 

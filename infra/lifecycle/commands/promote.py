@@ -27,7 +27,7 @@ def promote(options: PromoteOptions) -> int:
     target = EnvironmentRegistry.open(options.to, profile=options.to_profile)
     if origin.registry == target.registry:
         raise RefusedError(
-            f"{options.from_} and {options.to} have the same repositories, those of cluster {target.registry.cluster} in "
+            f"{options.from_} and {options.to} have the same repositories, those of {target.registry.name_prefix} in "
             f"{target.registry.host}",
             remedy="name two environments with --from and --to",
         )

@@ -13,15 +13,15 @@ from rich.table import Table
 
 from infra.kube.aws_errors import aws_refusal
 from infra.lifecycle import prices as price_list
-from infra.lifecycle import release_lock as lock
-from infra.lifecycle import release_survey as surveys
-from infra.lifecycle.aws_versions import AwsSource
 from infra.lifecycle.options import PricesOptions, ReleaseLockOptions
-from infra.lifecycle.registries import Registries, ecr_login
-from infra.lifecycle.release_survey import Report, Status
-from infra.lifecycle.release_upgrade import Offer, changes_of, offers
+from infra.lifecycle.release import lock
+from infra.lifecycle.release import survey as surveys
+from infra.lifecycle.release.aws_versions import AwsSource
+from infra.lifecycle.release.newer_versions import Offer, changes_of, offers
+from infra.lifecycle.release.registries import Registries, ecr_login
+from infra.lifecycle.release.survey import Report, Status
+from infra.lifecycle.release.web_sources import Pip, Web
 from infra.lifecycle.show import print_line, print_table
-from infra.lifecycle.web_sources import Pip, Web
 from infra.spec.catalog import CATALOG_FILE, load_catalog
 from infra.spec.release import RELEASE_FILE, ReleaseManifest, load_release
 from infra.spec.release_rules import read_project
@@ -61,7 +61,7 @@ def release_lock(options: ReleaseLockOptions) -> int:
 def prices(options: PricesOptions) -> int:
     """Update the price table; fails if a price is not found."""
     try:
-        found = price_list.look_up(load_catalog(), boto3.client("pricing", region_name=price_list.API_REGION))
+        found = price_list.look_up(load_catalog(), boto3.Session(region_name=price_list.API_REGION).client("pricing"))
     except (BotoCoreError, ClientError) as error:
         raise aws_refusal(
             "AWS Price List",

@@ -96,7 +96,7 @@ def _print_cost(cost: CostEstimate) -> None:
 def _record_outputs(options: OutputsOptions) -> int:
     """Write or print what the program would export."""
     # Imported here because the other commands of this module need no Pulumi.
-    from infra.lifecycle.outputs_file import recorded_outputs, write_recorded_outputs
+    from infra.lifecycle.stack.outputs_file import recorded_outputs, write_recorded_outputs
 
     outputs = recorded_outputs(load_environment(options.env))
     if options.file is None:

@@ -6,11 +6,11 @@ import os
 
 from infra.kube.api import KubernetesApi
 from infra.kube.stack_connection import connect
+from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.options import HoldOptions, QueuesOptions
 from infra.lifecycle.rollout.hold import await_empty
 from infra.lifecycle.rollout.jobs import running_jobs
 from infra.lifecycle.rollout.queues import HoldMode, hold_queues, release_queues
-from infra.lifecycle.running import StackCluster
 from infra.lifecycle.show import print_line
 from infra.spec.errors import RefusedError
 from infra.spec.settings import load_environment

@@ -32,6 +32,7 @@ from infra.lifecycle.show import print_line
 from infra.spec.catalog import load_catalog
 from infra.spec.command_line import NoOptions
 from infra.spec.errors import SettingsError
+from infra.spec.names import name_prefix
 from infra.spec.outputs import StackOutputs
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings, load_environment
@@ -94,7 +95,7 @@ def _fill(settings: StackSettings, folder: Path, *, real: Sequence[str], with_im
     stack = recorded(settings)
     if real:
         address = urlsplit(api.client.configuration.host).hostname
-        registry = PlainRegistry(f"{address}:{PORT}", stack.outputs.cluster.name)
+        registry = PlainRegistry(f"{address}:{PORT}", name_prefix(settings))
         stack = _with_images(stack, registry, folder, is_built=with_images)
     services = Services.read(folder)
     if services:

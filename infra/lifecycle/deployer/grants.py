@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from infra.preview.recording import Resource
+
+_AUTONAME = "-???????"
+"""What Pulumi appends to the logical name of a resource without a physical one: seven hexadecimal digits."""
+
+_NAMES = ("bucket", "identifier", "nodeGroupName", "name")
+"""Properties that are the physical name, if given."""
+
 
 class Scope(Enum):
     """How a grant is limited, beyond its ARNs."""
@@ -48,6 +56,12 @@ def read(service: str, names: str) -> Grant:
 def named(service: str, names: str, *resources: str, names_of: str = "") -> Grant:
     """Actions on resources whose names are known before they exist."""
     return Grant(scope=Scope.NAMED, actions=actions(service, names), resources=resources, names_of=names_of)
+
+
+def physical_name(resource: Resource) -> str:
+    """Name of a resource in AWS; a pattern where Pulumi invents the end of it."""
+    given = (resource.properties.get(key) for key in _NAMES)
+    return next((name for name in given if isinstance(name, str)), f"{resource.name}{_AUTONAME}")
 
 
 Table = Mapping[str, tuple[Grant, ...]]

@@ -6,6 +6,8 @@ resource is authorised for the new resource, which the provider tags in the same
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from infra.lifecycle.deployer.grants import Grant, Scope, Table, actions, read
 
 
@@ -114,15 +116,10 @@ NETWORK: Table = {
 """Grants on EC2's resources, by type."""
 
 TAGS = (_changes("CreateTags DeleteTags", "*"),)
-"""Changes of tags. Tags at creation are allowed by `CREATE_ACTIONS`."""
+"""Changes of tags. Tags at creation are allowed by `create_actions`."""
 
-CREATE_ACTIONS = tuple(
-    sorted(
-        action.removeprefix("ec2:")
-        for grants in NETWORK.values()
-        for grant in grants
-        if grant.scope is Scope.NEW
-        for action in grant.actions
-    )
-)
-"""Actions in which EC2 tags what it makes: values of `ec2:CreateAction`."""
+
+def create_actions(types: Iterable[str]) -> frozenset[str]:
+    """Actions in which EC2 tags what it makes, for resources of these types: values of `ec2:CreateAction`."""
+    grants = (grant for type_ in types for grant in NETWORK.get(type_, ()) if grant.scope is Scope.NEW)
+    return frozenset(action.removeprefix("ec2:") for grant in grants for action in grant.actions)

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from infra.aws.iam import Condition, Statement
-from infra.lifecycle.deployer.grants import Grant, Scope, actions
-from infra.lifecycle.deployer.network import CREATE_ACTIONS, NETWORK, TAGS
+from infra.lifecycle.access.tunnel import DOCUMENT as TUNNEL_DOCUMENT
+from infra.lifecycle.capacity.permissions import ACTIONS as FIND_CAPACITY
+from infra.lifecycle.deployer.existing import existing_statements, own_parts_only
+from infra.lifecycle.deployer.grants import Grant, Scope, actions, physical_name
+from infra.lifecycle.deployer.network import NETWORK, TAGS, create_actions
 from infra.lifecycle.deployer.services import SERVICES
-from infra.lifecycle.state_bucket import state_bucket_name
-from infra.lifecycle.tunnel import DOCUMENT as TUNNEL_DOCUMENT
+from infra.lifecycle.stack.state_bucket import state_bucket_name
 from infra.preview.recording import Recording, Resource
-from infra.spec.names import STACK_TAG, cluster_name, stack_tag
+from infra.spec.names import STACK_TAG, cluster_name, name_prefix, stack_tag
 from infra.spec.settings import StackSettings
 
 MAX_CHARACTERS = 6_144
@@ -22,18 +24,15 @@ MAX_CHARACTERS = 6_144
 TABLE = {**NETWORK, **SERVICES}
 """Grants by type of resource."""
 
-_AUTONAME = "-???????"
-"""What Pulumi appends to the logical name of a resource without a physical one: seven hexadecimal digits."""
-
-_NAMES = ("bucket", "identifier", "nodeGroupName", "name")
-"""Properties that are the physical name, if given."""
-
 _ALSO_PASSED_TO: Mapping[str, tuple[str, ...]] = {
     "ec2.amazonaws.com": ("eks.amazonaws.com",),
     "pods.eks.amazonaws.com": ("eks.amazonaws.com",),
     "monitoring.rds.amazonaws.com": ("rds.amazonaws.com",),
 }
 """Services that take a role for the service that assumes it: EKS for nodes and pods, RDS for its monitoring."""
+
+_CNI_TAG = "cluster.k8s.amazonaws.com/name"
+"""Tag with the cluster's name that the VPC CNI gives the interfaces that it makes (amazon-vpc-cni-k8s, README, `CLUSTER_NAME`)."""
 
 _LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 _LINK_SERVICE = "s3.data-source.lustre.fsx.amazonaws.com"
@@ -80,7 +79,7 @@ def deployer_policies(settings: StackSettings, recording: Recording) -> tuple[Po
     """
     builder = _Builder(settings, recording)
     documents = _packed([*builder.granted(), *builder.special()])
-    name = f"{cluster_name(settings)}-deployer"
+    name = f"{name_prefix(settings)}-deployer"
     return tuple(Policy(f"{name}-{number}", document) for number, document in enumerate(documents, start=1))
 
 
@@ -89,6 +88,7 @@ class _Builder:
 
     def __init__(self, settings: StackSettings, recording: Recording) -> None:
         self._settings = settings
+        self._recording = recording
         self._region = settings.aws.region
         self._account = settings.aws.allowed_accounts[0]
         self._cluster = cluster_name(settings)
@@ -105,13 +105,16 @@ class _Builder:
         """One statement for all actions with the same resources and limits."""
         merged: dict[tuple[Scope, tuple[str, ...]], dict[str, None]] = {}
         for type_ in self._by_type:
-            for grant in TABLE[type_]:
+            for grant in map(self._limited, TABLE[type_]):
                 key = grant.scope, self._arns(grant, type_)
                 merged.setdefault(key, {}).update(dict.fromkeys(grant.actions))
         for grant in TAGS:
             merged.setdefault((grant.scope, self._arns(grant, "")), {}).update(dict.fromkeys(grant.actions))
         for number, ((scope, resources), names) in enumerate(merged.items(), start=1):
             yield self._statement(f"{scope.name.title()}{number}", sorted(names), resources, self._limits(scope))
+
+    def _limited(self, grant: Grant) -> Grant:
+        return own_parts_only(grant) if self._settings.cluster.is_shared else grant
 
     def special(self) -> Iterator[Statement]:
         """Permissions that belong to no single type, or that need limits of their own."""
@@ -124,11 +127,13 @@ class _Builder:
         yield from self._keys()
         yield from self._forced_deletion()
         yield from self._commands()
+        yield from self._teardown()
         yield from self._image_pushes()
         yield from self._tunnel()
+        yield from existing_statements(self._settings, self._recording, account=self._account)
 
     def _tags_at_creation(self) -> Statement:
-        made = sorted((*CREATE_ACTIONS, "RunInstances"))
+        made = sorted((*create_actions(self._by_type), "RunInstances"))
         limits = {**self._limits(Scope.NEW)["StringEquals"], "ec2:CreateAction": made}
         return self._statement("TagNewResources", ["ec2:CreateTags"], [self._ec2("*")], {"StringEquals": limits})
 
@@ -195,23 +200,24 @@ class _Builder:
         """The content of stores that are destroyed with it: those of test clusters."""
         buckets = [one for one in self._by_type.get("aws:s3/bucket:Bucket", ()) if one.properties.get("forceDestroy")]
         if buckets:
-            arns = [f"arn:aws:s3:::{_physical_name(one)}/*" for one in buckets]
+            arns = [f"arn:aws:s3:::{physical_name(one)}/*" for one in buckets]
             yield self._statement("EmptyBuckets", ["s3:DeleteObject", "s3:DeleteObjectVersion"], arns, None)
         stores = [
             one for one in self._by_type.get("aws:ecr/repository:Repository", ()) if one.properties.get("forceDelete")
         ]
         if stores:
-            arns = [f"arn:aws:ecr:{self._region}:{self._account}:repository/{_physical_name(one)}" for one in stores]
+            arns = [f"arn:aws:ecr:{self._region}:{self._account}:repository/{physical_name(one)}" for one in stores]
             yield self._statement("EmptyRepositories", ["ecr:BatchDeleteImage", "ecr:ListImages"], arns, None)
 
     def _commands(self) -> Iterator[Statement]:
         """Pulumi's state, and what the commands read.
 
-        The preflight, `release-lock` and `prices` are the commands; `sts:GetCallerIdentity` needs no permission.
+        The preflight, `capacity`, `release-lock` and `prices` are the commands; `sts:GetCallerIdentity` needs no permission.
         """
         checks = actions("servicequotas", "GetServiceQuota GetAWSDefaultServiceQuota")
         checks += actions("ec2", "DescribeInstanceTypeOfferings DescribeInstanceTypes DescribeCapacityReservations")
-        checks += actions("ec2", "DescribeInstances")
+        checks += actions("ec2", "DescribeInstances DescribeAvailabilityZones DescribeSecurityGroups")
+        checks = tuple(dict.fromkeys((*checks, *FIND_CAPACITY)))
         state = f"arn:aws:s3:::{state_bucket_name(self._settings, account=self._account)}"
         yield self._statement("FindState", ["s3:ListBucket"], [state], None)
         objects = actions("s3", "GetObject PutObject DeleteObject")
@@ -222,9 +228,19 @@ class _Builder:
         # The Price List API has endpoints in a few regions only, whatever region it is asked about.
         yield self._statement("ReadPrices", ["pricing:GetProducts"], ["*"], None)
 
+    def _teardown(self) -> Iterator[Statement]:
+        """`down` deletes network interfaces that nodes have left; its audit needs a policy of its own, because it only reads."""
+        reads = actions("ec2", "DescribeNetworkInterfaces DescribeSecurityGroups DescribeVpcs")
+        yield self._statement("FindInterfaces", reads, ["*"], self._limits(Scope.REGION))
+        delete, interfaces = actions("ec2", "DeleteNetworkInterface"), [self._ec2("network-interface")]
+        yield self._statement("DeleteOwnInterfaces", delete, interfaces, self._limits(Scope.OURS))
+        if not self._settings.cluster.is_shared:
+            of_cluster = {"StringEquals": {f"aws:ResourceTag/{_CNI_TAG}": self._cluster}}
+            yield self._statement("DeleteInterfacesOfPods", delete, interfaces, of_cluster)
+
     def _image_pushes(self) -> Iterator[Statement]:
         """`up` pushes the images that the registry lacks (Amazon ECR user guide, "IAM permissions for pushing an image")."""
-        names = sorted(map(_physical_name, self._by_type.get("aws:ecr/repository:Repository", ())))
+        names = sorted(map(physical_name, self._by_type.get("aws:ecr/repository:Repository", ())))
         if names:
             push = "BatchCheckLayerAvailability BatchGetImage CompleteLayerUpload DescribeImages GetDownloadUrlForLayer"
             push += " InitiateLayerUpload PutImage UploadLayerPart"
@@ -256,12 +272,12 @@ class _Builder:
 
     def _arns(self, grant: Grant, type_: str) -> tuple[str, ...]:
         places = {"region": self._region, "account": self._account, "cluster": self._cluster}
-        names = sorted({_physical_name(one) for one in self._by_type.get(grant.names_of or type_, ())}) or [""]
+        names = sorted({physical_name(one) for one in self._by_type.get(grant.names_of or type_, ())}) or [""]
         arns = (template.format(name=name, **places) for template in grant.resources for name in names)
         return tuple(dict.fromkeys(arns))
 
     def _role(self, role: Resource) -> str:
-        return f"arn:aws:iam::{self._account}:role/{_physical_name(role)}"
+        return f"arn:aws:iam::{self._account}:role/{physical_name(role)}"
 
     def _ec2(self, type_: str) -> str:
         return f"arn:aws:ec2:{self._region}:{self._account}:{type_}/*"
@@ -270,11 +286,6 @@ class _Builder:
         self, sid: str, names: Iterable[str], resources: Iterable[str], condition: Condition | None
     ) -> Statement:
         return Statement(sid=sid, actions=tuple(names), resources=tuple(resources), condition=condition or None)
-
-
-def _physical_name(resource: Resource) -> str:
-    given = (resource.properties.get(key) for key in _NAMES)
-    return next((name for name in given if isinstance(name, str)), f"{resource.name}{_AUTONAME}")
 
 
 def _trusted_services(role: Resource) -> Iterator[str]:

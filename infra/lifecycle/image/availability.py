@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from infra.lifecycle.aws import Client
+from infra.lifecycle.account.aws import Client
 from infra.spec.registry_names import Registry
 from infra.spec.release import ReleaseManifest
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.lifecycle.aws import Client
-from infra.lifecycle.caller import caller_of
+from infra.lifecycle.account.aws import Client
+from infra.lifecycle.account.caller import caller_of
 from infra.lifecycle.image.availability import MissingImage, missing_images
 from infra.lifecycle.image.distribution import RemoteRepository, basic
 from infra.spec.errors import RefusedError

@@ -15,11 +15,11 @@ class PlainRegistry(NamedTuple):
 
     Attributes:
         host: address and port.
-        cluster: name of the environment's cluster, the first part of every repository's name.
+        name_prefix: prefix of the stack's physical names, the first part of every repository's name.
     """
 
     host: str
-    cluster: str
+    name_prefix: str
 
     def reference(self, image: Image, tag: str) -> str:
         """The full reference of a tag."""
@@ -27,7 +27,7 @@ class PlainRegistry(NamedTuple):
 
     def repository(self, image: Image) -> str:
         """Registry and name of the repository of an image of ours."""
-        return f"{self.host}/{repository_name(self.cluster, image.repository)}"
+        return f"{self.host}/{repository_name(self.name_prefix, image.repository)}"
 
     def digest(self, image: Image, tag: str) -> str | None:
         """The digest of a tag, or of an image by its digest; None if there is none.
@@ -57,4 +57,4 @@ class PlainRegistry(NamedTuple):
 
     def remote(self, image: Image) -> RemoteRepository:
         """The repository of an image, through the registry API."""
-        return RemoteRepository(f"http://{self.host}", repository_name(self.cluster, image.repository))
+        return RemoteRepository(f"http://{self.host}", repository_name(self.name_prefix, image.repository))

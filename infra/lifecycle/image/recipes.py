@@ -65,6 +65,27 @@ _DATA_SYNC = (
 )
 """The program that copies datasets, as the trainer runs it."""
 
+_REAPER = (
+    *("infra/__init__.py", "infra/spec", "infra/kube/__init__.py", "infra/kube/aws_errors.py"),
+    *(
+        f"infra/lifecycle/{name}.py"
+        for name in (
+            "__init__",
+            "__main__",
+            "account/__init__",
+            "account/aws",
+            "account/caller",
+            "cli",
+            "options",
+            "show",
+            "commands/__init__",
+            "commands/reaper",
+        )
+    ),
+    "infra/lifecycle/leftovers",
+)
+"""The command that removes expired test clusters, without the stack."""
+
 RECIPES: Mapping[ImageName, Recipe] = {
     "trainer": Recipe(
         dockerfile="training/image/Dockerfile",
@@ -93,6 +114,7 @@ RECIPES: Mapping[ImageName, Recipe] = {
             "platform_charts/images/job_schedule",
             "platform_charts/images/data_sync",
             "platform_charts/images/sso_proxy",
+            *_REAPER,
         ),
         runtime=("requirements-bootstrap.lock",),
         room=4 * 10**9,

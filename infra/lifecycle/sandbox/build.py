@@ -7,15 +7,19 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from infra.lifecycle.sandbox.modules import (
-    CRD_MODULES,
     KUBERNETES,
     MODULES,
+    MONITORING_MODULES,
     NODE_MODULES,
+    PREVIOUS_MODULES,
     Module,
     build_lock,
     cache_root,
@@ -31,7 +35,8 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None], has_rea
     """Build the programs and copy the CRDs that the cache lacks.
 
     One build runs at a time; a second one waits for it. Each file appears in the cache when it is complete. CRDs come
-    first, because they take seconds; operators come last, so that one that fails to build leaves a control plane.
+    first, because they take seconds; operators come last, so that one that fails to build leaves a control plane. Earlier
+    versions come after all that runs here, and the servers of the monitoring tests after these.
 
     Args:
         environment: determines the cache (`modules.cache_root`) and, by PATH, Go.
@@ -46,8 +51,9 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None], has_rea
         PlatformError: Go failed; carries its output.
     """
     root = cache_root(environment)
-    modules = (*MODULES, *NODE_MODULES) if has_real_nodes else MODULES
-    if not (_missing_crds(environment) or _missing_programs(modules, environment)):
+    groups = (MODULES, PREVIOUS_MODULES, MONITORING_MODULES, *((NODE_MODULES,) if has_real_nodes else ()))
+    modules = tuple(chain.from_iterable(groups))
+    if not (_missing_crds(modules, environment) or _missing_programs(modules, environment)):
         return root
     go = shutil.which("go", path=environment.get("PATH"))
     if go is None:
@@ -59,19 +65,24 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None], has_rea
     root.mkdir(parents=True, exist_ok=True)
     with build_lock(environment).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for module in _missing_crds(environment):
-            _copy_crds(go, module, module.crd_folder(environment))
-            say(f"{module.title} {module.version}: copied the CRDs")
-        for module, program in _missing_programs(modules, environment):
-            say(f"{module.title} {module.version}: building {program}")
-            started = time.monotonic()
-            _build_program(go, module, module.cache_folder(environment) / program)
-            say(f"{module.title} {module.version}: built {program} in {time.monotonic() - started:.0f} s")
+        for group in groups:
+            _fill(go, group, environment, say=say)
     return root
 
 
-def _missing_crds(environment: Mapping[str, str]) -> list[Module]:
-    return [module for module in CRD_MODULES if not module.crd_folder(environment).is_dir()]
+def _fill(go: str, modules: Sequence[Module], environment: Mapping[str, str], *, say: Callable[[str], None]) -> None:
+    for module in _missing_crds(modules, environment):
+        _copy_crds(go, module, module.crd_folder(environment))
+        say(f"{module.title} {module.version}: copied the CRDs")
+    for module, program in _missing_programs(modules, environment):
+        say(f"{module.title} {module.version}: building {program}")
+        started = time.monotonic()
+        _build_program(go, module, module.cache_folder(environment) / program)
+        say(f"{module.title} {module.version}: built {program} in {time.monotonic() - started:.0f} s")
+
+
+def _missing_crds(modules: Sequence[Module], environment: Mapping[str, str]) -> list[Module]:
+    return [module for module in modules if module.crds and not module.crd_folder(environment).is_dir()]
 
 
 def _missing_programs(modules: Sequence[Module], environment: Mapping[str, str]) -> list[tuple[Module, str]]:
@@ -99,8 +110,30 @@ def _build_program(go: str, module: Module, program: Path) -> None:
     partial = program.with_name(f"{program.name}.partial")
     partial.unlink(missing_ok=True)  # Go overwrites no file that it cannot recognise as a program
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", _link_flags(module)]
-    _run(go, module, "build", *flags, "-o", str(partial), module.packages[program.name])
+    with _completed(go, module) as replacing:
+        _run(go, module, "build", *flags, *replacing, "-o", str(partial), module.packages[program.name])
     partial.rename(program)
+
+
+@contextmanager
+def _completed(go: str, module: Module) -> Iterator[list[str]]:
+    """Flags that build with a copy of the project which has the stand-ins; none if it needs none. Go's module cache is read-only."""
+    if not module.stand_ins:
+        yield []
+        return
+    published = Path(json.loads(_run(go, module, "mod", "download", "-json", module.project))["Dir"])
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder, "project")
+        shutil.copytree(published, project, copy_function=shutil.copyfile)
+        for missing, source in module.stand_ins.items():
+            file = project / missing
+            file.parent.mkdir(parents=True)
+            shutil.copyfile(project / source, file)
+        requirements = (module.folder / "go.mod").read_text(encoding="utf-8")
+        changed = Path(folder, "go.mod")
+        changed.write_text(f"{requirements}\nreplace {module.project} => {project}\n", encoding="utf-8")
+        shutil.copyfile(module.folder / "go.sum", changed.with_name("go.sum"))
+        yield ["-modfile", str(changed)]
 
 
 def _run(go: str, module: Module, *arguments: str) -> str:
@@ -121,9 +154,9 @@ def _run(go: str, module: Module, *arguments: str) -> str:
 
 
 def _link_flags(module: Module) -> str:
-    """Linker flags: no symbols, and for Kubernetes the version that its own build takes from `git describe`."""
+    """Linker flags: no symbols, and the version, which for Kubernetes its own build takes from `git describe`."""
     if module.project != KUBERNETES.project:
-        return "-s -w"
+        return f"-s -w -X {module.version_variable}={module.version}" if module.version_variable else "-s -w"
     major, minor, _ = module.version.split(".")
     values = {"gitVersion": f"v{module.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     stamps = (f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items())

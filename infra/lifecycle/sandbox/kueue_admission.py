@@ -67,13 +67,19 @@ _KINDS = (
 """Kinds of the configuration's job frameworks, and Kueue's own."""
 
 
-def configuration(*, webhook_port: int, health_port: int, certificates: Path) -> Manifest:
+def configuration(*, base: Manifest, webhook_port: int, health_port: int, certificates: Path) -> Manifest:
     """The chart's configuration, changed to a single instance on loopback.
 
     The visibility API is off: Kueue writes its certificate into a folder at the root of the file system.
+
+    Args:
+        base: the chart's configuration.
+        webhook_port: port of the webhooks.
+        health_port: port of the probes.
+        certificates: folder of the webhooks' certificate.
     """
     return {
-        **kueue_configuration(),
+        **base,
         "namespace": KUEUE_NAMESPACE,
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health_port}"},
         "metrics": {"bindAddress": "0"},

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.spec.node_labels import FAKE_NODE_ANNOTATION
+
 STAGES = Path(__file__).with_name("stages.yaml")
 """kwok Stages: the life cycle of fake nodes and their pods."""
-
-FAKE_NODE_ANNOTATION = "kwok.x-k8s.io/node"
-"""Annotation of the nodes that kwok manages; value `fake`."""
 
 API_SERVICE = "10.0.0.1"
 """Address of the Service `kubernetes`: the first of the range of Services."""

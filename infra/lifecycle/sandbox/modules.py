@@ -24,6 +24,8 @@ class Module:
         crds: glob patterns of the CRD files in the project.
         variable: environment variable with the path of an operator's program, which takes precedence over the built one.
             None: the module is no operator.
+        stand_ins: files that the project's releases build and its Go module lacks, each with the file of the module that is taken instead.
+        version_variable: Go variable that holds the version which the programs report; empty if the build sets none.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Module:
     packages: Mapping[str, str] = field(default_factory=dict)
     crds: tuple[str, ...] = ()
     variable: str | None = None
+    version_variable: str = ""
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -93,6 +97,15 @@ KUBERAY = Module(
     crds=("config/crd/bases/*.yaml",),
     variable="KUBERAY_OPERATOR",
 )
+PREVIOUS_KUBERAY = Module(
+    name="kuberay-previous",
+    title="Previous KubeRay operator",
+    project=KUBERAY.project,
+    packages=KUBERAY.packages,
+    crds=KUBERAY.crds,
+)
+"""The operator of the minor before, from which the tests upgrade a cluster; no sandbox runs it."""
+
 KUEUE = Module(
     name="kueue",
     title="Kueue",
@@ -135,14 +148,30 @@ COREDNS = Module(
 )
 """CoreDNS, and small programs of ours, for real nodes."""
 
+ALERTMANAGER = Module(
+    name="alertmanager",
+    title="Alertmanager",
+    project="github.com/prometheus/alertmanager",
+    packages={program: f"github.com/prometheus/alertmanager/cmd/{program}" for program in ("amtool", "alertmanager")},
+    version_variable="github.com/prometheus/common/version.Version",
+    stand_ins={"ui/app/dist/index.html": "ui/app/index.html"},
+)
+"""Built without its web UI, which the Go module has as sources only."""
+
+MONITORING_MODULES = (ALERTMANAGER,)
+"""Servers that the tests of monitoring use, of the release's versions; `engines` builds them after the earlier versions."""
+
 NODE_MODULES = (KUBELET, COREDNS)
 """Modules of real nodes; only `engines --real` builds them."""
 
 MODULES = (KUBERNETES, KWOK, KUBERAY, KUEUE, PROMETHEUS_OPERATOR, REGISTRY)
-"""All modules that `engines` builds, in build order."""
+"""The modules of sandbox and tests that `engines` builds, in build order."""
+
+PREVIOUS_MODULES = (PREVIOUS_KUBERAY,)
+"""Earlier versions for the tests of upgrades; `engines` builds them after the others."""
 
 CRD_MODULES = tuple(module for module in MODULES if module.crds)
-"""Modules with CRDs."""
+"""Modules whose CRDs a control plane has."""
 
 OPERATORS = tuple(module for module in MODULES if module.variable is not None)
 """Modules of operators; a control plane runs without them."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from infra.lifecycle.sandbox.layout import FAKE_NODE_ANNOTATION
 from infra.spec.catalog import Catalog
 from infra.spec.node_group import NodeGroup, resolve_node_groups
+from infra.spec.node_labels import FAKE_NODE_ANNOTATION
 from infra.spec.settings.stack import StackSettings
 
 

@@ -19,6 +19,8 @@ from infra.lifecycle.sandbox.node.machine import Machine
 from infra.lifecycle.sandbox.processes import Process, free_ports
 from infra.lifecycle.sandbox.programs import find_operator
 from infra.spec.cluster_names import KUEUE_API
+from infra.spec.manifest import Manifest
+from platform_charts.charts.kueue import kueue_configuration
 
 _START_SECONDS = 60.0
 _LOOPBACK = "127.0.0.1"
@@ -93,23 +95,33 @@ def start_kuberay(
     return process
 
 
-def start_kueue(plane: ControlPlane, program: Path) -> Process:
-    """Start Kueue with our chart's configuration, and register its webhooks at the API server.
+def start_kueue(plane: ControlPlane, program: Path, *, configuration: Manifest | None = None) -> Process:
+    """Start Kueue, and register its webhooks at the API server; one that was stopped may be started again.
+
+    Args:
+        plane: the control plane.
+        program: path of the manager.
+        configuration: its configuration, of which the parts for loopback are replaced; None: our chart's.
 
     Raises:
         PlatformError: see `start_operators`.
     """
     webhook_port, health_port = free_ports(2)
     certificates = plane.folder / "kueue-certificates"
-    certificates.mkdir(mode=0o700)
-    configuration = plane.folder / "kueue.yaml"
-    text = kueue_admission.configuration(webhook_port=webhook_port, health_port=health_port, certificates=certificates)
-    configuration.write_text(yaml.safe_dump(text), encoding="utf-8")
+    certificates.mkdir(mode=0o700, exist_ok=True)
+    file = plane.folder / "kueue.yaml"
+    text = kueue_admission.configuration(
+        base=configuration or kueue_configuration(),
+        webhook_port=webhook_port,
+        health_port=health_port,
+        certificates=certificates,
+    )
+    file.write_text(yaml.safe_dump(text), encoding="utf-8")
     api = KubernetesApi(plane.client())
     for manifest in kueue_admission.admission(webhook_port=webhook_port):
         # A field manager of its own keeps the fields that others applied to the same namespace and CRDs.
         api.apply(manifest, manager="kueue-admission")
-    process = plane.run("kueue", [program, f"--config={configuration}", f"--kubeconfig={plane.kubeconfig}"])
+    process = plane.run("kueue", [program, f"--config={file}", f"--kubeconfig={plane.kubeconfig}"])
     process.await_(lambda: _mounted(api, certificates), seconds=_START_SECONDS)
     process.await_(lambda: _answers(health_port), seconds=_START_SECONDS)
     return process

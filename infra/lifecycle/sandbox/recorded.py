@@ -9,7 +9,7 @@ from typing import NamedTuple
 from infra.preview.recorded_outputs import computed, physical_id
 from infra.preview.recording import Recording, record
 from infra.spec.outputs import StackOutputs, read_outputs
-from infra.spec.settings.network import subnets_of
+from infra.spec.settings.addresses import control_plane_cidrs
 from infra.spec.settings.stack import StackSettings
 from platform_charts.objects.phases import ClusterFacts
 from platform_charts.objects.storage import LustreVolume
@@ -69,7 +69,7 @@ def recorded(settings: StackSettings) -> Recorded:
         artifact_bucket=outputs.storage.artifact_bucket,
         registry=_registry_of(outputs.registries),
         account=outputs.account,
-        api_server_cidrs=tuple(str(network) for network in subnets_of(settings.network).private),
+        api_server_cidrs=control_plane_cidrs(settings),
         lustre=_lustre(graph, outputs),
     )
     return Recorded(outputs, facts, dict(_folders(graph)))

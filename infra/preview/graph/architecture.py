@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
+from operator import itemgetter
 
+from infra.preview.recorded_outputs import physical_id
 from infra.preview.recording import Recording, Resource
 from infra.spec.catalog import Catalog
+from infra.spec.settings.network import subnets_of
+from infra.spec.settings.stack import StackSettings
 
-_VPC = "aws:ec2/vpc:Vpc"
 _SUBNET = "aws:ec2/subnet:Subnet"
 _NAT = "aws:ec2/natGateway:NatGateway"
 _ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
@@ -31,7 +35,10 @@ _KEY = "aws:kms/key:Key"
 
 @dataclass(frozen=True)
 class Zone:
-    """An availability zone: ranges of its subnets, and whether it has a NAT gateway and a mount target."""
+    """An availability zone: ranges of its subnets, and whether it has a NAT gateway of the stack and a mount target.
+
+    `public_cidr` is empty in an existing VPC, whose public subnets are not the stack's.
+    """
 
     name: str
     private_cidr: str
@@ -84,7 +91,7 @@ class Architecture:
     """All that the picture shows."""
 
     cluster: str
-    vpc_cidr: str
+    vpc: str
     control_plane: str
     addons: tuple[str, ...]
     zones: tuple[Zone, ...]
@@ -95,18 +102,17 @@ class Architecture:
     keys: tuple[str, ...]
 
 
-def architecture_of(recording: Recording, catalog: Catalog) -> Architecture:
-    """The architecture of a recording."""
-    (cluster,), (vpc,) = recording.of_type(_CLUSTER), recording.of_type(_VPC)
-    subnets = {one.urn: one for one in recording.of_type(_SUBNET)}
-    zones = tuple(_zones(recording, subnets))
+def architecture_of(settings: StackSettings, recording: Recording, catalog: Catalog) -> Architecture:
+    """The architecture of an environment, from its recording."""
+    subnets = _zones_of_subnets(settings, recording)
+    zones = tuple(_zones(settings, recording, subnets))
     order = {zone.name: index for index, zone in enumerate(zones)}
-    endpoint = "public and private" if cluster.properties["vpcConfig"]["endpointPublicAccess"] else "private only"
-    encrypted = "; secrets encrypted with a key of the stack" if cluster.properties.get("encryptionConfig") else ""
+    ranges = ", ".join(map(str, settings.network.vpc_cidrs.values()))
+    existing = settings.network.existing
     return Architecture(
-        cluster=cluster.properties["name"],
-        vpc_cidr=vpc.properties["cidrBlock"],
-        control_plane=f"Kubernetes {cluster.properties['version']}, endpoint {endpoint}{encrypted}",
+        cluster=recording.outputs["cluster"]["name"],
+        vpc=f"VPC {ranges}" if existing is None else f"Existing VPC {existing.vpc_id}, {ranges}",
+        control_plane=_control_plane(recording),
         addons=tuple(sorted(one.properties["addonName"] for one in recording.of_type(_ADDON))),
         zones=zones,
         endpoints=tuple(sorted(one.name for one in recording.of_type(_ENDPOINT))),
@@ -117,21 +123,36 @@ def architecture_of(recording: Recording, catalog: Catalog) -> Architecture:
     )
 
 
-def _zones(recording: Recording, subnets: dict[str, Resource]) -> Iterator[Zone]:
-    with_nat = {urn for one in recording.of_type(_NAT) for urn in one.property_dependencies["subnetId"]}
-    with_mount = {urn for one in recording.of_type(_MOUNT_TARGET) for urn in one.property_dependencies["subnetId"]}
-    by_zone: dict[str, dict[bool, Resource]] = {}
-    for subnet in subnets.values():
-        is_public = "kubernetes.io/role/elb" in subnet.properties["tags"]
-        by_zone.setdefault(subnet.properties["availabilityZone"], {})[is_public] = subnet
-    for name, pair in sorted(by_zone.items()):
-        private, public = pair[False].properties["cidrBlock"], pair[True].properties["cidrBlock"]
-        yield Zone(name, private, public, pair[True].urn in with_nat, pair[False].urn in with_mount)
+def _control_plane(recording: Recording) -> str:
+    """The control plane in a line; of an existing one only what the stack knows."""
+    minor = recording.outputs["cluster"]["kubernetes"]
+    for cluster in recording.of_type(_CLUSTER):
+        endpoint = "public and private" if cluster.properties["vpcConfig"]["endpointPublicAccess"] else "private only"
+        encrypted = "; secrets encrypted with a key of the stack" if cluster.properties.get("encryptionConfig") else ""
+        return f"Kubernetes {minor}, endpoint {endpoint}{encrypted}"
+    return f"Kubernetes {minor}, an existing cluster, which the stack does not change"
 
 
-def _groups(
-    recording: Recording, catalog: Catalog, subnets: dict[str, Resource], order: dict[str, int]
-) -> Iterator[Group]:
+def _zones_of_subnets(settings: StackSettings, recording: Recording) -> dict[str, str]:
+    """Zone of each subnet by its ID."""
+    existing = settings.network.existing
+    if existing is not None:
+        return {subnet.id: zone for zone, subnet in existing.private_subnets.items()}
+    made = recording.of_type(_SUBNET)
+    return {physical_id(one.type, one.name, one.properties): one.properties["availabilityZone"] for one in made}
+
+
+def _zones(settings: StackSettings, recording: Recording, subnets: dict[str, str]) -> Iterator[Zone]:
+    with_nat = {subnets[one.properties["subnetId"]] for one in recording.of_type(_NAT)}
+    with_mount = {subnets[one.properties["subnetId"]] for one in recording.of_type(_MOUNT_TARGET)}
+    private, public = subnets_of(settings.network)
+    made = public if settings.network.existing is None else ()
+    ranges = zip_longest(settings.network.availability_zones, private, made, fillvalue="")
+    for name, inside, outside in sorted(ranges, key=itemgetter(0)):
+        yield Zone(str(name), str(inside), str(outside), name in with_nat, name in with_mount)
+
+
+def _groups(recording: Recording, catalog: Catalog, subnets: dict[str, str], order: dict[str, int]) -> Iterator[Group]:
     """The managed node groups of one launch template are one group, a part in each zone."""
     parts: dict[str, list[Resource]] = {}
     for one in recording.of_type(_NODE_GROUP):
@@ -146,9 +167,7 @@ def _groups(
         smallest, largest = (sum(size[key] for size in sizes) for key in ("minSize", "maxSize"))
         if instance.gpus:  # each zone may have the whole group
             largest = max(size["maxSize"] for size in sizes)
-        zones = {
-            order[subnets[urn].properties["availabilityZone"]] for one in members for urn in _subnets_of(one, subnets)
-        }
+        zones = {order[subnets[id_]] for one in members for id_ in one.properties["subnetIds"]}
         interfaces = template.properties.get("networkInterfaces") or ()
         efa = sum(interface["interfaceType"] != "interface" for interface in interfaces)
         capacity = one.properties["capacityType"].lower().replace("_", " ")
@@ -165,10 +184,6 @@ def _groups(
             )
         )
     yield from sorted(found, key=lambda group: (group.has_gpus, -len(group.zones), group.zones, group.name))
-
-
-def _subnets_of(group: Resource, subnets: dict[str, Resource]) -> set[str]:
-    return set(group.property_dependencies["subnetIds"]) & set(subnets)
 
 
 def _stores(recording: Recording) -> Iterator[Store]:

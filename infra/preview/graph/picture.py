@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from infra.preview.graph.architecture import Architecture, Group, Store, Workload, architecture_of
+from infra.preview.graph.architecture import Architecture, Group, Store, Workload, Zone, architecture_of
 from infra.preview.recording import Recording
 from infra.spec.catalog import load_catalog
 from infra.spec.settings import StackSettings
@@ -45,7 +45,7 @@ def draw(settings: StackSettings, recording: Recording, file: Path) -> None:
     axes.set_xlim(0, _WIDTH)
     axes.set_ylim(0, _HEIGHT)
     axes.axis("off")
-    facts = architecture_of(recording, load_catalog())
+    facts = architecture_of(settings, recording, load_catalog())
     sheet = _Sheet(axes)
     _heading(sheet, settings, facts)
     _network(sheet, facts)
@@ -98,22 +98,31 @@ def _network(sheet: _Sheet, facts: Architecture) -> None:
     """The VPC with a column per zone; every node group is a bar across its zones."""
     bottom, top = 9.0, 89.5
     sheet.box(3, bottom, _ZONES_WIDTH + 4, top - bottom, fill=_VPC)
-    sheet.text(5, top - 1.3, f"VPC {facts.vpc_cidr}", size=9, bold=True)
-    endpoints = f"endpoints inside: {', '.join(facts.endpoints)}"
-    sheet.text(3 + _ZONES_WIDTH + 2, top - 1.3, endpoints, size=7.5, color=_FAINT, align="right")
+    sheet.text(5, top - 1.3, facts.vpc, size=9, bold=True)
+    if facts.endpoints:
+        endpoints = f"endpoints inside: {', '.join(facts.endpoints)}"
+        sheet.text(3 + _ZONES_WIDTH + 2, top - 1.3, endpoints, size=7.5, color=_FAINT, align="right")
     _control_plane(sheet, facts, y=72.5)
     width = _ZONES_WIDTH / len(facts.zones)
     for index, zone in enumerate(facts.zones):
         left = _ZONES_LEFT + index * width
-        sheet.box(left + 0.6, 60.5, width - 1.2, 9.5, fill=_PUBLIC)
-        sheet.text(left + 2, 69.2, zone.name, size=9, bold=True)
-        sheet.text(left + 2, 66.4, f"public {zone.public_cidr}", size=7.5, color=_FAINT)
-        sheet.text(left + 2, 63.8, "NAT gateway" if zone.has_nat else "no NAT of its own", size=7.5)
+        _public_subnet(sheet, zone, left, width)
         sheet.box(left + 0.6, bottom + 1.5, width - 1.2, 48.0, fill=_PRIVATE)
         sheet.text(left + 2, 57.7, f"private {zone.private_cidr}", size=7.5, color=_FAINT)
         if zone.has_mount_target:
             sheet.text(left + 2, bottom + 4, "EFS mount target", size=7.5, color=_FAINT)
     _groups(sheet, facts.groups, zone_width=width, top=54.5, bottom=bottom + 5.5)
+
+
+def _public_subnet(sheet: _Sheet, zone: Zone, left: float, width: float) -> None:
+    """The public subnet of a zone; in an existing VPC the name of the zone, and what the stack uses there."""
+    sheet.box(left + 0.6, 60.5, width - 1.2, 9.5, fill=_PUBLIC)
+    sheet.text(left + 2, 69.2, zone.name, size=9, bold=True)
+    if zone.public_cidr:
+        sheet.text(left + 2, 66.4, f"public {zone.public_cidr}", size=7.5, color=_FAINT)
+        sheet.text(left + 2, 63.8, "NAT gateway" if zone.has_nat else "no NAT of its own", size=7.5)
+    else:
+        sheet.text(left + 2, 66.4, "routes and gateways of the VPC", size=7.5, color=_FAINT)
 
 
 def _control_plane(sheet: _Sheet, facts: Architecture, *, y: float) -> None:

@@ -14,9 +14,9 @@ from typing import NoReturn
 import pytest
 from moto import mock_aws
 
-from infra.lifecycle import pulumi_cli
 from infra.lifecycle.cli import main
 from infra.lifecycle.commands import refresh
+from infra.lifecycle.stack import pulumi_cli
 from infra.spec.errors import NoAnswerError
 from infra.spec.protection import EnvironmentKind
 from infra.spec.release import RELEASE_FILE, load_release
@@ -24,9 +24,9 @@ from infra.spec.release_rules import ROOT, findings, read_project
 from infra.spec.settings import load_environment
 from infra.spec.settings.loading import ENVIRONMENTS
 from tests.infra.aws.graphs import graph
-from tests.infra.lifecycle.mirror import sources
-from tests.infra.lifecycle.servers import served
-from tests.infra.lifecycle.test_release_survey import KNOWN_AWS, KNOWN_WEB, add_charts, add_image
+from tests.infra.lifecycle.release.mirror import sources
+from tests.infra.lifecycle.release.servers import served
+from tests.infra.lifecycle.release.test_survey import KNOWN_AWS, KNOWN_WEB, add_charts, add_image
 from tests.infra.spec.samples import changed
 from training import cli as training_cli
 
@@ -296,7 +296,7 @@ ENVIRONMENT = ["test-environment", "--owner", "ops@example.com", "--account", "1
 def environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of environments to write to."""
     shutil.copytree(ENVIRONMENTS, tmp_path / "environments")
-    monkeypatch.setattr("infra.lifecycle.commands.environment.ENVIRONMENTS", tmp_path / "environments")
+    monkeypatch.setattr("infra.lifecycle.disposable.stack.ENVIRONMENTS", tmp_path / "environments")
     monkeypatch.setattr(load_environment, "__kwdefaults__", {"directory": tmp_path / "environments"})
     return tmp_path / "environments"
 

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from infra.lifecycle.aws import Client
+from infra.lifecycle.account.aws import Client
 from infra.lifecycle.prices import (
     SERVICES,
     Missing,

@@ -6,10 +6,8 @@ defaults. What holds state is written out in full; elsewhere a value longer than
     .venv/bin/python -m tests.infra.preview.snapshot
 
 shows how the graphs differ from the files and writes the files anew. Run it when a difference is meant, and say in the
-commit why. It refuses where state would be lost, unless `--accept-loss` says that this is meant too.
-
-The files in `graphs/released` have the stores of the last release only. They stay as they are however often the graphs are
-written anew; `--release` writes them too, once a release is made.
+commit why. It refuses where state would be lost, unless `--accept-loss` says that this is meant too. What the stacks of the
+last release were made from is in `released.py`.
 """
 
 from __future__ import annotations
@@ -28,9 +26,6 @@ from infra.spec.release import load_release
 from tests.infra.aws.graphs import ENVIRONMENTS, graph
 
 GRAPHS = Path(__file__).with_name("graphs")
-RELEASED = "released"
-"""Folder in `GRAPHS` with the stores of the last release."""
-
 Snapshot = Mapping[str, Mapping[str, Any]]
 """Inputs and options by resource; a resource is named as in its URN, `parent types$type::name`."""
 
@@ -44,6 +39,8 @@ STATE: Mapping[str, str] = {
     "aws:rds/instance:Instance": "every experiment and run in MLflow's database",
     "aws:efs/fileSystem:FileSystem": "datasets and every team's runs",
     "aws:eks/cluster:Cluster": "the control plane with everything that runs on it",
+    "aws:ec2/vpc:Vpc": "the network with everything in it",
+    "aws:ec2/subnet:Subnet": "the nodes, databases and mount targets in the subnet",
     "aws:kms/key:Key": "everything that is encrypted with the key",
     "aws:ecr/repository:Repository": "every image in the repository",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "what jobs see in /mnt/lustre, until it is imported again",
@@ -62,6 +59,8 @@ REPLACING: Mapping[str, tuple[str, ...]] = {
         "accessConfig.bootstrapClusterCreatorAdminPermissions", "bootstrapSelfManagedAddons",
         "kubernetesNetworkConfig.ipFamily", "kubernetesNetworkConfig.serviceIpv4Cidr", "name", "roleArn",
     ),
+    "aws:ec2/vpc:Vpc": ("cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"),
+    "aws:ec2/subnet:Subnet": ("availabilityZone", "availabilityZoneId", "cidrBlock", "ipv6Native", "outpostArn"),
     "aws:kms/key:Key": ("customKeyStoreId", "customerMasterKeySpec", "keyUsage", "multiRegion"),
     "aws:ecr/repository:Repository": ("encryptionConfigurations", "name"),
     "aws:fsx/lustreFileSystem:LustreFileSystem": (
@@ -77,18 +76,19 @@ def snapshot_of(recording: Recording) -> Snapshot:
 
 
 def stores_of(snapshot: Snapshot) -> Snapshot:
-    """Only what holds state."""
+    """Only what must not be lost."""
     return {name: described for name, described in snapshot.items() if _type_of(name) in STATE}
 
 
 def read_snapshot(environment: str) -> Snapshot:
     """The recorded graph."""
-    return _read(_file(environment))
+    return read(_file(environment))
 
 
-def read_released(environment: str) -> Snapshot:
-    """The stores of the last release."""
-    return _read(_file(environment, RELEASED))
+def read(file: Path) -> Snapshot:
+    """The snapshot in a file."""
+    document: Snapshot = json.loads(file.read_text(encoding="utf-8"))
+    return document
 
 
 def rendered(snapshot: Snapshot) -> str:
@@ -116,7 +116,7 @@ def losses(before: Snapshot, after: Snapshot) -> Iterator[str]:
         type_ = _type_of(name)
         if type_ not in STATE:
             continue
-        found = name if name in after else next((one for one in after if _is_alias(one, name, after)), None)
+        found = successor(name, after)
         if found is None:
             yield (
                 f"{name}: is gone, and no resource has its URN as an alias; the stack would lose {STATE[type_]}. "
@@ -132,11 +132,15 @@ def losses(before: Snapshot, after: Snapshot) -> Iterator[str]:
             )
 
 
+def successor(name: str, after: Snapshot) -> str | None:
+    """The resource of `after` that takes over an earlier one's state: of the same name, or with the earlier one as an alias."""
+    return name if name in after else next((one for one in after if _is_alias(one, name, after)), None)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write the files anew; 3 where state would be lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.infra.preview.snapshot", description=__doc__)
     parser.add_argument("--accept-loss", action="store_true", help="write the files although stacks would lose state")
-    parser.add_argument("--release", action="store_true", help="write the stores of the last release too")
     options = parser.parse_args(arguments)
     after = {environment: snapshot_of(graph(environment)) for environment in ENVIRONMENTS}
     before = {environment: read_snapshot(environment) for environment in after if _file(environment).is_file()}
@@ -149,19 +153,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 3
     for environment, snapshot in after.items():
         _file(environment).write_text(rendered(snapshot), encoding="utf-8")
-        if options.release:
-            _file(environment, RELEASED).parent.mkdir(exist_ok=True)
-            _file(environment, RELEASED).write_text(rendered(stores_of(snapshot)), encoding="utf-8")
     return 0
 
 
-def _file(environment: str, folder: str = "") -> Path:
-    return GRAPHS / folder / f"{environment}.json"
-
-
-def _read(file: Path) -> Snapshot:
-    document: Snapshot = json.loads(file.read_text(encoding="utf-8"))
-    return document
+def _file(environment: str) -> Path:
+    return GRAPHS / f"{environment}.json"
 
 
 def _described(resource: Resource) -> Iterator[tuple[str, Any]]:

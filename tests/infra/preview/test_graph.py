@@ -26,9 +26,9 @@ def printed(recording: Recording) -> list[list[str]]:
     return [list(cells) for cells in zip(*(column.cells for column in shown.columns), strict=True)]
 
 
-def architecture(recording: Recording) -> Architecture:
+def architecture(environment: str) -> Architecture:
     """The architecture that the picture shows."""
-    return architecture_of(recording, load_catalog())
+    return architecture_of(settings_of(environment), graph(environment), load_catalog())
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -92,12 +92,12 @@ def test_the_document_is_deterministic() -> None:
 
 
 def test_the_picture_shows_zones_with_their_gateways() -> None:
-    assert [zone.has_nat for zone in architecture(graph("dev")).zones] == [True, False, False]
-    assert [zone.has_nat for zone in architecture(graph("prod")).zones] == [True, True, True]
+    assert [zone.has_nat for zone in architecture("dev").zones] == [True, False, False]
+    assert [zone.has_nat for zone in architecture("prod").zones] == [True, True, True]
 
 
 def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() -> None:
-    groups = {group.name: group for group in architecture(graph("prod")).groups}
+    groups = {group.name: group for group in architecture("prod").groups}
     assert groups["h100"] == Group(
         name="h100",
         zones=(1,),
@@ -112,28 +112,45 @@ def test_the_picture_shows_groups_in_their_zones_with_devices_and_placement() ->
 
 
 def test_the_picture_shows_a_capacity_block() -> None:
-    groups = {group.name: group for group in architecture(unusual()).groups}
+    groups = {group.name: group for group in architecture_of(settings_of("dev"), unusual(), load_catalog()).groups}
     assert groups["block"].instance == "p5.48xlarge, 8 x H100"
     assert groups["block"].machines == "0 to 2 nodes, capacity block"
 
 
 def test_the_picture_shows_protection() -> None:
-    assert {store.is_protected for store in architecture(graph("prod")).stores} == {True}
-    assert {store.is_protected for store in architecture(graph("dev")).stores} == {False}
+    assert {store.is_protected for store in architecture("prod").stores} == {True}
+    assert {store.is_protected for store in architecture("dev").stores} == {False}
 
 
 def test_the_picture_shows_lustre_and_what_it_shows() -> None:
-    (store,) = [one for one in architecture(graph("lustre")).stores if one.service == "FSx"]
+    (store,) = [one for one in architecture("lustre").stores if one.service == "FSx"]
     assert store.facts == "2400 GiB, PERSISTENT_2, one zone,\nshows s3://corpus/imagenet"
 
 
 def test_the_picture_shows_every_identity_with_its_service_accounts() -> None:
-    workloads = {one.role: one.accounts for one in architecture(graph("prod")).workloads}
+    workloads = {one.role: one.accounts for one in architecture("prod").workloads}
     assert workloads["trainer"] == ("production/trainer", "research/trainer")
     assert workloads["efs-csi"] == ("kube-system/efs-csi-controller-sa", "kube-system/efs-csi-node-sa")
 
 
-@pytest.mark.parametrize("environment", ["prod", "test"])
+def test_the_picture_of_an_existing_vpc_shows_the_zones_and_no_gateway() -> None:
+    found = architecture("existing-vpc")
+    assert found.vpc == "Existing VPC vpc-0a1b2c3d4e5f60718, 10.40.0.0/16, 100.64.0.0/16"
+    assert [(zone.name, zone.private_cidr, zone.public_cidr, zone.has_nat) for zone in found.zones] == [
+        ("us-east-1a", "100.64.0.0/18", "", False),
+        ("us-east-1b", "100.64.64.0/18", "", False),
+    ]
+    assert all(zone.has_mount_target for zone in found.zones)
+    assert {group.name: group.zones for group in found.groups} == {"system": (0, 1), "heads": (0, 1), "a10g": (0,)}
+
+
+def test_the_picture_of_an_existing_cluster_names_it_and_the_add_ons_of_the_stack() -> None:
+    found = architecture("existing-cluster")
+    assert (found.cluster, found.addons) == ("shared", ("aws-efs-csi-driver", "eks-node-monitoring-agent"))
+    assert "an existing cluster, which the stack does not change" in found.control_plane
+
+
+@pytest.mark.parametrize("environment", ["prod", "test", "existing-cluster"])
 def test_the_picture_is_drawn(environment: str, tmp_path: Path) -> None:
     file = tmp_path / "architecture.png"
     picture.draw(settings_of(environment), graph(environment), file)

@@ -1,4 +1,4 @@
-"""The graph of every environment, against the recorded one and against the stores of the last release."""
+"""The graph of every environment against the recorded one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from infra.aws import program
+from infra.lifecycle.upgrade.steps import PROTECTED
 from infra.policy import tokens
 from infra.policy.rules.protection import STATEFUL_TYPES
-from infra.preview.recording import Recording, Resource
+from infra.preview.recording import Recording, Resource, record
 from infra.spec.release import load_release
-from tests.infra.aws.graphs import ENVIRONMENTS, graph
+from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of
 from tests.infra.preview import snapshot
 from tests.infra.preview.snapshot import (
     REPLACING,
     STATE,
+    Snapshot,
     differences,
     losses,
-    read_released,
     read_snapshot,
     rendered,
     snapshot_of,
@@ -31,7 +33,8 @@ DATABASE = PROD.find(tokens.DATABASE, "mlflow")
 BUCKET = PROD.find(tokens.BUCKET, "checkpoints")
 SHIPPED = set(STATE) - {tokens.LUSTRE}
 """Stores of every shipped environment; the others exist by setting."""
-VPC = PROD.find("aws:ec2/vpc:Vpc", "vpc")
+VPC = PROD.find(tokens.VPC, "vpc")
+GROUP = PROD.find(tokens.NODE_GROUP, "h100")
 
 
 def updated(old: Resource, *new: Resource) -> tuple[list[str], list[str]]:
@@ -45,11 +48,13 @@ def renamed(resource: Resource, name: str, *aliases: str) -> Resource:
     return replace(resource, name=name, urn=f"{resource.urn.rpartition('::')[0]}::{name}", aliases=aliases)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_an_update_from_the_last_release_loses_no_state(environment: str) -> None:
-    released = read_released(environment)
-    assert {name.partition("::")[0].rpartition("$")[2] for name in released} == SHIPPED
-    assert list(losses(released, snapshot_of(graph(environment)))) == []
+def _with_node_image(monkeypatch: pytest.MonkeyPatch, version: str) -> Snapshot:
+    """Prod's graph, for a release that pins this version of the node images."""
+    release = load_release()
+    image = release.node_image.model_copy(update={"releases": dict.fromkeys(release.node_image.releases, version)})
+    pinned = release.model_copy(update={"node_image": image})
+    monkeypatch.setattr(program, "load_release", lambda: pinned)
+    return snapshot_of(record(settings_of("prod")))
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -65,13 +70,13 @@ def test_the_file_is_the_one_that_the_command_writes(environment: str) -> None:
     assert text == rendered(read_snapshot(environment))
 
 
-def test_every_type_that_the_policy_protects_is_watched() -> None:
-    assert {*STATEFUL_TYPES, tokens.CLUSTER} == set(STATE) == set(REPLACING)
+def test_every_type_that_the_policy_or_an_upgrade_protects_is_watched() -> None:
+    assert {*STATEFUL_TYPES, tokens.CLUSTER, tokens.VPC, tokens.SUBNET} == PROTECTED == set(STATE) == set(REPLACING)
 
 
 def test_a_changed_input_is_named_with_both_values() -> None:
-    [line], lost = updated(VPC, replace(VPC, properties={**VPC.properties, "cidrBlock": "10.9.0.0/16"}))
-    assert line.endswith('::vpc: inputs.cidrBlock was "10.48.0.0/16", is "10.9.0.0/16"')
+    [line], lost = updated(GROUP, replace(GROUP, properties={**GROUP.properties, "capacityType": "SPOT"}))
+    assert line.endswith('::h100: inputs.capacityType was "ON_DEMAND", is "SPOT"')
     assert lost == []
 
 
@@ -89,8 +94,8 @@ def test_a_long_value_that_changes_shows_as_another_digest() -> None:
 
 
 def test_resources_that_come_and_go_are_named() -> None:
-    lines, lost = updated(VPC, renamed(VPC, "network"))
-    assert [line.rpartition("::")[2] for line in lines] == ["network: is new", "vpc: is gone"]
+    lines, lost = updated(GROUP, renamed(GROUP, "h200"))
+    assert [line.rpartition("::")[2] for line in lines] == ["h100: is gone", "h200: is new"]
     assert lost == []
 
 
@@ -114,6 +119,30 @@ def test_a_store_that_is_renamed_with_an_alias_keeps_its_state(alias: str) -> No
 
 def test_an_alias_of_another_resource_saves_nothing() -> None:
     assert len(updated(BUCKET, renamed(BUCKET, "saves", "name=others"))[1]) == 1
+
+
+def test_a_renamed_component_without_an_alias_loses_all_that_is_in_it() -> None:
+    """As when a class gets another type token: every child has another URN then."""
+    old, new = "rtp:aws:Network", "rtp:aws:Networking"
+    after = {name.replace(old, new): described for name, described in BEFORE.items()}
+    lost = {line.partition(": is gone")[0] for line in losses(BEFORE, after)}
+    assert lost == {name for name in stores_of(BEFORE) if name.startswith(old)} != set()
+
+
+def test_another_address_range_is_a_loss_of_the_network() -> None:
+    [line] = updated(VPC, replace(VPC, properties={**VPC.properties, "cidrBlock": "10.9.0.0/16"}))[1]
+    assert 'cidrBlock was "10.48.0.0/16", is "10.9.0.0/16", which replaces the resource' in line
+    assert "the stack would lose the network with everything in it" in line
+
+
+def test_a_moved_pin_of_the_node_image_is_named_at_every_group_that_it_rolls(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned, moved = (_with_node_image(monkeypatch, version) for version in ("1.35.4-20261101", "1.35.4-20261120"))
+    lines = list(differences(pinned, moved))
+    assert {line.partition(": ")[0] for line in lines} == {
+        name for name in pinned if tokens.NODE_GROUP in name.partition("::")[0]
+    }
+    assert all('inputs.releaseVersion was "1.35.4-20261101", is "1.35.4-20261120"' in line for line in lines)
+    assert list(losses(pinned, moved)) == []
 
 
 def test_a_store_moves_with_a_component_that_has_an_alias() -> None:
@@ -173,13 +202,3 @@ def test_the_command_refuses_to_write_a_loss_unless_it_is_accepted(
     assert [file.name for file in tmp_path.iterdir()] == ["prod.json"]
     assert snapshot.main(["--accept-loss"]) == 0
     assert (tmp_path / "prod.json").read_text(encoding="utf-8") == rendered(read_snapshot("prod"))
-
-
-def test_only_a_release_writes_the_stores_that_later_graphs_are_compared_with(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(snapshot, "GRAPHS", tmp_path)
-    assert snapshot.main([]) == 0
-    assert not (tmp_path / snapshot.RELEASED).exists()
-    assert snapshot.main(["--release"]) == 0
-    assert read_released("prod") == stores_of(read_snapshot("prod"))

@@ -10,7 +10,7 @@ import pytest
 
 from infra.preview.recording import Recording
 from tests.engines.terraform import Workspace, find_tools, moto_server
-from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of, tags_of, unusual
+from tests.infra.aws.graphs import ENVIRONMENTS, EXISTING, graph, settings_of, tags_of, unusual
 from tests.infra.provider.exceptions import COUNT, NOT_IN_PROVIDER, NOT_ON_MOTO, NOT_RETURNED_BY_MOTO
 from tests.infra.provider.translate import Configuration, Translation, ignoring, translate
 
@@ -42,14 +42,14 @@ def workspace(folders: Callable[[], Workspace]) -> Workspace:
 
 @pytest.fixture(scope="module")
 def recordings() -> dict[str, Recording]:
-    """Every environment, and one without default values."""
-    return {**{name: graph(name) for name in ENVIRONMENTS}, "unusual": unusual()}
+    """Every environment, one without default values, and those in an existing VPC and on an existing cluster."""
+    return {**{name: graph(name) for name in (*ENVIRONMENTS, *EXISTING)}, "unusual": unusual()}
 
 
 @pytest.fixture(scope="module")
 def translations(workspace: Workspace, recordings: dict[str, Recording]) -> dict[str, Translation]:
     """The environments as Terraform configurations."""
-    accounts = {name: settings_of(name).aws.allowed_accounts[0] for name in ENVIRONMENTS}
+    accounts = {name: settings_of(name).aws.allowed_accounts[0] for name in (*ENVIRONMENTS, *EXISTING)}
     return {
         name: translate(recording, workspace.schemas, prefix=name, account=accounts.get(name, ACCOUNT), region=REGION)
         for name, recording in recordings.items()
@@ -86,7 +86,8 @@ class Lifecycle:
 
 def apply_plan_destroy(workspace: Workspace, recording: Recording, translation: Translation) -> Lifecycle:
     """Apply the environment, plan it again, and destroy it."""
-    unsupported = {one.urn for one in recording.resources if {(one.type, "*"), (one.type, one.name)} & set(NOT_ON_MOTO)}
+    exempt = {one.urn for one in recording.resources if {(one.type, "*"), (one.type, one.name)} & set(NOT_ON_MOTO)}
+    unsupported = translation.with_users(exempt)
     configuration, tags = translation.without(unsupported), tags_of(recording)
     workspace.write(configuration, tags=tags)
     workspace.apply()

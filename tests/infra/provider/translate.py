@@ -6,6 +6,7 @@ snake_case, repeatable blocks have plural names, other blocks are single objects
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
@@ -49,6 +50,24 @@ class Translation:
     resources: Configuration = field(default_factory=dict)
     urns: dict[str, str] = field(default_factory=dict)
     unknown: set[tuple[str, str]] = field(default_factory=set)
+
+    def with_users(self, urns: Set[str]) -> set[str]:
+        """Some resources, and those whose properties refer to one of them, directly or not."""
+        found = {address: urn for address, urn in self.urns.items() if urn in urns}
+        while True:
+            refers = re.compile("|".join(rf"\{{{re.escape(address)}[.\[]" for address in found) or "(?!)")
+            more = {
+                address: urn
+                for address, urn in self.urns.items()
+                if address not in found and refers.search(json.dumps(self._block(address)))
+            }
+            if not more:
+                return set(found.values())
+            found |= more
+
+    def _block(self, address: str) -> dict[str, Any]:
+        type_, _, name = address.partition(".")
+        return self.resources[type_][name]
 
     def without(self, urns: Set[str]) -> Configuration:
         """The configuration without some resources and the dependencies on them."""

@@ -10,6 +10,7 @@ from infra.lifecycle.sandbox.nodes import node_labels
 from infra.spec.catalog import Catalog
 from infra.spec.errors import SettingsError
 from infra.spec.node_group import NodeGroup, NodeGroups, resolve_node_groups
+from infra.spec.node_labels import FAKE_DEVICES_LABEL
 from infra.spec.settings.network import subnets_of
 from infra.spec.settings.stack import StackSettings
 
@@ -99,6 +100,8 @@ def _count(word: str, groups: NodeGroups) -> tuple[str, int]:
 
 def _real_node(group: NodeGroup, number: int, settings: StackSettings) -> RealNode:
     labels = node_labels(group, number, region=settings.aws.region)
+    if group.expected_devices:
+        labels[FAKE_DEVICES_LABEL] = "true"
     resources = {
         name: amount for name, amount in group.allocatable.items() if name not in {*group.expected_devices, "pods"}
     }

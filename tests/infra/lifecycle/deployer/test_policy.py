@@ -22,7 +22,7 @@ from infra.lifecycle.cli import main
 from infra.lifecycle.deployer.policy import MAX_CHARACTERS, TABLE, deployer_policies
 from infra.preview.recording import Recording
 from infra.spec.names import stack_tag
-from tests.infra.aws.graphs import ENVIRONMENTS, graph, settings_of, unusual
+from tests.infra.aws.graphs import ENVIRONMENTS, EXISTING, graph, settings_of, unusual
 from tests.infra.lifecycle.deployer.decisions import is_allowed
 
 MAX_POLICIES = 10
@@ -51,7 +51,7 @@ def ec2(kind: str) -> str:
 
 
 def test_every_type_of_every_graph_has_a_row() -> None:
-    environments = (*ENVIRONMENTS, "lustre")
+    environments = (*ENVIRONMENTS, "lustre", *EXISTING)
     types = {one.type for environment in environments for one in graph(environment).resources} | {
         one.type for one in unusual().resources
     }
@@ -65,7 +65,7 @@ def test_a_type_without_a_row_is_refused_by_name() -> None:
         deployer_policies(settings_of("dev"), recording)
 
 
-@pytest.mark.parametrize("environment", [*ENVIRONMENTS, "lustre"])
+@pytest.mark.parametrize("environment", [*ENVIRONMENTS, "lustre", *EXISTING])
 def test_every_policy_is_below_the_limits_of_iam(environment: str) -> None:
     policies = deployer_policies(settings_of(environment), graph(environment))
     assert all(policy.size <= MAX_CHARACTERS for policy in policies)
@@ -75,7 +75,7 @@ def test_every_policy_is_below_the_limits_of_iam(environment: str) -> None:
     assert all(sid.isalnum() for sid in sids)
 
 
-@pytest.mark.parametrize("environment", [*ENVIRONMENTS, "lustre"])
+@pytest.mark.parametrize("environment", [*ENVIRONMENTS, "lustre", *EXISTING])
 def test_no_action_has_a_wildcard_and_no_wide_resource_lacks_a_condition(environment: str) -> None:
     for statement in statements(environment):
         assert not any("*" in action for action in statement["Action"]), statement
@@ -95,7 +95,12 @@ def operations(service: str) -> set[str]:
 
 def test_every_action_exists() -> None:
     recorded = Path(aws_managed_policies.__file__).read_text(encoding="utf-8").lower()
-    used = {action for environment in ENVIRONMENTS for one in statements(environment) for action in one["Action"]}
+    used = {
+        action
+        for environment in (*ENVIRONMENTS, *EXISTING)
+        for one in statements(environment)
+        for action in one["Action"]
+    }
     used |= {action for grants in TABLE.values() for grant in grants for action in grant.actions}
     by_service: dict[str, set[str]] = {}
     for action in used:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from infra.lifecycle.access.running import StackCluster
 from infra.lifecycle.cli import main
 from infra.lifecycle.rollout.queues import held_queues, release_queues
-from infra.lifecycle.running import StackCluster
 from tests.engines.kubernetes_jobs import job
 from tests.engines.kubernetes_operators import Operated
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,16 +11,32 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.build import build
-from infra.lifecycle.sandbox.modules import COREDNS, CRD_MODULES, KUBERNETES, KUEUE, MODULES, NODE_MODULES, Module
+from infra.lifecycle.sandbox.modules import (
+    ALERTMANAGER,
+    COREDNS,
+    KUBERNETES,
+    KUEUE,
+    MODULES,
+    MONITORING_MODULES,
+    NODE_MODULES,
+    PREVIOUS_KUBERAY,
+    PREVIOUS_MODULES,
+    Module,
+)
 from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import PlatformError, RefusedError
 
-_PACKAGES = [package for module in MODULES for package in module.packages.values()]
+_BUILT = (*MODULES, *PREVIOUS_MODULES, *MONITORING_MODULES)
+_PACKAGES = [package for module in _BUILT for package in module.packages.values()]
+_WITH_CRDS = [module for module in _BUILT if module.crds]
 
 _GO = """#!/bin/sh
 if [ "$1" = mod ]; then echo '{{"Dir": "{sources}"}}'; exit; fi
 echo "$PWD $@" >>{notes}
-while [ "$1" != -o ]; do shift; done
+while [ "$1" != -o ]; do
+  if [ "$1" = -modfile ]; then tail -n 1 "$2" >>{notes}.replaced; ls "$(dirname "$2")"/project/ui/app/dist >>{notes}.replaced; fi
+  shift
+done
 {does}
 """
 
@@ -32,14 +49,22 @@ class Compiler:
         self._notes = folder / "notes"
         self._notes.touch()
         sources = folder / "sources"
-        for pattern in (pattern for module in CRD_MODULES for pattern in module.crds):
+        for pattern in (pattern for module in _WITH_CRDS for pattern in module.crds):
             crd = sources / pattern.replace("*", "ants")
             crd.parent.mkdir(parents=True, exist_ok=True)
             crd.touch(mode=0o444)
+        for source in (source for module in _BUILT for source in module.stand_ins.values()):
+            (sources / source).parent.mkdir(parents=True, exist_ok=True)
+            (sources / source).touch(mode=0o444)
         go = folder / "go"
         go.write_text(_GO.format(notes=self._notes, does=does, sources=sources))
         go.chmod(0o755)
         self.environment = {"PATH": f"{folder}:{os.environ['PATH']}", "RTP_ENGINES": str(folder.parent / "cache")}
+
+    @property
+    def replaced(self) -> list[str]:
+        """The last line of each `go.mod` that replaces a module's own, and the files that its project has in place of its web UI."""
+        return self._notes.with_suffix(".replaced").read_text().splitlines()
 
     @property
     def calls(self) -> list[str]:
@@ -54,7 +79,7 @@ def silent(_line: str) -> None:
 def test_every_program_is_built_from_its_module_into_the_modules_folder(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
-    expected = [(module, program) for module in MODULES for program in module.packages]
+    expected = [(module, program) for module in _BUILT for program in module.packages]
     for call, (module, program) in zip(compiler.calls, expected, strict=True):
         assert call.split()[0].endswith(f"engines/{module.name}")
         assert call.endswith(f" {module.packages[program]}")
@@ -64,16 +89,17 @@ def test_every_program_is_built_from_its_module_into_the_modules_folder(tmp_path
 def test_crds_are_copied_next_to_the_programs(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
-    files = {module.name: {path.name for path in _crds(compiler, module)} for module in CRD_MODULES}
+    files = {module.name: {path.name for path in _crds(compiler, module)} for module in _WITH_CRDS}
     rules = {"antsmonitors.yaml", "antsprobes.yaml", "antsrules.yaml"}
-    assert files == {"kuberay": {"ants.yaml"}, "kueue": {"ants.yaml"}, "prometheus-operator": rules}
+    ants = {name: {"ants.yaml"} for name in ("kuberay", "kuberay-previous", "kueue")}
+    assert files == {**ants, "prometheus-operator": rules}
 
 
 def test_crds_are_there_before_the_first_program_is_built(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin", does="exit 1")
     with pytest.raises(PlatformError, match="go build failed"):
         build(compiler.environment, say=silent)
-    assert all(_crds(compiler, module) for module in CRD_MODULES)
+    assert all(_crds(compiler, module) for module in MODULES if module.crds)
 
 
 def test_crds_that_are_missing_are_copied_without_a_build(tmp_path: Path) -> None:
@@ -95,6 +121,24 @@ def test_kubernetes_is_stamped_with_its_version(tmp_path: Path) -> None:
     calls = [call for call in compiler.calls if " k8s.io/kubernetes/" in call]
     assert len(calls) == 3
     assert all(f"version.gitVersion=v{KUBERNETES.version} " in call for call in calls)
+
+
+def test_servers_of_monitoring_report_the_version_of_their_module(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    for module in MONITORING_MODULES:
+        calls = [call for call in compiler.calls if f" {module.project}/cmd/" in call]
+        assert len(calls) == 2
+        assert all(f"common/version.Version={module.version} " in call for call in calls)
+
+
+def test_a_project_that_lacks_files_is_built_from_a_copy_that_has_them(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    (replace, file), again = compiler.replaced[:2], compiler.replaced[2:]
+    assert re.fullmatch(rf"replace {ALERTMANAGER.project} => /\S+/project", replace)
+    assert file == "index.html"
+    assert len(again) == 2 * (len(ALERTMANAGER.packages) - 1)
 
 
 def test_programs_of_real_nodes_are_built_last_and_only_on_request(tmp_path: Path) -> None:
@@ -164,6 +208,17 @@ def test_an_operator_that_fails_to_build_leaves_a_control_plane(tmp_path: Path) 
     assert find_programs({**compiler.environment, "PATH": ""})
 
 
+def test_an_earlier_version_that_cannot_be_had_leaves_everything_else(tmp_path: Path) -> None:
+    compiler = Compiler(
+        tmp_path / "bin", does='case "$PWD" in */kuberay-previous) exit 1; esac; touch "$2"; chmod +x "$2"'
+    )
+    with pytest.raises(PlatformError, match=PREVIOUS_KUBERAY.title):
+        build(compiler.environment, say=silent)
+    assert all(
+        (module.cache_folder(compiler.environment) / name).is_file() for module in MODULES for name in module.packages
+    )
+
+
 def test_a_build_resumes_after_an_interrupted_one(tmp_path: Path) -> None:
     broken = Compiler(tmp_path / "broken", does='echo half >"$2"; exit 1')
     with pytest.raises(PlatformError):
@@ -183,4 +238,4 @@ def test_progress_names_each_program_with_its_version(tmp_path: Path) -> None:
     build(Compiler(tmp_path / "bin").environment, say=lines.append)
     assert f"Kubernetes {KUBERNETES.version}: building etcd" in lines
     assert f"Kueue {KUEUE.version}: copied the CRDs" in lines
-    assert len(lines) == len(CRD_MODULES) + 2 * len(_PACKAGES)
+    assert len(lines) == len(_WITH_CRDS) + 2 * len(_PACKAGES)

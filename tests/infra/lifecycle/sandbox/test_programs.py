@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from infra.lifecycle.sandbox.modules import (
+    ALERTMANAGER,
     KUBELET,
     KUBERAY,
     KUBERNETES,
@@ -15,6 +17,7 @@ from infra.lifecycle.sandbox.modules import (
     KWOK,
     MODULES,
     OPERATORS,
+    PREVIOUS_KUBERAY,
     PROMETHEUS_OPERATOR,
     Module,
     newest_go,
@@ -62,8 +65,17 @@ def test_the_pinned_prometheus_operator_is_the_releases() -> None:
     assert load_release().images["prometheus-operator"].tag == f"v{PROMETHEUS_OPERATOR.version}"
 
 
+def test_the_pinned_alertmanager_is_the_releases() -> None:
+    assert load_release().images["alertmanager"].tag == f"v{ALERTMANAGER.version}"
+
+
 def test_the_pinned_kuberay_is_the_releases() -> None:
     assert load_release().charts["kuberay-operator"].version == KUBERAY.version
+
+
+def test_upgrades_are_tested_from_the_minor_before() -> None:
+    before, now = (Version(module.version) for module in (PREVIOUS_KUBERAY, KUBERAY))
+    assert (before.major, before.minor + 1) == (now.major, now.minor)
 
 
 def test_kubebuilder_assets_precede_path_and_path_precedes_the_cache(tmp_path: Path) -> None:

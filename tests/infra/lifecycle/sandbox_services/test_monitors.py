@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,7 @@ from infra.spec.manifest import Manifest
 from infra.spec.release import load_release
 from infra.spec.settings import load_environment
 from platform_charts.objects.monitoring import monitors
-from tests.engines.prometheus import NAME
-from tests.engines.report_table import ran, skipped
+from tests.engines.promtool import promtool
 
 
 def monitor(*endpoints: Manifest, **spec: Any) -> Manifest:  # noqa: ANN401 - fields of a PodMonitorSpec
@@ -40,14 +37,9 @@ def rules(found: Manifest) -> list[Manifest]:
 
 
 def test_prometheus_accepts_the_configuration_of_the_environment(tmp_path: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        skipped(NAME, "no promtool", "apt-get install prometheus")
     file = tmp_path / "prometheus.yml"
     file.write_text(configuration(monitors(load_environment("dev"), load_release()), targets=tmp_path / "targets.json"))
-    done = subprocess.run([promtool, "check", "config", file], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    ran(NAME)
+    assert promtool("check", "config", file, folder=tmp_path) == ""
     jobs = [config["job_name"] for config in yaml.safe_load(file.read_text())["scrape_configs"]]
     assert jobs == [
         *(f"podMonitor/monitoring/ray-heads/{number}" for number in range(3)),

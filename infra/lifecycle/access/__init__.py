@@ -1,0 +1,1 @@
+"""The way to an environment's running cluster: directly, or through a tunnel."""

@@ -1,0 +1,1 @@
+"""Disposable test clusters: their stack, and their life from `up` to `down`."""

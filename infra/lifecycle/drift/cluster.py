@@ -1,0 +1,99 @@
+"""Compares objects of the cluster with those that the stack made, by a server-side dry run.
+
+The API server itself says what an object would be if its fields were set again: it knows defaults, quantities and the merging of lists.
+Fields that the stack does not set belong to others, such as a held queue's stop policy, and are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from infra.kube.api import KubernetesApi
+from infra.kube.errors import ApiError
+from infra.lifecycle.drift.difference import Difference, Kind, differing_paths
+from infra.lifecycle.stack.state import resources_in
+from infra.spec.manifest import Manifest
+
+_MANAGER = "drift"
+"""Field manager of the dry runs; it never owns anything."""
+
+_FROM_PULUMI = ("apiVersion", "kind", "metadata")
+_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105 - the key by which Pulumi marks a secret
+"""Key of an encrypted value in a stack's state (pulumi, sdk/go/common/resource/sig)."""
+
+
+def objects_of_state(state: Mapping[str, Any]) -> Iterator[Manifest]:
+    """The Kubernetes objects in an exported state, without the fields with secrets, which it has encrypted.
+
+    Args:
+        state: what `pulumi stack export` prints.
+    """
+    for one in resources_in(state):
+        inputs = one.get("inputs") or {}
+        is_object = str(one["type"]).startswith("kubernetes:") and all(key in inputs for key in _FROM_PULUMI)
+        if is_object and not one.get("delete"):
+            yield {key: value for key, value in inputs.items() if not key.startswith("__") and not _has_secret(value)}
+
+
+def compare(api: KubernetesApi, manifests: Iterable[Manifest]) -> Iterator[Difference]:
+    """How the cluster's objects differ from these.
+
+    Raises:
+        ConnectionLostError: the API server does not answer.
+    """
+    for manifest in manifests:
+        found = _compared(api, _without_annotations(manifest))
+        if found is not None:
+            yield found
+
+
+def _scoped(api: KubernetesApi, manifest: Manifest) -> Manifest:
+    """Without the namespace that charts' objects of the whole cluster do not have.
+
+    Raises:
+        ApiError: the API server does not serve the kind.
+    """
+    if "namespace" not in manifest["metadata"] or api.is_namespaced(manifest["apiVersion"], manifest["kind"]):
+        return manifest
+    metadata = {key: value for key, value in manifest["metadata"].items() if key != "namespace"}
+    return {**manifest, "metadata": metadata}
+
+
+def _compared(api: KubernetesApi, manifest: Manifest) -> Difference | None:
+    try:
+        manifest = _scoped(api, manifest)
+    except ApiError as error:
+        kind: Kind = "deleted" if error.code == 404 else "unknown"
+        return Difference(where="cluster", resource=_name(manifest), kind=kind, paths=())
+    name = _name(manifest)
+    try:
+        live = api.read(manifest)
+        if live is None:
+            return Difference(where="cluster", resource=name, kind="deleted")
+        wanted = api.apply(manifest, manager=_MANAGER, is_dry_run=True)
+    except ApiError as error:
+        return Difference(where="cluster", resource=name, kind="unknown", paths=(str(error.args[0]),))
+    paths = differing_paths(live, wanted)
+    return Difference(where="cluster", resource=name, kind="changed", paths=paths) if paths else None
+
+
+def _without_annotations(manifest: Manifest) -> Manifest:
+    """Without annotations for Pulumi's provider, which it does not send to the cluster."""
+    metadata = manifest["metadata"]
+    kept = {
+        key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith("pulumi.com/")
+    }
+    cleaned = {key: value for key, value in metadata.items() if key != "annotations"}
+    return {**manifest, "metadata": {**cleaned, **({"annotations": kept} if kept else {})}}
+
+
+def _has_secret(value: Any) -> bool:  # noqa: ANN401 - JSON of any shape
+    if isinstance(value, Mapping):
+        return _SECRET in value or any(map(_has_secret, value.values()))
+    return isinstance(value, list) and any(map(_has_secret, value))
+
+
+def _name(manifest: Manifest) -> str:
+    namespace = manifest["metadata"].get("namespace")
+    return f"{manifest['kind']} {f'{namespace}/' if namespace else ''}{manifest['metadata']['name']}"

@@ -1,0 +1,63 @@
+"""A difference between what the stack made and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Kind = Literal["changed", "deleted", "unknown"]
+"""Somebody changed or deleted it, or it could not be compared."""
+
+_UNCOMPARED = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"})
+"""Metadata that the API server writes itself."""
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Difference:
+    """One resource that differs.
+
+    Attributes:
+        where: `account` or `cluster`.
+        resource: what it is, e.g. NetworkPolicy research/default-deny.
+        kind: how it differs.
+        paths: the fields that differ, dotted; for `unknown`, why it could not be compared.
+    """
+
+    where: Literal["account", "cluster"]
+    resource: str
+    kind: Kind
+    paths: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        fields = f": {', '.join(self.paths)}" if self.paths else ""
+        return f"{self.where}: {self.resource} {self.kind}{fields}"
+
+    def dump(self) -> dict[str, Any]:
+        """The difference as JSON types."""
+        return asdict(self)
+
+
+def differing_paths(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """Dotted paths of the fields in which two versions of an object differ, without its status."""
+    return tuple(
+        path
+        for path in _paths(_compared(found), _compared(wanted), prefix="")
+        if path.removeprefix("metadata.") not in _UNCOMPARED
+    )
+
+
+def _compared(one: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {key: value for key, value in one.get("metadata", {}).items() if key not in _UNCOMPARED}
+    return {**{key: value for key, value in one.items() if key not in {"status", "metadata"}}, "metadata": metadata}
+
+
+def _paths(found: Any, wanted: Any, *, prefix: str) -> Iterator[str]:  # noqa: ANN401 - JSON of any shape
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        for key in sorted({*found, *wanted}):
+            yield from _paths(found.get(key), wanted.get(key), prefix=f"{prefix}.{key}" if prefix else key)
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            yield from _paths(one, other, prefix=f"{prefix}[{index}]")
+    elif found != wanted:
+        yield prefix

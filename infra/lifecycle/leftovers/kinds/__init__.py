@@ -1,0 +1,1 @@
+"""Every kind of resource that bills or blocks a teardown, one module per area."""

@@ -1,0 +1,1 @@
+"""The environment's Pulumi stack: its state, what an update registers, and how `pulumi` runs."""

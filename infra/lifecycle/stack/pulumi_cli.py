@@ -1,0 +1,94 @@
+"""Runs `pulumi` on a stack in the foreground."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.spec.errors import PlatformError, RefusedError
+from infra.spec.release_rules import ROOT
+from infra.spec.signals import ENDINGS, handling
+from infra.spec.stack_outputs import ask_pulumi, find_pulumi
+
+POLICY_PACK = "infra/policy"
+
+_LOCKED = ("the stack is currently locked", "Another update is currently in progress")
+"""Pulumi's messages for a locked stack: of file, S3 and similar backends, and of Pulumi Cloud."""
+
+
+def preview_document(environment: str, *, has_policies: bool = False, refreshes: bool = False) -> Mapping[str, Any]:
+    """What an update would do, step by step, also to resources that stay the same (pulumi, pkg/backend/display/json.go).
+
+    Args:
+        environment: name of the stack.
+        has_policies: whether a broken policy fails the preview.
+        refreshes: compare with what there is, and not with the state.
+
+    Raises:
+        PlatformError: the preview failed; carries its message.
+    """
+    more = [*(("--policy-pack", POLICY_PACK) if has_policies else ()), *(("--refresh",) if refreshes else ())]
+    try:
+        found: Mapping[str, Any] = json.loads(ask_pulumi(environment, "preview", "--json", "--show-sames", *more))
+    except json.JSONDecodeError as error:
+        raise PlatformError(f"pulumi preview --json printed no JSON: {error}") from error
+    return found
+
+
+def run(
+    command: str,
+    *,
+    environment: str,
+    is_confirmed: bool,
+    targets: Sequence[str] = (),
+    excluded: Sequence[str] = (),
+) -> int:
+    """Run `preview`, `up` or `destroy` on a stack in the foreground; a whole preview or up with the policy pack.
+
+    Policies see resources that are left out without their properties, and would report most of them.
+
+    Ctrl-C reaches pulumi as well, which ends what it has begun. Nobody may close the tunnel or release the queues before.
+
+    Args:
+        command: Pulumi's command.
+        environment: name of the stack.
+        is_confirmed: do not ask for confirmation.
+        targets: patterns of URNs to limit the command to; empty: all.
+        excluded: URNs to leave out.
+
+    Returns:
+        pulumi's exit status.
+
+    Raises:
+        RefusedError: the stack is locked.
+        KeyboardInterrupt: a signal came meanwhile; pulumi has ended.
+    """
+    arguments = [find_pulumi(), command, "--cwd", str(ROOT), "--stack", environment]
+    arguments += [part for target in targets for part in ("--target", target)]
+    arguments += [part for urn in excluded for part in ("--exclude", urn)]
+    if command != "destroy" and not targets and not excluded:
+        arguments += ["--policy-pack", POLICY_PACK]
+    if is_confirmed and command != "preview":
+        arguments.append("--yes")
+    is_locked, signals = False, list[signal.Signals]()
+    # Pulumi asks and shows progress on stdin and stdout, which stay the terminal's.
+    with (
+        handling(ENDINGS, signals.append),
+        subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as pulumi,
+    ):
+        assert pulumi.stderr is not None, "it is a pipe"
+        for line in pulumi.stderr:
+            sys.stderr.write(line)
+            is_locked |= any(message in line for message in _LOCKED)
+    if signals:
+        raise KeyboardInterrupt
+    if is_locked:
+        raise RefusedError(
+            f"stack {environment} is locked by another pulumi, which runs or was killed",
+            remedy=f"wait until it ends. If it was killed: `pulumi cancel -s {environment}`, then repeat the command",
+        )
+    return pulumi.returncode

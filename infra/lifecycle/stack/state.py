@@ -1,0 +1,170 @@
+"""What a stack's state says before a command changes it: operations that were interrupted, and protected resources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from infra.spec.errors import RefusedError
+from infra.spec.stack_outputs import NoStackError, ask_pulumi
+
+_IDS: Mapping[str, str] = {
+    "aws:cloudwatch/logGroup:LogGroup": "{name}",
+    "aws:ecr/repository:Repository": "{name}",
+    "aws:eks/addon:Addon": "{clusterName}:{addonName}",
+    "aws:eks/cluster:Cluster": "{name}",
+    "aws:eks/nodeGroup:NodeGroup": "{clusterName}:{nodeGroupName}",
+    "aws:iam/role:Role": "{name}",
+    "aws:rds/instance:Instance": "{identifier}",
+    "aws:rds/subnetGroup:SubnetGroup": "{name}",
+    "aws:s3/bucket:Bucket": "{bucket}",
+}
+"""ID of a resource by its inputs, for the types whose ID is not invented by AWS (provider documentation, "Import")."""
+
+
+class Interrupted(NamedTuple):
+    """An operation that Pulumi began and did not see the end of.
+
+    Attributes:
+        operation: `creating`, `updating`, `deleting`, `reading` or `importing`.
+        urn: URN of the resource.
+        type: type token of the resource.
+        parent: URN of its parent.
+        provider: URN of its provider.
+        inputs: its inputs, as plain data.
+    """
+
+    operation: str
+    urn: str
+    type: str
+    parent: str
+    provider: str
+    inputs: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Logical name of the resource."""
+        return self.urn.rpartition("::")[2]
+
+    @property
+    def id(self) -> str:
+        """The ID that a created resource has; `ID` if AWS invents it."""
+        return _IDS.get(self.type, "ID").format(**self.inputs)
+
+
+class StackState(NamedTuple):
+    """The state of a stack.
+
+    Attributes:
+        interrupted: operations whose outcome is unknown.
+        protected: protected resources that exist, by type and logical name.
+        resources: number of resources that exist, including Pulumi's own for the stack and its providers.
+    """
+
+    interrupted: tuple[Interrupted, ...]
+    protected: tuple[str, ...]
+    resources: int
+
+
+def export_state(environment: str) -> Mapping[str, Any]:
+    """The state of an environment's stack, as `pulumi stack export` prints it. Works on a locked stack too.
+
+    Raises:
+        NoStackError: the stack does not exist.
+        PlatformError: pulumi failed; carries its message.
+    """
+    exported: Mapping[str, Any] = json.loads(ask_pulumi(environment, "stack", "export"))
+    return exported
+
+
+def resources_in(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The resources of an exported state; none if nothing was ever deployed."""
+    return (state.get("deployment") or {}).get("resources") or ()
+
+
+def read_state(environment: str) -> StackState | None:
+    """The state of an environment's stack; None if it does not exist. Works on a locked stack too.
+
+    Raises:
+        PlatformError: pulumi failed; carries its message.
+    """
+    try:
+        exported = export_state(environment)
+    except NoStackError:
+        return None
+    resources, deployment = resources_in(exported), exported.get("deployment") or {}
+    return StackState(
+        interrupted=tuple(_interrupted(one) for one in deployment.get("pending_operations") or ()),
+        protected=tuple(f"{one['type']} {one['urn'].rpartition('::')[2]}" for one in resources if one.get("protect")),
+        resources=len(resources),
+    )
+
+
+def check_interrupted(state: StackState, *, environment: str, stack_tag: str) -> None:
+    """Refuse a stack whose last change was interrupted: Pulumi would create again what AWS may have created already.
+
+    Args:
+        state: the stack's state.
+        environment: name of the environment and the stack.
+        stack_tag: value of the tag `stack` of the environment's AWS resources.
+
+    Raises:
+        RefusedError: lists every operation, with the command that resolves it.
+    """
+    if state.interrupted:
+        lines = "".join(f"\n  {line}" for one in state.interrupted for line in _explain(one, environment))
+        raise RefusedError(
+            f"the last change of stack {environment} was interrupted, and it is unknown whether AWS finished:{lines}",
+            remedy="if that pulumi was killed, then in this order:\n"
+            f"    pulumi cancel -s {environment}\n"
+            "    the import of each resource that exists; to look it up: aws resourcegroupstaggingapi get-resources "
+            f"--tag-filters Key=stack,Values={stack_tag}\n"
+            f"    pulumi refresh -s {environment} --clear-pending-creates",
+        )
+
+
+def check_unprotected(state: StackState, *, environment: str, cluster: str | None, database: str) -> None:
+    """Refuse to destroy a stack with protected resources, before any job is deleted.
+
+    Args:
+        state: the stack's state.
+        environment: name of the environment and the stack.
+        cluster: name of its EKS cluster; None if the cluster is not the stack's.
+        database: identifier of its RDS instance.
+
+    Raises:
+        RefusedError: names the resources, and the commands that remove the protection.
+    """
+    if state.protected:
+        of_cluster = f"    aws eks update-cluster-config --name {cluster} --no-deletion-protection\n" if cluster else ""
+        raise RefusedError(
+            f"stack {environment} has {len(state.protected)} protected resources: {', '.join(state.protected[:3])}, …",
+            remedy=f"remove the protection of Pulumi and AWS, then repeat the command:\n"
+            f"    pulumi state unprotect --all -s {environment}\n{of_cluster}"
+            f"    aws rds modify-db-instance --db-instance-identifier {database} --no-deletion-protection"
+            " --apply-immediately",
+        )
+
+
+def _interrupted(operation: Mapping[str, Any]) -> Interrupted:
+    resource = operation["resource"]
+    return Interrupted(
+        operation=operation["type"],
+        urn=resource["urn"],
+        type=resource["type"],
+        parent=resource.get("parent", ""),
+        provider=resource.get("provider", "").rpartition("::")[0],
+        inputs=resource.get("inputs", {}),
+    )
+
+
+def _explain(one: Interrupted, environment: str) -> Iterator[str]:
+    yield f"{one.operation} {one.type} {one.name}"
+    # Kubernetes' provider adopts an object that exists (`upsert_existing_objects`); a refresh reads what was changed or deleted.
+    # `pulumi refresh --import-pending-creates` loses the resource: as of 3.260 it drops the operation and imports nothing.
+    if one.operation == "creating" and not one.type.startswith("kubernetes:"):
+        yield (
+            f"    if it exists: pulumi import {one.type} {one.name} {one.id} -s {environment} --parent 'parent={one.parent}' "
+            f"--provider 'provider={one.provider}' --protect=false --generate-code=false"
+        )

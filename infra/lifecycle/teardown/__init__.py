@@ -1,0 +1,1 @@
+"""`make down`: empties the cluster in order, destroys the stack, and looks for what is left."""

@@ -1,0 +1,1 @@
+"""Tests of the capacity finder and the calendar."""

@@ -1,0 +1,186 @@
+"""The calendar: windows, the jobs in them, gaps; as lines, as a picture and as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from infra.lifecycle.capacity.calendar import Calendar, calendar_of
+from infra.lifecycle.capacity.document import calendar_document
+from infra.lifecycle.capacity.offers import Reserved
+from infra.lifecycle.capacity.picture import write_picture
+from infra.lifecycle.capacity.placing import Job
+from infra.lifecycle.capacity.timeline import LATE, RUNS, WAITS, WINDOW, findings, time_line
+from infra.lifecycle.capacity.timeline import NOW as NOW_MARK
+from infra.lifecycle.capacity.windows import windows_of
+from infra.spec.capacity import BLOCK_RECLAIM
+from infra.spec.catalog import load_catalog
+from tests.infra.lifecycle.capacity.samples import BLOCK_ID, HOUR, NOW, RESERVATION_ID, block, reserved, settings
+
+CAPACITY = {"kind": "capacity_block", "id": BLOCK_ID, "availability_zone": "us-east-1a", "ends": "2026-11-26T12:00:00Z"}
+IN_BLOCK = {"gpu_groups.1.capacity": CAPACITY, "gpu_groups.1.placement": "none"}
+ENDS = NOW + 72 * HOUR
+
+
+def job(name: str = "first", **fields: Any) -> Job:  # noqa: ANN401 - of the dataclass
+    """A job that waits for the block's group, with a deadline of a day."""
+    sample = {"team": "research", "groups": ("h100",), "state": "waits", "nodes": 1, "gpus": 8, "since": None}
+    return Job(**{"name": name, "deadline": 24 * HOUR, **sample, **fields})
+
+
+def calendar(*jobs: Job, found: tuple[Reserved, ...] = (block(),), unknown: str = "") -> Calendar:
+    """The calendar of the sample, whose group h100 is in the block."""
+    windows = windows_of(settings(IN_BLOCK).gpu_groups, found, region="us-east-1", catalog=load_catalog())
+    return calendar_of(windows, jobs, now=NOW, jobs_unknown=unknown)
+
+
+def test_a_block_is_the_window_of_its_group_until_eks_empties_it() -> None:
+    (window,) = calendar().windows
+    assert (window.group, window.starts, window.ends) == ("h100", NOW + 24 * HOUR, ENDS)
+    assert window.nodes_until == ENDS - BLOCK_RECLAIM
+    assert window.problems == ()
+
+
+def test_other_capacity_of_the_groups_types_is_in_the_calendar_without_a_group() -> None:
+    other = reserved(id="cr-0000000000000000e", instance_type="p4d.24xlarge")
+    windows = calendar(found=(block(), reserved(), other)).windows
+    assert {one.id: one.group for one in windows} == {BLOCK_ID: "h100", RESERVATION_ID: ""}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((), "is not in this account in us-east-1: it has ended, or was never bought"),
+        ((block(total=1),), "holds 1 instances, max_size of h100 is 2"),
+        ((block(instance_type="p4d.24xlarge"),), "is for p4d.24xlarge, h100 has p5.48xlarge"),
+        ((block(zone="us-east-1b"),), "is in us-east-1b, the settings of h100 say us-east-1a"),
+        (
+            (block(ends=ENDS + 24 * HOUR),),
+            "ends at 2026-11-27 12:00 UTC, the settings of h100 say 2026-11-26 12:00 UTC",
+        ),
+    ],
+)
+def test_what_differs_from_the_settings_is_a_problem(found: tuple[Reserved, ...], said: str) -> None:
+    (problem,) = calendar(found=found).windows[0].problems
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("deadline", "fits"),
+    [(48 * HOUR - BLOCK_RECLAIM, True), (48 * HOUR - BLOCK_RECLAIM + timedelta(seconds=1), False)],
+)
+def test_a_job_that_waits_fits_if_it_ends_before_the_nodes_go_when_it_begins_with_them(
+    deadline: timedelta, *, fits: bool
+) -> None:
+    (fit,) = calendar(job(deadline=deadline)).fits
+    assert fit.starts == NOW + 24 * HOUR
+    assert fit.fits is fits
+
+
+def test_a_job_that_runs_counts_from_its_start() -> None:
+    running = block(state="active", starts=NOW - 24 * HOUR, ends=NOW + 24 * HOUR)
+    short, long = job(state="runs", since=NOW - 6 * HOUR), job("long", state="runs", since=NOW, deadline=25 * HOUR)
+    assert {one.job.name: one.fits for one in calendar(short, long, found=(running,)).fits} == {
+        "first": True,
+        "long": False,
+    }
+
+
+def test_no_job_fits_into_capacity_that_may_never_come() -> None:
+    (fit,) = calendar(job(), found=(block(state="payment-failed"),)).fits
+    assert not fit.fits
+
+
+def test_jobs_of_other_groups_are_not_in_the_calendar() -> None:
+    assert calendar(job(groups=("t4",))).fits == ()
+    assert len(calendar(job(groups=("t4", "h100"))).fits) == 1
+
+
+def test_gaps_are_between_now_and_the_last_end_by_type() -> None:
+    later = reserved(id="cr-0000000000000000e", state="scheduled", starts=NOW + 96 * HOUR, ends=NOW + 120 * HOUR)
+    gaps = [(one.starts, one.ends) for one in calendar(found=(block(), later)).gaps]
+    assert gaps == [(NOW, NOW + 24 * HOUR), (ENDS - BLOCK_RECLAIM, NOW + 96 * HOUR)]
+    assert calendar(found=(reserved(), block())).gaps == ()
+
+
+def test_the_time_line_shows_windows_jobs_and_what_is_late() -> None:
+    running = block(state="active", starts=NOW - 12 * HOUR, ends=NOW + 36 * HOUR)
+    lines = list(
+        time_line(
+            calendar(
+                job("runs", state="runs", since=NOW - 6 * HOUR),
+                job("late", deadline=48 * HOUR),
+                found=(running,),
+            )
+        )
+    )
+    bar, late, runs = lines[1].split(maxsplit=1), lines[3].split(maxsplit=1), lines[2].split(maxsplit=1)
+    assert bar[0] == "h100"
+    assert set(bar[1]) == {WINDOW}
+    assert (runs[0], set(runs[1])) == ("research/runs", {RUNS})
+    assert late[0] == "research/late"
+    assert set(late[1]) == {WAITS, LATE}
+    assert late[1].index(LATE) == late[1].rindex(WAITS) + 1
+    assert lines[0].split() == ["Nov", "24", "Nov", "25"]
+
+
+def test_the_present_is_marked_where_nothing_is_reserved() -> None:
+    line = list(time_line(calendar()))[1]
+    assert line.index(NOW_MARK) < line.index(WINDOW)
+
+
+def test_the_findings_name_jobs_that_do_not_fit_gaps_and_unknown_jobs() -> None:
+    said = list(findings(calendar(job("late", deadline=72 * HOUR))))
+    assert said == [
+        (
+            "does not fit: job research/late waits and may run until 2026-11-27 12:00 UTC; its nodes would go at "
+            "2026-11-26 11:20 UTC: it saves, and waits for other nodes"
+        ),
+        "gap: no reserved p5.48xlarge from 2026-11-23 12:00 UTC to 2026-11-24 12:00 UTC",
+    ]
+    assert "jobs: not known: no cluster" in findings(calendar(unknown="no cluster"))
+    assert "jobs: none runs or waits in these groups" in findings(calendar())
+    spare = calendar(found=(block(), reserved()))
+    assert f"{RESERVATION_ID} (4 x p5.48xlarge) is used by no group of the environment" in findings(spare)
+    assert f"{BLOCK_ID} is delayed: it may never have nodes" in findings(calendar(found=(block(state="delayed"),)))
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".html", ".png"])
+def test_the_picture_names_windows_and_jobs_and_is_the_same_each_time(tmp_path: Path, suffix: str) -> None:
+    drawn = calendar(job("late <1>", deadline=72 * HOUR), job("fits", state="runs", since=NOW))
+    files = [tmp_path / f"{name}{suffix}" for name in ("a", "b")]
+    for file in files:
+        write_picture(drawn, file, environment="dev")
+    first, second = (file.read_bytes() for file in files)
+    assert first == second
+    if suffix == ".svg":
+        assert ET.fromstring(first).tag.rpartition("}")[2] == "svg"  # noqa: S314 - our own
+        assert all(
+            f"<!-- {label} -->".encode() in first
+            for label in ("h100", "research/fits  8 GPUs", BLOCK_ID + ", us-east-1a")
+        )
+    if suffix == ".html":
+        assert b"<svg" in first
+        assert b"job research/late &lt;1&gt; waits" in first
+        assert b"src=" not in first
+
+
+def test_an_empty_calendar_can_be_drawn(tmp_path: Path) -> None:
+    write_picture(calendar_of((), (), now=NOW), tmp_path / "none.svg", environment="dev")
+    assert (tmp_path / "none.svg").stat().st_size > 0
+
+
+def test_the_document_has_times_in_utc_and_says_whether_jobs_are_known() -> None:
+    found = calendar_document(calendar(job()), environment="dev")
+    (window,) = json.loads(json.dumps(found))["windows"]
+    assert (window["from"], window["nodes_until"]) == ("2026-11-24T12:00:00Z", "2026-11-26T11:20:00Z")
+    assert [(one["name"], one["fits"], one["latest_end"]) for one in window["jobs"]] == [
+        ("first", True, "2026-11-25T12:00:00Z")
+    ]
+    assert found["jobs_known"] is True
+    assert calendar_document(calendar(unknown="x"), environment="dev")["jobs_unknown_because"] == "x"

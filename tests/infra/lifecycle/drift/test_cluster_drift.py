@@ -1,0 +1,180 @@
+"""What somebody changed in the cluster is found, and nothing else: on a real API server, with the objects of an environment."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.lifecycle.drift.cluster import compare, objects_of_state
+from infra.lifecycle.drift.difference import Difference
+from infra.lifecycle.drift.helm import installed_objects
+from infra.lifecycle.rollout.queues import hold_queues, release_queues
+from infra.spec.manifest import Manifest
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_platform import Environment, in_dev
+
+
+@in_dev
+def test_a_cluster_that_nobody_touched_has_no_drift(environment: Environment) -> None:
+    assert list(compare(environment.cluster, environment.manifests)) == []
+
+
+@in_dev
+def test_a_held_queue_is_no_drift(environment: Environment) -> None:
+    hold_queues(environment.cluster, "Hold")
+    try:
+        assert list(compare(environment.cluster, environment.manifests)) == []
+    finally:
+        release_queues(environment.cluster)
+
+
+@pytest.fixture
+def restored(environment: Environment) -> Iterator[Environment]:
+    """An environment whose objects are applied again afterwards."""
+    yield environment
+    environment.cluster.apply_all(environment.manifests)
+
+
+@in_dev
+def test_each_planted_change_is_found_with_its_field(restored: Environment) -> None:
+    cluster = restored.cluster
+    queue = _named(restored, "ClusterQueue", "research")
+    policy = _named(restored, "NetworkPolicy", "default-deny")
+    role = _named(restored, "Role", "submitter")
+    quota = _named(restored, "ResourceQuota")
+    flavors = cluster.apply(queue)["spec"]["resourceGroups"][0]["flavors"]
+    flavors[0]["resources"][0]["nominalQuota"] = 1000
+    cluster.patch(queue, {"spec": {"resourceGroups": [{**queue["spec"]["resourceGroups"][0], "flavors": flavors}]}})
+    cluster.patch(role, {"rules": []})
+    cluster.patch(quota, {"spec": {"hard": {"pods": "9999"}}})
+    cluster.delete(policy)
+    found = {one.resource: one for one in compare(cluster, restored.manifests)}
+    assert set(found) == {_label(queue), _label(policy), _label(role), _label(quota)}
+    assert found[_label(policy)].kind == "deleted"
+    assert found[_label(role)].paths == ("rules",)
+    assert found[_label(quota)].paths == ("spec.hard.pods",)
+    (path,) = found[_label(queue)].paths
+    assert path.startswith("spec.resourceGroups[0].flavors[0].resources[0].nominalQuota")
+
+
+@in_dev
+def test_what_others_add_is_not_the_stacks(restored: Environment) -> None:
+    quota = _named(restored, "ResourceQuota")
+    restored.cluster.patch(quota, {"metadata": {"labels": {"team": "theirs"}}})
+    assert list(compare(restored.cluster, [quota])) == []
+    restored.cluster.patch(quota, {"metadata": {"labels": {"team": None}}})
+
+
+def test_what_the_api_server_refuses_is_not_called_good(kubernetes_api: Cluster) -> None:
+    manifest: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd", "namespace": "default"}}
+    with kubernetes_api.applied(manifest):
+        (found,) = compare(kubernetes_api, [{**manifest, "unheard": "of"}])
+    assert (found.resource, found.kind) == ("ConfigMap default/odd", "unknown")
+    assert ".unheard: field not declared in schema" in found.paths[0]
+
+
+def test_objects_of_a_definition_that_is_gone_are_gone(kubernetes_api: Cluster) -> None:
+    gone = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one", "namespace": "default"}}
+    assert list(compare(kubernetes_api, [gone])) == [
+        Difference(where="cluster", resource="Widget default/one", kind="deleted")
+    ]
+
+
+def test_a_change_of_a_charts_object_is_found(kubernetes_api: Cluster) -> None:
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"level": "info"}}
+    with kubernetes_api.namespace("charts"):
+        applied = {**settings, "metadata": {"name": "settings", "namespace": "charts"}}
+        with kubernetes_api.applied(applied, _release("charts", settings)):
+            mine = [one for one in installed_objects(kubernetes_api) if one["metadata"]["namespace"] == "charts"]
+            assert mine == [applied]
+            assert list(compare(kubernetes_api, mine)) == []
+            kubernetes_api.patch(applied, {"data": {"level": "debug"}})
+            assert list(compare(kubernetes_api, mine)) == [
+                Difference(where="cluster", resource="ConfigMap charts/settings", kind="changed", paths=("data.level",))
+            ]
+
+
+def test_the_objects_of_a_state_are_compared_without_their_secrets() -> None:
+    plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
+    secret = {**plain, "data": {"x": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}}}
+    kind = "kubernetes:core/v1:ConfigMap"
+    resources = [
+        {"type": kind, "inputs": {**plain, "__fieldManager": "pulumi"}},
+        {"type": kind, "inputs": secret},
+        {"type": kind, "inputs": plain, "delete": True},
+        {"type": "kubernetes:helm.sh/v3:Release", "inputs": {"chart": "kueue"}},
+        {"type": "aws:ec2/vpc:Vpc", "inputs": {"cidrBlock": "10.0.0.0/16"}},
+        {"type": "rtp:kubernetes:Objects"},
+    ]
+    without_data = {key: value for key, value in plain.items() if key != "data"}
+    assert list(objects_of_state({"deployment": {"resources": resources}})) == [plain, without_data]
+    assert list(objects_of_state({"deployment": None})) == []
+
+
+def test_a_deleted_secret_is_found_and_its_content_is_not_compared(kubernetes_api: Cluster) -> None:
+    secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token", "namespace": "default"}}
+    with kubernetes_api.applied({**secret, "stringData": {"token": "x"}}):
+        assert list(compare(kubernetes_api, [secret])) == []
+    assert list(compare(kubernetes_api, [secret])) == [
+        Difference(where="cluster", resource="Secret default/token", kind="deleted")
+    ]
+
+
+def test_objects_of_a_chart_may_be_of_the_cluster(kubernetes_api: Cluster) -> None:
+    """Charts do not say which of their objects have a namespace."""
+    role: Manifest = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "drift-sample"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
+    }
+    with kubernetes_api.namespace("charts"), kubernetes_api.applied(role, _release("charts", role)):
+        mine = [one for one in installed_objects(kubernetes_api) if one["metadata"]["name"] == "drift-sample"]
+        assert list(compare(kubernetes_api, mine)) == []
+        kubernetes_api.patch(role, {"rules": []})
+        assert list(compare(kubernetes_api, mine)) == [
+            Difference(where="cluster", resource="ClusterRole drift-sample", kind="changed", paths=("rules",))
+        ]
+
+
+def test_annotations_for_pulumi_are_not_sent(kubernetes_api: Cluster) -> None:
+    manifest: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "plain", "namespace": "default"},
+    }
+    with kubernetes_api.applied(manifest):
+        told = {**manifest, "metadata": {**manifest["metadata"], "annotations": {"pulumi.com/skipAwait": "true"}}}
+        assert list(compare(kubernetes_api, [told])) == []
+
+
+def _named(environment: Environment, kind: str, name: str | None = None) -> Manifest:
+    return next(one for one in environment.manifests if one["kind"] == kind and name in {None, one["metadata"]["name"]})
+
+
+def _label(one: Manifest) -> str:
+    namespace = one["metadata"].get("namespace")
+    return f"{one['kind']} {f'{namespace}/' if namespace else ''}{one['metadata']['name']}"
+
+
+def _release(namespace: str, *objects: Any) -> Manifest:  # noqa: ANN401 - objects of any kind
+    """A release as Helm stores it."""
+    release = {"name": "sample", "namespace": namespace, "manifest": yaml.safe_dump_all(objects)}
+    text = base64.b64encode(gzip.compress(json.dumps(release).encode())).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "helm.sh/release.v1",
+        "metadata": {
+            "name": "sh.helm.release.v1.sample.v1",
+            "namespace": namespace,
+            "labels": {"owner": "helm", "status": "deployed", "name": "sample"},
+        },
+        "data": {"release": base64.b64encode(text.encode()).decode()},
+    }

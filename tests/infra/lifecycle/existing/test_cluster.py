@@ -1,0 +1,421 @@
+"""The preflight of an existing cluster: each defect is planted in EKS's answers, and found with its rule and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import pytest
+from botocore.exceptions import ClientError
+
+from infra.lifecycle.access.reach import obstacles
+from infra.lifecycle.existing.cluster import FoundCluster, read_cluster
+from infra.lifecycle.existing.cluster_rules import cluster_problems, needed_addons
+from infra.lifecycle.image.availability import MissingImage
+from infra.lifecycle.preflight.checks import problems
+from infra.lifecycle.stack.stage import AccountState, Stage, is_private, next_steps, read_account, stage_of
+from infra.spec.errors import RefusedError
+from infra.spec.names import STACK_TAG, stack_tag
+from infra.spec.release import load_release
+from infra.spec.settings import StackSettings, from_mapping
+from tests.infra.aws.graphs import settings_of
+from tests.infra.lifecycle.access.test_reach import Machine
+from tests.infra.lifecycle.existing.eks import ENDPOINT, Eks, Json
+from tests.infra.lifecycle.existing.network import ACCOUNT, Network, account, make_network
+from tests.infra.lifecycle.preflight.test_checks import case
+from tests.infra.spec.samples import Tree, changed
+from tests.infra.spec.test_existing import CLUSTER
+
+RELEASE = load_release()
+DRIVER_ROLE = "arn:aws:iam::111122223333:role/shared-ebs-csi"
+ADMIN = "arn:aws:iam::111122223333:role/platform-admin"
+CLUSTER_GROUP = "sg-0123456789abcdef0"
+RANGES = ("10.40.16.0/20", "10.40.32.0/20")
+"""Of the subnets that the cluster was made with."""
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A VPC and a cluster in it that suit the platform."""
+
+    network: Network
+    eks: Eks
+
+    @property
+    def cluster(self) -> Json:
+        """The cluster, as EKS describes it."""
+        return self.eks.clusters["shared"]
+
+    def sections(self, changes: Tree | None = None) -> Tree:
+        """The example's sections for them, with changes."""
+        tree = changed(self.network.sections("existing-cluster"), {f"{CLUSTER}.control_plane_cidrs": list(RANGES)})
+        return changed(tree, changes or {})
+
+    def settings(self, changes: Tree | None = None) -> StackSettings:
+        """The example's settings for them, with changes."""
+        return from_mapping(self.sections(changes), file="sample")
+
+    def read(self, settings: StackSettings | None = None) -> FoundCluster | None:
+        """The cluster as the preflight sees it."""
+        settings = settings or self.settings()
+        return read_cluster(settings, self.network.session, stack=stack_tag(settings))
+
+    def answers(self, changes: Tree | None = None) -> list[str]:
+        """Problems with their remedies."""
+        settings = self.settings(changes)
+        found = cluster_problems(settings, RELEASE, self.read(settings))
+        return [f"{message} | {remedy}" for message, remedy in found]
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[Network]:
+    """A VPC, which no test changes."""
+    with pytest.MonkeyPatch.context() as patch, account() as session:
+        patch.setenv("AWS_ENDPOINT_URL_EKS", ENDPOINT)
+        made = make_network(session)
+        for cidr in RANGES:
+            made.make_subnet(cidr)
+        yield made
+
+
+@pytest.fixture
+def existing(found: Network) -> Iterator[Existing]:
+    """The cluster `shared` with every add-on that the stack does not install."""
+    eks = Eks()
+    with eks.serving(found.session):
+        prepare(eks, found)
+        yield Existing(found, eks)
+
+
+def prepare(eks: Eks, found: Network) -> None:
+    """Make the cluster in a VPC with the subnets that it was made with."""
+    filters = [{"Name": "cidr-block", "Values": list(RANGES)}, {"Name": "vpc-id", "Values": [found.vpc_id]}]
+    made = [one["SubnetId"] for one in found.ec2.describe_subnets(Filters=filters)["Subnets"]]
+    eks.clusters["shared"] = {
+        "name": "shared",
+        "status": "ACTIVE",
+        "version": RELEASE.kubernetes.version,
+        "endpoint": "https://0123.gr7.us-east-1.eks.amazonaws.com",
+        "certificateAuthority": {"data": "Q0E="},
+        "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
+        "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
+        "resourcesVpcConfig": {
+            "vpcId": found.vpc_id,
+            "subnetIds": made,
+            "clusterSecurityGroupId": CLUSTER_GROUP,
+            "endpointPrivateAccess": True,
+            "endpointPublicAccess": False,
+        },
+    }
+    for name in needed_addons(settings_of("existing-cluster"), RELEASE):
+        eks.addons[name] = {"addonName": name, "addonVersion": "v1.99.0-eksbuild.1", "status": "ACTIVE"}
+    eks.addons["kube-proxy"]["addonVersion"] = f"v{RELEASE.kubernetes.version}.2-eksbuild.4"
+    eks.associate("ebs-csi-controller-sa", DRIVER_ROLE)
+
+
+def test_a_cluster_that_suits_the_platform_has_no_problem(existing: Existing) -> None:
+    assert existing.answers() == []
+
+
+def test_an_environment_with_a_cluster_of_its_own_asks_aws_nothing() -> None:
+    settings = settings_of("dev")
+    assert read_cluster(settings, None, stack="") is None
+    assert [*cluster_problems(settings, RELEASE, None)] == []
+
+
+def in_cluster(path: str, value: object) -> Callable[[Existing], Tree]:
+    def plant(existing: Existing) -> Tree:
+        changed(existing.cluster, {path: value})
+        return {}
+
+    return plant
+
+
+def in_addon(name: str, **values: str) -> Callable[[Existing], Tree]:
+    def plant(existing: Existing) -> Tree:
+        existing.eks.addons.setdefault(
+            name, {"addonName": name, "addonVersion": "v1.0.0-eksbuild.1", "status": "ACTIVE"}
+        ).update(values)
+        return {}
+
+    return plant
+
+
+def settings_with(changes: Tree) -> Callable[[Existing], Tree]:
+    return lambda _: changes
+
+
+def old_minor(existing: Existing) -> Tree:
+    existing.cluster["version"] = "1.30"
+    existing.eks.addons["kube-proxy"]["addonVersion"] = "v1.30.2-eksbuild.4"
+    return {}
+
+
+def another_role(existing: Existing) -> Tree:
+    existing.eks.associate("ebs-csi-controller-sa", "arn:aws:iam::111122223333:role/other")
+    return {}
+
+
+def no_role(existing: Existing) -> Tree:
+    existing.eks.identities.clear()
+    return {}
+
+
+def foreign_entry(existing: Existing) -> Tree:
+    existing.eks.entries[ADMIN] = {}
+    return {}
+
+
+def foreign_entry_of_a_team(existing: Existing) -> Tree:
+    role = "arn:aws:iam::111122223333:role/research"
+    existing.eks.entries[role] = {}
+    return {"teams.0.roles": [role]}
+
+
+def foreign_identity(existing: Existing) -> Tree:
+    existing.eks.associate("cluster-autoscaler", "arn:aws:iam::111122223333:role/scaler")
+    return {}
+
+
+def foreign_identity_of_a_driver(existing: Existing) -> Tree:
+    """Of an add-on that the stack would install, left by a driver that was not an add-on."""
+    existing.eks.associate("efs-csi-node-sa", "arn:aws:iam::111122223333:role/efs")
+    return {}
+
+
+def group_of_another_vpc(existing: Existing) -> Tree:
+    ec2 = existing.network.ec2
+    vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"]
+    group = ec2.create_security_group(GroupName="far", Description="far", VpcId=vpc)["GroupId"]
+    return {f"{CLUSTER}.node_security_groups": [group]}
+
+
+def another_stack(existing: Existing) -> Tree:
+    existing.eks.nodegroups["system-us-east-1a-0123456"] = {STACK_TAG: "ray-train-platform/other"}
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (settings_with({f"{CLUSTER}.name": "other"}), f"{CLUSTER}.name: the account has no cluster other in us-east-1"),
+        (in_cluster("status", "UPDATING"), "cluster shared is UPDATING, not ACTIVE"),
+        (old_minor, "has Kubernetes 1.30, the environment 1.35 | upgrade the cluster"),
+        (
+            in_cluster("accessConfig.authenticationMode", "CONFIG_MAP"),
+            "authentication mode CONFIG_MAP, which knows no access entries | aws eks update-cluster-config --name shared",
+        ),
+        (
+            in_cluster("resourcesVpcConfig.vpcId", "vpc-0fffffffffffffff0"),
+            "is in vpc-0fffffffffffffff0, network.existing.vpc_id is",
+        ),
+        (
+            in_cluster("kubernetesNetworkConfig.serviceIpv4Cidr", "10.100.0.0/16"),
+            "has services in 10.100.0.0/16, the environment 172.20.0.0/16 | set network.service_cidr: 10.100.0.0/16",
+        ),
+        (in_cluster("kubernetesNetworkConfig.ipFamily", "ipv6"), "has IP family ipv6"),
+        (in_cluster("resourcesVpcConfig.endpointPrivateAccess", False), "has no private endpoint"),
+        (
+            settings_with({f"{CLUSTER}.control_plane_cidrs": ["10.40.16.0/20"]}),
+            "set cluster.existing.control_plane_cidrs: [10.40.16.0/20, 10.40.32.0/20]",
+        ),
+        (
+            in_addon("kube-proxy", addonVersion="v1.33.1-eksbuild.1"),
+            "add-on kube-proxy of cluster shared is v1.33.1-eksbuild.1, Kubernetes 1.35",
+        ),
+        (in_addon("coredns", status="DEGRADED"), "add-on coredns of cluster shared is DEGRADED"),
+        (
+            in_addon("aws-efs-csi-driver"),
+            "has add-on aws-efs-csi-driver v1.0.0-eksbuild.1, which cluster.existing.addons would replace | omit aws-efs-csi-driver",
+        ),
+        (another_role, "aws-ebs-csi-driver of cluster shared has arn:aws:iam::111122223333:role/other; "),
+        (
+            no_role,
+            f"aws-ebs-csi-driver of cluster shared has no role; cluster.existing.driver_roles says {DRIVER_ROLE}",
+        ),
+        (
+            foreign_entry,
+            f"has an access entry for {ADMIN}, which the stack would make too | add it to cluster.existing.admins",
+        ),
+        (foreign_entry_of_a_team, "| delete the entry, and give the role the rights that it had by a role of its own"),
+        (
+            settings_with({f"{CLUSTER}.admins": [ADMIN]}),
+            f"has no access entry for {ADMIN}, which cluster.existing.admins names",
+        ),
+        (
+            foreign_identity,
+            "has a Pod Identity association for kube-system/cluster-autoscaler, which the stack would make too | give the pods",
+        ),
+        (foreign_identity, "delete-pod-identity-association --cluster-name shared --association-id cluster-autoscaler"),
+        (foreign_identity_of_a_driver, "has a Pod Identity association for kube-system/efs-csi-node-sa"),
+        (group_of_another_vpc, f"{CLUSTER}.node_security_groups.0: vpc-"),
+        (
+            settings_with({f"{CLUSTER}.node_security_groups": [CLUSTER_GROUP]}),
+            f"{CLUSTER_GROUP} is the security group of cluster shared, which all nodes join | omit it",
+        ),
+        (another_stack, "has nodes of stack ray-train-platform/other | one environment per cluster"),
+    ],
+)
+def test_a_planted_defect_is_the_only_problem(
+    plant: Callable[[Existing], Tree], expected: str, existing: Existing
+) -> None:
+    (told,) = existing.answers(plant(existing))
+    assert expected in told
+
+
+def test_a_version_below_the_minimum_of_the_release_is_named(existing: Existing) -> None:
+    lowest = RELEASE.addons["eks-node-monitoring-agent"].minimum
+    in_addon("eks-node-monitoring-agent", addonVersion="v1.6.0-eksbuild.1")(existing)
+    (told,) = existing.answers({f"{CLUSTER}.addons": ["aws-efs-csi-driver"]})
+    assert f"is v1.6.0-eksbuild.1, the release needs {lowest} or newer" in told
+
+
+def test_what_the_stack_has_made_itself_is_no_problem(existing: Existing) -> None:
+    tag = {STACK_TAG: stack_tag(existing.settings())}
+    existing.eks.entries[ADMIN] = tag
+    existing.eks.nodegroups["system-us-east-1a-0123456"] = tag
+    existing.eks.nodegroups["theirs"] = {}
+    existing.eks.associate("mlflow", "arn:aws:iam::111122223333:role/mlflow-1", namespace="mlflow", tags=tag)
+    addon = "arn:aws:eks:us-east-1:111122223333:addon/shared/aws-efs-csi-driver/0a1b"
+    existing.eks.associate("efs-csi-node-sa", "arn:aws:iam::111122223333:role/efs-csi-1", ownerArn=addon)
+    existing.eks.associate("theirs", "arn:aws:iam::111122223333:role/theirs")
+    for name in ("aws-efs-csi-driver", "eks-node-monitoring-agent"):
+        existing.eks.addons[name] = {"addonVersion": "v3.4.1-eksbuild.1", "status": "ACTIVE", "tags": tag}
+    assert existing.answers() == []
+
+
+def test_an_entry_of_an_administrator_that_the_settings_name_is_no_problem(existing: Existing) -> None:
+    foreign_entry(existing)
+    assert existing.answers({f"{CLUSTER}.admins": [ADMIN]}) == []
+
+
+def test_a_driver_may_have_its_role_by_its_service_account(existing: Existing) -> None:
+    no_role(existing)
+    in_addon("aws-ebs-csi-driver", serviceAccountRoleArn=DRIVER_ROLE)(existing)
+    assert existing.answers() == []
+
+
+def test_a_busy_server_is_asked_again_and_a_broken_one_is_no_empty_answer(
+    existing: Existing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    path = "/clusters/shared/addons"
+    existing.eks.failing[path] = 2
+    assert existing.answers() == []
+    existing.eks.failing[path] = 100
+    with pytest.raises(ClientError, match=r"ServerException|503"):
+        existing.read()
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        (Machine(reached=("https://c",)), None),
+        (Machine(reached=("https://c",), missing=("aws",)), None),
+        (Machine(), "https://c does not answer: timed out"),
+    ],
+)
+def test_an_existing_cluster_is_reached_as_its_owner_does(machine: Machine, message: str | None) -> None:
+    """A tunnel needs nodes of the stack, which come with the first update."""
+    settings = settings_of("existing-cluster")
+    told = [*obstacles(settings, "https://c", machine)]
+    assert [one for one, _ in told] == ([] if message is None else [message])
+    assert all("RTP_API_SERVER" in remedy for _, remedy in told)
+    assert not is_private(settings)
+
+
+MISSING = MissingImage("mlflow", "repository missing")
+
+
+@pytest.mark.parametrize(("missing", "stage"), [((MISSING,), Stage.AWS), ((), Stage.ALL)])
+def test_the_platform_waits_for_its_images_although_the_cluster_is_there(
+    missing: tuple[MissingImage, ...], stage: Stage, existing: Existing
+) -> None:
+    settings = existing.settings()
+    assert read_account(settings, RELEASE, existing.network.session).endpoint is None
+    state = AccountState(endpoint=None, missing=missing)
+    assert stage_of(settings, state) is stage
+    assert not any("tunnel" in step for step in next_steps(settings, state))
+
+
+def test_once_the_stack_has_nodes_on_the_cluster_an_update_keeps_the_platform(existing: Existing) -> None:
+    settings = existing.settings()
+    existing.eks.nodegroups["system-us-east-1a-0123456"] = {}
+    assert read_account(settings, RELEASE, existing.network.session).endpoint is None
+    existing.eks.nodegroups["system-us-east-1b-0123456"] = {STACK_TAG: stack_tag(settings)}
+    account = read_account(settings, RELEASE, existing.network.session)
+    assert account.endpoint == existing.cluster["endpoint"]
+
+
+def test_a_cluster_without_an_api_server_yet_is_named_and_not_asked(existing: Existing) -> None:
+    changed(existing.cluster, {"status": "CREATING", "endpoint": ..., "certificateAuthority": {}})
+    one = replace(case(sections=existing.sections({"aws.allowed_accounts": [ACCOUNT]})), connect=no_connection)
+    with existing.eks.serving(one.session):
+        told = [str(problem) for problem in problems(one)]
+    assert [line.partition(" | ")[0] for line in told if "cannot connect" in line or "does not answer" in line] == []
+    assert any("cluster shared is CREATING, not ACTIVE" in line for line in told)
+
+
+def test_a_rule_that_the_clusters_security_group_has_already_is_named_unless_it_is_the_stacks(
+    existing: Existing,
+) -> None:
+    ec2, peer = existing.network.ec2, "sg-0aaaabbbbccccdddd"
+    group = ec2.create_security_group(GroupName="shared", Description="cluster", VpcId=existing.network.vpc_id)
+    changed(existing.cluster, {"resourcesVpcConfig.clusterSecurityGroupId": group["GroupId"]})
+    changes = {"network.peered_cidrs": ["10.99.0.0/16"], "cluster.client_cidrs": ["10.99.1.0/24", "10.99.2.0/24"]}
+
+    def admit(cidr: str, port: int = 443, *, owner: str = "") -> None:
+        rule = {"IpProtocol": "tcp", "FromPort": port, "ToPort": port, "IpRanges": [{"CidrIp": cidr}]}
+        named = [{"Key": STACK_TAG, "Value": owner}]
+        spec = [{"ResourceType": "security-group-rule", "Tags": named}] if owner else []
+        ec2.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[rule], TagSpecifications=spec)
+
+    admit("10.99.2.0/24", owner=stack_tag(existing.settings()))
+    admit("10.99.1.0/24", port=80)
+    assert existing.answers(changes) == []
+    admit("10.99.1.0/24")
+    (told,) = existing.answers({**changes, "cluster.client_security_groups": [peer]})
+    assert (
+        "of cluster shared admits 10.99.1.0/24 to port 443 already | omit 10.99.1.0/24 from cluster.client_cidrs"
+        in told
+    )
+
+
+def no_connection(*_: object, **__: object) -> NoReturn:
+    raise RefusedError("the preflight cannot connect")
+
+
+def test_the_preflight_names_check_and_problem(existing: Existing) -> None:
+    changed(existing.cluster, {"status": "FAILED"})
+    one = replace(case(sections=existing.sections({"aws.allowed_accounts": [ACCOUNT]})), connect=no_connection)
+    with existing.eks.serving(one.session):
+        told = [str(problem) for problem in problems(one)]
+    assert any("the preflight cannot connect" in line for line in told)
+    assert any(line.startswith("the existing cluster fits the platform: cluster shared is FAILED") for line in told)
+
+
+def test_nodes_without_a_common_security_group_are_named_until_the_settings_have_it(existing: Existing) -> None:
+    ec2 = existing.network.ec2
+    group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=existing.network.vpc_id)["GroupId"]
+
+    def start(**tags: str) -> str:
+        named = [{"Key": key, "Value": value} for key, value in tags.items()]
+        [instance] = ec2.run_instances(
+            ImageId="ami-12c6146b",
+            MinCount=1,
+            MaxCount=1,
+            SubnetId=existing.network.subnets["us-east-1a"],
+            SecurityGroupIds=[group],
+            TagSpecifications=[{"ResourceType": "instance", "Tags": named}],
+        )["Instances"]
+        id_: str = instance["InstanceId"]
+        return id_
+
+    ours = start(**{"kubernetes.io/cluster/shared": "owned", STACK_TAG: "ray-train-platform/x"})
+    assert existing.answers() == []
+    theirs = start(**{"kubernetes.io/cluster/shared": "owned"})
+    (told,) = existing.answers()
+    assert f"has nodes with the security groups {group}, and without {CLUSTER_GROUP}" in told
+    assert existing.answers({f"{CLUSTER}.node_security_groups": [group]}) == []
+    ec2.terminate_instances(InstanceIds=[ours, theirs])

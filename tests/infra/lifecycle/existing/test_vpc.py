@@ -1,0 +1,258 @@
+"""The preflight of an existing VPC against moto: each defect is planted, and found with the thing, the rule and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NoReturn
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from infra.lifecycle.existing.vpc import Route, Vpc, read_vpc
+from infra.lifecycle.existing.vpc_rules import vpc_notes, vpc_problems
+from infra.lifecycle.preflight.checks import problems
+from infra.spec.names import STACK_TAG, stack_tag
+from infra.spec.settings import StackSettings
+from infra.spec.settings.addresses import node_addresses
+from tests.infra.aws.graphs import settings_of
+from tests.infra.lifecycle.existing.network import ACCOUNT, PUBLIC_RANGE, RANGES, Network, account, make_network
+from tests.infra.lifecycle.preflight.test_checks import case
+from tests.infra.spec.samples import SINGLE_SIGN_ON, Tree
+from tests.infra.spec.test_existing import VPC
+
+A, B = RANGES
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[boto3.Session]:
+    """An account."""
+    with account() as one:
+        yield one
+
+
+@pytest.fixture
+def found(session: boto3.Session) -> Network:
+    """A VPC that suits the platform."""
+    return make_network(session)
+
+
+def answers(found: Network, settings: StackSettings | None = None) -> list[str]:
+    """Problems with their remedies."""
+    settings = settings or found.settings()
+    return [f"{message} | {remedy}" for message, remedy in vpc_problems(settings, read_vpc(settings, found.session))]
+
+
+def notes(found: Network, changes: Tree | None = None) -> list[str]:
+    """Notes of the preflight."""
+    settings = found.settings(changes)
+    return [*vpc_notes(settings, read_vpc(settings, found.session))]
+
+
+def changed_subnet(found: Network, settings: StackSettings, **changes: Route | int) -> Vpc:
+    """The facts about the VPC, with others about the subnet of the first zone."""
+    vpc = read_vpc(settings, found.session)
+    assert vpc is not None
+    id_ = found.subnets[A]
+    return replace(vpc, subnets={**vpc.subnets, id_: replace(vpc.subnets[id_], **changes)})  # type: ignore[arg-type]
+
+
+def test_a_vpc_that_suits_the_platform_has_no_problem_and_no_note(found: Network) -> None:
+    assert answers(found) == []
+    assert notes(found) == []
+
+
+def test_an_environment_with_a_vpc_of_its_own_asks_aws_nothing() -> None:
+    settings = settings_of("dev")
+    assert read_vpc(settings, None) is None
+    assert [*vpc_problems(settings, None), *vpc_notes(settings, None)] == []
+
+
+def gone(found: Network) -> Tree:
+    return {f"{VPC}.vpc_id": "vpc-0123456789abcdef0"}
+
+
+def another_range(found: Network) -> Tree:
+    found.ec2.associate_vpc_cidr_block(VpcId=found.vpc_id, CidrBlock="10.41.0.0/16")
+    return {}
+
+
+def without_names(option: str) -> Callable[[Network], Tree]:
+    def plant(found: Network) -> Tree:
+        found.ec2.modify_vpc_attribute(VpcId=found.vpc_id, **{option: {"Value": False}})
+        return {}
+
+    return plant
+
+
+def no_such_subnet(found: Network) -> Tree:
+    return {f"{VPC}.private_subnets.{A}.id": "subnet-0123456789abcdef0"}
+
+
+def foreign_subnet(found: Network) -> Tree:
+    other = found.ec2.create_vpc(CidrBlock="100.64.0.0/16")["Vpc"]["VpcId"]
+    id_ = found.make_subnet(RANGES[A], vpc_id=other)
+    return {f"{VPC}.private_subnets.{A}.id": id_}
+
+
+def wrong_zone(found: Network) -> Tree:
+    id_ = found.make_subnet("100.64.128.0/18", zone="us-east-1c")
+    return {f"{VPC}.private_subnets.{A}": {"id": id_, "cidr": "100.64.128.0/18"}}
+
+
+def wrong_range(found: Network) -> Tree:
+    return {f"{VPC}.private_subnets.{A}.cidr": "100.64.128.0/18"}
+
+
+def no_route(found: Network) -> Tree:
+    found.drop_default_route(B)
+    return {}
+
+
+def public(found: Network) -> Tree:
+    found.drop_default_route(B)
+    found.ec2.create_route(RouteTableId=found.tables[B], DestinationCidrBlock="0.0.0.0/0", GatewayId=found.internet_id)
+    return {}
+
+
+def public_without_a_gateway(found: Network) -> Tree:
+    """Two subnets for load balancers: the one that is public, and a private one."""
+    private = found.make_subnet("10.40.1.0/24", zone=B)
+    found.ec2.associate_route_table(RouteTableId=found.tables[B], SubnetId=private)
+    table = found.ec2.create_route_table(VpcId=found.vpc_id)["RouteTable"]["RouteTableId"]
+    found.ec2.associate_route_table(RouteTableId=table, SubnetId=found.public_id)
+    found.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=found.internet_id)
+    public = {A: {"id": found.public_id, "cidr": PUBLIC_RANGE}, B: {"id": private, "cidr": "10.40.1.0/24"}}
+    return {f"{VPC}.public_subnets": public}
+
+
+def few_addresses(found: Network) -> Tree:
+    """Only the addresses that AWS counts as free are missing: the range is large enough."""
+    id_ = found.make_subnet("100.64.128.0/22")
+    table = found.tables[A]
+    found.ec2.associate_route_table(RouteTableId=table, SubnetId=id_)
+    for _ in range(100):
+        found.ec2.create_network_interface(SubnetId=id_)
+    return {f"{VPC}.private_subnets.{A}": {"id": id_, "cidr": "100.64.128.0/22"}, "gpu_groups.0.max_size": 6}
+
+
+def of_another_stack(found: Network) -> Tree:
+    found.tag(found.vpc_id, STACK_TAG, "ray-train-platform/other")
+    return {}
+
+
+def of_a_cluster_of_the_same_name(found: Network) -> Tree:
+    found.tag(found.subnets[A], "kubernetes.io/cluster/rtp-existing-vpc", "owned")
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (gone, "network.existing.vpc_id: the account has no VPC vpc-0123456789abcdef0 in us-east-1"),
+        (another_range, "set network.existing.cidrs: [10.40.0.0/16, 10.41.0.0/16, 100.64.0.0/16]"),
+        (without_names("EnableDnsSupport"), "has enable-dns-support off"),
+        (without_names("EnableDnsHostnames"), "--enable-dns-hostnames"),
+        (no_such_subnet, f"{VPC}.private_subnets.{A}: the account has no subnet subnet-0123456789abcdef0"),
+        (foreign_subnet, "| name a subnet of the VPC"),
+        (wrong_zone, "is in us-east-1c | name it below us-east-1c, or another subnet here"),
+        (wrong_range, "has 100.64.0.0/18, the settings 100.64.128.0/18 | set cidr: 100.64.0.0/18"),
+        (no_route, "has no default route, and the VPC no endpoint with private DNS for ec2, ecr.api, ecr.dkr, sts"),
+        (public, "is public: the default route of its route table"),
+        (public_without_a_gateway, f"{VPC}.public_subnets.{B}: subnet subnet-"),
+        (few_addresses, "free addresses, the groups at max_size need"),
+        (of_another_stack, "belongs to stack ray-train-platform/other, which deletes it when it is destroyed"),
+        (of_a_cluster_of_the_same_name, "owned by another cluster rtp-existing-vpc"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_planted_defect_is_found(plant: Callable[[Network], Tree], expected: str, found: Network) -> None:
+    settings = found.settings(plant(found))
+    told = answers(found, settings)
+    assert any(expected in one for one in told), told
+
+
+def test_a_subnet_of_another_vpc_has_no_other_problem(found: Network) -> None:
+    (told,) = answers(found, found.settings(foreign_subnet(found)))
+    assert f"not in {found.vpc_id} | name a subnet of the VPC" in told
+
+
+def test_a_route_whose_gateway_is_gone_is_named(found: Network) -> None:
+    """Moto keeps such a route active, so the fact is changed."""
+    settings = found.settings()
+    gone = Route(target="nat-0123456789abcdef0", is_blackhole=True)
+    ((message, remedy),) = vpc_problems(settings, changed_subnet(found, settings, default_route=gone))
+    assert "leads to nat-0123456789abcdef0, which is gone" in message
+    assert remedy == "correct the route"
+
+
+def test_a_closed_subnet_needs_every_endpoint_and_a_mirror(found: Network) -> None:
+    found.drop_default_route(B)
+    closed = found.settings({"mirrors": {"charts": "oci://mirror.example/charts", "images": "mirror.example/images"}})
+    (told,) = answers(found, closed)
+    missing = told.partition(" for ")[2].partition(" | ")[0].split(", ")
+    for service in missing:
+        found.add_endpoint(service)
+    assert answers(found, closed) == []
+    (told,) = answers(found)
+    assert "images come from public registries" in told
+
+
+def test_the_addresses_of_the_stacks_own_nodes_are_not_needed_twice(found: Network) -> None:
+    settings = found.settings()
+    spec = {"ResourceType": "instance", "Tags": [{"Key": STACK_TAG, "Value": stack_tag(settings)}]}
+    found.ec2.run_instances(
+        ImageId="ami-12c6146b", MinCount=2, MaxCount=2, SubnetId=found.subnets[A], TagSpecifications=[spec]
+    )
+    found.ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, SubnetId=found.subnets[A])
+    vpc = read_vpc(settings, found.session)
+    assert vpc is not None
+    assert vpc.subnets[found.subnets[A]].ours == 2
+    assert vpc.subnets[found.subnets[B]].ours == 0
+
+
+@pytest.mark.parametrize(("free", "fits"), [(0, True), (-1, False)])
+def test_the_last_free_address_counts(free: int, fits: bool, found: Network) -> None:  # noqa: FBT001
+    settings = found.settings()
+    vpc = changed_subnet(found, settings, free=node_addresses(settings)[A] + 32 + free)
+    assert ([*vpc_problems(settings, vpc)] == []) is fits
+
+
+def test_a_missing_gateway_endpoint_for_s3_is_a_note_about_its_cost(found: Network) -> None:
+    (endpoint,) = found.ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [found.vpc_id]}])[
+        "VpcEndpoints"
+    ]
+    found.ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint["VpcEndpointId"]])
+    assert answers(found) == []
+    first, second = notes(found)
+    assert f"subnet {found.subnets[A]} of {A} has no route to a gateway endpoint for S3" in first
+    assert found.subnets[B] in second
+
+
+def test_missing_tags_for_load_balancers_are_a_note_where_one_is_made(found: Network) -> None:
+    assert notes(found) == []
+    certificate = SINGLE_SIGN_ON["certificate_arn"].replace("111122223333", ACCOUNT)
+    sso = {**SINGLE_SIGN_ON, "client_cidrs": ["10.40.0.0/16"], "certificate_arn": certificate}
+    (note,) = notes(found, {"single_sign_on": sso})
+    assert "kubernetes.io/role/internal-elb: 1" in note
+    assert found.subnets[A] in note
+
+
+def test_the_preflight_names_the_problem_and_the_check(found: Network) -> None:
+    found.drop_default_route(B)
+    told = [str(one) for one in problems(case(sections=found.sections())) if "existing vpc" in one.check]
+    assert len(told) == 2
+    assert all(one.startswith("the existing vpc fits the platform: subnet ") for one in told)
+
+
+def test_a_refused_request_is_a_problem_and_not_an_empty_answer(
+    found: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, "DescribeVpcs")
+
+    monkeypatch.setattr("infra.lifecycle.existing.vpc.pages", refuse)
+    told = [one for one in problems(case(sections=found.sections())) if "existing vpc" in one.check]
+    assert len(told) == 1
+    assert "UnauthorizedOperation" in told[0].message

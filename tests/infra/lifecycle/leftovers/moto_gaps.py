@@ -1,0 +1,172 @@
+"""What moto lacks of the services that the inventory lists, as methods of its own responses.
+
+Placement groups (EC2), pull-through cache rules and repository creation templates (ECR), recovery points (AWS Backup), the ID and
+the deletion of retained backups (RDS), and the AMIs that EKS publishes (Systems Manager). Shapes: botocore's service models, which
+moto serializes the answers by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from moto.backup import urls as backup_urls
+from moto.backup.models import backup_backends
+from moto.backup.responses import BackupResponse
+from moto.core.exceptions import JsonRESTError
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.responses import EC2Response
+from moto.ecr.responses import ECRResponse
+from moto.rds.models import DBInstanceAutomatedBackup
+from moto.rds.responses import RDSResponse
+from moto.ssm.models import Parameter, SimpleSystemManagerBackend
+
+Store = dict[str, dict[str, Any]]
+"""Resources by ID."""
+
+_AMIS = "/aws/service/eks/optimized-ami/"
+_POINTS_PATH = "{0}/backup-vaults/(?P<name>[^/]+)/recovery-points/.*$"
+
+
+@contextmanager
+def filled() -> Iterator[None]:
+    """Within the block moto has what it lacks, empty at the start."""
+    with pytest.MonkeyPatch.context() as patch:
+        for response, methods in (
+            (EC2Response, _placement_groups()),
+            (ECRResponse, _caches()),
+            (BackupResponse, _recovery_points()),
+            (RDSResponse, _retained_backups()),
+        ):
+            for name, method in methods.items():
+                patch.setattr(response, name, method, raising=False)
+        patch.setitem(backup_urls.url_paths, _POINTS_PATH, BackupResponse.dispatch)
+        patch.setattr(DBInstanceAutomatedBackup, "dbi_resource_id", property(_resource_id), raising=False)
+        patch.setattr(SimpleSystemManagerBackend, "get_parameter", _with_amis(SimpleSystemManagerBackend.get_parameter))
+        yield
+
+
+def _with_amis(get_parameter: Callable[..., Any]) -> Callable[..., Any]:
+    def found(self: Any, name: str) -> Any:  # noqa: ANN401 - moto has no types
+        if not name.startswith(_AMIS):
+            return get_parameter(self, name)
+        now = datetime.now(UTC)
+        return Parameter(self.account_id, name, "ami-0123456789abcdef0", "String", None, None, None, now, 1, "text")
+
+    return found
+
+
+def _placement_groups() -> Mapping[str, Any]:
+    groups: Store = {}
+
+    def create_placement_group(self: Any) -> ActionResult:  # noqa: ANN401 - moto has no types
+        specifications = self._get_param("TagSpecifications", [])
+        tags = [tag for one in specifications for tag in one["Tags"]]
+        name = self._get_param("GroupName")
+        groups[name] = {"GroupName": name, "State": "available", "Strategy": "cluster", "Tags": tags}
+        return ActionResult({"PlacementGroup": groups[name]})
+
+    def describe_placement_groups(_: object) -> ActionResult:
+        return ActionResult({"PlacementGroups": list(groups.values())})
+
+    def delete_placement_group(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        name = self._get_param("GroupName")
+        if groups.pop(name, None) is None:
+            raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+        return ActionResult({})
+
+    return _named(create_placement_group, describe_placement_groups, delete_placement_group)
+
+
+def _caches() -> Mapping[str, Any]:
+    rules: Store = {}
+    templates: Store = {}
+
+    def create_pull_through_cache_rule(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        prefix = self._get_param("ecrRepositoryPrefix")
+        rules[prefix] = {"ecrRepositoryPrefix": prefix, "upstreamRegistryUrl": self._get_param("upstreamRegistryUrl")}
+        return ActionResult(rules[prefix])
+
+    def describe_pull_through_cache_rules(_: object) -> ActionResult:
+        return ActionResult({"pullThroughCacheRules": list(rules.values())})
+
+    def delete_pull_through_cache_rule(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        rule = rules.pop(self._get_param("ecrRepositoryPrefix"), None)
+        if rule is None:
+            raise JsonRESTError("PullThroughCacheRuleNotFoundException", "The rule does not exist.")
+        return ActionResult(rule)
+
+    def create_repository_creation_template(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        prefix = self._get_param("prefix")
+        templates[prefix] = {"prefix": prefix, "appliedFor": self._get_param("appliedFor")}
+        return ActionResult({"repositoryCreationTemplate": templates[prefix]})
+
+    def describe_repository_creation_templates(_: object) -> ActionResult:
+        return ActionResult({"repositoryCreationTemplates": list(templates.values())})
+
+    def delete_repository_creation_template(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        template = templates.pop(self._get_param("prefix"), None)
+        if template is None:
+            raise JsonRESTError("TemplateNotFoundException", "The template does not exist.")
+        return ActionResult({"repositoryCreationTemplate": template})
+
+    return _named(
+        create_pull_through_cache_rule,
+        describe_pull_through_cache_rules,
+        delete_pull_through_cache_rule,
+        create_repository_creation_template,
+        describe_repository_creation_templates,
+        delete_repository_creation_template,
+    )
+
+
+POINTS: Store = {}
+"""Recovery points by ARN. No API makes one of a file system but a backup job, which takes hours."""
+
+
+def add_recovery_point(vault: str, arn: str, *, account: str, region: str, tags: Mapping[str, str]) -> None:
+    """Put a recovery point of a file system into a vault."""
+    POINTS[arn] = {"RecoveryPointArn": arn, "BackupVaultName": vault, "ResourceType": "EFS", "Status": "COMPLETED"}
+    backend = backup_backends[account][region]
+    backend.tagger.tag_resource(arn, [{"Key": key, "Value": value} for key, value in tags.items()])
+
+
+def _recovery_points() -> Mapping[str, Any]:
+    POINTS.clear()
+
+    def list_recovery_points_by_backup_vault(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        vault = self.path.split("/")[2]
+        found = [one for one in POINTS.values() if one["BackupVaultName"] == vault]
+        return ActionResult({"RecoveryPoints": found})
+
+    def delete_recovery_point(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        if POINTS.pop(unquote(self.path).partition("/recovery-points/")[2], None) is None:
+            raise JsonRESTError("ResourceNotFoundException", "The recovery point does not exist.")
+        return ActionResult({})
+
+    return _named(list_recovery_points_by_backup_vault, delete_recovery_point)
+
+
+def _resource_id(backup: Any) -> str:  # noqa: ANN401 - as above
+    return f"db-{backup.db_instance_identifier}"
+
+
+def _retained_backups() -> Mapping[str, Any]:
+    def delete_db_instance_automated_backup(self: Any) -> ActionResult:  # noqa: ANN401 - as above
+        wanted = self.params["DbiResourceId"] if "DbiResourceId" in self.params else self.params["dbi_resource_id"]
+        instance = wanted.removeprefix("db-")
+        for id_, snapshot in list(self.backend.database_snapshots.items()):
+            if snapshot.db_instance_identifier == instance and snapshot.snapshot_type == "automated":
+                del self.backend.database_snapshots[id_]
+        return ActionResult({})
+
+    return _named(delete_db_instance_automated_backup)
+
+
+def _named(*methods: Any) -> Mapping[str, Any]:  # noqa: ANN401 - as above
+    return {method.__name__: method for method in methods}

@@ -1,0 +1,123 @@
+"""The inventory covers what the program makes and what others make for it, and the policies cover the inventory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.lifecycle.deployer.policy import TABLE
+from infra.lifecycle.leftovers.coverage import KIND_OF, MADE_BY_OTHERS, PART_OF
+from infra.lifecycle.leftovers.found import Found
+from infra.lifecycle.leftovers.inventory import KINDS
+from infra.lifecycle.leftovers.keeping import reason_to_keep
+from infra.lifecycle.leftovers.policy import audit_policy, reaper_policy
+from infra.lifecycle.leftovers.removal import Pace, Removal
+from infra.spec.protection import EnvironmentKind
+from tests.infra.lifecycle.leftovers.conftest import NOW
+from tests.infra.lifecycle.leftovers.planter import REGION, Owner
+from tests.infra.lifecycle.leftovers.plants import plant_stack
+from tests.infra.lifecycle.leftovers.wire import Wire
+
+GRAPHS = Path(__file__).parents[2] / "preview" / "graphs"
+ENVIRONMENTS = ("dev", "staging", "prod", "test")
+MANAGED_POLICY_CHARACTERS = 6_144
+SERVICES = {
+    "auto-scaling": "autoscaling",
+    "cloudwatch-logs": "logs",
+    "efs": "elasticfilesystem",
+    "elastic-load-balancing": "elasticloadbalancing",
+    "elastic-load-balancing-v2": "elasticloadbalancing",
+    "eventbridge": "events",
+    "secrets-manager": "secretsmanager",
+}
+"""Prefix of IAM actions by botocore's name of the service, where they differ."""
+
+ACTIONS = {
+    "s3:ListBuckets": "s3:ListAllMyBuckets",
+    "s3:ListObjectVersions": "s3:ListBucketVersions",
+    "s3:DeleteObjects": "s3:DeleteObjectVersion",
+    "budgets:DescribeBudgets": "budgets:ViewBudget",
+    "budgets:DeleteBudget": "budgets:ModifyBudget",
+}
+"""IAM action by operation, where they differ (Service Authorization Reference)."""
+
+
+def resources_of(environment: str) -> Mapping[str, Mapping[str, object]]:
+    """The recorded resources of an environment by URN's type and name."""
+    found: Mapping[str, Mapping[str, object]] = json.loads((GRAPHS / f"{environment}.json").read_text())
+    return found
+
+
+def type_of(urn: str) -> str:
+    """Type of a resource, without those of its parents."""
+    return urn.partition("::")[0].rpartition("$")[2]
+
+
+def test_every_type_that_the_program_makes_has_a_kind_or_a_reason() -> None:
+    types = {type_of(urn) for environment in ENVIRONMENTS for urn in resources_of(environment)}
+    made = {type_ for type_ in types if type_.startswith("aws:")}
+    assert len(made) > 40
+    assert made <= set(KIND_OF) | set(PART_OF)
+    assert set(TABLE) <= set(KIND_OF) | set(PART_OF), "also of types that no environment has"
+    assert not set(KIND_OF) & set(PART_OF)
+    assert set(KIND_OF) | set(PART_OF) <= set(TABLE), "and of no others"
+
+
+def test_every_kind_is_made_by_the_program_or_by_others() -> None:
+    assert set(KIND_OF.values()) | set(MADE_BY_OTHERS) == set(KINDS)
+    assert not set(KIND_OF.values()) & set(MADE_BY_OTHERS)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_what_pulumi_retains_is_kept(environment: str) -> None:
+    kind = EnvironmentKind(environment)
+    retained = {type_of(urn) for urn, one in resources_of(environment).items() if one.get("retain_on_delete")}
+    why = f"retained in {kind}: it holds data"
+    kept = {name for name in KINDS if reason_to_keep(Found(id="x", kind=name), kind) == why}
+    assert kept == {KIND_OF[type_] for type_ in retained if type_ in KIND_OF}
+
+
+def actions_of(wire: Wire) -> set[str]:
+    """IAM actions of the requests so far."""
+    found = set()
+    for service, _, operation in (one.partition(".") for one in wire.operations):
+        action = f"{SERVICES.get(service, service)}:{operation}"
+        found.add(ACTIONS.get(action, action))
+    return found
+
+
+def test_the_policies_allow_every_request_and_little_else(ours: Owner, wire: Wire) -> None:
+    planter = plant_stack(ours)
+    wire.operations.clear()
+    removal = Removal(
+        stack=ours.stack,
+        clients=ours.clients,
+        regions=(REGION,),
+        pace=Pace(limit=0, wait=lambda _: None, clock=lambda: 0),
+        now=lambda: NOW,
+        say=lambda _: None,
+        known=frozenset(planter.keys),
+    )
+    assert removal.run() == ()
+    (reads,), (everything,) = (one["Statement"] for one in (audit_policy(), reaper_policy()))
+    used = actions_of(wire)
+    assert used <= set(everything["Action"])
+    assert set(everything["Action"]) - used == {
+        "ec2:DescribeRegions",
+        "eks:UpdateClusterConfig",
+        "rds:DeleteDBInstanceAutomatedBackup",
+        "rds:ModifyDBInstance",
+        "s3:DeleteObject",
+        "sts:GetCallerIdentity",
+        "tag:GetResources",
+    }, "needed for other regions, protected and retained databases, protected clusters and delete markers"
+    assert not [one for one in reads["Action"] if one.partition(":")[2].startswith(("Delete", "Modify", "Release"))]
+
+
+def test_each_policy_fits_into_a_managed_policy() -> None:
+    for policy in (audit_policy(), reaper_policy()):
+        (statement,) = policy["Statement"]
+        assert sum(len(action) + 3 for action in statement["Action"]) + 120 < MANAGED_POLICY_CHARACTERS

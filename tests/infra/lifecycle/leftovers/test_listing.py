@@ -1,0 +1,116 @@
+"""What is removed, or closed to us, while an account is listed hides nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from infra.lifecycle.account.aws import Clients
+from infra.lifecycle.leftovers.inventory import KINDS, Inventory, take
+from infra.lifecycle.leftovers.ownership import owned
+from tests.infra.lifecycle.leftovers.planter import ACCOUNT, REGION, Owner, Planter
+from tests.infra.lifecycle.leftovers.plants import PLANTS
+from tests.infra.lifecycle.leftovers.wire import Answer, Faulty, Wire, fault
+
+CLOSED = "User: arn:aws:iam::1:role/x is not authorized to perform: kms:DescribeKey because no resource-based policy allows it"
+DENIED = "User: arn:aws:iam::1:role/x is not authorized to perform: kms:DescribeKey because no identity-based policy allows it"
+
+Listing = Callable[[str], Inventory]
+
+
+@pytest.fixture
+def listing(clients: Clients) -> Listing:
+    """Lists one kind."""
+    return lambda kind: take(clients, [REGION], [KINDS[kind]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "gone"),
+    [
+        ("EKS node group", Faulty("eks.DescribeNodegroup", fault("ResourceNotFoundException", 404, protocol="json"), times=1)),
+        ("recovery point", Faulty("backup.ListTags", fault("ResourceNotFoundException", 404, protocol="json"), times=1)),
+        ("IAM role", Faulty("iam.ListRoleTags", fault("NoSuchEntity", 404, protocol="query"), times=1)),
+    ],
+)  # fmt: skip
+def test_of_two_the_other_is_found_when_one_is_removed_meanwhile(
+    kind: str, gone: Faulty, ours: Owner, rival: Owner, wire: Wire, listing: Listing
+) -> None:
+    planters = [Planter(ours), Planter(rival)]
+    for planter in planters:
+        PLANTS[kind](planter)
+    if kind == "EKS node group":
+        _second_node_group(planters[0])
+    before, _ = listing(kind)
+    wire.stand_in = gone
+    found, unknown = listing(kind)
+    assert unknown == ()
+    assert len(found) == len(before) - 1
+
+
+def _second_node_group(planter: Planter) -> None:
+    planter.client("eks").create_nodegroup(
+        clusterName=planter.cluster,
+        nodegroupName="t4",
+        nodeRole=f"arn:aws:iam::{ACCOUNT}:role/node",
+        subnets=[planter.subnet],
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("load balancer", "LoadBalancerNotFound"),
+        ("classic load balancer", "LoadBalancerNotFound"),
+        ("target group", "TargetGroupNotFound"),
+    ],
+)
+def test_tags_of_several_are_asked_for_one_by_one_when_one_is_gone(
+    kind: str, code: str, ours: Owner, rival: Owner, wire: Wire, listing: Listing
+) -> None:
+    for owner in (ours, rival):
+        PLANTS[kind](Planter(owner))
+    wire.operations.clear()
+    listing(kind)
+    operation = next(one for one in wire.operations if one.endswith(".DescribeTags"))
+    gone = Faulty(operation, fault(code, 400, protocol="query"), times=1)
+    wire.stand_in = gone
+    found, unknown = listing(kind)
+    assert (gone.times, len(found), unknown) == (0, 2, ())
+
+
+def _error(message: str, code: str) -> Answer:
+    return 400, {}, json.dumps({"__type": code, "message": message}).encode()
+
+
+def test_a_key_whose_policy_shuts_the_account_out_is_somebody_elses(
+    ours: Owner, stranger: Owner, wire: Wire, listing: Listing
+) -> None:
+    for owner in (ours, stranger):
+        assert Planter(owner).key
+    wire.stand_in = Faulty("kms.DescribeKey", _error(CLOSED, "AccessDeniedException"), times=1)
+    found, unknown = listing("KMS key")
+    assert (len(found), unknown) == (1, ())
+
+
+def test_keys_that_the_caller_may_not_read_are_not_audited(ours: Owner, wire: Wire, listing: Listing) -> None:
+    assert Planter(ours).key
+    wire.stand_in = Faulty("kms.DescribeKey", _error(DENIED, "AccessDeniedException"))
+    found, (unknown,) = listing("KMS key")
+    assert (found, unknown.kind) == ((), "KMS key")
+
+
+def test_a_bucket_whose_policy_denies_its_tags_is_judged_by_its_name(
+    ours: Owner, stranger: Owner, wire: Wire, listing: Listing
+) -> None:
+    planters = [Planter(ours), Planter(stranger)]
+    for planter in planters:
+        PLANTS["S3 bucket"](planter)
+    message = "is not authorized to perform: s3:GetBucketTagging with an explicit deny in a resource-based policy"
+    body = f"<Error><Code>AccessDenied</Code><Message>{message}</Message></Error>".encode()
+    wire.stand_in = Faulty("s3.GetBucketTagging", (403, {}, body))
+    found, unknown = listing("S3 bucket")
+    assert unknown == ()
+    assert len(found) == 2
+    assert set(owned(found, ours.stack)) == planters[0].keys

@@ -1,0 +1,280 @@
+"""Confirming the shipped release at its sources, and offering newer versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from infra.lifecycle.cli import main
+from infra.lifecycle.commands import refresh
+from infra.lifecycle.release.lock import resolve
+from infra.lifecycle.release.newer_versions import Offer, changes_of, offers
+from infra.lifecycle.release.numbering import newest_release
+from infra.lifecycle.release.survey import Report, Status, entries, survey, with_resolution
+from infra.lifecycle.release.web_sources import RemoteFile
+from infra.spec.release import Image, ReleaseManifest, load_release
+from infra.spec.release_rules import findings, read_project
+from tests.infra.lifecycle.release.mirror import Aws, Web, sources
+from tests.infra.lifecycle.release.servers import IMAGE_INDEX, Site, served
+from tests.infra.spec.test_release import release_with
+
+RELEASE = load_release()
+PROJECT = read_project()
+KNOWN_AWS = Aws(known={name: addon.version for name, addon in RELEASE.addons.items() if addon.version})
+LATEST = str(RELEASE.downloads["efa-installer"].latest)
+INSTALLER = RELEASE.downloads["efa-installer"].address()
+FILE = RemoteFile("1", '"a"')
+KNOWN_WEB = Web(
+    packages={name: (getattr(RELEASE.stack, name),) for name in ("ray", "torch", "mlflow")},
+    files={LATEST: FILE, INSTALLER: FILE, RELEASE.downloads["rds-certificates"].address(): FILE},
+)
+
+
+def add_image(site: Site, image: Image, *tags: str) -> None:
+    """Add an image with its tag, and with more tags."""
+    name = image.repository.partition("/")[2]
+    for tag in (image.tag, *tags):
+        site.add_manifest(name, tag, {"mediaType": IMAGE_INDEX, "annotations": {"of": f"{name}:{tag}"}})
+    site.add_tags(name, image.tag, *tags)
+
+
+def add_charts(site: Site, **newer: dict[str, str]) -> None:
+    """Add every chart of the release, and newer releases of some: `name={"version": …, "appVersion": …}`."""
+    index: dict[str, list[dict[str, str]]] = {}
+    for name, chart in RELEASE.charts.items():
+        shipped = {"version": str(chart.version), "digest": "a" * 64}
+        more = [{"digest": "b" * 64, **newer[key]}] if (key := name.replace("-", "_")) in newer else []
+        index[name] = [shipped, *more]
+        if chart.repository.startswith("oci://"):
+            path = f"{chart.repository.removeprefix('oci://').partition('/')[2]}/{name}"
+            for one in index[name]:
+                site.add_chart(path, one["version"], f"sha256:{one['digest']}", appVersion=one.get("appVersion", ""))
+            site.add_tags(path, *(one["version"] for one in index[name]))
+    site.add_index(yaml.safe_dump({"entries": index}))
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A site that has the shipped release and nothing newer."""
+    with served() as one:
+        add_charts(one)
+        for image in RELEASE.images.values():
+            if not image.is_ours:
+                add_image(one, image)
+        yield one
+
+
+def surveyed(
+    site: Site, release: ReleaseManifest = RELEASE, aws: Aws = KNOWN_AWS, web: Web = KNOWN_WEB
+) -> dict[str, Report]:
+    """The reports by name."""
+    return {report.name: report for report in survey(release, sources(site, aws, web), done=lambda _: None)}
+
+
+def offered(site: Site, aws: Aws = KNOWN_AWS, web: Web = KNOWN_WEB) -> dict[str, Offer]:
+    """The offers by entry."""
+    reports = survey(RELEASE, sources(site, aws, web), done=lambda _: None)
+    return {offer.report.name: offer for offer in offers(RELEASE, reports, project=PROJECT)}
+
+
+def test_every_entry_of_the_manifest_has_a_report(site: Site) -> None:
+    reports = surveyed(site)
+    names = {
+        f"{group}.{name}"
+        for group in ("addons", "charts", "images", "downloads", "crds")
+        for name in getattr(RELEASE, group)
+    }
+    names |= {f"node_image.releases.{ami}" for ami in RELEASE.node_image.releases} | {"node_image.nvidia_driver"}
+    names |= {f"stack.{name}" for name in ("python", "ray", "torch", "cuda", "mlflow")}
+    assert set(reports) == names | {"platform", "kubernetes", "compatibility"}
+    assert entries(RELEASE, sources(site)) == len(reports)
+
+
+def test_every_entry_is_confirmed_unresolved_or_says_why_it_has_no_source(site: Site) -> None:
+    reports = surveyed(site)
+    by_status = {status: {name for name, one in reports.items() if one.status is status} for status in Status}
+    assert by_status[Status.NO_SOURCE] == {
+        *("platform", "compatibility", "crds.kuberay", "node_image.nvidia_driver", "stack.python", "stack.cuda"),
+        *("images.trainer", "images.mlflow"),
+    }
+    unresolved = {f"addons.{name}" for name, addon in RELEASE.addons.items() if addon.version is None}
+    unresolved |= {
+        f"node_image.releases.{ami}" for ami, version in RELEASE.node_image.releases.items() if version is None
+    }
+    assert by_status[Status.UNRESOLVED] == unresolved
+    assert len(by_status[Status.CONFIRMED]) == len(reports) - len(unresolved) - 8
+    assert all(one.newer is None and one.note == "" for one in reports.values())
+
+
+def test_a_chart_and_a_tag_that_do_not_exist_are_not_found(site: Site) -> None:
+    release = release_with({"charts.dcgm-exporter.version": "4.9.9", "images.grafana.tag": "13.9.9"})
+    reports = surveyed(site, release)
+    assert (reports["charts.dcgm-exporter"].status, reports["images.grafana"].status) == (Status.NOT_FOUND,) * 2
+    assert "no digest of chart dcgm-exporter 4.9.9" in reports["charts.dcgm-exporter"].detail
+    assert "manifests/13.9.9: HTTP status 404" in reports["images.grafana"].detail
+
+
+def test_a_chart_or_tag_with_other_content_than_pinned_is_changed(site: Site) -> None:
+    release = release_with({"charts.kueue.sha256": "c" * 64, "images.kueue.digest": f"sha256:{'c' * 64}"})
+    reports = surveyed(site, release)
+    assert (reports["charts.kueue"].status, reports["images.kueue"].status) == (Status.CHANGED,) * 2
+    assert f"has {'a' * 64}, pinned is {'c' * 64}" in reports["charts.kueue"].detail
+
+
+def test_a_source_that_denies_access_gave_no_answer(site: Site) -> None:
+    site.statuses["/v2/grafana/grafana/manifests/13.2.0"] = 403
+    site.statuses["/v2/grafana/grafana/tags/list?n=1000"] = 403
+    report = surveyed(site)["images.grafana"]
+    assert report.status is Status.NO_ANSWER
+    assert "tags/list?n=1000: HTTP status 403" in report.note
+
+
+def test_a_file_that_differs_from_the_publishers_latest_is_reported(site: Site) -> None:
+    web = replace(KNOWN_WEB, files={**KNOWN_WEB.files, LATEST: RemoteFile("2", '"b"')})
+    offer = offered(site, web=web)["downloads.efa-installer"]
+    assert (offer.newer.version, offer.newer.changes) == ("newest", ())
+    assert "read its version, check its signature" in offer.held_back[0]
+
+
+def test_a_resolved_value_is_reported_with_its_source(site: Site) -> None:
+    reports = tuple(surveyed(site).values())
+    resolution = resolve(RELEASE, sources(site))
+    found = {report.name: report for report in with_resolution(reports, resolution)}
+    assert (found["charts.kueue"].status, found["charts.kueue"].current) == (Status.RESOLVED, "0.19.2")
+    assert (found["addons.coredns"].status, found["addons.coredns"].current) == (Status.RESOLVED, "v1.35.0-eksbuild.1")
+    installer = found["downloads.efa-installer"]
+    assert installer.status is Status.UNRESOLVED
+    assert installer.detail.startswith("by hand")
+
+
+@pytest.mark.parametrize("web", [KNOWN_WEB, replace(KNOWN_WEB, files={})], ids=["in the table", "below the table"])
+def test_the_command_says_what_takes_time_and_each_unresolved_reason_once(
+    web: Web, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(refresh, "_sources", lambda _: sources(site, KNOWN_AWS, web))
+    by_hand = [one for one in resolve(RELEASE, sources(site)).open if "by hand" in one.reason]
+    assert main(["release-lock", "--dry-run"]) == refresh.INCOMPLETE
+    said = capsys.readouterr().out
+    assert by_hand
+    assert said.count("by hand: ") == len(by_hand)
+    assert said.startswith(f"looking up {len(surveyed(site))} entries of the release at their sources\n")
+
+
+def test_a_pinned_download_that_is_gone_is_not_hidden_by_its_unresolved_hash(site: Site) -> None:
+    reports = tuple(surveyed(site, web=replace(KNOWN_WEB, files={})).values())
+    found = {report.name: report for report in with_resolution(reports, resolve(RELEASE, sources(site)))}
+    assert found["downloads.efa-installer"].status is Status.NOT_FOUND
+
+
+def test_a_newer_chart_comes_with_the_tag_and_digest_of_its_image(site: Site) -> None:
+    add_charts(
+        site,
+        nvidia_device_plugin={"version": "0.21.0"},
+        aws_efa_k8s_device_plugin={"version": "v0.6.0", "appVersion": "v0.5.21"},
+    )
+    add_image(site, RELEASE.images["aws-efa-k8s-device-plugin"], "v0.5.21")
+    offer = offered(site)["charts.aws-efa-k8s-device-plugin"]
+    assert offer.held_back == ()
+    values = {".".join(change.path[1:]): change.value for change in offer.newer.changes}
+    assert values["aws-efa-k8s-device-plugin.version"] == "v0.6.0"
+    assert values["aws-efa-k8s-device-plugin.app_version"] == "0.5.21"
+    assert values["aws-efa-k8s-device-plugin.tag"] == "v0.5.21"
+    assert values["aws-efa-k8s-device-plugin.digest"].startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("name", "newest", "reason"),
+    [
+        ("kuberay-operator", {"version": "1.7.0", "appVersion": "1.7.0"}, "the tests run KubeRay operator 1.6.2"),
+        ("kueue", {"version": "0.20.0", "appVersion": "v0.20.0"}, "the tests run Kueue 0.19.2"),
+        ("cluster-autoscaler", {"version": "9.60.0", "appVersion": "1.36.0"}, "charts_support_the_minor"),
+        ("kube-prometheus-stack", {"version": "89.0.0"}, "images prometheus-operator, prometheus-config-reloader"),
+        ("nvidia-device-plugin", {"version": "0.21.0"}, "image nvidia-device-plugin: "),
+    ],
+)
+def test_a_newer_chart_is_held_back_by_a_named_rule(site: Site, name: str, newest: dict[str, str], reason: str) -> None:
+    add_charts(site, **{name.replace("-", "_"): newest})
+    if name in RELEASE.images and name != "nvidia-device-plugin":
+        image = RELEASE.images[name]
+        add_image(site, image, f"v{newest['appVersion'].removeprefix('v')}")
+    offer = offered(site)[f"charts.{name}"]
+    assert offer.newer.version == newest["version"]
+    assert any(reason in one for one in offer.held_back), offer.held_back
+
+
+def test_the_autoscaler_is_offered_for_the_minor_of_the_cluster(site: Site) -> None:
+    name = "cluster-autoscaler"
+    add_charts(site, cluster_autoscaler={"version": "9.61.0", "appVersion": "1.36.0"})
+    index = yaml.safe_load(site.pages["/charts/index.yaml"][0])
+    index["entries"][name].append({"version": "9.60.0", "appVersion": "1.35.1", "digest": "c" * 64})
+    site.add_index(yaml.safe_dump(index))
+    add_image(site, RELEASE.images[name], "v1.35.1", "v1.36.0")
+    offer = offered(site)[f"charts.{name}"]
+    assert (offer.newer.version, offer.held_back) == ("9.60.0", ())
+
+
+def test_an_image_that_a_chart_names_is_upgraded_with_the_chart(site: Site) -> None:
+    add_image(site, RELEASE.images["grafana"], "13.3.0", "14.0.0-rc1", "13.4")
+    offer = offered(site)["images.grafana"]
+    assert offer.newer.version == "13.3.0"
+    assert offer.held_back == ("chart kube-prometheus-stack names the image: upgrade the chart",)
+
+
+def test_the_base_image_is_held_back_by_the_stacks_python(site: Site) -> None:
+    add_image(site, RELEASE.images["python-base"], "3.14-slim-bookworm")
+    offer = offered(site)["images.python-base"]
+    assert offer.held_back == (
+        "the_base_image_has_the_stacks_python: images.python-base.tag is 3.14-slim-bookworm, stack.python is 3.11",
+    )
+
+
+def test_a_newer_package_is_held_back_by_the_lock(site: Site) -> None:
+    web = replace(KNOWN_WEB, packages={**KNOWN_WEB.packages, "ray": (RELEASE.stack.ray, "99.0.0", "99.1.0rc1")})
+    offer = offered(site, web=web)["stack.ray"]
+    assert offer.newer.version == "99.0.0"
+    assert offer.held_back[0].startswith("the_lock_matches_the_stack: stack.ray is 99.0.0")
+
+
+def test_newer_addons_are_offered_if_the_minor_supports_them(site: Site) -> None:
+    aws = replace(
+        KNOWN_AWS, newer={"aws-ebs-csi-driver": "v1.64.0-eksbuild.2", "aws-efs-csi-driver": "v3.4.0-eksbuild.9"}
+    )
+    made = offered(site, aws=aws)
+    assert set(made) == {"addons.aws-ebs-csi-driver"}
+    assert made["addons.aws-ebs-csi-driver"].held_back == ()
+
+
+def test_a_newer_minor_is_held_back_by_what_the_release_supports(site: Site) -> None:
+    offer = offered(site, aws=replace(KNOWN_AWS, kubernetes=("1.34", "1.35", "1.36")))["kubernetes"]
+    assert offer.newer.version == "1.36"
+    assert any(one.startswith("the_minor_is_supported") for one in offer.held_back)
+
+
+def test_a_newer_ami_is_offered_for_the_same_minor(site: Site) -> None:
+    amis = {f"node_image.releases.{ami}": "1.35.2-20260101" for ami in RELEASE.node_image.releases}
+    reports = tuple(survey(release_with(amis), sources(site, KNOWN_AWS, KNOWN_WEB), done=lambda _: None))
+    made = offers(release_with(amis), reports, project=PROJECT)
+    assert {(offer.report.name, offer.newer.version, offer.held_back) for offer in made} == {
+        (name, "1.35.2-20300101", ()) for name in amis
+    }
+
+
+def test_accepted_upgrades_fit_together_and_leave_out_what_is_held_back(site: Site) -> None:
+    add_charts(
+        site,
+        kueue={"version": "0.20.0", "appVersion": "v0.20.0"},
+        nvidia_device_plugin={"version": "0.21.0"},
+        aws_efa_k8s_device_plugin={"version": "v0.6.0", "appVersion": "0.5.21"},
+    )
+    add_image(site, RELEASE.images["aws-efa-k8s-device-plugin"], "v0.5.21")
+    changes = changes_of(offered(site).values())
+    assert {change.path[:2] for change in changes} == {
+        ("charts", "aws-efa-k8s-device-plugin"),
+        ("images", "aws-efa-k8s-device-plugin"),
+    }
+    upgraded = release_with({".".join(change.path): change.value for change in changes})
+    assert findings(upgraded, project=PROJECT) == ()
+    assert newest_release([str(upgraded.charts["aws-efa-k8s-device-plugin"].version)]) == "v0.6.0"

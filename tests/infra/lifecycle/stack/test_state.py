@@ -1,0 +1,87 @@
+"""Interrupted operations, protection and locks are explained before and after `pulumi` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.lifecycle.cli import main
+from infra.lifecycle.stack import pulumi_cli
+from infra.lifecycle.stack.state import read_state
+from infra.spec.errors import PlatformError, RefusedError
+from tests.infra.lifecycle.conftest import Stack
+
+GROUP = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup$aws:eks/nodeGroup:NodeGroup::t4"
+ROUTE = "urn:pulumi:dev::ray-train-platform::rtp:aws:Network$aws:ec2/natGateway:NatGateway::us-east-1a"
+QUEUE = "urn:pulumi:dev::ray-train-platform::rtp:kubernetes:Objects$kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue::q"
+PARENT = "urn:pulumi:dev::ray-train-platform::rtp:aws:NodeGroup::t4"
+PROVIDER = "urn:pulumi:dev::ray-train-platform::pulumi:providers:aws::aws"
+
+
+def pending(operation: str, urn: str, **inputs: str) -> dict[str, Any]:
+    """An operation as `pulumi stack export` prints it."""
+    type_ = urn.split("::")[2].rpartition("$")[2]
+    ends = {"parent": PARENT, "provider": f"{PROVIDER}::0123-45"}
+    return {"type": operation, "resource": {"urn": urn, "type": type_, "inputs": inputs, **ends}}
+
+
+@pytest.mark.parametrize("command", ["preview", "up"])
+def test_an_interrupted_creation_is_explained_before_pulumi_runs(
+    command: str, stack: Stack, ran: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack(
+        operations=[
+            pending("creating", GROUP, clusterName="rtp-dev", nodeGroupName="t4-1a2b3c4"),
+            pending("creating", ROUTE),
+            pending("creating", QUEUE),
+            pending("deleting", GROUP),
+        ]
+    )
+    assert main([command, "--env", "dev"]) == 3
+    said = capsys.readouterr().err
+    ends = f"-s dev --parent 'parent={PARENT}' --provider 'provider={PROVIDER}' --protect=false --generate-code=false\n"
+    assert (
+        "creating aws:eks/nodeGroup:NodeGroup t4\n      if it exists: pulumi import aws:eks/nodeGroup:NodeGroup t4 "
+        in said
+    )
+    assert f" t4 rtp-dev:t4-1a2b3c4 {ends}" in said
+    assert f"pulumi import aws:ec2/natGateway:NatGateway us-east-1a ID {ends}" in said
+    assert "LocalQueue q\n  deleting aws:eks/nodeGroup:NodeGroup t4\n" in said
+    assert said.index("pulumi cancel -s dev") < said.index("pulumi refresh -s dev --clear-pending-creates")
+    assert "Key=stack,Values=ray-train-platform/dev" in said
+    assert ran() == []
+
+
+def test_an_environment_without_a_stack_has_no_state(stack: Stack, tmp_path: Path) -> None:
+    stack()
+    (tmp_path / "pulumi").write_text("#!/bin/sh\necho \"error: no stack named 'dev' found\" >&2; exit 255\n")
+    assert read_state("dev") is None
+    (tmp_path / "pulumi").write_text("#!/bin/sh\necho 'error: no credentials' >&2; exit 255\n")
+    with pytest.raises(PlatformError, match="pulumi stack export: error: no credentials"):
+        read_state("dev")
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["error: the stack is currently locked by 1 lock(s).", "[409] Conflict: Another update is currently in progress."],
+)
+def test_a_lock_is_explained_after_pulumis_own_message(
+    message: str, stack: Stack, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stack(says=f"echo '{message}' >&2; exit 1")
+    with pytest.raises(RefusedError, match="stack dev is locked by another pulumi") as caught:
+        pulumi_cli.run("up", environment="dev", is_confirmed=True)
+    assert "`pulumi cancel -s dev`" in caught.value.remedy
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("progress\n", f"{message}\n")
+
+
+@pytest.mark.parametrize("number", ["INT", "TERM", "HUP"])
+def test_a_signal_ends_a_command_only_after_pulumi_has_ended(number: str, stack: Stack, tmp_path: Path) -> None:
+    stack(says=f"kill -{number} $PPID; sleep 1; touch {tmp_path}/ended; exit 1")
+    with pytest.raises(KeyboardInterrupt):
+        pulumi_cli.run("up", environment="dev", is_confirmed=True)
+    assert (tmp_path / "ended").exists()

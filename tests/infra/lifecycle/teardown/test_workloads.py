@@ -1,0 +1,117 @@
+"""Workloads are deleted while their operators live: with the real KubeRay and Kueue, and without them."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from infra.kube.errors import ApiError
+from infra.lifecycle.teardown.deletion import describe
+from infra.lifecycle.teardown.workloads import check_served, delete_workloads, find_workloads
+from infra.spec.cluster_names import KUEUE_API
+from infra.spec.errors import RefusedError
+from infra.spec.manifest import RESTRICTED_CONTAINER, RESTRICTED_POD, Manifest, api_object
+from tests.engines.kubernetes import Cluster
+from tests.engines.kubernetes_jobs import job
+from tests.engines.kubernetes_operators import Operated
+
+FINALIZER = "ray.io/rayjob-finalizer"
+
+
+@pytest.mark.timeout(300)
+def test_running_and_queued_jobs_are_gone_with_all_that_belongs_to_them(queued: Operated) -> None:
+    running = queued.submit(job("running", team="research", group="a10g", workers=8))
+    queued.await_state(running, lambda state: state.stage in {"starting", "running"}, what="admitted")
+    waiting = queued.submit(job("waiting", team="research", group="a10g", workers=8))
+    queued.await_state(waiting, lambda state: state.stage == "queued", what="queued")
+    queued.cluster.await_(running, lambda one: FINALIZER in one["metadata"].get("finalizers", ()), what="guarded")
+    queued.cluster.create(_schedule())
+    said: list[str] = []
+    delete_workloads(queued.cluster, say=said.append, seconds=120)
+    assert find_workloads(queued.cluster) == []
+    assert queued.cluster.items(KUEUE_API, "Workload") == []
+    assert "RayJob research/running" in said[0]
+    assert "RayJob research/waiting" in said[0]
+    assert "CronJob research/nightly" in said[0]
+
+
+def _schedule() -> Manifest:
+    """A schedule, which would submit jobs while they are deleted."""
+    container = {"name": "submit", "image": "mlflow", "securityContext": dict(RESTRICTED_CONTAINER)}
+    pod = {"restartPolicy": "Never", "securityContext": dict(RESTRICTED_POD), "containers": [container]}
+    spec = {"template": {"spec": pod}}
+    return api_object(
+        "batch/v1",
+        "CronJob",
+        "nightly",
+        namespace="research",
+        labels={"ray-train-platform/schedule": "nightly"},
+        spec={"schedule": "@yearly", "jobTemplate": {"spec": spec}},
+    )
+
+
+def test_without_operators_the_objects_are_named_with_their_finalizers(custom_resources: Cluster) -> None:
+    stuck = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": "stuck", "namespace": "default", "finalizers": [FINALIZER]},
+        "spec": {},
+    }
+    custom_resources.create(stuck)
+    try:
+        with pytest.raises(RefusedError) as caught:
+            delete_workloads(custom_resources, say=lambda _: None, seconds=0.1)
+    finally:
+        custom_resources.patch(stuck, {"metadata": {"finalizers": None}})
+    assert f"\n  RayJob default/stuck: finalizers {FINALIZER}" in str(caught.value)
+    assert "kubectl -n kuberay-system get pods" in caught.value.remedy
+    assert "kubectl -n default patch rayjob.ray.io stuck --type merge" in caught.value.remedy
+    assert custom_resources.read(stuck) is None
+
+
+def test_an_api_that_nothing_serves_is_refused_because_it_keeps_namespaces(kubernetes_api: Cluster) -> None:
+    check_served(kubernetes_api)
+    unserved = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.unserved.example.com"},
+        "spec": {
+            "group": "unserved.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "gone", "namespace": "default"},
+        },
+    }
+    with kubernetes_api.applied(unserved):
+        kubernetes_api.await_(unserved, lambda one: "conditions" in one.get("status", {}), what="checked")
+        with pytest.raises(RefusedError) as caught:
+            check_served(kubernetes_api)
+    assert '\n  v1.unserved.example.com: service/gone in "default" is not present' in str(caught.value)
+    assert caught.value.remedy.endswith("kubectl delete apiservice v1.unserved.example.com")
+    check_served(kubernetes_api)
+
+
+@pytest.mark.parametrize("code", [404, 403])
+def test_kinds_that_went_with_their_chart_have_no_objects(
+    code: int, kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an interrupted destroy, when the cached discovery still lists them."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise ApiError("page not found", code=code)
+
+    monkeypatch.setattr(kubernetes_api, "items", refuse)
+    if code == 404:
+        assert find_workloads(kubernetes_api) == []
+    else:
+        with pytest.raises(ApiError):
+            find_workloads(kubernetes_api)
+
+
+def test_many_workloads_are_described_by_the_first_and_a_count() -> None:
+    several = [{"kind": "RayJob", "metadata": {"namespace": "a", "name": str(n)}} for n in range(4)]
+    assert describe(several, at_most=2) == "RayJob a/0, RayJob a/1, 2 more"
+    assert describe(several[:2], at_most=2) == "RayJob a/0, RayJob a/1"

@@ -1,0 +1,213 @@
+"""What must be true before an upgrade, on a real API server; EKS's list of add-ons and the backups are doubles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from infra.lifecycle.upgrade.checks import (
+    ROLLBACK_CHECKS,
+    Upgraded,
+    deprecated_apis,
+    nodes_are_not_too_old_for_the_minor,
+    notes,
+    problems,
+    running_minor,
+)
+from infra.spec.cluster_names import NO_EVICTION
+from infra.spec.errors import NoAnswerError, NotFoundError
+from infra.spec.manifest import Manifest
+from infra.spec.node_labels import GROUP_LABEL
+from infra.spec.release import ReleaseManifest, load_release
+from tests.engines.kubernetes import Cluster
+
+ENDPOINTS = "v1 endpoints"
+"""Deprecated since Kubernetes 1.33, with no release that removes it."""
+
+
+class Eks:
+    """What EKS has: add-ons, and no AMI."""
+
+    def __init__(self, listed: Mapping[str, tuple[str, ...]]) -> None:
+        self._listed = listed
+
+    def published(self, kubernetes: str, ami_type: str, release: str) -> str:
+        """Where AWS publishes an AMI."""
+        raise NotFoundError(f"SSM parameter {kubernetes}/{ami_type}/{release}: ParameterNotFound")
+
+    def versions(self, name: str, kubernetes: str) -> tuple[str, ...]:
+        """Every version that is compatible with a Kubernetes minor."""
+        assert kubernetes == "1.35"
+        if not self._listed:
+            raise NoAnswerError(f"EKS add-on {name}: access denied")
+        return self._listed[name]
+
+
+class Backups:
+    """Backups as told."""
+
+    def __init__(self, obstacle: str | None = None, *, running: str | None = None) -> None:
+        self._obstacle = obstacle
+        self._running = running
+
+    def running(self) -> str | None:
+        """The Job that runs."""
+        return self._running
+
+    def obstacle(self) -> str | None:
+        """Why no backup is good enough."""
+        return self._obstacle
+
+    def gaps(self) -> Iterator[str]:
+        """What is not backed up by intention."""
+        yield "the restore drill is suspended"
+
+
+def case(
+    api: Cluster,
+    *,
+    versions: tuple[str, ...] | None = None,
+    backup: str | None = None,
+    running: str | None = None,
+    minor: str = "1.35",
+    release: ReleaseManifest | None = None,
+) -> Upgraded:
+    """An upgrade of a cluster."""
+    release = release or load_release()
+    own = release.addons["aws-ebs-csi-driver"].version
+    assert own is not None
+    return Upgraded(
+        environment="dev",
+        release=release,
+        kubernetes=minor,
+        api=api,
+        aws=Eks({} if versions == () else {"aws-ebs-csi-driver": versions or (own,)}),
+        backups=Backups(backup, running=running),
+        addon_names=("aws-ebs-csi-driver",),
+    )
+
+
+def test_a_healthy_stack_may_be_upgraded(kubernetes_api: Cluster) -> None:
+    assert problems(case(kubernetes_api)) == ()
+
+
+def test_an_api_in_use_is_found_and_refused_only_by_the_minor_that_removes_it(
+    kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubernetes_api.items("v1", "Endpoints", namespace="default")
+    assert ENDPOINTS in list(map(str, deprecated_apis(kubernetes_api)))
+    assert f"{ENDPOINTS} is deprecated and in use; no minor removes it yet" in list(
+        notes(case(kubernetes_api), groups=frozenset())
+    )
+    assert problems(case(kubernetes_api)) == ()
+    metrics = kubernetes_api.read_text("/metrics").replace('removed_release=""', 'removed_release="1.35"')
+    monkeypatch.setattr(kubernetes_api, "read_text", lambda _path: metrics)
+    found = [str(one) for one in problems(case(kubernetes_api))]
+    assert any(one.startswith(f"no removed api is in use: {ENDPOINTS} is in use, and Kubernetes 1.35") for one in found)
+
+
+def test_a_budget_that_allows_no_eviction_is_named(kubernetes_api: Cluster) -> None:
+    with kubernetes_api.namespace("budgets"), kubernetes_api.applied(_pod("web"), _budget("strict", {"app": "web"})):
+        _expects_pods(kubernetes_api, "strict")
+        (problem,) = problems(case(kubernetes_api))
+    # The pod is healthy as soon as somebody else's test of this API server has nodes.
+    assert re.fullmatch(
+        r"PodDisruptionBudget budgets/strict allows no eviction \([01] of 1 pods healthy, 1 needed\)", problem.message
+    )
+
+
+def test_budgets_of_jobs_do_not_count_because_queues_are_held_for_them(kubernetes_api: Cluster) -> None:
+    labels = dict(NO_EVICTION)
+    with kubernetes_api.namespace("budgets"), kubernetes_api.applied(_pod("rank", labels), _budget("jobs", labels)):
+        _expects_pods(kubernetes_api, "jobs")
+        assert problems(case(kubernetes_api)) == ()
+
+
+def test_an_add_on_that_eks_does_not_list_for_the_minor_is_named(kubernetes_api: Cluster) -> None:
+    (problem,) = problems(case(kubernetes_api, versions=("v9.0.0-eksbuild.1",)))
+    assert "is not compatible with Kubernetes 1.35; EKS lists v9.0.0-eksbuild.1" in problem.message
+
+
+def test_neither_an_upgrade_nor_a_rollback_starts_under_a_backup(kubernetes_api: Cluster) -> None:
+    under_backup = case(kubernetes_api, running="Job b1, a backup of MLflow, runs since 10:00")
+    for found in (problems(under_backup), problems(under_backup, ROLLBACK_CHECKS)):
+        (problem,) = found
+        assert problem.message == "Job b1, a backup of MLflow, runs since 10:00"
+        assert problem.remedy == "wait for its end: `kubectl -n mlflow get jobs --watch`"
+
+
+def test_an_unknown_compatibility_is_not_taken_for_a_good_one(kubernetes_api: Cluster) -> None:
+    (problem,) = problems(case(kubernetes_api, versions=()))
+    assert problem.message == "EKS add-on aws-ebs-csi-driver: access denied"
+
+
+def test_a_stack_without_a_restored_backup_is_refused(kubernetes_api: Cluster) -> None:
+    (problem,) = problems(case(kubernetes_api, backup="the newest backup is 9 days old"))
+    assert problem.message == "the newest backup is 9 days old"
+    assert "make restore-drill ENV=dev" in problem.remedy
+
+
+def test_a_step_is_taken_back_without_a_backup(kubernetes_api: Cluster) -> None:
+    assert problems(case(kubernetes_api, backup="the newest backup is 9 days old"), ROLLBACK_CHECKS) == ()
+
+
+def test_what_is_not_backed_up_by_intention_is_said(kubernetes_api: Cluster) -> None:
+    assert "the restore drill is suspended" in list(notes(case(kubernetes_api), groups=frozenset()))
+
+
+def test_a_node_image_that_aws_does_not_publish_is_named(kubernetes_api: Cluster) -> None:
+    release = load_release()
+    pins = {**release.node_image.releases, "AL2023_x86_64_NVIDIA": "1.35.4-20261101"}
+    pinned = release.model_copy(update={"node_image": release.node_image.model_copy(update={"releases": pins})})
+    (problem,) = problems(case(kubernetes_api, release=pinned))
+    assert problem.message.startswith("AWS publishes no AMI AL2023_x86_64_NVIDIA 1.35.4-20261101 in this region: SSM")
+
+
+def test_nodes_that_the_control_plane_would_leave_behind_are_named(kubernetes_api: Cluster) -> None:
+    node: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "old", "labels": {GROUP_LABEL: "block"}},
+    }
+    with kubernetes_api.applied(node):
+        kubernetes_api.update_status(node, {"nodeInfo": _node_info("v1.32.9-eks-113cf36")})
+        assert list(nodes_are_not_too_old_for_the_minor(case(kubernetes_api))) == []
+        ((message, _),) = nodes_are_not_too_old_for_the_minor(case(kubernetes_api, minor="1.36"))
+    assert message == "1 nodes of block run Kubernetes 1.32, too old for a control plane of 1.36: old"
+
+
+def test_the_running_minor_is_the_api_servers(kubernetes_api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert running_minor(kubernetes_api) == "1.35"
+    monkeypatch.setattr(kubernetes_api, "read_raw", lambda _path: {"major": "1", "minor": "36+"})
+    assert running_minor(kubernetes_api) == "1.36"
+
+
+def _node_info(kubelet: str) -> Mapping[str, str]:
+    names = ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion")
+    others = ("kubeProxyVersion", "operatingSystem", "architecture")
+    return {**dict.fromkeys((*names, *others), "-"), "kubeletVersion": kubelet}
+
+
+def _budget(name: str, labels: Mapping[str, str]) -> Manifest:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "budgets"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": dict(labels)}},
+    }
+
+
+def _pod(name: str, labels: Mapping[str, str] | None = None) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "budgets", "labels": dict(labels or {"app": name})},
+        "spec": {"containers": [{"name": "main", "image": "main"}]},
+    }
+
+
+def _expects_pods(api: Cluster, name: str) -> None:
+    """Wait for the disruption controller's count."""
+    api.await_(_budget(name, {}), lambda one: one.get("status", {}).get("expectedPods") == 1, what="counted")

@@ -1,0 +1,57 @@
+"""The stacks of the last release against this checkout's program, recorded by the release's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.infra.aws.graphs import ENVIRONMENTS, graph
+from tests.infra.preview import released
+from tests.infra.preview.released import full_hash, read_released, record_at, released_commit
+from tests.infra.preview.snapshot import Snapshot, losses, snapshot_of, stores_of, successor
+
+REMOVED: Mapping[str, str] = {}
+"""Resources of the last release that an update deletes on purpose, each with the reason."""
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Mapping[str, Snapshot]:
+    """The graphs of the last release."""
+    commit = released_commit()
+    if full_hash(commit) is None:
+        pytest.skip(f"commit {commit[:7]} of the last release is not in this clone: git fetch --unshallow")
+    return record_at(commit)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_files_are_what_the_releases_own_code_records(recorded: Mapping[str, Snapshot], environment: str) -> None:
+    assert read_released(environment) == stores_of(recorded[environment])
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_an_update_from_the_last_release_loses_no_state(recorded: Mapping[str, Snapshot], environment: str) -> None:
+    assert list(losses(recorded[environment], snapshot_of(graph(environment)))) == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_resource_of_the_last_release_stays_or_has_an_alias_or_is_removed_on_purpose(
+    recorded: Mapping[str, Snapshot], environment: str
+) -> None:
+    after = snapshot_of(graph(environment))
+    gone = {name for name in recorded[environment] if successor(name, after) is None}
+    assert gone - REMOVED.keys() == set()
+
+
+def test_a_resource_that_is_renamed_without_an_alias_is_gone() -> None:
+    name = "rtp:aws:Network$aws:ec2/natGateway:NatGateway::us-east-1a"
+    renamed = name.replace("::us", "::nat-us")
+    assert successor(name, {name: {}}) == name
+    assert successor(name, {renamed: {}}) is None
+    assert successor(name, {renamed: {"aliases": ["name=us-east-1a"]}}) == renamed
+
+
+def test_a_commit_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        released.main(["v99.0.0"])
+    assert "v99.0.0: no commit of this repository" in capsys.readouterr().err
