@@ -6,8 +6,10 @@ from infra.spec.cluster_names import (
     GPU_NAMESPACE,
     KUBERAY_NAMESPACE,
     KUEUE_NAMESPACE,
+    MLFLOW_BACKUP,
     MLFLOW_CLEANUP,
     MLFLOW_NAMESPACE,
+    MLFLOW_RESTORE_DRILL,
     MONITORING_NAMESPACE,
 )
 from observability.alerts.expressions import COUNT, GPU_NODES
@@ -22,8 +24,24 @@ _RUNNING = 'max by (namespace, name) (kuberay_job_deployment_status{deployment_s
 CLEANUP_SECONDS = 54 * 3600
 """Two nights without a successful cleanup, and some hours for it."""
 
-_CLEANUP = f'{{namespace="{MLFLOW_NAMESPACE}", cronjob="{MLFLOW_CLEANUP}"}}'
-_CLEANED_UP = f"(kube_cronjob_status_last_successful_time{_CLEANUP} or kube_cronjob_created{_CLEANUP})"
+BACKUP_SECONDS = 30 * 3600
+"""A night without a backup, and some hours for the next: what a loss of the database may cost (docs/BACKUP.md)."""
+
+DRILL_SECONDS = 8 * 86_400
+"""A week without a successful restore drill, and a day."""
+
+
+def _without_success(cron_job: str, seconds: int) -> str:
+    """A CronJob that is not suspended and has had no success for so long; a new one counts from its creation."""
+    labels = f'{{namespace="{MLFLOW_NAMESPACE}", cronjob="{cron_job}"}}'
+    since = f"(kube_cronjob_status_last_successful_time{labels} or kube_cronjob_created{labels})"
+    return (
+        f"time() - max by (namespace, cronjob) {since} > {seconds} "
+        f"unless on (namespace, cronjob) kube_cronjob_spec_suspend{labels} == 1"
+    )
+
+
+_NO_SUCCESS = "{{ $labels.namespace }}/{{ $labels.cronjob }} has not succeeded for {{ $value | humanizeDuration }}"
 
 SERVICES = Group(
     name="services",
@@ -38,12 +56,27 @@ SERVICES = Group(
         ),
         Alert(
             name="MlflowCleanupFailed",
-            expression=f"time() - max by (namespace, cronjob) {_CLEANED_UP} > {CLEANUP_SECONDS} "
-            f"unless on (namespace, cronjob) kube_cronjob_spec_suspend{_CLEANUP} == 1",
+            expression=_without_success(MLFLOW_CLEANUP, CLEANUP_SECONDS),
             wait="15m",
             severity=Severity.TICKET,
-            summary="{{ $labels.namespace }}/{{ $labels.cronjob }} has not succeeded for {{ $value | humanizeDuration }}.",
+            summary=f"{_NO_SUCCESS}.",
             action="The log of its newest Job says whether the database is almost full, or what it could not delete.",
+        ),
+        Alert(
+            name="MlflowBackupOld",
+            expression=_without_success(MLFLOW_BACKUP, BACKUP_SECONDS),
+            wait="15m",
+            severity=Severity.TICKET,
+            summary=f"{_NO_SUCCESS}: a loss of the database would lose all runs since.",
+            action="The log of its newest Job has the error. `make backup ENV=…` makes one now.",
+        ),
+        Alert(
+            name="MlflowRestoreDrillFailed",
+            expression=_without_success(MLFLOW_RESTORE_DRILL, DRILL_SECONDS),
+            wait="15m",
+            severity=Severity.TICKET,
+            summary=f"{_NO_SUCCESS}: nobody knows whether the backups can be restored.",
+            action="The log of its newest Job lists what differs. `make restore-drill ENV=…` repeats it.",
         ),
         Alert(
             name="ControllerDown",

@@ -7,7 +7,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from observability.benchmarks import checkpoint_stall, early_stopping, overhead, scaling, search, whole_run
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
     parser.add_argument(
         "--only",
-        choices=["overhead", "whole-run", "checkpoint", "tune", "asha", "scaling"],
+        choices=[*_MEASUREMENTS, "scaling"],
         help="run only one comparison; scaling runs only if it is named",
     )
     parser.add_argument(
@@ -38,26 +38,9 @@ def main() -> int:
     results = _Results(file)
     with tempfile.TemporaryDirectory(prefix="rtp-bench-") as folder:
         scratch = Path(folder)
-        if arguments.only in {None, "checkpoint"}:
-            _print_status("checkpoint stall")
-            results.add(checkpoint_stall.compare(rounds=10 * arguments.rounds, scratch=scratch))
-        if arguments.only in {None, "overhead"}:
-            for name, settings in _overhead_jobs().items():
-                _print_status(f"step time, {name}")
-                results.add(*overhead.compare(name, settings, rounds=arguments.rounds, scratch=scratch))
-        if arguments.only in {None, "whole-run"}:
-            _print_status("whole run, first step")
-            comparisons, parts = whole_run.compare(TrainingSettings(), rounds=arguments.rounds, scratch=scratch)
-            results.add(*comparisons, parts=parts)
-        if arguments.only in {None, "tune"}:
-            for concurrency in (1, 2):
-                _print_status(f"search, {concurrency} at a time")
-                rounds = max(1, arguments.rounds // 3)  # a round takes minutes
-                results.add(*search.compare(_trial(), concurrency=concurrency, rounds=rounds, scratch=scratch))
-        if arguments.only in {None, "asha"}:
-            _print_status("early stopping")
-            outcomes = early_stopping.measure(seeds=range(3), scratch=scratch)
-            results.add(*early_stopping.compare(_printed(outcomes)))
+        for name, measure in _MEASUREMENTS.items():
+            if arguments.only in {None, name}:
+                measure(results, arguments.rounds, scratch)
         if arguments.only == "scaling":
             _scale(results, arguments.workers, rounds=arguments.rounds, scratch=scratch, plot=file.with_suffix(".png"))
     print(f"\n{describe_machine()}\nwritten to {file}")
@@ -90,11 +73,58 @@ class _Results:
         self._file.write_text(json.dumps(record, indent=2), encoding="utf-8")
 
 
+def _checkpoint(results: _Results, rounds: int, scratch: Path) -> None:
+    _print_status("checkpoint stall")
+    results.add(checkpoint_stall.compare(rounds=10 * rounds, scratch=scratch))
+
+
+def _overhead(results: _Results, rounds: int, scratch: Path) -> None:
+    for name, settings in _overhead_jobs().items():
+        _print_status(f"step time, {name}")
+        results.add(*overhead.compare(name, settings, rounds=rounds, scratch=scratch))
+
+
+def _metrics(results: _Results, rounds: int, scratch: Path) -> None:
+    for name, settings in _overhead_jobs().items():
+        _print_status(f"metrics, {name}")
+        results.add(*overhead.compare_metrics(name, settings, rounds=rounds, scratch=scratch))
+
+
+def _whole_run(results: _Results, rounds: int, scratch: Path) -> None:
+    _print_status("whole run, first step")
+    comparisons, parts = whole_run.compare(TrainingSettings(), rounds=rounds, scratch=scratch)
+    results.add(*comparisons, parts=parts)
+
+
+def _tune(results: _Results, rounds: int, scratch: Path) -> None:
+    for concurrency in (1, 2):
+        _print_status(f"search, {concurrency} at a time")
+        # A round takes minutes.
+        results.add(*search.compare(_trial(), concurrency=concurrency, rounds=max(1, rounds // 3), scratch=scratch))
+
+
+def _asha(results: _Results, _rounds: int, scratch: Path) -> None:
+    _print_status("early stopping")
+    outcomes = early_stopping.measure(seeds=range(3), scratch=scratch)
+    results.add(*early_stopping.compare(_printed(outcomes)))
+
+
+_MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
+    "checkpoint": _checkpoint,
+    "overhead": _overhead,
+    "metrics": _metrics,
+    "whole-run": _whole_run,
+    "tune": _tune,
+    "asha": _asha,
+}
+"""The comparisons of `make bench` by name, each with results, rounds and a scratch folder."""
+
+
 def _scale(results: _Results, workers: Sequence[int], *, rounds: int, scratch: Path, plot: Path) -> None:
     """Measure each number of workers, print the table and draw the plot."""
     points = []
     for number in workers:
-        _print_status(f"{number} workers")
+        _print_status(f"{number} worker{'s' * (number != 1)}")
         points.append(scaling.measure(number, rounds=rounds, scratch=scratch))
         results.add(*points[-1].comparisons())
     print()

@@ -7,6 +7,7 @@ Usage: `python -m observability.benchmarks.ray_documented SETTINGS.json FOLDER`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -55,6 +56,8 @@ def train_loop(config: dict[str, Any]) -> dict[str, float]:
 def main(settings_file: str, folder: str) -> None:
     """Run the job and print the time of its first step."""
     settings = TrainingSettings.model_validate_json(Path(settings_file).read_text(encoding="utf-8"))
+    # By itself Ray waits for ever for workers that the machine has no cores for.
+    ray.init(num_cpus=max(os.cpu_count() or 1, settings.scale.workers + 1))
     trainer = TorchTrainer(
         train_loop,
         train_loop_config={"settings": settings.model_dump(mode="json")},

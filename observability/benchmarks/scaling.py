@@ -66,7 +66,7 @@ class ScalingPoint:
         others: tuple[Side, ...] = ("bare DDP", "Ray's loop")
         return [
             Comparison(
-                name=f"throughput, {self.workers} workers: {side}",
+                name=f"throughput, {self.workers} worker{'s' * (self.workers != 1)}: {side}",
                 unit="samples/s",
                 ours=self.throughput["platform"],
                 theirs=self.throughput[side],

@@ -30,11 +30,18 @@ class StepCost:
 
 
 def build_timed_model(
-    spec: SampleSpec, *, network: str, folder: str, steps: int, **options: bool | float | str | None
+    spec: SampleSpec,
+    *,
+    network: str,
+    folder: str,
+    steps: int,
+    delay: float = 0.0,
+    **options: bool | float | str | None,
 ) -> nn.Module:
     """Build the model `network` with its `options`; each rank writes its `StepCost` to `folder` when step `steps` begins.
 
-    The measurement begins with the forward pass of step `WARMUP_STEPS` and ends with that of step `steps`.
+    The measurement begins with the forward pass of step `WARMUP_STEPS` and ends with that of step `steps`. A `delay` makes every
+    step of training longer by so many seconds, in which the rank computes nothing of use.
     """
     module = models.build_model(ModelSettings.model_validate({"name": network, "options": options}), spec)
     step, wall, cpu = 0, 0.0, 0.0
@@ -42,6 +49,9 @@ def build_timed_model(
     def read_clocks(module: nn.Module, _: object) -> None:
         nonlocal step, wall, cpu
         step += module.training
+        until = time.perf_counter() + delay * module.training
+        while time.perf_counter() < until:
+            pass
         if step == WARMUP_STEPS:
             wall, cpu = time.perf_counter(), time.process_time()
         elif step == steps and module.training:
@@ -49,7 +59,9 @@ def build_timed_model(
                 wall=(time.perf_counter() - wall) / (steps - WARMUP_STEPS),
                 cpu=(time.process_time() - cpu) / (steps - WARMUP_STEPS),
             )
-            (Path(folder) / f"rank-{dist.get_rank()}.json").write_text(json.dumps(asdict(cost)), encoding="utf-8")
+            # A single rank of ours has no process group.
+            rank = dist.get_rank() if dist.is_initialized() else 0
+            (Path(folder) / f"rank-{rank}.json").write_text(json.dumps(asdict(cost)), encoding="utf-8")
 
     module.register_forward_pre_hook(read_clocks)
     return module

@@ -12,8 +12,14 @@ from training.launch.processes import DRIVER_VARIABLE
 from training.launch.task import RankTask
 
 
-def with_timed_model(settings: TrainingSettings, folder: Path) -> TrainingSettings:
-    """The settings with a model that writes its step costs to `folder`; `loop.max_steps` has to be set."""
+def with_timed_model(settings: TrainingSettings, folder: Path, *, delay: float = 0.0) -> TrainingSettings:
+    """The settings with a model that writes its step costs to `folder`; `loop.max_steps` has to be set.
+
+    Args:
+        settings: the job.
+        folder: where the ranks write.
+        delay: seconds that are added to every step.
+    """
     assert settings.loop.max_steps is not None, "the model reads the clocks in the last step"
     model = {
         "name": "observability.benchmarks.timed_model:build_timed_model",
@@ -22,6 +28,7 @@ def with_timed_model(settings: TrainingSettings, folder: Path) -> TrainingSettin
             "network": settings.model.name,
             "folder": str(folder),
             "steps": settings.loop.max_steps,
+            "delay": delay,
         },
     }
     return TrainingSettings.model_validate({**settings.model_dump(), "model": model})
@@ -29,9 +36,12 @@ def with_timed_model(settings: TrainingSettings, folder: Path) -> TrainingSettin
 
 def run_platform(settings: TrainingSettings, folder: Path) -> None:
     """The platform's ranks under torchrun; their event log comes into `folder`."""
-    task = RankTask(settings=settings, run_directory=folder, attempt=0)
-    (folder / "task.json").write_text(json.dumps(task.dump()), encoding="utf-8")
-    _torchrun(settings, "training.launch.rank", folder / "task.json")
+    _torchrun(settings, "training.launch.rank", _task(settings, folder))
+
+
+def run_unmeasured(settings: TrainingSettings, folder: Path) -> None:
+    """The same without the metrics of the steps."""
+    _torchrun(settings, "observability.benchmarks.unmeasured_rank", _task(settings, folder))
 
 
 def run_bare_ddp(settings: TrainingSettings, folder: Path) -> None:
@@ -47,6 +57,12 @@ def run_ray_documented(settings: TrainingSettings, folder: Path) -> None:
         str(folder),
         RAY_AUTH_MODE="disabled",
     )
+
+
+def _task(settings: TrainingSettings, folder: Path) -> Path:
+    file = folder / "task.json"
+    file.write_text(json.dumps(RankTask(settings=settings, run_directory=folder, attempt=0).dump()), encoding="utf-8")
+    return file
 
 
 def _written(settings: TrainingSettings, folder: Path) -> Path:

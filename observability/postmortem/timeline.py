@@ -92,16 +92,10 @@ def _draw_lanes(axes: Axes, lanes: Sequence[Lane], *, origin: float) -> None:
             axes.barh(row, span.end - span.start, left=span.start - origin, color=colour, height=0.6)
         for mark in lane.marks:
             colour, symbol, size = (BAD, "X", 46) if mark.is_bad else (INK, "|", 30)
-            axes.scatter(
-                [mark.time - origin],
-                [row],
-                marker=symbol,
-                s=size,
-                color=colour,
-                edgecolors=GRID,
-                linewidths=0.6,
-                zorder=3,
-            )
+            # A line is not filled, so it has no edge.
+            edge = GRID if mark.is_bad else None
+            at = [mark.time - origin]
+            axes.scatter(at, [row], marker=symbol, s=size, color=colour, edgecolors=edge, linewidths=0.6, zorder=3)
     axes.set_yticks(range(len(lanes)), [lane.title for lane in lanes])
     axes.set_ylim(len(lanes) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=MUTED)

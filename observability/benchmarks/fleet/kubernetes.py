@@ -14,6 +14,7 @@ _NODE_RESOURCES = (*_CPU_AND_MEMORY, "pods integer", "ephemeral_storage byte", "
 _GPU_RESOURCES = ("nvidia_com_gpu integer", "vpc_amazonaws_com_efa integer")
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _RESOURCE = ("resource", "unit")
+_CRON_JOBS = ("mlflow mlflow-cleanup", "mlflow mlflow-backup", "mlflow mlflow-restore-drill")
 _DEPLOYMENTS = (
     "mlflow mlflow",
     "kuberay-system kuberay-operator",
@@ -31,7 +32,7 @@ def kube_state_metrics(fleet: Fleet) -> Contents:
         "kube_node_": [_nodes(fleet.cpu_nodes), _nodes(fleet.gpu_nodes, resources=_GPU_RESOURCES)],
         "kube_pod_": _pods(fleet),
         "kube_deployment_": [[rows(["namespace", "deployment"], *_DEPLOYMENTS)]],
-        "kube_cronjob_": [[rows(["namespace", "cronjob"], "mlflow mlflow-cleanup")]],
+        "kube_cronjob_": [[rows(["namespace", "cronjob"], *_CRON_JOBS)]],
     }
     for metric in metrics_of("kube-state-metrics"):
         groups = next(groups for prefix, groups in objects.items() if metric.name.startswith(prefix))

@@ -143,7 +143,13 @@ _SERVICES = Row(
                     legend="{{namespace}}/{{deployment}}",
                 ),
             ),
-            alerts=("MlflowDown", "MlflowCleanupFailed", "ControllerDown"),
+            alerts=(
+                "MlflowDown",
+                "MlflowCleanupFailed",
+                "MlflowBackupOld",
+                "MlflowRestoreDrillFailed",
+                "ControllerDown",
+            ),
             width=12,
         ),
         Panel(

@@ -9,11 +9,20 @@ def _pods(namespace: str, deployment: str) -> str:
     return series("kube_deployment_status_replicas_available", namespace=namespace, deployment=deployment)
 
 
+def _cron_job(name: str) -> tuple[str, str, str]:
+    """Its last success, its creation, and whether it is suspended."""
+    last, created, suspended = (
+        series(f"kube_cronjob_{one}", namespace="mlflow", cronjob=name)
+        for one in ("status_last_successful_time", "created", "spec_suspend")
+    )
+    return last, created, suspended
+
+
+_CLEANED_UP, _CREATED, _SUSPENDED = _cron_job("mlflow-cleanup")
+_BACKED_UP, _BACKUP_CREATED, _BACKUP_SUSPENDED = _cron_job("mlflow-backup")
+_DRILLED, _DRILL_CREATED, _DRILL_SUSPENDED = _cron_job("mlflow-restore-drill")
+
 _MLFLOW, _KUEUE = _pods("mlflow", "mlflow"), _pods("kueue-system", "kueue-controller-manager")
-_CLEANUP = {"namespace": "mlflow", "cronjob": "mlflow-cleanup"}
-_CLEANED_UP, _CREATED, _SUSPENDED = (
-    series(f"kube_cronjob_{name}", **_CLEANUP) for name in ("status_last_successful_time", "created", "spec_suspend")
-)
 _JOB = {"namespace": "vision", "name": "first"}
 _RUNNING = series("kuberay_job_deployment_status", **_JOB, deployment_status="Running")
 _HEAD = series("up", job="monitoring/ray-heads", namespace="vision", training_job="first")
@@ -37,12 +46,36 @@ CASES = (
         alert="MlflowCleanupFailed",
         at=3257,
         series={_CLEANED_UP: flat(60, 3257), _CREATED: flat(0, 3257), _SUSPENDED: flat(0, 3257)},
-        labels=_CLEANUP,
+        labels={"namespace": "mlflow", "cronjob": "mlflow-cleanup"},
         summary="mlflow/mlflow-cleanup has not succeeded for 2d 6h 16m 0s.",
         silent={
             "one night was missed": {_CLEANED_UP: flat(86_400, 3257)},
             "it is suspended": {_SUSPENDED: flat(1, 3257)},
             "it was created today and has not run yet": {_CLEANED_UP: "", _CREATED: flat(150_000, 3257)},
+        },
+    ),
+    Case(
+        alert="MlflowBackupOld",
+        at=17,
+        series={_BACKED_UP: flat(-107_940, 17), _BACKUP_CREATED: flat(-108_000, 17), _BACKUP_SUSPENDED: flat(0, 17)},
+        labels={"namespace": "mlflow", "cronjob": "mlflow-backup"},
+        summary="mlflow/mlflow-backup has not succeeded for 1d 6h 16m 0s: a loss of the database would lose all runs since.",
+        silent={
+            "a backup of last night": {_BACKED_UP: flat(-79_200, 17)},
+            "it is suspended": {_BACKUP_SUSPENDED: flat(1, 17)},
+            "it was created today and has not run yet": {_BACKED_UP: "", _BACKUP_CREATED: flat(-21_600, 17)},
+        },
+    ),
+    Case(
+        alert="MlflowRestoreDrillFailed",
+        at=17,
+        series={_DRILLED: flat(-691_140, 17), _DRILL_CREATED: flat(-691_200, 17), _DRILL_SUSPENDED: flat(0, 17)},
+        labels={"namespace": "mlflow", "cronjob": "mlflow-restore-drill"},
+        summary="mlflow/mlflow-restore-drill has not succeeded for 8d 0h 16m 0s: nobody knows whether the backups can be restored.",
+        silent={
+            "a drill of last Sunday": {_DRILLED: flat(-518_400, 17)},
+            "it is suspended": {_DRILL_SUSPENDED: flat(1, 17)},
+            "it was created this week and has not run yet": {_DRILLED: "", _DRILL_CREATED: flat(-259_200, 17)},
         },
     ),
     Case(
