@@ -13,8 +13,10 @@ from infra.spec.command_line import CommandLine, NoOptions
 from training.code.given import configurations, given_code, importable
 from training.code.kept import current
 from training.config.load import load_settings, render
+from training.conformance.options import ConformanceOptions
 from training.errors import ExitStatus, SettingsError
 from training.options import (
+    BackupOptions,
     ClusterCommandOptions,
     CommandOptions,
     CostOptions,
@@ -30,6 +32,7 @@ from training.options import (
     OpenOptions,
     PostmortemOptions,
     ProfileOptions,
+    RestoreDrillOptions,
     ResumeOptions,
     RunOnNodesOptions,
     RunOptions,
@@ -222,6 +225,22 @@ def data_sync(options: DataSyncOptions) -> ExitStatus:
     return command.data_sync(options)
 
 
+@COMMANDS.command("data")
+def backup(options: BackupOptions) -> ExitStatus:
+    """Back MLflow of an environment up now, as each night; for its administrators."""
+    from training.cluster import backup as commands
+
+    return commands.backup(options)
+
+
+@COMMANDS.command("data")
+def restore_drill(options: RestoreDrillOptions) -> ExitStatus:
+    """Restore a backup of MLflow beside its databases, compare and drop it; exits with 1 if anything differs."""
+    from training.cluster import backup as commands
+
+    return commands.restore_drill(options)
+
+
 @COMMANDS.command("look at runs")
 def jobs(options: JobsOptions) -> ExitStatus:
     """List the runs of this machine, or the jobs of a cluster, newest first."""
@@ -321,6 +340,14 @@ def cost(options: CostOptions) -> ExitStatus:
 
     print(describe_cost(_chosen(options)))
     return ExitStatus.DONE
+
+
+@COMMANDS.command("look at clusters")
+def conformance(options: ConformanceOptions) -> ExitStatus:
+    """Check that a live cluster does what its release promises: nodes, network, storage, training, recovery, policies, metrics."""
+    from training.cluster.conformance import command
+
+    return command.conformance(options)
 
 
 @COMMANDS.command("look at runs")

@@ -8,15 +8,18 @@ another device or another version of torch may round differently.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from training.data.loader import EvalLoader
 from training.objectives.objective import Objective, check_sums
 from training.precision import Precision
 from training.strategies.strategy import Strategy
+from training.weight_average import WeightAverage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +40,39 @@ def evaluate(
     precision: Precision,
     device: torch.device,
     world: int,
+    average: WeightAverage | None = None,
 ) -> EvaluationResult:
-    """Evaluate the bare model on this rank's batches, and combine them with those of the other ranks.
+    """Evaluate the bare model on this rank's batches, or its average, and combine them with those of the other ranks.
 
-    Every rank ends with rank 0's buffers, and with the model in training mode.
+    What is evaluated has rank 0's buffers on every rank. The model ends in training mode.
     """
     started = time.perf_counter()
-    strategy.synchronize_buffers()
-    model = strategy.module
     objective = objective.for_evaluation()
+    with nullcontext() if average is None else average.in_model():
+        strategy.synchronize_buffers()
+        sums = _sums(strategy, loader, objective=objective, precision=precision, device=device, world=world)
+    if world > 1:
+        dist.all_reduce(sums)  # a row is zero on all ranks but one
+    *totals, weight, samples = (sum(column) for column in zip(*sums.tolist(), strict=True))
+    return EvaluationResult(
+        metrics=objective.summarize(totals, weight), samples=int(samples), seconds=time.perf_counter() - started
+    )
+
+
+def _sums(
+    strategy: Strategy,
+    loader: EvalLoader,
+    *,
+    objective: Objective,
+    precision: Precision,
+    device: torch.device,
+    world: int,
+) -> Tensor:
+    """The objective's sums, weight and samples of each batch of the split, float64 (batches, sums + 2); other ranks' rows are 0."""
     sums = torch.zeros(loader.batches, len(objective.sums) + 2, dtype=torch.float64, device=device)
+    model = strategy.module
     model.eval()
+    own = 0
     for row, batch in zip(sums[loader.rank :: world], loader, strict=True):
         inputs = batch.inputs.to(device, non_blocking=True)
         targets = batch.targets[: batch.count].to(device, non_blocking=True)
@@ -58,10 +83,9 @@ def evaluate(
         weight = objective.weight(targets)
         for index, value in enumerate((*measured, batch.count if weight is None else weight, batch.count)):
             row[index] = value
+        own += 1
+    if strategy.computes_together and own < loader.rounds:
+        with precision.autocast():
+            model(loader.sample().inputs.to(device))
     model.train()
-    if world > 1:
-        dist.all_reduce(sums)  # a row is zero on all ranks but one
-    *totals, weight, samples = (sum(column) for column in zip(*sums.tolist(), strict=True))
-    return EvaluationResult(
-        metrics=objective.summarize(totals, weight), samples=int(samples), seconds=time.perf_counter() - started
-    )
+    return sums

@@ -1,16 +1,21 @@
 """The FLOPs of a training step: torch's formulas for matrix products, convolutions and attention, at the shapes of the first micro-batch.
 
 Counting does not compute anything twice or otherwise: torch's counter sees every operator of the forward and the backward pass on its
-way to the device. Elementwise operators count 0, as in the literature; what activation checkpointing computes again counts. A region
-compiled by `torch.compile` runs uncompiled in that micro-batch and is compiled in the next.
+way to the device. Elementwise operators count 0, as in the literature; what activation checkpointing computes again counts. A region that
+a user's own model compiles runs uncompiled in that micro-batch and is compiled in the next; of `compute.compile` see `count_apart`.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Formula = Callable[..., int]
 
@@ -32,13 +37,30 @@ class FlopCount:
         """The context of a micro-batch of so many rows, padding included; only the first is counted."""
         return nullcontext() if self._has_counted else self._count(rows)
 
+    def count_apart(self, module: nn.Module, inputs: Tensor) -> None:
+        """Count the first micro-batch in a pass of its own, through a copy of the module without values.
+
+        A compiled model must not run uncompiled in one step: its kernels round differently. `inputs` has the rows, padding included.
+        """
+        if self._has_counted:
+            return
+        try:
+            copied = _without_values(module)
+            with self._count(len(inputs)):
+                copied(inputs.to("meta")).sum().backward()
+        except Exception as error:  # noqa: BLE001 - a module of the user's own may need values
+            self.problem = f"{type(module).__name__} cannot be counted without values: {error}"
+
     @contextmanager
     def _count(self, rows: int) -> Iterator[None]:
         # Imported here, because only rank 0 counts.
         from torch.utils.flop_counter import FlopCounterMode, flop_registry  # noqa: PLC0415
 
+        from training.recurrent_flops import recurrent_formulas  # noqa: PLC0415
+
         self._has_counted = True
-        formulas = {operator: self._harmless(formula) for operator, formula in flop_registry.items()}
+        known = {**flop_registry, **recurrent_formulas()}
+        formulas = {operator: self._harmless(formula) for operator, formula in known.items()}
         counter = FlopCounterMode(display=False, custom_mapping=formulas, skip_unsupported=True)
         with warnings.catch_warnings():
             # Operators without a formula are reported below; a module that is called twice confuses the table by module only.
@@ -64,3 +86,12 @@ class FlopCount:
         # The registered formulas replace tensors by their shapes themselves; with this mark torch does not do it before.
         counted._get_raw = True  # type: ignore[attr-defined]  # noqa: SLF001
         return counted
+
+
+def _without_values(module: nn.Module) -> nn.Module:
+    """A copy on torch's meta device, which allocates nothing."""
+    import torch  # noqa: PLC0415 - see above
+
+    bare = {id(value): torch.nn.Parameter(value.to("meta"), value.requires_grad) for value in module.parameters()}
+    buffers = {id(value): value.to("meta") for value in module.buffers()}
+    return copy.deepcopy(module, {**bare, **buffers})

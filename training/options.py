@@ -99,7 +99,9 @@ class SubmissionOptions(ClusterOptions):
 
     TITLE: ClassVar = ClusterOptions.TITLE
 
-    group: str | None = option("GPU node group (default: the cheapest that fits)")
+    group: str | None = option(
+        "GPU node group, or several with commas, of which the queue takes the first with room (default: the cheapest that fits)"
+    )
     gpu_model: str | None = option("GPU model, e.g. a10g, instead of a group: the queue chooses one", metavar="MODEL")
     spot: bool | None = option("with --gpu-model: allow spot nodes, after other capacity")
     priority: Literal["low", "normal", "high"] | None = option("priority in the queue (default: normal)")
@@ -301,7 +303,9 @@ class NewSessionOptions(CodeOptions, SessionLimits, SessionNameOptions):
     idle: str = option("time without use after which it ends, e.g. 45m or 2h", "30m", metavar="TIME")
     workers: int = option("worker pods of a session without GPUs", 1, at_least=1)
     cpus: int = option("cores of a worker pod of a session without GPUs", 4, at_least=1)
-    group: str | None = option("GPU node group (default: the cheapest that fits)")
+    group: str | None = option(
+        "GPU node group, or several with commas, of which the queue takes the first with room (default: the cheapest that fits)"
+    )
     gpu_model: str | None = option("GPU model, e.g. a10g, instead of a group: the queue chooses one", metavar="MODEL")
     spot: bool | None = option("with --gpu-model: allow spot nodes, after other capacity")
     priority: Literal["low", "normal", "high"] | None = option("priority in the queue (default: normal)")
@@ -356,6 +360,26 @@ class DataSyncOptions(DetachOptions):
     env: str = option("environment of the stack", ...)
     outputs: Path | None = option("outputs of the stack (default: $RTP_STACK_OUTPUTS, else pulumi's)", metavar="FILE")
     kubeconfig: Path | None = option("kubeconfig (default: $KUBECONFIG, else AWS credentials)", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupOptions(DetachOptions):
+    """Options of `backup`."""
+
+    json: bool = option("print the outcome as JSON, and the log on standard error", default=False)
+    env: str = option("environment of the stack", ...)
+    outputs: Path | None = option("outputs of the stack (default: $RTP_STACK_OUTPUTS, else pulumi's)", metavar="FILE")
+    kubeconfig: Path | None = option("kubeconfig (default: $KUBECONFIG, else AWS credentials)", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreDrillOptions(BackupOptions):
+    """Options of `restore-drill`."""
+
+    backup: str | None = option("name of the backup (default: the newest)", metavar="NAME")
+    keep: bool = option(
+        "keep what was restored, as restored_mlflow and restored_mlflow_auth: docs/BACKUP.md", default=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

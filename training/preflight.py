@@ -75,7 +75,7 @@ def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run
 
     Raises:
         PreflightError: too few CPUs or GPUs, a folder that cannot be written, too little space, a port in use, a Ray
-            cluster that does not answer.
+            cluster that does not answer, or no compiler for compute.compile.
         DataError: files of the dataset are missing or truncated.
     """
     scale = settings.scale
@@ -98,8 +98,28 @@ def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run
             f"data.path={settings.data.path} is in a bucket, and data.cache is not set",
             remedy="set data.cache to a folder on a local disk, which the dataset is copied to",
         )
+    if settings.compute.compile != "off":
+        _check_compiler(settings.compute.compile)
     datasets.check_files(settings.data)
     _check_folder(settings.run.directory, setting=directory)  # last, because it makes it
+
+
+def find_compiler() -> str | None:
+    """The C++ compiler that `torch.compile` would use, as `$CXX` or g++ on PATH; None if there is none."""
+    return shutil.which(_compiler_name())
+
+
+def _compiler_name() -> str:
+    return os.environ.get("CXX", "g++")
+
+
+def _check_compiler(mode: str) -> None:
+    """`torch.compile` compiles C++ for CPUs, and the launchers of its kernels for GPUs."""
+    if find_compiler() is None:
+        raise PreflightError(
+            f"compute.compile={mode} needs a C++ compiler, and there is no `{_compiler_name()}` on PATH",
+            remedy="apt-get install g++, set CXX to a compiler, or set compute.compile=off",
+        )
 
 
 def available_cpus(root: Path = Path("/")) -> int:

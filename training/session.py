@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch.distributed as dist
 from pydantic.main import IncEx
 
 from observability.runlog import Emit, Notice, Phase, Restored
+from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
 from training.callbacks.checkpointing import Checkpointing
 from training.callbacks.epoch_gate import EpochGate, GateKeeper
@@ -25,6 +26,7 @@ from training.callbacks.usage import Usage
 from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import FOLDER, CheckpointStore, local_store
+from training.compute import arranged, compile_steps
 from training.data import cache
 from training.data import registry as datasets
 from training.data.loader import EvalLoader, TrainLoader
@@ -45,13 +47,14 @@ from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.peak_flops import device_peak_flops
 from training.precision import Precision
 from training.process_group import process_group
+from training.recomputation import recompute_blocks
 from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
-from training.strategies.data_parallel import DataParallel
-from training.strategies.single_process import SingleProcess
+from training.strategies.build import build_strategy
 from training.strategies.strategy import Strategy
+from training.weight_average import WeightAverage
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +137,9 @@ class Session:
         self._phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data))
         self._phase("model")
-        loop = self._build_loop(bundle)
+        strategy = self._build_strategy(bundle)
+        average = self._build_average(strategy)
+        loop = self._build_loop(bundle, strategy, average)
         with ExitStack() as stack:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
@@ -142,12 +147,14 @@ class Session:
             if not loop.is_done:
                 return Outcome(status="stopped", step=loop.progress.step)
             digest = ""
-            if place.rank == 0:
-                digest = export_model(loop.module, self._task.run_directory / "model", settings.model, bundle.spec)
+            with nullcontext() if average is None else average.in_model():
+                trained = strategy.whole_module()
+                if place.rank == 0:
+                    digest = export_model(trained, self._task.run_directory / "model", settings.model, bundle.spec)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
-    def _build_loop(self, bundle: DataBundle) -> Loop:
-        """Build model, optimizer and callbacks, restore their state, and make the loop over them."""
+    def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:
+        """Build the callbacks, restore all state, and make the loop over it."""
         settings, place = self._settings, self._place
         peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
         plan = BatchPlan(
@@ -156,7 +163,6 @@ class Session:
             world=place.world,
             accumulation=settings.loop.accumulation,
         )
-        strategy = self._build_strategy(bundle, peak_rate)
         precision = Precision(settings.precision, self._device)
         objective = self._build_objective(bundle)
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
@@ -170,6 +176,7 @@ class Session:
             precision=precision,
             device=self._device,
             world=place.world,
+            average=average,
         )
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
@@ -177,6 +184,7 @@ class Session:
             Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
             self._profiling(),
             *self._ledger(),
+            *([] if average is None else [Averaging(average)]),
             *self._callbacks,
             self._evaluation(bundle, score),
             Checkpointing(
@@ -237,6 +245,7 @@ class Session:
             world=place.world,
             keeps_buffers=settings.loop.nonfinite == "skip" or precision.scales_gradients,
             flops=flops,
+            is_compiled=settings.compute.compile != "off",
         )
 
     def _peak_flops(self) -> float:
@@ -252,14 +261,28 @@ class Session:
         objective.check_targets(targets, bundle.spec)
         return objective
 
-    def _build_strategy(self, bundle: DataBundle, peak_rate: float) -> Strategy:
+    def _build_strategy(self, bundle: DataBundle) -> Strategy:
         # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
         torch.manual_seed(self._settings.run.seed)
         module = models.build_model(self._settings.model, bundle.spec).to(self._device)
+        module = arranged(module, self._settings.compute, bundle.spec)
+        if self._settings.compute.activation_checkpointing:
+            recompute_blocks(module, model=self._settings.model.name)
+        peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)
         make_optimizer = partial(build_optimizer, settings=self._settings.optimizer, learning_rate=peak_rate)
-        if self._place.world == 1:
-            return SingleProcess(module, make_optimizer)
-        return DataParallel(module, make_optimizer, device=self._device)
+        strategy = build_strategy(
+            module,
+            make_optimizer,
+            settings=self._settings.strategy,
+            device=self._device,
+            world=self._place.world,
+        )
+        compile_steps(strategy, self._settings.compute, run_directory=self._task.run_directory)
+        return strategy
+
+    def _build_average(self, strategy: Strategy) -> WeightAverage | None:
+        decay = self._settings.ema.decay
+        return None if decay is None else WeightAverage(strategy.module, decay=decay)
 
     def _gate_keeper(self) -> list[GateKeeper]:
         if self._gate is None:

@@ -85,6 +85,7 @@ class StepRunner:
         world: int,
         keeps_buffers: bool,
         flops: FlopCount | None = None,
+        is_compiled: bool = False,
     ) -> None:
         """Prepare the runner.
 
@@ -99,6 +100,7 @@ class StepRunner:
             world: number of ranks.
             keeps_buffers: restore batch norm's statistics after a step that was not applied.
             flops: counts those of the first micro-batch.
+            is_compiled: the strategy's model is compiled.
         """
         self.strategy = strategy
         self._objective = objective
@@ -111,6 +113,7 @@ class StepRunner:
         self._buffers = list(strategy.module.buffers()) if keeps_buffers else []
         self._kept = [torch.empty_like(b) for b in self._buffers]
         self._flops = flops
+        self._is_compiled = is_compiled
         self._clock = step_clock(device)
 
     def run(self, step: int, micro_batches: list[Batch], *, global_count: int) -> StepResult:
@@ -155,7 +158,12 @@ class StepRunner:
         )
 
     def _counting(self, batch: Batch) -> AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._flops is None else self._flops.counting(len(batch.inputs))
+        if self._flops is None:
+            return contextlib.nullcontext()
+        if self._is_compiled:
+            self._flops.count_apart(self.strategy.module, batch.inputs)
+            return contextlib.nullcontext()
+        return self._flops.counting(len(batch.inputs))
 
     def _backward(self, loss: Tensor, *, waits: bool) -> tuple[int, int]:
         """Add the gradients; returns the marks at the last one of this rank and, if the pass `waits` for them, at those of all ranks."""

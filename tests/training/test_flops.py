@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -45,12 +46,56 @@ def test_a_transformer_block_costs_six_flops_per_weight_and_token_and_its_attent
     assert counted(block, tokens).per_sample == 6 * length * 12 * width**2 + attention
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_an_lstm_costs_two_flops_per_weight_and_position_forward_and_four_backward(layers: int) -> None:
+    width, state, length = 16, 32, 10
+    model = nn.LSTM(width, state, num_layers=layers, batch_first=True, bidirectional=True)
+    inputs = torch.randn(ROWS, length, width, requires_grad=True)
+    weights = sum(one.numel() for one in model.parameters() if one.dim() == 2)
+    count = counted(lambda one: model(one)[0], inputs)
+    assert (count.per_sample, count.problem) == (6 * length * weights, "")
+
+
+def test_a_gru_costs_about_as_much_per_weight() -> None:
+    """On a CPU torch splits it into matrix products, which need no gradient of the first state."""
+    model = nn.GRU(16, 32, batch_first=True)
+    inputs = torch.randn(ROWS, 10, 16, requires_grad=True)
+    weights = sum(one.numel() for one in model.parameters() if one.dim() == 2)
+    found = counted(lambda one: model(one)[0], inputs).per_sample
+    assert found == pytest.approx(6 * 10 * weights, rel=0.1)
+
+
 def test_only_the_first_micro_batch_is_counted() -> None:
     count, model = FlopCount(), nn.Linear(3, 2)
     for rows in (ROWS, 1000):
         with count.counting(rows):
             model(torch.randn(rows, 3)).sum().backward()
     assert count.per_sample == 4 * 3 * 2
+
+
+def test_a_pass_of_its_own_counts_the_same_and_leaves_the_module_and_the_generator_alone() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Dropout(0.5), nn.Flatten(), nn.Linear(8 * 6 * 6, 5))
+    inputs = torch.randn(ROWS, 3, 8, 8)
+    expected = counted(model, inputs).per_sample
+    model.zero_grad()
+    before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    count = FlopCount()
+    count.count_apart(model, inputs)
+    assert (count.per_sample, count.problem) == (expected, "")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_model_that_needs_values_is_named_as_the_problem() -> None:
+    class Routed(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return super().forward(inputs) if float(inputs.sum()) > 0 else inputs[:, : self.out_features]
+
+    count = FlopCount()
+    count.count_apart(Routed(3, 2), torch.ones(ROWS, 3))
+    assert count.per_sample is None
+    assert count.problem.startswith("Routed cannot be counted without values: ")
 
 
 def test_a_compiled_model_is_compiled_after_its_first_micro_batch() -> None:

@@ -11,7 +11,7 @@ import pytest
 from observability.event_log import Event
 from observability.postmortem import page
 from observability.postmortem.causes import first_cause
-from observability.runlog import RunEnded, RunLogWriter, WorkersFailed
+from observability.runlog import CheckpointCommitted, RunEnded, RunLogWriter, WorkersFailed
 from tests.observability.report.parsed_page import Page
 from tests.observability.sample_run import SampleRun
 from training.cli import main
@@ -38,7 +38,7 @@ def run_with(folder: Path, *endings: Event) -> RunDirectory:
 
 
 def _sample() -> list[Event]:
-    """Thirty steps, of which ten have a checkpoint."""
+    """Thirty steps without a checkpoint."""
     return SampleRun(steps=30).start().train(1, 30).events
 
 
@@ -101,6 +101,15 @@ def test_the_command_prints_the_cause_and_writes_a_page_with_all_that_is_left(
     shown = Page((run.path / "postmortem.html").read_text())
     for text in (KILLED, "worker process died", "line 9 in fail", "now  info  epoch 1", "not JSON", "goodput"):
         assert text in shown.text
+
+
+def test_the_timeline_has_the_checkpoints_of_a_run(tmp_path: Path) -> None:
+    saved = CheckpointCommitted(step=30, path="step-30", bytes=8, stall_seconds=0.1, write_seconds=0.1)
+    run = run_with(tmp_path, saved, RunEnded(status="done", step=30))
+    case = case_of(run)
+    assert case.history is not None
+    assert [one.step for one in case.history.checkpoints] == [30]
+    assert "Timeline" in Page(page.render(case)).text  # matplotlib's warnings are errors: see pyproject.toml
 
 
 def test_a_run_without_events_has_a_page(tmp_path: Path) -> None:

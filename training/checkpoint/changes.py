@@ -50,6 +50,7 @@ KEPT: Mapping[str, str] = {
     "data.validation_fraction": "the dataset's fingerprint is part of the run's identity",
     "objective.name": "it is part of the run's identity",
     "optimizer.name": "the optimizer's tensors are those of its class",
+    "ema.decay": "the checkpoint holds the average",
     "loop.epochs": "a learning rate is a function of the planned steps, and trials are compared by epoch",
     "loop.max_steps": "a learning rate is a function of the planned steps",
     "loop.global_batch": "it is part of the run's identity: it fixes the samples of each step",

@@ -10,14 +10,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from training.checkpoint.sharding import placed_like
 from training.checkpoint.stateful import NamedTensors
 from training.errors import ResumeMismatchError
 
 
 class ModelState:
-    """Parameters and persistent buffers of a model whose tensors are whole on every rank."""
+    """Parameters and persistent buffers of a model, whole or sharded."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -44,7 +46,7 @@ class ModelState:
                     f"{name} is {have} in the checkpoint and {want} in the model",
                     remedy="set model.name and model.options back, or start a new run under another run.name",
                 )
-        self._module.load_state_dict(state_dict)
+        self._module.load_state_dict({name: placed_like(wanted[name], value) for name, value in state_dict.items()})
 
 
 class OptimizerState:
@@ -118,4 +120,6 @@ def _like(parameter: nn.Parameter, key: str, value: Tensor) -> Tensor:
     """A loaded tensor, laid out in memory as the optimizer itself would have. Adam wants its step count on the CPU."""
     if key == "step" or value.shape != parameter.shape:
         return value
+    if isinstance(parameter, DTensor):
+        return placed_like(parameter, value)
     return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)

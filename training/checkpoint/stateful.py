@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from training.checkpoint.manifest import MODEL_FILE, OPTIMIZER_FILE, TENSOR_SUFFIX
+from training.checkpoint.sharding import whole
 from training.checkpoint.store import VerifiedCheckpoint
 from training.errors import ResumeMismatchError
 
@@ -31,7 +32,7 @@ class Stateful(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """The state as a flat dictionary of tensors and JSON values. Called on every rank at the same step; rank 0's is written.
 
-        The tensors may be live: they are copied before the next step. An empty state is not saved.
+        Tensors that are sharded are gathered. Tensors may be live: they are copied before the next step. An empty state is not saved.
         """
         ...
 
@@ -81,12 +82,12 @@ class StateRegistry:
         self._states[name] = stateful
 
     def collect(self) -> CollectedState:
-        """The state of the run. Tensors are not copied."""
+        """The state of the run. Tensors that are whole are not copied."""
         tensors: dict[str, NamedTensors] = {}
         values: dict[str, dict[str, Any]] = {}
         for name, stateful in self._states.items():
             state, file = stateful.state_dict(), name + TENSOR_SUFFIX
-            own = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+            own = {key: whole(value) for key, value in state.items() if isinstance(value, Tensor)}
             if own or file in {MODEL_FILE, OPTIMIZER_FILE}:  # format 1 has these two files always
                 tensors[file] = own
             if len(own) < len(state):

@@ -141,6 +141,16 @@ class OptimizerSettings(Section):
         return self
 
 
+class EmaSettings(Section):
+    """An exponential moving average of the weights."""
+
+    decay: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="Decay of the average per step, e.g. 0.999: evaluations and the exported model then have the averaged weights. "
+        "null keeps no average.",
+    )
+
+
 class ScheduleSettings(Section):
     """The learning rate schedule; a pure function of the optimizer step."""
 
@@ -192,6 +202,60 @@ class PrecisionSettings(Section):
         "fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler)."
     )
     initial_scale: PositiveFloat = Field(65536.0, description="Initial loss scale of fp16.")
+
+
+class StrategySettings(Section):
+    """How the model is distributed over the ranks. A run may go on under another strategy: a checkpoint has whole tensors."""
+
+    name: Literal["ddp", "fsdp2", "hsdp"] = Field(
+        "ddp",
+        description="ddp (every rank has the whole model) | fsdp2 (every rank has a part of the weights, gradients and optimizer state) | "
+        "hsdp (as fsdp2 within each of several groups of ranks).",
+    )
+    replicas: PositiveInt = Field(1, description="Groups of ranks that share one copy of the model (hsdp).")
+    parameters: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="Number format in which weights are gathered and computed with (fsdp2, hsdp): fp32 | bf16. Each rank's part, gradients "
+        "and optimizer state stay fp32.",
+    )
+    reshard_after_forward: bool = Field(
+        True,
+        description="Gather a block's weights again for the backward pass, instead of keeping them (fsdp2, hsdp): less memory,"
+        " more traffic.",
+    )
+    offload: bool = Field(
+        False, description="Keep weights and optimizer state in host memory between their uses (fsdp2, hsdp on GPUs)."
+    )
+
+    @model_validator(mode="after")
+    def _options_belong_to_the_strategy(self) -> StrategySettings:
+        if self.name != "hsdp" and self.replicas != 1:
+            raise ValueError(f"replicas={self.replicas} is a setting of name=hsdp, got name={self.name}")
+        if self.name == "hsdp" and self.replicas == 1:
+            raise ValueError("name=hsdp needs replicas=2 or more; name=fsdp2 is one group of all ranks")
+        sharding = {"parameters", "reshard_after_forward", "offload"} & self.model_fields_set
+        if self.name == "ddp" and any(getattr(self, key) != type(self).model_fields[key].default for key in sharding):
+            raise ValueError(f"{', '.join(sorted(sharding))}: settings of name=fsdp2 and hsdp, got name=ddp")
+        return self
+
+
+class ComputeSettings(Section):
+    """How forward and backward pass are computed; results differ by rounding at most."""
+
+    channels_last: bool = Field(
+        False,
+        description="Keep images and the weights of convolutions in the memory order that tensor cores want; for models of images.",
+    )
+    activation_checkpointing: bool = Field(
+        False,
+        description="Compute the activations of a block again in the backward pass instead of keeping them: less memory, about a third "
+        "more time, the same bits.",
+    )
+    compile: Literal["off", "default", "max-autotune"] = Field(
+        "off",
+        description="off | default | max-autotune (of `torch.compile`): generate kernels for the model in its first steps, which takes "
+        "a minute or more; they are kept with the run.",
+    )
 
 
 class ScaleSettings(Section):
@@ -317,9 +381,12 @@ class TrainingSettings(Section):
     data: DataSettings = Field(default_factory=DataSettings)
     objective: ObjectiveSettings = Field(default_factory=ObjectiveSettings)
     optimizer: OptimizerSettings = Field(default_factory=OptimizerSettings)
+    ema: EmaSettings = Field(default_factory=EmaSettings)
     schedule: ScheduleSettings = Field(default_factory=ScheduleSettings)
     loop: LoopSettings = Field(default_factory=LoopSettings)
     precision: PrecisionSettings = Field(default_factory=PrecisionSettings)
+    strategy: StrategySettings = Field(default_factory=StrategySettings)
+    compute: ComputeSettings = Field(default_factory=ComputeSettings)
     scale: ScaleSettings = Field(default_factory=ScaleSettings)
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
@@ -341,4 +408,26 @@ class TrainingSettings(Section):
     def _precision_fits_the_device(self) -> TrainingSettings:
         if self.precision.mode == "fp16" and not self.scale.gpu:
             raise ValueError("precision.mode=fp16 needs scale.gpu=true; on a CPU use bf16 or fp32")
+        return self
+
+    @model_validator(mode="after")
+    def _the_strategy_fits(self) -> TrainingSettings:
+        strategy, workers = self.strategy, self.scale.workers
+        if strategy.name == "ddp":
+            return self
+        if workers % strategy.replicas or workers == strategy.replicas:
+            fitting = [number for number in range(2, workers) if workers % number == 0]
+            nearest = min(fitting, key=lambda number: abs(number - strategy.replicas), default=None)
+            advice = "use strategy.name=fsdp2" if nearest is None else f"nearest: {nearest}"
+            raise ValueError(
+                f"strategy.replicas={strategy.replicas} must divide scale.workers={workers} into groups of 2 or more; {advice}"
+            )
+        if self.precision.mode == "fp16":
+            raise ValueError(f"precision.mode=fp16 has no loss scaling under strategy.name={strategy.name}; use bf16")
+        if strategy.parameters == "bf16" and self.precision.mode != "bf16":
+            raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16, got {self.precision.mode}")
+        if strategy.offload and not self.scale.gpu:
+            raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
+        if self.compute.compile != "off":
+            raise ValueError(f"compute.compile={self.compute.compile} needs strategy.name=ddp, got {strategy.name}")
         return self

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from training.data.forking import StartedForkContext
 from training.data.order import BatchPlan, epoch_order, uniforms
 from training.data.types import Batch, Split
 from training.errors import PlatformError
@@ -99,6 +100,7 @@ class EvalLoader:
 
     Attributes:
         batches: number of batches of all ranks.
+        rounds: number of batches of the rank that has the most.
         rank: rank whose batches are yielded, those number `rank`, `rank + world`, and so on.
     """
 
@@ -119,6 +121,7 @@ class EvalLoader:
         starts = range(0, len(split), batch)
         self.batches = len(starts)
         self.rank = rank
+        self.rounds = -(-self.batches // world)
         self._requests = _Requests([ids[start : start + batch] for start in starts[rank::world]])
         self._reader = _RangeReader(split)
         self._prefetcher = (
@@ -136,6 +139,10 @@ class EvalLoader:
             DataError: a sample cannot be read.
         """
         return map(self._reader, self._requests) if self._prefetcher is None else _raise_errors(self._prefetcher)
+
+    def sample(self) -> Batch:
+        """A batch of the split's first sample, for a rank that has no batch of its own in the last round."""
+        return self._reader(range(1))
 
 
 class _StepReader:
@@ -226,7 +233,7 @@ def _make_prefetcher(
         persistent_workers=persistent_workers,
         # fork shares the dataset's memory and needs no pickling. It is safe: readers use nothing that another thread of
         # the rank could have locked.
-        multiprocessing_context="fork",
+        multiprocessing_context=StartedForkContext(),
         # Without a generator of its own, each iteration draws from torch's global one, which weights and dropout use.
         generator=torch.Generator(),
     )

@@ -50,6 +50,31 @@ class SyntheticOptions(Section):
         return self
 
 
+class SyntheticTextOptions(Section):
+    """Options of `synthetic_text`."""
+
+    samples: PositiveInt = Field(10_000, description="Texts of the training split.")
+    evaluation_samples: PositiveInt = Field(1_000, description="Texts of the validation split, and of the test split.")
+    classes: Annotated[int, Field(ge=2)] = Field(4, description="Number of classes, all equally frequent.")
+    length: PositiveInt = Field(64, description="Tokens of a text.")
+    vocabulary: PositiveInt = Field(1_000, description="Number of different tokens.")
+    words_per_class: PositiveInt = Field(50, description="Keywords of each class; no two classes share one.")
+    keywords: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1, description="Probability that a token is a keyword of the text's class instead of any token."
+    )
+    seed: NonNegativeInt = Field(0, description="Seed of the texts; run.seed does not change them.")
+
+    @model_validator(mode="after")
+    def _keywords_fit_the_vocabulary(self) -> SyntheticTextOptions:
+        needed = self.classes * self.words_per_class
+        if needed > self.vocabulary:
+            raise ValueError(
+                f"classes x words_per_class = {self.classes} x {self.words_per_class} = {needed} keywords, but "
+                f"vocabulary={self.vocabulary}"
+            )
+        return self
+
+
 class DiabetesOptions(Section):
     """Options of `diabetes`: none."""
 

@@ -16,6 +16,7 @@ from training.data.options import (
     DigitsOptions,
     ImageFolderOptions,
     SyntheticOptions,
+    SyntheticTextOptions,
     TextOptions,
 )
 from training.errors import DataError, SettingsError
@@ -63,6 +64,11 @@ DATASETS = Registry(
         ),
         DatasetSpec(name="python_reference", factory="training.data.text:load_python_reference", options=TextOptions),
         DatasetSpec(name="synthetic", factory="training.data.synthetic:load_synthetic", options=SyntheticOptions),
+        DatasetSpec(
+            name="synthetic_text",
+            factory="training.data.synthetic_text:load_synthetic_text",
+            options=SyntheticTextOptions,
+        ),
         DatasetSpec(
             name="text_files",
             factory="training.data.text:load_text_files",

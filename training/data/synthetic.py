@@ -22,11 +22,11 @@ from training.data.options import SyntheticOptions
 from training.data.order import Stream, philox
 from training.data.types import DataBundle, SampleSpec
 
-_NOISE_OFFSETS = 2**20
+NOISE_OFFSETS = 2**20
 """Number of offsets into the noise sequence."""
 
 _OFFSET_STRIDE = 0x9E3779B1
-"""Distance between the offsets of consecutive samples, modulo `_NOISE_OFFSETS`. It is odd, so 2**20 samples have distinct
+"""Distance between the offsets of consecutive samples, modulo `NOISE_OFFSETS`. It is odd, so 2**20 samples have distinct
 offsets; 2**32 divided by the golden ratio, as in Fibonacci hashing, spreads the offsets of nearby samples."""
 
 _PATTERN_SIDE = 4
@@ -80,7 +80,7 @@ def load_synthetic(_settings: DataSettings, options: SyntheticOptions) -> DataBu
     sizes = [options.samples, options.evaluation_samples, options.evaluation_samples]
     numbers = torch.arange(sum(sizes))
     targets_by_split = torch.split(_targets(options, numbers), sizes)
-    offsets_by_split = torch.split(numbers * _OFFSET_STRIDE % _NOISE_OFFSETS, sizes)
+    offsets_by_split = torch.split(offsets_of(numbers), sizes)
 
     def split(index: int) -> SyntheticSplit:
         return SyntheticSplit(
@@ -103,6 +103,11 @@ def load_synthetic(_settings: DataSettings, options: SyntheticOptions) -> DataBu
     )
 
 
+def offsets_of(numbers: Tensor) -> Tensor:
+    """The offsets into a sequence of `NOISE_OFFSETS` starts of the samples with these numbers."""
+    return numbers * _OFFSET_STRIDE % NOISE_OFFSETS
+
+
 def _targets(options: SyntheticOptions, numbers: Tensor) -> Tensor:
     """The targets of samples with these numbers: as many as there are samples, in the format of `SyntheticSplit`."""
     if options.targets == "classes":
@@ -119,6 +124,6 @@ def _patterns_and_noise(
     pattern_shape = (shape[0], _PATTERN_SIDE, _PATTERN_SIDE) if len(shape) > 1 else shape
     generator = np.random.Generator(philox(seed=options.seed, epoch=0, stream=Stream.SYNTHETIC))
     patterns = generator.standard_normal((options.classes, *pattern_shape), dtype=np.float32)
-    noise = generator.standard_normal(_NOISE_OFFSETS + math.prod(shape), dtype=np.float32)
+    noise = generator.standard_normal(NOISE_OFFSETS + math.prod(shape), dtype=np.float32)
     scale = 1 / math.hypot(1, options.noise)
     return patterns * np.float32(scale), noise * np.float32(scale * options.noise)

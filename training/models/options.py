@@ -28,6 +28,19 @@ class SimpleCnnOptions(Section):
     dropout: Fraction = Field(0.1, description="Dropout probability of the pooled features.")
 
 
+class RnnOptions(Section):
+    """Options of `rnn`."""
+
+    cell: Literal["lstm", "gru"] = Field("lstm", description="lstm | gru.")
+    embedding: PositiveInt = Field(64, description="Width of a token's embedding.")
+    hidden: PositiveInt = Field(128, description="Width of the state of each direction.")
+    layers: PositiveInt = Field(1, description="Number of recurrent layers.")
+    bidirectional: bool = Field(True, description="Read the text in both directions.")
+    dropout: Fraction = Field(
+        0.1, description="Dropout probability after the embedding, between the layers and before the head."
+    )
+
+
 class TransformerOptions(Section):
     """Options of `transformer`."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from training.config.schema import ModelSettings
 from training.factories import FactorySpec, Registry
-from training.models.options import MlpOptions, ResNetOptions, SimpleCnnOptions, TransformerOptions
+from training.models.options import MlpOptions, ResNetOptions, RnnOptions, SimpleCnnOptions, TransformerOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,6 +23,7 @@ MODELS = Registry(
         FactorySpec(name="resnet101", factory="training.models.resnet:resnet101", options=ResNetOptions),
         FactorySpec(name="resnet18", factory="training.models.resnet:resnet18", options=ResNetOptions),
         FactorySpec(name="resnet50", factory="training.models.resnet:resnet50", options=ResNetOptions),
+        FactorySpec(name="rnn", factory="training.models.rnn:rnn", options=RnnOptions),
         FactorySpec(name="simple_cnn", factory="training.models.simple_cnn:simple_cnn", options=SimpleCnnOptions),
         FactorySpec(name="transformer", factory="training.models.transformer:transformer", options=TransformerOptions),
     ),

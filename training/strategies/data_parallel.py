@@ -6,11 +6,25 @@ from contextlib import AbstractContextManager
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from training.strategies.buffers import copy_from_rank_0
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer
+
+
+class _Forward(nn.Module):
+    """Calls a module from code of ours: `torch.compile` compiles no frame of torch itself, such as the forward pass of `nn.Sequential`."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The outputs of the module."""
+        outputs: Tensor = self.module(inputs)
+        return outputs
 
 
 class DataParallel(SingleProcess):
@@ -22,7 +36,7 @@ class DataParallel(SingleProcess):
     def __init__(self, module: nn.Module, make_optimizer: MakeOptimizer, *, device: torch.device) -> None:
         super().__init__(module, make_optimizer)
         device_ids = [device.index] if device.type == "cuda" else None
-        self._parallel = DistributedDataParallel(module, device_ids=device_ids, gradient_as_bucket_view=True)
+        self._parallel = DistributedDataParallel(_Forward(module), device_ids=device_ids, gradient_as_bucket_view=True)
         self.model = self._parallel
         self.averaged_ranks = dist.get_world_size()
 
@@ -30,10 +44,6 @@ class DataParallel(SingleProcess):
         """DDP's `no_sync`: no all-reduce before the last micro-batch."""
         return self._parallel.no_sync()
 
-    @torch.no_grad()
     def synchronize_buffers(self) -> None:
         """Copy rank 0's buffers to its peers, as DDP does at the start of the next training forward pass."""
-        for buffer in self.module.buffers():
-            value = buffer.contiguous()
-            dist.broadcast(value, src=0)
-            buffer.copy_(value)
+        copy_from_rank_0(self.module)

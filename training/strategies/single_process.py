@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from training.checkpoint.state import ModelState, OptimizerState
@@ -15,12 +17,17 @@ class SingleProcess:
     """The whole model and its optimizer in this process."""
 
     averaged_ranks = 1
+    computes_together = False
 
     def __init__(self, module: nn.Module, make_optimizer: MakeOptimizer) -> None:
         self.module = module
-        self.model = module
+        self.model: nn.Module = module
         self.optimizer = make_optimizer(module)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
+
+    def compile(self, mode: str) -> None:
+        """Compile what a step calls; under DDP with its hooks, so that the all-reduce still overlaps with the backward pass."""
+        self.model = cast("nn.Module", torch.compile(self.model, mode=mode, dynamic=False))
 
     def accumulating(self) -> AbstractContextManager[None]:
         """No-op: nothing is communicated."""
@@ -36,6 +43,10 @@ class SingleProcess:
 
     def synchronize_buffers(self) -> None:
         """No-op: there is one set of buffers."""
+
+    def whole_module(self) -> nn.Module:
+        """The bare model."""
+        return self.module
 
     def states(self) -> dict[str, Stateful]:
         """The state of the bare model and of its optimizer."""

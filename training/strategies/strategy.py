@@ -28,7 +28,27 @@ class Strategy(Protocol):
 
     @property
     def module(self) -> nn.Module:
-        """The bare model, for evaluation and export; rank 0's is the one that counts (`synchronize_buffers`)."""
+        """The bare model, for evaluation; rank 0's is the one that counts (`synchronize_buffers`)."""
+        ...
+
+    @property
+    def computes_together(self) -> bool:
+        """Whether a forward pass communicates, so that every rank has to make as many of them as its peers."""
+        ...
+
+    def whole_module(self) -> nn.Module:
+        """The bare model with whole tensors, for export. Called on every rank; at least rank 0's has the weights."""
+        ...
+
+    def compile(self, mode: str) -> None:
+        """Let training steps call the model compiled by `torch.compile`; `module` stays as it is.
+
+        Every shape of a batch is compiled by itself: which kernels a step uses depends on its batch only, so that a run that was resumed
+        uses the same ones.
+
+        Args:
+            mode: of `torch.compile`.
+        """
         ...
 
     @property
@@ -63,7 +83,6 @@ class Strategy(Protocol):
     def states(self) -> dict[str, Stateful]:
         """The state of the model and of the optimizer, under the names `model` and `optimizer`.
 
-        `state_dict` is called on every rank at the same step and is whole at least on rank 0; `load_state_dict` gets the whole state on
-        every rank.
+        `state_dict` is called on every rank at the same step, and may be sharded; `load_state_dict` gets the whole state on every rank.
         """
         ...

@@ -13,7 +13,7 @@ from training.checkpoint.changes import CHANGEABLE, KEPT, is_changeable
 from training.config.schema import TrainingSettings
 from training.errors import ResumeMismatchError
 
-_SECTIONS = ("model", "data", "objective", "optimizer", "schedule", "loop", "precision")
+_SECTIONS = ("model", "data", "objective", "optimizer", "ema", "schedule", "loop", "precision")
 _WITHOUT_EFFECT = {"loop.nonfinite", "loop.log_sample_ids", "data.loader_workers", "data.prefetch"}
 """Settings that the weights of a healthy run do not depend on."""
 

@@ -21,6 +21,8 @@ from training.models.registry import MODELS, build_model, validate
 
 DIGITS = SampleSpec(shape=(1, 8, 8), outputs=10)
 
+TOKEN_MODELS = ("rnn", "transformer")
+
 OWN_MODULE = """
 from torch import nn
 
@@ -55,7 +57,7 @@ def test_names_are_sorted() -> None:
     assert list(MODELS.names) == sorted(MODELS.names)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS.names if name != "transformer"])
+@pytest.mark.parametrize("name", [name for name in MODELS.names if name not in TOKEN_MODELS])
 def test_every_model_of_images_builds_with_its_default_options(name: str) -> None:
     with torch.device("meta"):
         model = build_model(ModelSettings(name=name), SampleSpec(shape=(3, 32, 32), outputs=7))
@@ -143,7 +145,7 @@ def test_an_invalid_setting_is_rejected_with_value_rule_and_remedy(
         build_model(settings, DIGITS)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS.names if name not in {"mlp", "transformer"}])
+@pytest.mark.parametrize("name", [name for name in MODELS.names if name not in {"mlp", *TOKEN_MODELS}])
 def test_an_image_model_rejects_vectors(name: str) -> None:
     with pytest.raises(SettingsError, match=rf"model.name={name} expects images .* shape \(784,\)"):
         build_model(ModelSettings(name=name), SampleSpec(shape=(784,), outputs=10))

@@ -1,0 +1,199 @@
+"""FSDP2 and HSDP: the weights of one process, a part of the memory, and checkpoints that any strategy continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim import AdamW
+
+from observability.runlog import Evaluated, Restored, Step, read_all, select
+from tests.training.launch.ranks import on_ranks
+from tests.training.runs import small_settings, steps_of
+from training.config.schema import StrategySettings, TrainingSettings
+from training.data.types import SampleSpec
+from training.launch.task import RankPlace, RankTask
+from training.models.options import ResNetOptions, SimpleCnnOptions, TransformerOptions
+from training.models.resnet import resnet50
+from training.models.simple_cnn import simple_cnn
+from training.models.transformer import Block, transformer
+from training.process_group import process_group
+from training.strategies.fully_sharded import FullySharded
+from training.strategies.units import units_of
+from training.worker import run_rank
+
+CPU = torch.device("cpu")
+STEPS = 20
+
+MLP: dict[str, Any] = {"model": {"name": "mlp"}, "loop": {"max_steps": STEPS}, "schedule": {"name": "constant"}}
+CNN: dict[str, Any] = {"loop": {"max_steps": STEPS}, "schedule": {"name": "constant"}}
+TRANSFORMER: dict[str, Any] = {
+    "model": {"name": "transformer", "options": {"width": 32, "layers": 2, "heads": 2, "dropout": 0.0}},
+    "data": {"dataset": "python_reference", "options": {"length": 32}},
+    "objective": {"name": "language_modelling"},
+    "loop": {"max_steps": STEPS, "global_batch": 16},
+    "schedule": {"name": "constant"},
+}
+FSDP2: dict[str, Any] = {"name": "fsdp2"}
+HSDP: dict[str, Any] = {"name": "hsdp", "replicas": 2}
+
+
+def _rank(place: RankPlace, *, folder: str, sections: dict[str, dict[str, Any]]) -> str:
+    torch.set_num_threads(1)
+    scale = {"launcher": "torchrun", "workers": place.world} if place.world > 1 else {}
+    settings = small_settings(**{**sections, "scale": scale})
+    return run_rank(RankTask(settings=settings, run_directory=Path(folder), attempt=0), place).weights_sha256
+
+
+def train(folder: Path, ranks: int, **sections: dict[str, Any]) -> str:
+    """Train, or go on, on some ranks; returns the hash of the exported weights."""
+    folder.mkdir(exist_ok=True)
+    return on_ranks(ranks, _rank, folder=str(folder), sections=sections)[0]
+
+
+def exported(run: Path) -> dict[str, Tensor]:
+    """The final weights of a run."""
+    return load_file(run / "model" / "model.safetensors")
+
+
+def assert_close(first: Path, second: Path) -> None:
+    """Check that two runs made the same steps, but for the order in which sums are rounded."""
+    losses = [torch.tensor([one.loss for one in select(read_all(run), Step)]) for run in (first, second)]
+    torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+    other = exported(second)
+    for name, value in exported(first).items():
+        torch.testing.assert_close(value, other[name], rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("recipe", [MLP, TRANSFORMER], ids=["mlp", "transformer"])
+@pytest.mark.parametrize(("ranks", "strategy"), [(2, FSDP2), (4, HSDP)], ids=["fsdp2-2", "hsdp-2x2"])
+def test_twenty_steps_are_those_of_one_process(
+    tmp_path: Path, recipe: dict[str, Any], ranks: int, strategy: dict[str, Any]
+) -> None:
+    train(tmp_path / "one", 1, **recipe)
+    train(tmp_path / "sharded", ranks, **recipe, strategy=strategy)
+    assert len(steps_of(tmp_path / "sharded")) == STEPS
+    assert_close(tmp_path / "one", tmp_path / "sharded")
+    one, sharded = ([item.loss for item in select(read_all(tmp_path / name), Evaluated)] for name in ("one", "sharded"))
+    torch.testing.assert_close(torch.tensor(sharded), torch.tensor(one), rtol=1e-4, atol=1e-5)
+
+
+def test_batch_norm_accumulation_and_the_average_of_the_weights_are_those_of_ddp(tmp_path: Path) -> None:
+    recipe = {**CNN, "loop": {"max_steps": 8, "accumulation": 2}, "ema": {"decay": 0.9}}
+    train(tmp_path / "ddp", 2, **recipe)
+    train(tmp_path / "sharded", 2, **recipe, strategy=FSDP2)
+    assert_close(tmp_path / "ddp", tmp_path / "sharded")
+
+
+@pytest.mark.parametrize("stop_after", [7, 21])
+def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(tmp_path: Path, stop_after: int) -> None:
+    recipe = {**CNN, "loop": {"max_steps": 24}, "ema": {"decay": 0.9}, "strategy": FSDP2}
+    whole = train(tmp_path / "whole", 2, **recipe)
+    train(tmp_path / "parted", 2, **{**recipe, "loop": {"max_steps": stop_after}})
+    assert train(tmp_path / "parted", 2, **recipe) == whole
+    assert select(read_all(tmp_path / "parted"), Restored)[0].step == stop_after
+
+
+def test_a_run_goes_on_under_other_strategies_and_numbers_of_ranks(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for steps, ranks, strategy in ((6, 2, {"name": "ddp"}), (12, 4, FSDP2), (16, 4, HSDP), (STEPS, 1, {"name": "ddp"})):
+        train(run, ranks, **{**MLP, "loop": {"max_steps": steps}}, strategy=strategy)
+    train(tmp_path / "one", 1, **MLP)
+    assert [one.step for one in select(read_all(run), Restored)] == [6, 12, 16]
+    assert_close(tmp_path / "one", run)
+
+
+def _bytes_of_rank(place: RankPlace, *, replicas: int) -> dict[str, int]:
+    torch.set_num_threads(1)
+    settings = StrategySettings(name="hsdp", replicas=replicas) if replicas > 1 else StrategySettings(name="fsdp2")
+    with process_group(place, gpu=False, timeout_seconds=120):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Sequential(nn.Linear(64, 256), nn.ReLU()), nn.Linear(256, 64))
+        strategy = FullySharded(module, lambda it: AdamW(it.parameters()), settings=settings, device=CPU)
+        strategy.model(torch.randn(4, 64)).square().sum().backward()
+        strategy.optimizer.step()
+        parameters = list(strategy.module.parameters())
+        moments = [value for state in strategy.optimizer.state.values() for value in state.values() if value.dim()]
+        return {
+            "weights": _local_bytes(parameters),
+            "gradients": _local_bytes([p.grad for p in parameters if p.grad is not None]),
+            "optimizer": _local_bytes(moments),
+        }
+
+
+def _local_bytes(tensors: list[Any]) -> int:
+    assert all(isinstance(one, DTensor) for one in tensors)
+    return sum(one.to_local().nbytes for one in tensors)
+
+
+@pytest.mark.parametrize(("ranks", "replicas"), [(2, 1), (4, 1), (4, 2)])
+def test_the_memory_of_a_rank_is_that_of_zero_stage_3(ranks: int, replicas: int) -> None:
+    """Of P parameters in float32 with Adam: 4P/N, 4P/N and 8P/N bytes for N shards (arXiv:1910.02054, table 1, without fp16)."""
+    parameters, shards = 64 * 256 + 256 + 256 * 64 + 64, ranks // replicas
+    for found in on_ranks(ranks, _bytes_of_rank, replicas=replicas):
+        assert found == {
+            "weights": 4 * parameters // shards,
+            "gradients": 4 * parameters // shards,
+            "optimizer": 8 * parameters // shards,
+        }
+
+
+def _clipped(place: RankPlace) -> tuple[float, float]:
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        torch.manual_seed(0)
+        module = nn.Linear(6, 3)
+        strategy = FullySharded(
+            module, lambda it: AdamW(it.parameters()), settings=StrategySettings(name="fsdp2"), device=CPU
+        )
+        strategy.model(torch.ones(2, 6)).square().sum().backward()
+        norm = strategy.gradient_norm()
+        strategy.clip_gradients(0.5, norm)
+        return float(norm), float(strategy.gradient_norm())
+
+
+def test_gradients_are_measured_and_clipped_as_a_whole() -> None:
+    torch.manual_seed(0)
+    module = nn.Linear(6, 3)
+    module(torch.ones(2, 6)).square().sum().backward()
+    expected = float(nn.utils.get_total_norm([p.grad for p in module.parameters() if p.grad is not None]))
+    for norm, clipped in on_ranks(2, _clipped):
+        assert norm == pytest.approx(expected, rel=1e-5)
+        assert clipped == pytest.approx(0.5, rel=1e-4)
+
+
+def test_units_are_the_blocks_of_a_model() -> None:
+    images, tokens = SampleSpec(shape=(3, 32, 32), outputs=10), SampleSpec(shape=(16,), outputs=64, vocabulary=64)
+    assert len(units_of(resnet50(images, ResNetOptions()))) == 3 + 4 + 6 + 3
+    blocks = units_of(transformer(tokens, TransformerOptions(layers=3)))
+    assert [type(one) for one in blocks] == [Block] * 3
+    assert len(units_of(simple_cnn(images, SimpleCnnOptions()))) == 3
+    assert units_of(nn.Linear(2, 2)) == ()
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"strategy": {"name": "fsdp2", "replicas": 2}}, "replicas=2 is a setting of name=hsdp"),
+        ({"strategy": {"name": "hsdp"}}, "name=hsdp needs replicas=2 or more"),
+        ({"strategy": {"offload": True}}, "offload: settings of name=fsdp2 and hsdp, got name=ddp"),
+        (
+            {"strategy": {"name": "hsdp", "replicas": 4}, "scale": {"workers": 6}, "loop": {"global_batch": 60}},
+            r"strategy\.replicas=4 must divide scale\.workers=6 into groups of 2 or more; nearest: 3",
+        ),
+        ({"strategy": HSDP, "scale": {"workers": 2}}, "use strategy.name=fsdp2"),
+        ({"strategy": {**FSDP2, "parameters": "bf16"}}, "needs precision.mode=bf16, got fp32"),
+        ({"strategy": {**FSDP2, "offload": True}}, "needs scale.gpu=true"),
+        ({"strategy": FSDP2, "compute": {"compile": "default"}}, "needs strategy.name=ddp, got fsdp2"),
+        ({"strategy": FSDP2, "precision": {"mode": "fp16"}, "scale": {"gpu": True}}, "no loss scaling"),
+    ],
+)
+def test_a_combination_that_cannot_work_is_refused(sections: dict[str, dict[str, Any]], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TrainingSettings.model_validate(sections)

@@ -1,0 +1,71 @@
+"""Activation checkpointing: the backward pass computes the activations of a block again instead of keeping them.
+
+Of a model of n equal blocks about n inputs and the activations of one block are kept, for one more forward pass of each block (Chen et al.,
+arXiv:1604.06174). Results are the same bits: dropout draws the same numbers again, and batch norm does not count a batch twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+
+from training.errors import SettingsError
+from training.strategies.units import units_of
+
+
+class _Recomputed(nn.Module):
+    """Mixed into the class of a block, so that its parameters keep their names."""
+
+    def forward(self, *inputs: Any) -> Any:  # noqa: ANN401 - those of the block
+        """The block's outputs, whose activations are computed again where a backward pass needs them."""
+        if not torch.is_grad_enabled():
+            return super().forward(*inputs)
+        return checkpoint(super().forward, *inputs, use_reentrant=False, context_fn=self._contexts)
+
+    def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """The contexts of the first computation and of the second."""
+        norms = [one for one in self.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
+        return nullcontext(), _counting_nothing(norms)
+
+
+@contextmanager
+def _counting_nothing(norms: Sequence[_BatchNorm]) -> Iterator[None]:
+    """Batch norm normalizes by the batch again, and its running statistics end as they were."""
+    momenta, counts = [one.momentum for one in norms], [one.num_batches_tracked for one in norms]
+    kept = [None if one is None else one.clone() for one in counts]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum, count, before in zip(norms, momenta, counts, kept, strict=True):
+            norm.momentum = momentum
+            if count is not None and before is not None:
+                count.copy_(before)
+
+
+def recompute_blocks(module: nn.Module, *, model: str) -> None:
+    """Compute the activations of every block of a model again in the backward pass.
+
+    Args:
+        module: the model, before it is distributed.
+        model: its name in the settings.
+
+    Raises:
+        SettingsError: it has no blocks.
+    """
+    blocks = units_of(module)
+    if not blocks:
+        raise SettingsError(
+            f"compute.activation_checkpointing=true: model.name={model} has no blocks (nn.Sequential or nn.ModuleList)",
+            remedy="set compute.activation_checkpointing=false, or put the model's layers into a sequence",
+        )
+    for block in blocks:
+        kind = type(block)
+        block.__class__ = type(f"Recomputed{kind.__name__}", (_Recomputed, kind), {})

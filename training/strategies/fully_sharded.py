@@ -1,0 +1,120 @@
+"""Fully sharded data parallelism (FSDP2): every rank keeps a part of each weight, its gradient and its optimizer state.
+
+The weights of a unit (`training.strategies.units`) are gathered for its forward and for its backward pass, and the gradients are reduced
+to the parts. Per rank, weights, gradients and optimizer state take 1 / shards of their size, as in ZeRO stage 3 (Rajbhandari et al.,
+arXiv:1910.02054, section 5). With `replicas` the ranks form groups that each share one copy of the model (HSDP): weights are gathered
+within a group, gradients are summed over the groups.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from training.checkpoint.sharding import whole
+from training.checkpoint.state import ModelState, OptimizerState
+from training.checkpoint.stateful import Stateful
+from training.config.schema import StrategySettings
+from training.strategies.buffers import copy_from_rank_0
+from training.strategies.strategy import MakeOptimizer
+from training.strategies.units import units_of
+
+
+class FullySharded:
+    """FSDP2 over all ranks of the process group; after every step the parts of the weights are together those of one process.
+
+    Buffers are not sharded: as under DDP, those of rank 0 count.
+    """
+
+    computes_together = True
+
+    def __init__(
+        self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device
+    ) -> None:
+        self.averaged_ranks = dist.get_world_size()
+        self._skeleton = copy.deepcopy(module).to("meta")
+        mesh = _mesh(device, settings, world=self.averaged_ranks)
+        policy = _mixed_precision(settings)
+        offload = CPUOffloadPolicy() if settings.offload else OffloadPolicy()
+        for part in (*units_of(module), module):
+            fully_shard(
+                part,
+                mesh=mesh,
+                reshard_after_forward=settings.reshard_after_forward,
+                mp_policy=policy,
+                offload_policy=offload,
+            )
+        self.module = self.model = module
+        self.optimizer = make_optimizer(module)
+
+    def compile(self, mode: str) -> None:
+        """Refused by the settings."""
+        raise AssertionError(f"compute.compile={mode} under FSDP2")
+
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """No reduction before the last micro-batch; until then every rank keeps whole gradients."""
+        sharded = cast("FSDPModule", self.module)
+        sharded.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            sharded.set_requires_gradient_sync(True)
+
+    def gradient_norm(self) -> Tensor:
+        """The L2 norm over all parts of all gradients."""
+        norm = nn.utils.get_total_norm(self._gradients())
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def clip_gradients(self, limit: float, norm: Tensor) -> None:
+        """Scale this rank's parts in place, by the factor of `torch.nn.utils.clip_grads_with_norm_`."""
+        factor = min(1.0, limit / (float(norm) + 1e-6))
+        for gradient in self._gradients():
+            gradient.mul_(factor)
+
+    def synchronize_buffers(self) -> None:
+        """Copy rank 0's buffers to its peers."""
+        copy_from_rank_0(self.module)
+
+    def whole_module(self) -> nn.Module:
+        """On rank 0 a copy with whole weights, in host memory; on its peers the sharded module."""
+        state = {name: whole(value) for name, value in self.module.state_dict().items()}
+        if dist.get_rank() != 0:
+            return self.module
+        copied = copy.deepcopy(self._skeleton).to_empty(device="cpu")
+        copied.load_state_dict(state)
+        persistent = state.keys()
+        for name, value in self.module.named_buffers():
+            if name not in persistent:
+                copied.get_buffer(name).copy_(value)
+        return copied
+
+    def states(self) -> dict[str, Stateful]:
+        """The sharded state of the model and of its optimizer."""
+        return {"model": ModelState(self.module), "optimizer": OptimizerState(self.optimizer, self.module)}
+
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.module.parameters() if p.grad is not None]
+
+
+def _mesh(device: torch.device, settings: StrategySettings, *, world: int) -> DeviceMesh:
+    if settings.name == "hsdp":
+        replicas = settings.replicas
+        return init_device_mesh(device.type, (replicas, world // replicas), mesh_dim_names=("replicate", "shard"))
+    return init_device_mesh(device.type, (world,), mesh_dim_names=("shard",))
+
+
+def _mixed_precision(settings: StrategySettings) -> MixedPrecisionPolicy:
+    """Gradients are always reduced in float32."""
+    if settings.parameters == "fp32":
+        return MixedPrecisionPolicy()
+    return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)

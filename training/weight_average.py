@@ -1,0 +1,82 @@
+"""The exponential moving average of a model's weights (EMA), kept beside the weights that are trained.
+
+After step n every value moves towards that of the model: average = d · average + (1 - d) · value, with d = min(decay, (1 + n) / (10 + n)).
+The second term lets the average follow the first steps, whose values would otherwise stay in it for thousands of steps (TensorFlow,
+`tf.train.ExponentialMovingAverage`, `num_updates`). It is a function of the step: nothing but the average itself is state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from training.checkpoint.sharding import own_part, placed_like
+from training.checkpoint.stateful import NamedTensors
+from training.errors import ResumeMismatchError
+
+
+class WeightAverage:
+    """The average of a module's trained parameters and of its floating-point buffers, e.g. batch norm's running statistics.
+
+    Args:
+        module: the bare model, on its final device; tied parameters count once.
+        decay: see above, from 0 to 1.
+    """
+
+    def __init__(self, module: nn.Module, *, decay: float) -> None:
+        self._decay = decay
+        trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
+        buffers = {name: value for name, value in module.named_buffers() if value.is_floating_point()}
+        self._live: dict[str, Tensor] = {**trained, **buffers}
+        self._averages: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Start from the module's values, unless `load_state_dict` has loaded an average."""
+        if not self._averages:
+            self._averages = {name: value.detach().clone() for name, value in self._live.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Add the values after optimizer step `step`, counted from 1."""
+        decay = min(self._decay, (1 + step) / (10 + step))
+        averages, live = ([own_part(value) for value in one.values()] for one in (self._averages, self._live))
+        torch._foreach_lerp_(averages, live, 1 - decay)
+
+    @contextmanager
+    def in_model(self) -> Iterator[None]:
+        """The context in which the module has the average, to evaluate or export it."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    @torch.no_grad()
+    def _exchange(self) -> None:
+        for name, live in self._live.items():
+            value = live.detach().clone()
+            live.copy_(self._averages[name])
+            self._averages[name].copy_(value)
+
+    def state_dict(self) -> NamedTensors:
+        """The live averages by the names of the module's tensors; empty before `start`."""
+        return self._averages
+
+    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
+        """Load the averages, to the device of the module.
+
+        Raises:
+            ResumeMismatchError: they are those of another model.
+        """
+        shapes = {name: value.shape for name, value in self._live.items()}
+        if {name: value.shape for name, value in state_dict.items()} != shapes:
+            different = sorted(name for name in shapes.keys() ^ state_dict.keys()) or sorted(shapes)
+            raise ResumeMismatchError(
+                f"its average of the weights is of another model: {different[0]} differs",
+                remedy="set model.name and model.options back, or start a new run under another run.name",
+            )
+        self._averages = {name: placed_like(live, state_dict[name]).detach() for name, live in self._live.items()}
