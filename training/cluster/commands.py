@@ -275,7 +275,7 @@ def render_request(request: JobRequest, context: ClusterContext) -> tuple[Manife
     """
     target = lasting_capacity(request, context.target, now=datetime.now(UTC))
     manifests = render_job(request, target)
-    if request.gpu_model is not None:  # on standard error: `job` writes YAML to standard output
+    if request.has_choice:  # on standard error: `job` writes YAML to standard output
         print(describe_choice(place_job(request, target), target), file=sys.stderr)
     return manifests
 

@@ -24,7 +24,7 @@ class JobOptions:
     """Options of a job in addition to its settings; None is the platform's default.
 
     Attributes:
-        group: the GPU node group.
+        group: the GPU node group, or several; see `JobRequest`.
         gpu_model: a GPU model, instead of a group; see `JobRequest`.
         spot: with a GPU model, also on spot nodes.
         priority: its priority class in the queue.
@@ -99,7 +99,7 @@ def options_of(job: Manifest) -> JobOptions:
     is_in_group = _gpus_of(workers["template"]) > 0 and model is None
     tolerated = {one["key"] for one in pod.get("tolerations", ())}
     return JobOptions(
-        group=pod["nodeSelector"].get(GROUP_LABEL) if is_in_group else None,
+        group=_named_groups(pod) if is_in_group else None,
         gpu_model=model,
         spot=None if model is None else SPOT_TAINT.key in tolerated,
         priority=job["metadata"]["labels"][PRIORITY_LABEL].removeprefix(PRIORITY_PREFIX),
@@ -108,6 +108,14 @@ def options_of(job: Manifest) -> JobOptions:
         keep_days=None if keep_days is None else float(keep_days),
         image=annotations.get(IMAGE_ANNOTATION),
     )
+
+
+def _named_groups(pod: Manifest) -> str:
+    """The groups that a job named: several are in an affinity, to which Kueue adds a selector of the one that it chose."""
+    required = pod.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms = [one for term in required.get("nodeSelectorTerms", ()) for one in term.get("matchExpressions", ())]
+    listed = [name for one in terms if one["key"] == GROUP_LABEL for name in one["values"]]
+    return ",".join(listed) or str(pod["nodeSelector"][GROUP_LABEL])
 
 
 def image_of(job: Manifest) -> str:

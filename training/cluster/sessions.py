@@ -68,7 +68,7 @@ def start_session(arguments: NewSessionOptions, context: ClusterContext, api: Ku
     """Submit a session's RayJob, and print its size and price; raises like `session_request` and `submit_job`."""
     request, price = session_request(arguments, context, name=name)
     target = lasting_capacity(request, context.target, now=datetime.now(UTC))
-    if request.gpu_model is not None:
+    if request.has_choice:
         print(describe_choice(place_job(request, target), target))
     made = submit_job(api, context, render_job(request, target))
     cost = "" if price is None else f", about ${price:,.2f} an hour"

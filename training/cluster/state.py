@@ -13,6 +13,7 @@ from platform_charts.jobs.rayjob import ENDED, is_command_job
 from training.cluster.node_room import NodeRoom
 from training.cluster.objects import conditions, has_condition, one_line
 from training.cluster.queue_position import QueuePosition, is_active
+from training.cluster.topology import NO_ROOM, needs_of, with_needs
 from training.cluster.waiting import waiting_reason
 from training.errors import ExitStatus
 
@@ -32,9 +33,14 @@ _DEACTIVATED = "The workload is deactivated"
 """Prefix of Kueue's message for any deactivated Workload."""
 
 _OTHER_FLAVOR = re.compile(
-    r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+)(?:, |$)"
+    r"(?:flavor \S+ doesn't match node affinity|untolerated taint \{[^}]*\} in flavor [^\s,]+"
+    r'|Flavor "[^"]+" does not support TopologyAwareScheduling)(?:, |$)'
 )
 """Kueue's message for each flavor that a job did not request, around the one for the flavor that it waits for."""
+
+_NO_TOPOLOGY = "does not support TopologyAwareScheduling"
+"""What Kueue says of a group without a topology. If it says nothing else, its last attempt has tried the job's group: the next one
+tries the flavors after it, and reports those only."""
 
 _INACTIVE = re.compile(r"(The )?ClusterQueue( \S+)? is (stopped|inactive)")
 """Kueue's messages for a job in a queue that admits none (cluster_queue.go and workload_controller.go at v0.19.2)."""
@@ -212,7 +218,10 @@ def _pending_reason(workload: Manifest) -> str:
     """Why a job was evicted, and which quota it lacks now; a stop before the resume is not a reason."""
     lacks, evicted = (_message(workload, kind) for kind in ("QuotaReserved", "Evicted"))
     requested = _OTHER_FLAVOR.sub("", lacks).removesuffix(", ")
-    lacks = lacks if requested.endswith(": ") else requested
+    if not requested.endswith(": "):
+        lacks = with_needs(requested, workload)
+    elif _NO_TOPOLOGY in lacks:
+        lacks = f"{requested}{NO_ROOM} {needs_of(requested, workload)}"
     if not has_condition(workload, "Evicted") or evicted.startswith(_DEACTIVATED):
         return lacks
     return "; ".join(dict.fromkeys(part for part in (evicted, lacks) if part))

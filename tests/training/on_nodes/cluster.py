@@ -88,8 +88,15 @@ class Job:
         return self.ends[-1].weights_sha256
 
     def await_step(self, step: int) -> None:
-        """Wait until the run has made a step."""
-        self.await_(lambda: self.step >= step, what=f"step {step}")
+        """Wait until the run has made a step, as long as its command runs."""
+
+        def is_reached() -> bool:
+            has_ended = self.process.poll() is not None
+            reached = self.step >= step
+            assert reached or not has_ended, f"{self.name}: ended before step {step}:\n{self.said}"
+            return reached
+
+        self.await_(is_reached, what=f"step {step}")
 
     def await_(self, holds: Callable[[], object], *, what: str, seconds: float = PATIENCE) -> None:
         """Wait until something is so."""

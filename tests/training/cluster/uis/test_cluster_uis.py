@@ -29,6 +29,7 @@ from tests.engines.kubernetes_jobs import job, rayjob
 from tests.engines.kubernetes_platform import Environment, in_dev
 from tests.platform_charts.objects.sso_samples import open_to_teams
 from tests.training.cluster.commands import command, options_with, read_until
+from tests.training.cluster.team_cluster import wait_until
 from tests.training.cluster.uis.upstream import ask, log_in, upstream
 from training.cli import main
 from training.cluster.context import read_target
@@ -235,10 +236,11 @@ def test_somebody_of_all_teams_chooses_one_and_somebody_of_none_is_told_the_role
 @pytest.mark.parametrize("name", ["grafana", "prometheus", "alertmanager"])
 def test_monitoring_needs_the_role_that_the_message_names(name: str, desk: Desk) -> None:
     stack, cluster = desk.stack(_TEAM), desk.environment.cluster
-    with pytest.raises(RefusedError) as refusal:
-        shared_ui(name, stack, team=None)
-    assert "in namespace monitoring, which the role monitoring-ui of that namespace grants" in str(refusal.value)
-    assert "kubectl --namespace monitoring create rolebinding monitoring-ui --role monitoring-ui" in str(refusal.value)
+    # The API server learns of a binding that is made or deleted a moment later.
+    wait_until(lambda: _refusal(name, stack) != "", seconds=_SECONDS)
+    refusal = _refusal(name, stack)
+    assert "in namespace monitoring, which the role monitoring-ui of that namespace grants" in refusal
+    assert "kubectl --namespace monitoring create rolebinding monitoring-ui --role monitoring-ui" in refusal
     api, kind = "rbac.authorization.k8s.io", "RoleBinding"
     group = {"apiGroup": api, "kind": "Group", "name": team_group(_TEAM)}
     bound = {
@@ -247,11 +249,21 @@ def test_monitoring_needs_the_role_that_the_message_names(name: str, desk: Desk)
         "subjects": [group],
     }
     with cluster.applied(bound):
+        wait_until(lambda: _refusal(name, stack) == "", seconds=_SECONDS)
         found = shared_ui(name, stack, team=None)
         login = found.find_authorization
         if login is not None:
             with pytest.raises(RefusedError, match="the Secret monitoring/kube-prometheus-stack-grafana"):
                 login()
+
+
+def _refusal(name: str, stack: Stack) -> str:
+    """Why a UI is refused; empty if it is not."""
+    try:
+        shared_ui(name, stack, team=None)
+    except RefusedError as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.usefixtures("pods")

@@ -1,0 +1,105 @@
+"""How the results are shown: table, JUnit's XML, page and record."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.observability.report.parsed_page import Page
+from training.cluster.conformance import catalogue
+from training.cluster.conformance.check import Result, judged, skipped
+from training.cluster.conformance.results import junit, page, record, text
+from training.cluster.conformance.results.summary import Summary
+from training.errors import ExitStatus
+
+STARTED = datetime(2026, 11, 24, 8, 30, tzinfo=UTC)
+RESULTS = (
+    Result(check=catalogue.NODE_GPUS, finding=judged(holds=True, expected="4 x GPU", found="2 nodes"), seconds=0.2),
+    Result(check=catalogue.NODE_EFA, finding=skipped("no EFA here", expected="EFA"), seconds=0.0),
+    Result(
+        check=catalogue.EFA_USED,
+        finding=judged(holds=False, expected="efa", found="rank 1 used <socket> \x1b[31m& more"),
+        seconds=62.0,
+    ),
+)
+SUMMARY = Summary(
+    env="dev",
+    platform="1.2.3",
+    cluster="rtp-dev",
+    endpoint="https://example.invalid",
+    team="research",
+    nodes="2 nodes of group a10g",
+    job="conformance-20261124-083000",
+    fakes="2 of 2 nodes are fake",
+    started=STARTED,
+    seconds=63.0,
+    results=RESULTS,
+)
+
+
+def test_the_table_has_every_check_and_what_was_expected_of_those_that_failed() -> None:
+    shown = text.table(SUMMARY)
+    lines = shown.splitlines()
+    assert [line.split()[:2] for line in lines[1:4]] == [
+        ["nodes.gpus", "passed"],
+        ["nodes.efa", "skipped"],
+        ["fabric.efa", "failed"],
+    ]
+    assert "  expected  efa" in lines
+    assert lines[-1] == "conformance of dev: 1 passed, 1 failed, 1 skipped, in 1 min 03 s"
+    assert "note: 2 of 2 nodes are fake" in lines
+
+
+def test_junits_xml_has_a_case_for_each_check() -> None:
+    suite = ET.fromstring(junit.junit(SUMMARY))  # noqa: S314 - our own
+    assert {key: suite.get(key) for key in ("tests", "failures", "skipped", "errors")} == {
+        "tests": "3",
+        "failures": "1",
+        "skipped": "1",
+        "errors": "0",
+    }
+    passed, left_out, failed = suite.findall("testcase")
+    assert [one.tag for one in passed] == ["system-out"]
+    assert (left_out.get("classname"), left_out.get("name")) == ("conformance.nodes", "nodes.efa")
+    (reason,) = left_out
+    assert (reason.tag, reason.get("message")) == ("skipped", "no EFA here")
+    (failure,) = failed
+    assert failure.get("message") == "rank 1 used <socket> [31m& more"
+    assert float(failed.get("time", "")) == 62.0
+
+
+def test_the_page_is_self_contained_and_escapes_what_it_shows() -> None:
+    html = page.page(SUMMARY)
+    shown = Page(html)
+    assert shown.references == []
+    assert shown.tags["script"] == 0
+    assert "rank 1 used <socket>" in shown.text
+    assert "2 of 2 nodes are fake" in shown.text
+
+
+@pytest.mark.parametrize(("results", "status"), [(RESULTS, ExitStatus.FAILED), (RESULTS[:2], ExitStatus.DONE)])
+def test_a_failed_check_fails_the_suite_and_a_skipped_one_does_not(
+    results: tuple[Result, ...], status: ExitStatus
+) -> None:
+    assert replace(SUMMARY, results=results).status is status
+
+
+def test_the_page_shows_earlier_runs_newest_first_and_passes_over_files_of_others(tmp_path: Path) -> None:
+    for hours in (1, 2):
+        before = replace(SUMMARY, started=STARTED - timedelta(hours=hours), platform=f"1.2.{hours}")
+        record.keep(before, tmp_path)
+    (tmp_path / "notes.json").write_text('{"started": "yesterday"}')
+    (tmp_path / "list.json").write_text("[]")
+    without_zone = {"started": "2026-11-20T08:30:00", "platform": "1.1.9", "title": "", "checks": []}
+    (tmp_path / "without-zone.json").write_text(json.dumps(without_zone))
+    record.keep(SUMMARY, tmp_path)
+    history = record.earlier(tmp_path, before=STARTED)
+    assert [one.platform for one in history] == ["1.2.1", "1.2.2", "1.1.9"]
+    assert history[0].failed == ("fabric.efa",)
+    html = page.page(SUMMARY, history)
+    assert html.index("2026-11-24 07:30") < html.index("2026-11-24 06:30")

@@ -1,0 +1,48 @@
+"""Checks that are made one after the other, whatever happens in one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.spec.errors import NoAnswerError, RefusedError
+from training.cluster.conformance.catalogue import LOSS, NODE_GPUS, SUM, TRACKING, in_order
+from training.cluster.conformance.check import Finding, NotApplicableError, judged
+from training.cluster.conformance.runner import Runner
+
+
+def _right() -> Finding:
+    return judged(holds=True, expected="4", found="4")
+
+
+def _raises(error: Exception) -> Finding:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "found"),
+    [
+        (RefusedError("no such pod"), "failed", "not known: no such pod"),
+        (NoAnswerError("silence"), "failed", "not known: silence"),
+        (KeyError("groups"), "failed", "not known: KeyError: 'groups'"),
+        (NotApplicableError("no GPU"), "skipped", "no GPU"),
+    ],
+)
+def test_a_check_that_cannot_be_made_does_not_end_the_others(error: Exception, verdict: str, found: str) -> None:
+    runner = Runner((NODE_GPUS, SUM), lambda _: None)
+    runner.make(NODE_GPUS, lambda: _raises(error))
+    runner.make(SUM, _right)
+    assert [one.finding.verdict for one in runner.results] == [verdict, "passed"]
+    assert (runner.results[0].finding.found, runner.results[0].finding.expected) == (found, NODE_GPUS.title)
+
+
+def test_where_nothing_may_be_skipped_a_skipped_check_has_failed() -> None:
+    runner = Runner((SUM,), lambda _: None, allows_skips=False)
+    runner.make(SUM, lambda: _raises(NotApplicableError("no GPU")))
+    assert [(one.finding.verdict, one.finding.found) for one in runner.results] == [("failed", "skipped: no GPU")]
+
+
+def test_only_chosen_checks_are_made_and_results_are_shown_in_the_order_of_the_catalogue() -> None:
+    runner = Runner((SUM, NODE_GPUS, TRACKING), lambda _: None)
+    for check in (TRACKING, LOSS, NODE_GPUS, SUM):
+        runner.make(check, _right)
+    assert [one.check for one in in_order(runner.results)] == [NODE_GPUS, SUM, TRACKING]
