@@ -61,7 +61,7 @@ UPDATE = (
     Step("pulumi up -s dev", "--yes"),
     Step("make release-queues ENV=dev"),
 )
-DESTROY = (Step("make destroy ENV=dev", "YES=1"),)
+DESTROY = (Step("make down ENV=dev", "YES=1"),)
 UNPROTECT = (Step("pulumi state unprotect --all -s staging", "--yes"),)
 BARE = (
     Step("pulumi up -s prod", "--yes", says="this update registers the AWS resources only"),
@@ -73,6 +73,8 @@ IN_THE_ENGINE = (*PREPARE, *BRING_UP, *UPDATE, *DESTROY, *UNPROTECT, *BARE)
 
 ELSEWHERE: Mapping[str, str] = {
     "make data-sync SRC=s3://corpus/imagenet DST=datasets/imagenet ENV=dev": "tests/platform_charts/test_cluster_data_sync.py",
+    "make backup ENV=dev": "tests/platform_charts/test_cluster_backup.py",
+    "make restore-drill ENV=dev": "tests/platform_charts/test_cluster_backup.py",
     'make open WHAT="grafana prometheus" ENV=…': "tests/training/cluster/uis/test_cluster_uis.py",
     "make promote FROM=dev TO=staging": "tests/infra/lifecycle/image/test_promote.py",
     "make promote FROM=staging TO=prod FROM_PROFILE=staging TO_PROFILE=prod": "tests/infra/lifecycle/image/test_promote.py",
@@ -80,17 +82,26 @@ ELSEWHERE: Mapping[str, str] = {
     "make image PUSH=1 ENV=dev": "tests/infra/lifecycle/image/test_command.py",
     "make train ENV=prod TEAM=research GPU=1 WORKERS=16 GPU_MODEL=h100 SPOT=1": "tests/platform_charts/test_cluster_capacity.py",
     "make train ENV=prod TEAM=research GPU=1 WORKERS=16 GROUP=h100": "tests/platform_charts/test_cluster_capacity.py",
+    "make train ENV=prod TEAM=research GPU=1 WORKERS=16 GROUP=reserved,h100,h100-spot": "tests/platform_charts/test_cluster_capacity.py",
+    "make capacity ENV=prod GROUP=h100 FOR=8 HOURS=24": "tests/infra/lifecycle/capacity/test_command.py",
     "make jobs": "tests/training/cluster/test_cluster_commands.py",
     "kubectl get rayjobs": "tests/platform_charts/test_cluster_job_columns.py",
-    "make tunnel ENV=prod": "tests/infra/lifecycle/test_tunnel.py",
+    "make tunnel ENV=prod": "tests/infra/lifecycle/access/test_tunnel.py",
+    "make conformance ENV=dev TEAM=research": "tests/training/cluster/conformance/test_cluster_conformance.py",
     "make postmortem": "tests/training/test_postmortem.py",
     "make postmortem ENV=dev JOB=first": "tests/platform_charts/test_cluster_job_recorder.py",
     "make logs ENV=dev JOB=first": "tests/training/cluster/test_gone_logs.py",
     "make sandbox ENV=dev": "tests/infra/lifecycle/sandbox/test_sandbox.py",
-    "make release-lock UPGRADE=1": "tests/infra/lifecycle/test_release_survey.py",
+    "make release-lock UPGRADE=1": "tests/infra/lifecycle/release/test_survey.py",
     "make charts ENV=dev": "tests/infra/lifecycle/test_cli.py",
     "make graph ENV=prod FILE=architecture.svg": "tests/infra/lifecycle/test_cli.py",
-    "make destroy ENV=test-4711": "tests/infra/lifecycle/test_cli.py",
+    "make down ENV=test-4711": "tests/infra/lifecycle/teardown/test_down.py",
+    "make upgrade": "tests/infra/lifecycle/upgrade/test_run.py",
+    "make drift ENV=…": "tests/infra/lifecycle/drift/test_account_drift.py",
+    "make cluster-test OWNER=you@example.com ACCOUNT=111122223333 TTL=4h": "tests/infra/lifecycle/disposable/test_cluster_test.py",
+    "make reap": "tests/infra/lifecycle/leftovers/test_reap_command.py",
+    "python -m infra.lifecycle leaks --env dev --policy": "tests/infra/lifecycle/leftovers/test_leaks_command.py",
+    "make leaks ENV=dev": "tests/infra/lifecycle/leftovers/test_leaks_command.py",
     "pulumi cancel -s dev": "tests/infra/engine/test_interruption.py",
     "pulumi refresh -s dev --clear-pending-creates": "tests/infra/engine/test_interruption.py",
     "pulumi import": "tests/infra/engine/test_interruption.py",

@@ -122,6 +122,15 @@ def test_a_post_mortem_is_of_a_run_or_of_a_job() -> None:
     assert command("postmortem", *typed) == words
 
 
+def test_conformance_is_checked_with_a_job_of_a_team_on_a_group() -> None:
+    typed = ("ENV=dev", "TEAM=research", "GROUP=a10g", "JUNIT=a b.xml", "OUT=page.html", "ARGS=--no-skips")
+    words = ["--env", "dev", "--team", "research", "--group", "a10g", "--junit", "a b.xml", "--html", "page.html"]
+    assert command("conformance", *typed) == ["-m", "training", "conformance", *words, "--no-skips"]
+    assert command("conformance", "ENV=dev", "GPU=0") == [
+        *("-m", "training", "conformance", "--env", "dev", "--no-use-gpu")
+    ]
+
+
 def test_a_search_takes_the_settings_and_the_code_of_a_run() -> None:
     assert command("tune") == ["-m", "tune", "search"]
     typed = [
@@ -202,7 +211,40 @@ def test_name_selects_the_run(target: str) -> None:
         (["preview", "ENV=dev"], ["preview", "--env", "dev"]),
         (["up", "ENV=dev"], ["up", "--env", "dev"]),
         (["up", "ENV=dev", "YES=1"], ["up", "--env", "dev", "--yes"]),
-        (["destroy", "ENV=dev", "YES=1"], ["destroy", "--env", "dev", "--yes"]),
+        (["drift", "ENV=dev", "JSON=1"], ["drift", "--env", "dev", "--json"]),
+        (["upgrade", "ENV=dev", "PLAN=1", "TO=0.2.0"], ["upgrade", "--env", "dev", "--to", "0.2.0", "--plan"]),
+        (
+            ["upgrade", "ENV=dev", "CANARY=t4", "VERIFY=1", "JOBS=wait", "HOURS=2", "YES=1"],
+            ["upgrade", "--env", "dev", "--yes", "--canary", "t4", "--verify", "--jobs", "wait", "--hours", "2"],
+        ),
+        (
+            ["upgrade", "ENV=dev", "ROLLBACK=1", "ARGS=--only canary"],
+            ["upgrade", "--env", "dev", "--rollback", "--only", "canary"],
+        ),
+        (["down", "ENV=dev", "YES=1"], ["down", "--env", "dev", "--yes"]),
+        (["destroy", "ENV=dev", "UNREACHABLE=1"], ["down", "--env", "dev", "--unreachable"]),
+        (["down", "ENV=prod", "CONFIRM=prod"], ["down", "--env", "prod", "--confirm", "prod"]),
+        (
+            ["cluster-test", "OWNER=me@example.com", "ACCOUNT=111122223333", "TTL=2h", "FROM=dev", "KEEP_ON_FAIL=1"],
+            [
+                *["cluster-test", "--owner", "me@example.com", "--account", "111122223333"],
+                *["--ttl", "2h", "--promote-from", "dev", "--keep-on-fail"],
+            ],
+        ),
+        (
+            ["cluster-test", "NAME=test-1", "MAX_USD=20", "OUT=results"],
+            ["cluster-test", "--name", "test-1", "--max-usd", "20", "--out", "results"],
+        ),
+        (["leaks", "ENV=dev"], ["leaks", "--env", "dev"]),
+        (["leaks", "ENV=dev", "JSON=1"], ["leaks", "--env", "dev", "--json"]),
+        (["reap", "DRY_RUN=1"], ["reap", "--dry-run"]),
+        (
+            ["reap", "YES=1", "ACCOUNT=111122223333", "REGION=us-east-1 eu-west-1", "STACK=test-4711", "JSON=1"],
+            [
+                *("reap", "--account", "111122223333", "--region", "us-east-1", "--region", "eu-west-1"),
+                *("--stack", "test-4711", "--yes", "--json"),
+            ],
+        ),
         (["hold", "ENV=dev", "DRAIN=1", "HOURS=2"], ["hold", "--env", "dev", "--drain", "--hours", "2"]),
         (["release-queues", "ENV=dev"], ["release-queues", "--env", "dev"]),
         (["outputs", "ENV=dev", "FILE=outputs.json"], ["outputs", "--env", "dev", "--file", "outputs.json"]),
@@ -226,6 +268,34 @@ def test_name_selects_the_run(target: str) -> None:
                 *("--from-profile", "a", "--to-profile", "b"),
             ],
         ),
+        (
+            [
+                "capacity",
+                "ENV=prod",
+                "GROUP=h100",
+                "FOR=8",
+                "HOURS=24",
+                "FROM=2026-12-01",
+                "REGIONS=us-east-1 us-east-2",
+            ],
+            [
+                *(
+                    "capacity",
+                    "--env",
+                    "prod",
+                    "--group",
+                    "h100",
+                    "--for",
+                    "8",
+                    "--hours",
+                    "24",
+                    "--from",
+                    "2026-12-01",
+                ),
+                *("--region", "us-east-1", "--region", "us-east-2"),
+            ],
+        ),
+        (["capacity", "ENV=dev", "OUT=a b.svg", "JSON=1"], ["capacity", "--env", "dev", "--out", "a b.svg", "--json"]),
         (["charts", "ENV=dev"], ["charts", "--env", "dev"]),
         (["engines"], ["engines"]),
         (["engines", "REAL=1"], ["engines", "--real"]),
@@ -327,6 +397,13 @@ def test_data_sync_passes_source_and_destination() -> None:
     assert command("data-sync", *typed) == ["-m", "training", *words]
 
 
+def test_backup_and_restore_drill_pass_their_variables() -> None:
+    assert command("backup", "ENV=dev", "DETACH=1") == ["-m", "training", "backup", "--env", "dev", "--detach"]
+    words = ["restore-drill", "--env", "dev", "--backup", "a b", "--keep", "--outputs", "o.json"]
+    typed = ("ENV=dev", "BACKUP=a b", "KEEP=1", "OUTPUTS=o.json")
+    assert command("restore-drill", *typed) == ["-m", "training", *words]
+
+
 def test_new_passes_the_name() -> None:
     assert command("new", "NAME=../my project") == ["-m", "training", "new", "../my project"]
 
@@ -381,15 +458,25 @@ def test_help_lists_every_command() -> None:
     commands += [
         "graph",
         "cost",
+        "capacity",
         "deployer-policy",
         "state-bucket",
         "preview",
         "up",
+        "upgrade",
+        "drift",
         "tunnel",
         "data-sync",
+        "conformance",
+        "backup",
+        "restore-drill",
         "hold",
         "release-queues",
+        "cluster-test",
+        "down",
         "destroy",
+        "leaks",
+        "reap",
     ]
     commands += ["outputs", "release-check", "charts", "image", "promote"]
     commands += ["release-lock", "prices"]

@@ -14,6 +14,10 @@ from typing import Any
 
 import urllib3
 
+from infra.lifecycle.sandbox.modules import ALERTMANAGER
+from tests.engines.built import built
+from tests.engines.engines_build import await_build
+from tests.engines.kubernetes import engine_environment
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
 
@@ -24,16 +28,17 @@ _TOO_OLD = "field url_file not found"
 
 
 def _enable(variable: str) -> str:
-    return f"install Alertmanager 0.26 or newer, or set {variable}=/path"
+    return f"make engines, install Alertmanager 0.26 or newer, or set {variable}=/path"
 
 
 def _program(variable: str, *names: str) -> str:
-    """Find a program by its variable or on PATH; skips without it."""
-    candidates = [os.environ.get(variable), *map(shutil.which, names)]
+    """Find a program by its variable, among the engines, for which it waits, or on PATH; skips without it."""
+    await_build(engine_environment())
+    candidates = [os.environ.get(variable), built(ALERTMANAGER, names[0]), *map(shutil.which, names)]
     found = next((one for one in candidates if one), None)
     if found is None:
         skipped(NAME, f"no {names[0]} on PATH", _enable(variable))
-    return found
+    return str(found)
 
 
 def complaints(config: Mapping[str, Any], folder: Path) -> str:

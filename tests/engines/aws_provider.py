@@ -12,12 +12,12 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any
+from typing import Any, Literal
 
 import boto3
 import grpc
@@ -25,10 +25,22 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
-from tests.engines.aws_resources import NAME_INPUTS, REPLACING, UNKNOWN_IN_PREVIEW, Place, Properties, computed, new_id
+from tests.engines.aws_resources import (
+    NAME_INPUTS,
+    REPLACING,
+    UNKNOWN_IN_PREVIEW,
+    Place,
+    Properties,
+    computed,
+    found_by,
+    new_id,
+)
 
 _SECRET = "4dabf18193072939515e22adb298388d"
 """Key of the signature that marks a value as special, e.g. secret, in the engine's protocol."""
+
+_STRUCTURED = frozenset({"allowedAccountIds", "defaultTags"})
+"""Arguments of the provider that are used here and are not text."""
 
 _HOLD_SECONDS = 300.0
 """How long the answer to a held creation waits at most, so that a failed test ends."""
@@ -42,12 +54,23 @@ Context = Any
 """gRPC's context of a call."""
 
 
+Call = Literal["create", "update", "delete"]
+"""An operation on a resource."""
+
+_REFUSALS: Mapping[Call, str] = {
+    "create": "LimitExceeded: no more than there are: {}",
+    "update": "ResourceInUseException: {} has an update in progress",
+    "delete": "DependencyViolation: {} has a dependent object",
+}
+"""What AWS says when it does not do an operation now."""
+
+
 @dataclass
-class Creation:
-    """A creation that AWS has made, and whose answer waits.
+class Held:
+    """A change that AWS has made, and whose answer waits.
 
     Attributes:
-        made: set once the resource exists.
+        made: set once the change is made.
         answered: set it to answer.
     """
 
@@ -62,6 +85,9 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
         calls: operation and URN of every change, in order.
         ids: ID of every resource that exists, by URN.
         cancelled: set once the engine has been told to stop.
+        outside: what somebody changed in AWS, inputs by URN; None for what they deleted.
+        node_groups: tags of every node group, by name.
+        refusals: how often AWS will still refuse an operation on the resources of a type, e.g. ("delete", "ec2/securityGroup").
     """
 
     def __init__(self, place: Place, session: boto3.Session) -> None:
@@ -69,16 +95,20 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
         self._session = session
         self._names: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
-        self._held: dict[str, Creation] = {}
+        self._held: dict[tuple[Call, str], Held] = {}
+        self._default_tags: dict[str, str] = {}
         self._made: dict[tuple[str, str], tuple[Properties, Properties]] = {}
         self.calls: list[tuple[str, str]] = []
         self.ids: dict[str, str] = {}
         self.cancelled = threading.Event()
+        self.outside: dict[str, Properties | None] = {}
+        self.node_groups: dict[str, dict[str, str]] = {}
+        self.refusals: dict[tuple[Call, str], int] = {}
 
-    def hold(self, kind: str) -> Creation:
-        """Let the answer to the next creation of a type, e.g. eks/cluster, wait."""
-        self._held[kind] = Creation()
-        return self._held[kind]
+    def hold(self, kind: str, call: Call = "create") -> Held:
+        """Let the answer to the next operation on a type, e.g. eks/cluster, wait."""
+        self._held[call, kind] = Held()
+        return self._held[call, kind]
 
     def Attach(self, request: Message, context: Context) -> empty_pb2.Empty:  # noqa: N802, ARG002
         """The engine's own address, which is not needed."""
@@ -102,8 +132,9 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Configure(self, request: Message, context: Context) -> provider_pb2.ConfigureResponse:  # noqa: N802
         """Refuse an account that the stack does not allow, as the real provider does."""
-        allowed = _plain(request.args).get("allowedAccountIds", [])
-        allowed = json.loads(allowed) if isinstance(allowed, str) else allowed
+        given = {key: _structured(value) for key, value in _plain(request.args).items() if key in _STRUCTURED}
+        allowed = given.get("allowedAccountIds", [])
+        self._default_tags = given.get("defaultTags", {}).get("tags", {})
         if self._place.account not in allowed:
             context.abort(grpc.StatusCode.UNKNOWN, f"AWS account ID not allowed: {self._place.account}")
         return provider_pb2.ConfigureResponse(
@@ -136,6 +167,7 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
         kind = _kind(request.urn)
         if request.preview:
             return provider_pb2.CreateResponse(id="", properties=_previewed(kind, request.properties))
+        self._refuse("create", kind, _name(request.urn), context)
         inputs = _plain(request.properties)
         id_ = new_id(kind, _name(request.urn), inputs)
         with self._lock:
@@ -143,22 +175,28 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
             taken = self._names.setdefault((kind, id_), request.urn) if kind in NAME_INPUTS else request.urn
         if taken != request.urn:
             context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{kind} {id_} exists: {taken}")
-        self._create_in_moto(kind, id_)
+        self._create_elsewhere(kind, id_, {**self._default_tags, **inputs.get("tags", {})})
         outputs = {**inputs, **computed(kind, id_, inputs, self._place)}
         self._made[kind, id_], self.ids[request.urn] = (inputs, outputs), id_
-        if held := self._held.pop(kind, None):
-            held.made.set()
-            held.answered.wait(_HOLD_SECONDS)
+        self._wait("create", kind)
         return provider_pb2.CreateResponse(id=id_, properties=_struct(outputs))
 
     def Read(self, request: Message, context: Context) -> provider_pb2.ReadResponse:  # noqa: N802, ARG002
-        """Nothing drifts; an import finds what was created."""
+        """What was created, with what somebody has changed since; an import finds it too."""
+        if request.urn in self.outside:
+            return self._changed(request, self.outside[request.urn])
         if request.properties.fields or (_kind(request.urn), request.id) not in self._made:
             return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         inputs, outputs = self._made[_kind(request.urn), request.id]
         return provider_pb2.ReadResponse(id=request.id, properties=_struct(outputs), inputs=_struct(inputs))
 
-    def Update(self, request: Message, context: Context) -> provider_pb2.UpdateResponse:  # noqa: N802, ARG002
+    def _changed(self, request: Message, change: Properties | None) -> provider_pb2.ReadResponse:
+        if change is None:
+            return provider_pb2.ReadResponse(id="")
+        inputs, outputs = ({**_plain(one), **change} for one in (request.inputs, request.properties))
+        return provider_pb2.ReadResponse(id=request.id, properties=_struct(outputs), inputs=_struct(inputs))
+
+    def Update(self, request: Message, context: Context) -> provider_pb2.UpdateResponse:  # noqa: N802
         """Change a resource; a launch template gets a new version."""
         old = _plain(request.olds)
         if request.preview:
@@ -169,48 +207,70 @@ class AwsProvider(provider_pb2_grpc.ResourceProviderServicer):
             if "latestVersion" in old:
                 outputs.fields["latestVersion"].string_value = UNKNOWN
             return provider_pb2.UpdateResponse(properties=outputs)
+        kind = _kind(request.urn)
+        self._refuse("update", kind, request.id, context)
         with self._lock:
             self.calls.append(("update", request.urn))
         new = {**old, **_plain(request.news)}
         if "latestVersion" in old:
             new["latestVersion"] = old["latestVersion"] + 1
-        if _kind(request.urn) == "eks/cluster":
+        if kind == "eks/cluster":
             new["vpcConfig"] = {**old["vpcConfig"], **new["vpcConfig"]}
+        self._wait("update", kind)
         return provider_pb2.UpdateResponse(properties=_struct(new))
 
-    def Delete(self, request: Message, context: Context) -> empty_pb2.Empty:  # noqa: N802, ARG002
+    def Delete(self, request: Message, context: Context) -> empty_pb2.Empty:  # noqa: N802
         """Delete a resource."""
         kind = _kind(request.urn)
+        self._refuse("delete", kind, request.id, context)
         with self._lock:
             self.calls.append(("delete", request.urn))
             self._names.pop((kind, request.id), None)
             self.ids.pop(request.urn, None)
+            if kind == "eks/nodeGroup":
+                self.node_groups.pop(request.id, None)
         if kind == "eks/cluster":
             self._session.client("eks").delete_cluster(name=request.id)
         if kind == "ecr/repository":
             self._session.client("ecr").delete_repository(repositoryName=request.id, force=True)
+        self._wait("delete", kind)
         return empty_pb2.Empty()
 
     def Invoke(self, request: Message, context: Context) -> provider_pb2.InvokeResponse:  # noqa: N802
-        """Answer for the account; the program asks for nothing else."""
-        if not request.tok.endswith(":getCallerIdentity"):
+        """Answer for the account and for clusters that exist already; the program asks for nothing else."""
+        answer = found_by(request.tok, _plain(request.args), self._place)
+        if answer is None:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, f"invoke {request.tok}")
-        account = self._place.account
-        arn = f"arn:aws:iam::{account}:user/x"
-        answer = {"accountId": account, "arn": arn, "userId": "x", "id": account}
-        return provider_pb2.InvokeResponse(**{"return": _struct(answer)})
+        return provider_pb2.InvokeResponse(**{"return": _struct(answer or {})})
 
     def Cancel(self, request: Message, context: Context) -> empty_pb2.Empty:  # noqa: N802, ARG002
         """The engine waits for what has begun."""
         self.cancelled.set()
         return empty_pb2.Empty()
 
-    def _create_in_moto(self, kind: str, name: str) -> None:
+    def _refuse(self, call: Call, kind: str, id_: str, context: Context) -> None:
+        """Refuse what AWS still refuses."""
+        with self._lock:
+            left = self.refusals.get((call, kind), 0)
+            self.refusals[call, kind] = max(left - 1, 0)
+        if left:
+            context.abort(grpc.StatusCode.UNKNOWN, _REFUSALS[call].format(f"{kind} {id_}"))
+
+    def _wait(self, call: Call, kind: str) -> None:
+        """Keep the answer back, if it is held."""
+        if held := self._held.pop((call, kind), None):
+            held.made.set()
+            held.answered.wait(_HOLD_SECONDS)
+
+    def _create_elsewhere(self, kind: str, name: str, tags: dict[str, str]) -> None:
+        if kind == "eks/nodeGroup":
+            self.node_groups[name] = tags
         if kind == "ecr/repository":
-            self._session.client("ecr").create_repository(repositoryName=name)
+            listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+            self._session.client("ecr").create_repository(repositoryName=name, tags=listed)
         if kind == "eks/cluster":
             role = f"arn:aws:iam::{self._place.account}:role/cluster"
-            self._session.client("eks").create_cluster(name=name, roleArn=role, resourcesVpcConfig={})
+            self._session.client("eks").create_cluster(name=name, roleArn=role, resourcesVpcConfig={}, tags=tags)
 
 
 @contextmanager
@@ -224,6 +284,11 @@ def aws_provider(place: Place, session: boto3.Session) -> Iterator[tuple[AwsProv
         yield provider, port
     finally:
         server.stop(grace=None).wait()
+
+
+def _structured(value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
+    """An argument of the provider: JSON text where the engine does not keep structures."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def _kind(urn: str) -> str:

@@ -91,6 +91,9 @@ _ID_PREFIXES: Mapping[str, str] = {
     "vpc/securityGroupIngressRule": "sgr",
 }
 
+CLUSTER_SECURITY_GROUP = "sg-0123456789abcdef0"
+"""The security group of a cluster that exists already."""
+
 UNKNOWN_IN_PREVIEW: Mapping[str, tuple[str, ...]] = {
     "eks/cluster": ("endpoint", "certificateAuthority", "vpcConfig.clusterSecurityGroupId"),
     "eks/nodeGroup": ("resources",),
@@ -135,6 +138,24 @@ def computed(kind: str, id_: str, inputs: Properties, place: Place) -> Propertie
     compute = _COMPUTED.get(kind)
     outputs = compute(id_, inputs, place) if compute else {}
     return {"id": id_, "arn": place.arn(service, f"{resource}/{id_}"), **outputs}
+
+
+def found_by(function: str, inputs: Properties, place: Place) -> Properties | None:
+    """What a function of the provider finds, e.g. aws:eks/getCluster:getCluster; None for a function that nothing here calls."""
+    account = place.account
+    if function.endswith(":getCallerIdentity"):
+        return {"accountId": account, "arn": f"arn:aws:iam::{account}:user/x", "userId": "x", "id": account}
+    if function.endswith(":getCluster"):
+        name = inputs["name"]
+        return {
+            "id": name,
+            "name": name,
+            "arn": place.arn("eks", f"cluster/{name}"),
+            "endpoint": place.server,
+            "certificateAuthorities": [{"data": place.authority}],
+            "vpcConfig": {"clusterSecurityGroupId": CLUSTER_SECURITY_GROUP},
+        }
+    return None
 
 
 def _cluster(id_: str, inputs: Properties, place: Place) -> Properties:

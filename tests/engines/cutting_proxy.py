@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -22,6 +22,13 @@ class CuttingProxy:
     port: int
     cuts: int
     was_cut: int = 0
+    _listener: socket.socket = field(kw_only=True, repr=False)
+
+    def close(self) -> None:
+        """Refuse every new connection from now on."""
+        with suppress(OSError):  # closed already
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
 
 
 @contextmanager
@@ -34,7 +41,7 @@ def cutting_proxy(upstream: int, *, after: int, cuts: int) -> Iterator[CuttingPr
         cuts: number of connections to cut.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        proxy = CuttingProxy(listener.getsockname()[1], cuts)
+        proxy = CuttingProxy(listener.getsockname()[1], cuts, _listener=listener)
         threading.Thread(target=_serve, args=(listener, upstream, after, proxy), daemon=True).start()
         yield proxy
 

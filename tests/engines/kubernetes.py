@@ -20,7 +20,7 @@ from infra.kube.api import KubernetesApi
 from infra.kube.errors import ApiError
 from infra.lifecycle.sandbox.control_plane import ControlPlane
 from infra.lifecycle.sandbox.crds import copied_crds
-from infra.lifecycle.sandbox.modules import CRD_MODULES
+from infra.lifecycle.sandbox.modules import CRD_MODULES, Module
 from infra.lifecycle.sandbox.programs import REMEDY, Programs, find_programs
 from infra.spec.errors import RefusedError
 from infra.spec.manifest import Manifest
@@ -130,10 +130,14 @@ def custom_resources(kubernetes_api: Cluster) -> Cluster:
     return kubernetes_api
 
 
-@cache
 def crds(project: str) -> tuple[Manifest, ...]:
     """The CRDs of a project at the version that `make engines` tests with; skips where it has not copied them."""
-    module = PROJECTS[project]
+    return crds_of(PROJECTS[project])
+
+
+@cache
+def crds_of(module: Module) -> tuple[Manifest, ...]:
+    """The CRDs of a module; skips where `make engines` has not copied them."""
     folder, name = module.crd_folder(engine_environment()), f"CRDs of {module.title} {module.version}"
     if not folder.is_dir():
         skipped(name, f"not in {folder.parent}", "make engines (needs Go)")

@@ -71,6 +71,12 @@ def node_type(pod: Manifest) -> str:
     return str(pod["metadata"]["labels"].get("ray.io/node-type", "submitter"))
 
 
+def is_ready(pod: Manifest) -> bool:
+    """Whether all containers of a pod are ready."""
+    conditions = pod["status"].get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
 @contextmanager
 def placed(environment: Environment, request: JobRequest) -> Iterator[list[Manifest]]:
     """The pods of a job on the nodes that the scheduler chose, while the context is open."""

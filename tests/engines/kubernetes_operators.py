@@ -162,10 +162,12 @@ def queued(operated: Operated) -> Iterator[Operated]:
 
 
 def operator_program(module: Module) -> Path:
+    """The program of an operator; skips without it."""
     try:
         found = find_operator(module, engine_environment())
     except RefusedError as error:
         skipped(module.title, error.args[0], error.remedy or "")
     if found is None:
-        skipped(module.title, "not built", f"make engines, or set {module.variable} to its program")
+        named = f", or set {module.variable} to its program" if module.variable else ""
+        skipped(module.title, "not built", f"make engines{named}")
     return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
@@ -91,9 +92,7 @@ class Deployments:
         for node in self._nodes:
             self._cluster.create(node)
         self._cluster.apply_all(manifests)
-        for manifest in manifests:
-            if manifest["kind"] == "ResourceQuota":  # a quota without usage refuses everything that it limits
-                self._cluster.await_(manifest, _is_counted, what="calculated")
+        await_quotas(self._cluster, manifests)
         return self._current
 
     def down(self) -> set[str]:
@@ -102,6 +101,17 @@ class Deployments:
             self._cluster.delete_all((*self._nodes, *self._current.manifests))
             self._current = None
         return self._left()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """No environment while the context is open; the one that was deployed is there again afterwards."""
+        had = self._current is not None
+        self.down()
+        try:
+            yield
+        finally:
+            if had:
+                self.up_again()
 
     def up_again(self) -> None:
         """Deploy the environment that was deployed last, and was deleted: for tests that follow, whose fixture has it."""
@@ -115,6 +125,13 @@ class Deployments:
                 break
             time.sleep(0.2)
         return left
+
+
+def await_quotas(cluster: Cluster, manifests: Iterable[Manifest]) -> None:
+    """Wait for the usage of every ResourceQuota: without it, a quota refuses everything that it limits."""
+    for manifest in manifests:
+        if manifest["kind"] == "ResourceQuota":
+            cluster.await_(manifest, _is_counted, what="calculated")
 
 
 def _is_counted(quota: Manifest) -> bool:

@@ -56,20 +56,20 @@ class Prometheus:
 
 
 def find() -> Path | None:
-    """Find the program: `$PROMETHEUS`, on PATH, or a Debian package unpacked in `prometheus` of the cache folder."""
-    if named := os.environ.get("PROMETHEUS"):
-        return Path(named)
-    if on_path := shutil.which("prometheus"):
-        return Path(on_path)
-    unpacked = Path(os.environ.get("RTP_CACHE", ".local/cache")) / "prometheus/usr/bin/prometheus"
-    return unpacked if unpacked.exists() else None
+    """Find the program: `$PROMETHEUS`, or on PATH."""
+    found = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
+    return None if found is None else Path(found)
 
 
 def program() -> Path:
     """Prometheus; skips without it."""
     found = find()
     if found is None:
-        skipped(NAME, "no prometheus found", "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus")
+        skipped(
+            NAME,
+            "no prometheus found",
+            "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus",
+        )
     ran(NAME)
     return found
 
@@ -82,10 +82,13 @@ def scraping(
     labels: Mapping[str, str] | None = None,
     prefix: str = "",
     rules: Path | None = None,
+    alertmanager: str | None = None,
+    port: int | None = None,
 ) -> Iterator[Prometheus]:
     """Run a Prometheus that scrapes the URL `target` five times a second, with its data in `folder`.
 
     `labels` and `prefix` are added to every metric, as a PodMonitor and Ray's agent do; `rules` are evaluated as often as it scrapes.
+    Alerts are sent to `alertmanager`, an address with its port, again every second. It listens on `port`, or on any that is free.
     Skips without the program.
     """
     parts = urllib.parse.urlsplit(target)
@@ -101,7 +104,9 @@ def scraping(
         "rule_files": [str(rules)] if rules else [],
         "scrape_configs": [scrape],
     }
-    with _serving(folder, config) as server:
+    if alertmanager is not None:
+        config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
+    with _serving(folder, config, port=port) as server:
         yield server
 
 
@@ -115,11 +120,11 @@ def recorded(samples: Path, *, folder: Path) -> Iterator[Prometheus]:
 
 
 @contextmanager
-def _serving(folder: Path, configuration: Mapping[str, object]) -> Iterator[Prometheus]:
+def _serving(folder: Path, configuration: Mapping[str, object], *, port: int | None = None) -> Iterator[Prometheus]:
     binary = program()
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump(configuration), encoding="utf-8")
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{port or free_port()}"
     log = folder / "prometheus.log"
     command = [
         str(binary),
@@ -127,6 +132,7 @@ def _serving(folder: Path, configuration: Mapping[str, object]) -> Iterator[Prom
         f"--storage.tsdb.path={folder / 'data'}",
         f"--storage.tsdb.retention.time={_RETENTION}",
         f"--web.listen-address={address}",
+        "--rules.alert.resend-delay=1s",
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)

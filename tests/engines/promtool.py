@@ -15,10 +15,9 @@ NAME = "promtool"
 def promtool(*arguments: str | Path, folder: Path) -> str:
     """Run promtool in `folder` and return what it complains of; empty if nothing. Skips without the program.
 
-    It is found by `$PROMTOOL`, on PATH, or in a Debian package unpacked in `prometheus` of the cache folder.
+    It is found by `$PROMTOOL`, or on PATH.
     """
-    unpacked = Path(os.environ.get("RTP_CACHE", ".local/cache")) / "prometheus/usr/bin/promtool"
-    found = os.environ.get("PROMTOOL") or shutil.which("promtool") or (str(unpacked) if unpacked.exists() else None)
+    found = os.environ.get("PROMTOOL") or shutil.which(NAME)
     if found is None:
         skipped(NAME, "no promtool found", "apt-get install prometheus, or set PROMTOOL=/path/to/promtool")
     ended = subprocess.run([found, *arguments], cwd=folder, capture_output=True, text=True, check=False)

@@ -75,8 +75,17 @@ def _resolved(path: tuple[str, ...], kubernetes: str) -> str:
     if path[0] == "node_image":
         return f"{kubernetes}.0-20260101"
     if path[0] == "addons":
-        return f"v{kubernetes}.0-eksbuild.1" if path[1] == "kube-proxy" else "v99.0.0-eksbuild.1"
+        return _unpinned_addon(path[1], kubernetes)
     return _DIGEST if path[0] == "images" else _SHA256
+
+
+def _unpinned_addon(name: str, kubernetes: str) -> str:
+    return f"v{kubernetes}.0-eksbuild.1" if name == "kube-proxy" else "v99.0.0-eksbuild.1"
+
+
+def resolved_addon(name: str, kubernetes: str) -> str:
+    """Version of an add-on in a checkout: the release's, or the one that is filled in."""
+    return load_release().addons[name].version or _unpinned_addon(name, kubernetes)
 
 
 def chart_archives() -> Mapping[str, bytes]:

@@ -6,7 +6,7 @@ What real pods would do is done here: Jobs of the platform end, and the operator
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -34,6 +34,22 @@ _WEBHOOKS = tuple(
         ("Validating", "kueue-validating-webhook-configuration"),
     )
 )
+
+_WEBHOOK_SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": kueue_admission.SERVICE, "namespace": "kueue-system"},
+}
+_QUEUE_POSITIONS = tuple(
+    {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"{version}.visibility.kueue.x-k8s.io"},
+    }
+    for version in ("v1beta1", "v1beta2")
+)
+REPLACED: Sequence[Manifest] = (*_WEBHOOKS, _WEBHOOK_SERVICE, *_QUEUE_POSITIONS)
+"""Objects of Kueue's chart that are deleted, or are others than the chart's, while Kueue runs as a process."""
 
 
 class Follower(threading.Thread):
@@ -90,13 +106,10 @@ class Follower(threading.Thread):
         """Kueue in place of the chart's pods, with webhooks that lead to this machine."""
         if any(self._api.read(one) is None for one in _WEBHOOKS):
             return None
-        service = {"name": kueue_admission.SERVICE, "namespace": "kueue-system"}
-        self._delete(*_WEBHOOKS, {"apiVersion": "v1", "kind": "Service", "metadata": service})
+        self._delete(*_WEBHOOKS, _WEBHOOK_SERVICE)
         started = start_kueue(self._plane, program)
         # Nothing serves the API of queue positions, and an API that nothing serves keeps every namespace from deletion.
-        for version in ("v1beta1", "v1beta2"):
-            name = f"{version}.visibility.kueue.x-k8s.io"
-            self._delete({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}})
+        self._delete(*_QUEUE_POSITIONS)
         return started
 
     def _delete(self, *manifests: Manifest) -> None:

@@ -13,22 +13,29 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import pytest
+import requests
 import yaml
+from moto.eks import urls as eks_urls
 from moto.server import ThreadedMotoServer
 from moto.servicequotas.models import ServiceQuotasBackend
 
 from infra.lifecycle.sandbox.crds import copied_crds
+from infra.spec.cluster_names import KUEUE_NAMESPACE
+from infra.spec.manifest import Manifest, annotated
 from infra.spec.release import load_release
 from infra.spec.settings import StackSettings
 from tests.engines.aws_provider import AwsProvider, aws_provider
 from tests.engines.aws_resources import Place
+from tests.engines.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.engines.kubernetes import engine_environment
-from tests.engines.pulumi_checkout import Checkout, chart_archives
+from tests.engines.pulumi_checkout import Checkout, chart_archives, resolved_addon
 from tests.engines.pulumi_cluster import platform_cluster
 from tests.engines.report_table import ran, skipped
+from tests.infra.lifecycle.leftovers.moto_gaps import filled
 from tests.platform_charts.charts.archives import charts
 
 NAME = "Pulumi engine"
@@ -52,11 +59,17 @@ class Engine:
     Attributes:
         checkout: the checkout that the commands run in.
         provider: the double of AWS.
+        api_server: what the commands reach the API server through; closed, the cluster does not answer.
+        session: an administrator of the account.
+        place: the account, and the API server that clusters have.
         variables: environment variables of the commands.
     """
 
     checkout: Checkout
     provider: AwsProvider
+    api_server: CuttingProxy
+    session: boto3.Session
+    place: Place
     variables: Mapping[str, str]
 
     def lifecycle(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -114,13 +127,17 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
     find_engine()
     account, region = settings.aws.allowed_accounts[0], settings.aws.region
     monkeypatch.setattr(ServiceQuotasBackend, "get_service_quota", _sufficient)
+    monkeypatch.setitem(eks_urls.url_paths, "{0}/addons/supported-versions$", _addon_versions)
     archives = chart_archives()
     has_real_charts = archives != charts(load_release())
     with ExitStack() as stack:
-        crds = () if has_real_charts else copied_crds(engine_environment())
+        stack.enter_context(filled())
+        crds = () if has_real_charts else map(_of_charts, copied_crds(engine_environment()))
         plane = stack.enter_context(platform_cluster(folder / "plane", settings, crds=crds))
         [found] = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))["clusters"]
-        server, authority = found["cluster"]["server"], found["cluster"]["certificate-authority-data"]
+        address, authority = urlsplit(found["cluster"]["server"]), found["cluster"]["certificate-authority-data"]
+        api_server = stack.enter_context(cutting_proxy(int(address.port or 443), after=0, cuts=0))
+        server = f"https://{address.hostname}:{api_server.port}"
         endpoint = stack.enter_context(_moto())
         credentials = _credentials(endpoint, settings)
         session = boto3.Session(
@@ -151,7 +168,15 @@ def engine(folder: Path, settings: StackSettings, monkeypatch: pytest.MonkeyPatc
             # moto's clusters have an endpoint of moto's own; this is the API server that the double gives the stack.
             "RTP_API_SERVER": server,
         }
-        yield Engine(Checkout(folder / "checkout", archives), provider, variables)
+        yield Engine(Checkout(folder / "checkout", archives), provider, api_server, session, place, variables)
+
+
+def _of_charts(crd: Manifest) -> Manifest:
+    """A CRD that the fake charts lack: Kueue's as if its chart had made it, which an existing cluster is asked for."""
+    if crd["spec"]["group"] != "kueue.x-k8s.io":
+        return crd
+    named = annotated(crd, "meta.helm.sh/release-name", "kueue")
+    return annotated(named, "meta.helm.sh/release-namespace", KUEUE_NAMESPACE)
 
 
 def _sufficient(_: ServiceQuotasBackend, service_code: str, quota_code: str) -> dict[str, Any]:
@@ -159,13 +184,26 @@ def _sufficient(_: ServiceQuotasBackend, service_code: str, quota_code: str) -> 
     return {"ServiceCode": service_code, "QuotaCode": quota_code, "QuotaName": "Running vCPUs", "Value": 100_000.0}
 
 
+def _addon_versions(request: Any, _url: str, _headers: object) -> tuple[int, dict[str, str], str]:  # noqa: ANN401 - moto's request
+    """EKS's list of an add-on's versions, which moto lacks: that of the checkout is compatible with every minor."""
+    asked = parse_qs(urlsplit(request.url).query)
+    (name,), (minor,) = asked["addonName"], asked["kubernetesVersion"]
+    version = resolved_addon(name, minor)
+    fits = [{"clusterVersion": minor, "defaultVersion": True}]
+    addons = [{"addonName": name, "addonVersions": [{"addonVersion": version, "compatibilities": fits}]}]
+    return 200, {"Content-Type": "application/json"}, json.dumps({"addons": addons})
+
+
 @contextmanager
 def _moto() -> Iterator[str]:
+    """An empty account: every server of a process has the same state."""
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
     try:
-        yield f"http://{host}:{port}"
+        requests.post(f"{endpoint}/moto-api/reset", timeout=30).raise_for_status()
+        yield endpoint
     finally:
         server.stop()
 

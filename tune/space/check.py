@@ -22,7 +22,7 @@ _COMBINATIONS = 64
 _ORIGIN = "search.space"
 """Origin of a trial's values in the messages about its settings."""
 
-_VARIABLE = ("model", "data", "objective", "optimizer", "schedule", "loop", "precision")
+_VARIABLE = ("model", "data", "objective", "optimizer", "ema", "schedule", "loop", "precision")
 OWN_NAMES = frozenset({"model.options", "data.options", "objective.options"})
 """Settings whose keys depend on the model, dataset or objective."""
 
