@@ -11,7 +11,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
-  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
+  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -173,6 +174,10 @@ cost-of-jobs = $(if $(call is_typed,ENV),$(strip $(foreach one,JOB NAME TEAM,$(c
 cost: $(environment-run) ## Estimate the hourly cost of ENV=…, idle and full. Of a job: ENV=… JOB=…; of a team's jobs: ENV=… TEAM=…; of a run on this machine: NAME=…
 	@$(if $(cost-of-jobs),$(training) cost $(run) $(cluster),$(lifecycle) cost $(environment)) $(extra)
 
+.PHONY: capacity
+capacity: environment-infra ## Find FOR=8 nodes of GROUP=… of ENV=… for HOURS=24 [FROM=2026-12-01 REGIONS="…"]: on demand, spot, reserved, blocks for sale; without FOR the calendar, drawn to OUT=x.svg|html; JSON=1
+	@$(lifecycle) capacity $(environment) $(call option,GROUP,--group) $(call option,FOR,--for) $(call option,HOURS,--hours) $(call option,FROM,--from) $(call options,REGIONS,--region) $(call option,OUTPUTS,--outputs) $(call option,OUT,--out) $(if $(call is_typed,JSON),--json) $(extra)
+
 .PHONY: deployer-policy state-bucket
 deployer-policy: environment-infra ## Print the IAM policies that a role needs to deploy ENV=… [ACCOUNT=…]; FILE=policy.json writes policy-1.json …
 	@$(lifecycle) $@ $(environment) $(call option,ACCOUNT,--account) $(call option,FILE,--file) $(extra)
@@ -185,6 +190,14 @@ up: environment-infra ## Run the preflight and bring ENV=… up: repositories, i
 preview up:
 	@$(lifecycle) $@ $(environment) $(confirmed) $(if $(filter up,$@),$(call option,FROM,--promote-from) $(call option,JOBS,--jobs) $(call option,HOURS,--hours)) $(extra)
 
+.PHONY: upgrade
+upgrade: environment-infra ## Upgrade ENV=… to this release in steps, one GPU group first; PLAN=1 only prints them; CANARY=group VERIFY=1 JOBS=drain|wait|go TO=version; ROLLBACK=1 ARGS="--only STEP"
+	@$(lifecycle) upgrade $(environment) $(confirmed) $(call option,TO,--to) $(if $(call is_typed,PLAN),--plan) $(call option,CANARY,--canary) $(if $(call is_typed,VERIFY),--verify) $(call option,JOBS,--jobs) $(call option,HOURS,--hours) $(if $(call is_typed,ROLLBACK),--rollback) $(extra)
+
+.PHONY: drift
+drift: environment-infra ## Report what somebody changed or deleted in the account and the cluster of ENV=…; JSON=1 for a schedule
+	@$(lifecycle) drift $(environment) $(if $(call is_typed,JSON),--json) $(extra)
+
 .PHONY: tunnel
 tunnel: environment-infra ## Forward PORT=8443 of this machine to the private API server of ENV=…
 	@$(lifecycle) tunnel $(environment) $(call option,PORT,--port) $(extra)
@@ -193,15 +206,37 @@ tunnel: environment-infra ## Forward PORT=8443 of this machine to the private AP
 data-sync: environment-infra ## Copy SRC=s3://bucket/folder to DST=datasets/name of ENV=…, verified; again copies what changed; DELETE=1 deletes what is gone
 	@$(training) data-sync $(call argument,SRC) $(call argument,DST) $(environment) $(call option,OUTPUTS,--outputs) $(call option,WORKERS,--workers) $(if $(call is_typed,DELETE),--delete) $(detached) $(extra)
 
+.PHONY: conformance
+conformance: environment-infra ## Check that the cluster of ENV=… does what its release promises, with a job on two nodes [TEAM=… GROUP=… GPU=0]; JUNIT=file.xml OUT=page.html
+	@$(training) conformance $(cluster) $(call option,GROUP,--group) $(gpu) $(call option,JUNIT,--junit) $(call option,OUT,--html) $(extra)
+
+.PHONY: backup restore-drill
+backup: environment-infra ## Back up MLflow of ENV=… now, as each night: database, lists of artifacts and checkpoints; docs/BACKUP.md
+	@$(training) backup $(environment) $(call option,OUTPUTS,--outputs) $(detached) $(extra)
+restore-drill: environment-infra ## Restore the newest backup of ENV=…, or BACKUP=…, beside its database, compare, and drop it; KEEP=1 keeps it for a real restore
+	@$(training) restore-drill $(environment) $(call option,BACKUP,--backup) $(if $(call is_typed,KEEP),--keep) $(call option,OUTPUTS,--outputs) $(detached) $(extra)
+
 .PHONY: hold release-queues
 hold: environment-infra ## Hold the queues of ENV=… and wait until no job runs, HOURS=24 at most; DRAIN=1 evicts jobs, which save and resume later
 	@$(lifecycle) hold $(environment) $(call option,OUTPUTS,--outputs) $(if $(call is_typed,DRAIN),--drain) $(call option,HOURS,--hours) $(extra)
 release-queues: environment-infra ## Release the queues of ENV=… that `hold` or an interrupted `up` left held
 	@$(lifecycle) release-queues $(environment) $(call option,OUTPUTS,--outputs) $(extra)
 
-.PHONY: destroy
-destroy: environment-infra ## Delete the jobs of ENV=… and destroy it; YES=1 does not ask
-	@$(lifecycle) destroy $(environment) $(confirmed) $(extra)
+.PHONY: cluster-test
+cluster-test: environment-infra ## Make a throw-away cluster, test it and take it down: OWNER=mail ACCOUNT=… TTL=4h MAX_USD=100 FROM=env NAME=test-…; KEEP_ON_FAIL=1 keeps one that failed
+	@$(lifecycle) cluster-test $(call option,OWNER,--owner) $(call option,ACCOUNT,--account) $(call option,TTL,--ttl) $(call option,NAME,--name) $(call option,FROM,--promote-from) $(call option,MAX_USD,--max-usd) $(if $(call is_typed,KEEP_ON_FAIL),--keep-on-fail) $(call option,OUT,--out) $(extra)
+
+.PHONY: down destroy
+down: environment-infra ## Empty the cluster of ENV=…, destroy the stack, list what is left; YES=1 does not ask, for prod CONFIRM=prod; UNREACHABLE=1 gives a broken cluster up
+destroy: environment-infra ## The same as `down`
+down destroy:
+	@$(lifecycle) down $(environment) $(confirmed) $(call option,CONFIRM,--confirm) $(if $(call is_typed,UNREACHABLE),--unreachable) $(extra)
+
+.PHONY: leaks reap
+leaks: environment-infra ## List what ENV=… has left in its account after `down`, its cost and the commands that remove it; fails if anything is left; JSON=1
+	@$(lifecycle) leaks $(environment) $(if $(call is_typed,JSON),--json) $(extra)
+reap: environment-infra ## Remove the test clusters of the account that have expired, by tag; DRY_RUN=1 only shows them; ACCOUNT=… REGION=us-east-1 STACK=name JSON=1; YES=1 does not ask
+	@$(lifecycle) reap $(call option,ACCOUNT,--account) $(call options,REGION,--region) $(call options,STACK,--stack) $(if $(call is_typed,DRY_RUN),--dry-run) $(confirmed) $(if $(call is_typed,JSON),--json) $(extra)
 
 .PHONY: outputs
 outputs: environment-infra ## Check the stack outputs of ENV=… or FILE=… against this release; RECORDED=1 FILE=… writes them without a stack
@@ -234,7 +269,7 @@ prices:
 ##@ Run Kubernetes on this machine
 
 .PHONY: engines
-engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go and copy CRDs, for tests and sandbox; 13 minutes, once per version; REAL=1 adds kubelet and CoreDNS
+engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go and copy CRDs, for tests and sandbox; 15 minutes, once per version; REAL=1 adds kubelet and CoreDNS
 	@$(lifecycle) engines $(if $(call is_typed,REAL),--real) $(extra)
 
 .PHONY: sandbox sandbox-down
