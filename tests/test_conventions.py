@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
 import sys
@@ -39,7 +40,12 @@ def project_files() -> tuple[str, ...]:
 def modules() -> dict[str, ast.Module]:
     """Every Python file of the project, parsed, by name."""
     names = [name for name in project_files() if name.endswith(".py")]
-    return {name: ast.parse((ROOT / name).read_text(encoding="utf-8"), filename=name) for name in names}
+    # CPython 3.11 raises SystemError if a garbage collection within ast.parse runs Python code that parses, too (gh-106905).
+    gc.disable()
+    try:
+        return {name: ast.parse((ROOT / name).read_text(encoding="utf-8"), filename=name) for name in names}
+    finally:
+        gc.enable()
 
 
 def functions(tree: ast.Module) -> Iterator[Function]:

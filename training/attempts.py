@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from observability.runlog import Event, Notice, Phase, WorkersFailed
@@ -72,6 +73,8 @@ def _as_error(failure: Failure, *, remedy: str, code: RunCode | None, is_repeate
         text += "\nThe attempt before ended in the same way, so another restart would too."
     error = TrainingFailedError(text, remedy=remedy)
     error.status = type(error.status)(failure.status)
+    if failure.full_disk is not None:
+        error.__cause__ = OSError(failure.full_disk, os.strerror(failure.full_disk))
     return error
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from training import evidence, flight_records
+from training import evidence, flight_records, unwritable
 from training.config.schema import ScaleSettings
 from training.errors import ExitStatus, PlatformError
 from training.evidence import FATAL_SIGNALS, FOLDER, Evidence
@@ -48,6 +48,7 @@ class Failure:
         trace: the traceback as text, from user code on; empty for errors whose message is enough.
         step: the step in which the rank died or hung; None if unknown.
         place: where it was in the code; empty if unknown.
+        full_disk: errno of the full disk or quota that caused it; None for other causes.
     """
 
     rank: int
@@ -60,10 +61,13 @@ class Failure:
     trace: str = ""
     step: int | None = None
     place: str = ""
+    full_disk: int | None = None
 
     @classmethod
     def of(cls, error: BaseException, *, rank: int) -> Failure:
         """The record of an exception that a rank is about to end with."""
+        full = unwritable.full_disk(error)
+        number = None if full is None else full.errno
         if isinstance(error, PlatformError):
             return cls(
                 rank=rank,
@@ -72,6 +76,7 @@ class Failure:
                 message=str(error.args[0]),
                 remedy=error.remedy,
                 status=error.status,
+                full_disk=number,
             )
         message, remedy = str(error), ""
         if isinstance(error, SystemExit):
@@ -85,6 +90,7 @@ class Failure:
             remedy=remedy,
             is_transient=is_communication_error(error),
             trace=user_traceback(error),
+            full_disk=number,
         )
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,9 @@ REMEDIES: Final[Mapping[int, str]] = {
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
+_PROBE_BYTES = 64 * 1024
+"""More than the unused end of a block, in which a log can still be written on a full disk."""
+
 
 def explain(error: BaseException, folder: Path, *, owner: str, then: str) -> TrainingFailedError | None:
     """The error to end with if a folder cannot be written; None for other causes.
@@ -29,14 +33,29 @@ def explain(error: BaseException, folder: Path, *, owner: str, then: str) -> Tra
         owner: what has the folder, e.g. "run".
         then: what to do once it can be written.
     """
+    cause = error if isinstance(error, OSError) and error.errno in REMEDIES else full_disk(error)
+    if cause is None:
+        return None
+    assert cause.errno is not None
+    message = f"{cause.filename or folder}: {cause.strerror}: the {owner}'s folder cannot be written"
+    return TrainingFailedError(message, remedy=f"{REMEDIES[cause.errno]}; {then}")
+
+
+def full_disk(error: BaseException) -> OSError | None:
+    """The error of a full disk or quota that an error was raised from, or while handling it; None if there is none."""
     cause: BaseException | None = error
     while cause is not None:
-        if (
-            isinstance(cause, OSError)
-            and cause.errno is not None
-            and cause.errno in (REMEDIES if cause is error else _FULL)
-        ):
-            message = f"{cause.filename or folder}: {cause.strerror}: the {owner}'s folder cannot be written"
-            return TrainingFailedError(message, remedy=f"{REMEDIES[cause.errno]}; {then}")
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            return cause
         cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def probe(folder: Path) -> OSError | None:
+    """The error of writing a small file to a folder and removing it; None if that succeeds."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return error
     return None

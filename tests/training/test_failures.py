@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib
 import json
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from tests.limits import files_up_to
 from training import failures
 from training.config.schema import ScaleSettings
-from training.errors import ExitStatus, NonFiniteLossError, PlatformError, ResumeMismatchError
+from training.errors import CheckpointError, ExitStatus, NonFiniteLossError, PlatformError, ResumeMismatchError
 from training.evidence import FOLDER, StepFile
 from training.failures import Failure
 from training.launch.task import WorkersFailedError
@@ -45,6 +46,14 @@ def test_a_rank_s_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     failures.record(tmp_path, failure, attempt=1)
     assert cause(tmp_path, attempt=1) == failure
     assert (failure.status, failure.remedy, failure.trace) == (ExitStatus.REFUSED, "set it back", "")
+
+
+def test_the_full_disk_behind_an_error_is_in_its_record(tmp_path: Path) -> None:
+    error = CheckpointError("the checkpoint of step 5 could not be written", remedy="free space there")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    failures.record(tmp_path, Failure.of(error, rank=0), attempt=0)
+    assert cause(tmp_path).full_disk == errno.ENOSPC
+    assert Failure.of(ValueError("x"), rank=0).full_disk is None
 
 
 def test_the_first_exception_is_the_cause_and_later_ones_follow_from_it(tmp_path: Path) -> None:

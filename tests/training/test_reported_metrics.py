@@ -25,11 +25,14 @@ Metrics = tuple[float, float]
 
 
 def settings(model: str, workers: int, **sections: dict[str, Any]) -> TrainingSettings:
-    """A few steps on images, with a validation and a test split of three batches each, the last one short."""
-    images = {"kind": "images", "channels": 1, "height": 8, "width": 8, "samples": 160, "evaluation_samples": 1100}
+    """A few steps, with a validation and a test split of three batches each, the last one short."""
+    sizes = {"samples": 160, "evaluation_samples": 1100}
+    images = {"kind": "images", "channels": 1, "height": 8, "width": 8, **sizes}
     base: dict[str, dict[str, Any]] = {
         "model": {"name": model},
-        "data": {"dataset": "synthetic", "options": images},
+        "data": {"dataset": "synthetic_text", "options": sizes}
+        if model == "rnn"
+        else {"dataset": "synthetic", "options": images},
         "optimizer": {"name": "sgd", "momentum": 0.0, "learning_rate": 0.05},
         "loop": {"epochs": 1, "global_batch": 32},
         "checkpoint": {"every_steps": 1000},

@@ -6,7 +6,8 @@ import errno
 import os
 from pathlib import Path
 
-from training.unwritable import explain
+from tests.engines.small_disk import small_disk
+from training.unwritable import explain, probe
 
 FOLDER = Path("runs/one")
 
@@ -48,3 +49,19 @@ def test_a_full_disk_is_found_behind_other_errors() -> None:
 def test_other_errors_are_not_explained() -> None:
     assert explained(of(errno.ENOENT)) == "None"
     assert explained(ValueError("x")) == "None"
+
+
+def test_a_probe_finds_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="128k") as disk:
+        assert probe(disk) is None
+        assert list(disk.iterdir()) == []
+        (disk / "ballast").write_bytes(bytes(124 * 1024))
+        found = probe(disk)
+        assert found is not None
+        assert "No space left" in explained(found)
+
+
+def test_a_probe_finds_a_lost_folder(tmp_path: Path) -> None:
+    found = probe(tmp_path / "gone")
+    assert found is not None
+    assert found.errno == errno.ENOENT

@@ -14,6 +14,7 @@ from typing import Any
 from ray import tune
 from ray.util import get_current_placement_group
 
+from training import unwritable
 from training.code.import_path import use_code
 from training.code.kept import RunCode
 from training.config.schema import TrainingSettings
@@ -133,9 +134,8 @@ class TrialActor(tune.Trainable):  # type: ignore[misc] # untyped
             return self._failed(error)
 
     def _failed(self, error: PlatformError | OSError) -> dict[str, Any]:
-        folder = SearchFolder(self._task.directory)
         cause: Cause = "objective" if isinstance(error, NotReportedError) else "trial"
-        if explained := folder.explain_unwritable(error):
+        if explained := _explain_unwritable(error, SearchFolder(self._task.directory)):
             error, cause = explained, "folder"
         if not isinstance(error, PlatformError):
             raise error
@@ -228,6 +228,14 @@ class TrialActor(tune.Trainable):  # type: ignore[misc] # untyped
         """Stop the trial and the ranks."""
         self._leave()
         self._launcher.close()
+
+
+def _explain_unwritable(error: PlatformError | OSError, folder: SearchFolder) -> PlatformError | None:
+    """What to say if a trial has failed because the folder cannot be written: a rank on a full disk may leave no record of it."""
+    if explained := folder.explain_unwritable(error):
+        return explained
+    found = unwritable.probe(folder.path)
+    return None if found is None else folder.explain_unwritable(found)
 
 
 def _recorded(known: TrialHistory) -> list[Report]:

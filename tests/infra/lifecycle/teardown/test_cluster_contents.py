@@ -186,8 +186,9 @@ def _claim(name: str) -> Manifest:
 
 def _pod(claim: str) -> Manifest:
     spec = {
-        # A pod uses its claims once it has a node.
+        # A pod uses its claims once it has a node. This one has no kubelet to confirm that the pod has ended.
         "nodeName": "elsewhere",
+        "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "editor", "image": "editor"}],
         "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": claim}}],
     }
