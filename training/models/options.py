@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from infra.spec.section import Section
-from training.config.schema import Fraction
+from training.config.values import Fraction
 
 
 class MlpOptions(Section):

@@ -1,0 +1,116 @@
+"""The sections that say how it is computed: precision, strategy, compute and scale."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from infra.spec.matching import Matching
+from infra.spec.section import Section
+from training.config.values import Timeout
+
+
+class PrecisionSettings(Section):
+    """Number format of the forward and backward pass."""
+
+    mode: Literal["fp32", "bf16", "fp16"] = Field(
+        "fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler)."
+    )
+    initial_scale: PositiveFloat = Field(65536.0, description="Initial loss scale of fp16.")
+
+
+class StrategySettings(Section):
+    """How the model is distributed over the ranks. A run may go on under another strategy: a checkpoint has whole tensors."""
+
+    name: Literal["ddp", "fsdp2", "hsdp"] = Field(
+        "ddp",
+        description="ddp (every rank has the whole model) | fsdp2 (every rank has a part of the weights, gradients and optimizer state) | "
+        "hsdp (as fsdp2 within each of several groups of ranks).",
+    )
+    replicas: PositiveInt = Field(1, description="Groups of ranks that share one copy of the model (hsdp).")
+    parameters: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="Number format in which weights are gathered and computed with (fsdp2, hsdp): fp32 | bf16. Each rank's part, gradients "
+        "and optimizer state stay fp32.",
+    )
+    reshard_after_forward: bool = Field(
+        True,
+        description="Gather a block's weights again for the backward pass, instead of keeping them (fsdp2, hsdp): less memory,"
+        " more traffic.",
+    )
+    offload: bool = Field(
+        False, description="Keep weights and optimizer state in host memory between their uses (fsdp2, hsdp on GPUs)."
+    )
+
+    @model_validator(mode="after")
+    def _options_belong_to_the_strategy(self) -> StrategySettings:
+        if self.name != "hsdp" and self.replicas != 1:
+            raise ValueError(f"replicas={self.replicas} is a setting of name=hsdp, got name={self.name}")
+        if self.name == "hsdp" and self.replicas == 1:
+            raise ValueError("name=hsdp needs replicas=2 or more; name=fsdp2 is one group of all ranks")
+        sharding = {"parameters", "reshard_after_forward", "offload"} & self.model_fields_set
+        if self.name == "ddp" and any(getattr(self, key) != type(self).model_fields[key].default for key in sharding):
+            raise ValueError(f"{', '.join(sorted(sharding))}: settings of name=fsdp2 and hsdp, got name=ddp")
+        return self
+
+
+class ComputeSettings(Section):
+    """How forward and backward pass are computed; results differ by rounding at most."""
+
+    channels_last: bool = Field(
+        False,
+        description="Keep images and the weights of convolutions in the memory order that tensor cores want; for models of images.",
+    )
+    activation_checkpointing: bool = Field(
+        False,
+        description="Compute the activations of a block again in the backward pass instead of keeping them: less memory, about a third "
+        "more time, the same bits.",
+    )
+    compile: Literal["off", "default", "max-autotune"] = Field(
+        "off",
+        description="off | default | max-autotune (of `torch.compile`): generate kernels for the model in its first steps, which takes "
+        "a minute or more; they are kept with the run.",
+    )
+
+
+class ScaleSettings(Section):
+    """Number of processes, devices and launcher."""
+
+    launcher: Literal["ray", "torchrun", "plain"] = Field(
+        "ray", description="ray (Ray Train) | torchrun | plain (one process)."
+    )
+    workers: PositiveInt = Field(2, description="Number of ranks (world size).")
+    gpu: bool = Field(False, description="One GPU per rank and NCCL; false uses CPUs and gloo.")
+    cpus_per_worker: PositiveInt = Field(1, description="CPUs reserved per rank; also its number of torch threads.")
+    nodes: PositiveInt = Field(1, description="Number of nodes (torchrun), with equal numbers of workers.")
+    node_rank: NonNegativeInt = Field(0, description="Rank of this node (torchrun).")
+    rendezvous: Annotated[str, Matching(r"^[^:\s]+:\d{1,5}$", "must be HOST:PORT")] | None = Field(
+        None, description="host:port of the rendezvous (torchrun, nodes > 1)."
+    )
+    address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
+    start_timeout: Timeout = Field(
+        120.0, description="Timeout for the start of Ray, and for that of all ranks, in seconds."
+    )
+    collective_timeout: Timeout = Field(300.0, description="Timeout of a collective, in seconds.")
+    max_restarts: NonNegativeInt = Field(
+        2, description="Times a driver restarts a failed worker group from the newest checkpoint."
+    )
+
+    @model_validator(mode="after")
+    def _launcher_fits(self) -> ScaleSettings:
+        if self.launcher == "plain" and self.workers != 1:
+            raise ValueError(
+                f"launcher=plain runs one process, got workers={self.workers}; use launcher=torchrun or ray"
+            )
+        if self.nodes > 1 and self.launcher != "torchrun":
+            raise ValueError(f"nodes={self.nodes} is a setting of launcher=torchrun, got launcher={self.launcher}")
+        if self.workers % self.nodes:
+            raise ValueError(f"workers={self.workers} must be a multiple of nodes={self.nodes}")
+        if self.nodes > 1 and self.rendezvous is None:
+            raise ValueError(f"nodes={self.nodes} needs rendezvous=host:port of the machine with node_rank 0")
+        if self.node_rank >= self.nodes:
+            raise ValueError(f"node_rank={self.node_rank} must be smaller than nodes={self.nodes}")
+        if self.address is not None and self.launcher != "ray":
+            raise ValueError(f"address={self.address} is a setting of launcher=ray, got launcher={self.launcher}")
+        return self

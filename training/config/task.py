@@ -1,0 +1,177 @@
+"""The sections that say what is trained: model, data, objective, optimizer, schedule and loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from infra.spec.matching import Matching
+from infra.spec.section import Section
+from training.config.values import Fraction, OptionValue, S3Folder
+
+
+class RunSettings(Section):
+    """The run's name, folder and seed."""
+
+    name: (
+        Annotated[
+            str,
+            Matching(
+                r"^[a-z0-9][a-z0-9._-]{0,62}$",
+                "must be at most 63 lower-case letters, digits, dots, underscores and hyphens, and begin with a letter or digit",
+            ),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Name of the run; null is `<model>-<dataset>-<time>`.",
+    )
+    directory: Path = Field(Path(".local/runs"), description="Parent folder of the runs' folders.")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="Seed of weights, data order, augmentation and dropout."
+    )
+    deterministic: bool = Field(True, description="Use torch's deterministic algorithms; slower on some GPUs.")
+    dollars_per_hour: PositiveFloat | None = Field(
+        None,
+        description="Price of all the machines of the run, for its cost; null is, in a job of a cluster, the price of its pods' "
+        "parts of nodes.",
+    )
+
+
+class ModelSettings(Section):
+    """The network."""
+
+    name: str = Field("simple_cnn", description="Built-in model, or `package.module:factory` of your own.")
+    options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the model, by name.")
+
+
+class ObjectiveSettings(Section):
+    """What the training minimizes and reports."""
+
+    name: str = Field(
+        "classification",
+        description="classification | language_modelling | multi_label | regression, or `package.module:factory` of your own.",
+    )
+    options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the objective, by name.")
+
+
+class DataSettings(Section):
+    """The dataset and its loader."""
+
+    dataset: str = Field("digits", description="Built-in dataset, or `package.module:factory` of your own.")
+    path: S3Folder | Path | None = Field(
+        None, description="Folder of the dataset's files, or s3://BUCKET/FOLDER (needs cache), for file-based datasets."
+    )
+    cache: Path | None = Field(
+        None, description="Folder on a local disk that path is copied to before training; null reads it in place."
+    )
+    options: dict[str, OptionValue] = Field(default_factory=dict, description="Options of the dataset, by name.")
+    augment: bool = Field(True, description="Apply the dataset's augmentation to the training split.")
+    validation_fraction: Fraction = Field(
+        0.1,
+        description="Fraction of the training split held out for validation if the dataset has no validation split.",
+    )
+    loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank's process.")
+    prefetch: PositiveInt = Field(2, description="Batches that each loader process prefetches.")
+
+    @property
+    def folder(self) -> Path:
+        """`path` of a dataset that reads files, once `training.data.cache` has replaced a bucket by its copy."""
+        assert isinstance(self.path, Path), f"data.path={self.path} is not a local folder"
+        return self.path
+
+    @property
+    def is_in_bucket(self) -> bool:
+        """Whether `path` is a folder of an S3 bucket."""
+        return isinstance(self.path, str)
+
+    @model_validator(mode="after")
+    def _the_cache_has_a_source(self) -> DataSettings:
+        if self.cache is None:
+            return self
+        if self.path is None:
+            raise ValueError(f"cache={self.cache} has nothing to copy: path is not set")
+        if isinstance(self.path, Path) and self.cache.absolute().is_relative_to(self.path.absolute()):
+            raise ValueError(f"cache={self.cache} is inside path={self.path}, which would be copied into itself")
+        return self
+
+
+class OptimizerSettings(Section):
+    """The optimizer and its learning rate."""
+
+    name: Literal["sgd", "adam", "adamw"] = Field("adamw", description="sgd | adam | adamw.")
+    learning_rate: PositiveFloat = Field(3e-3, description="Peak learning rate, before linear scaling.")
+    base_batch: PositiveInt | None = Field(
+        None,
+        description="If set, the learning rate is scaled by global_batch / base_batch (linear scaling rule, arXiv:1706.02677).",
+    )
+    momentum: Fraction = Field(0.9, description="Momentum of SGD.")
+    nesterov: bool = Field(False, description="Nesterov momentum, SGD only.")
+    betas: tuple[Fraction, Fraction] = Field((0.9, 0.999), description="Decay rates of Adam's moments.")
+    weight_decay: NonNegativeFloat = Field(
+        0.01, description="Weight decay; decoupled for adamw, L2 for the others. Biases and norm layers get none."
+    )
+
+    @model_validator(mode="after")
+    def _nesterov_needs_sgd_with_momentum(self) -> OptimizerSettings:
+        if self.nesterov and (self.name != "sgd" or self.momentum == 0):
+            raise ValueError(
+                f"nesterov=true needs name=sgd with momentum > 0, got name={self.name}, momentum={self.momentum}"
+            )
+        return self
+
+
+class EmaSettings(Section):
+    """An exponential moving average of the weights."""
+
+    decay: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="Decay of the average per step, e.g. 0.999: evaluations and the exported model then have the averaged weights. "
+        "null keeps no average.",
+    )
+
+
+class ScheduleSettings(Section):
+    """The learning rate schedule; a pure function of the optimizer step."""
+
+    name: Literal["constant", "step", "cosine", "one_cycle"] = Field(
+        "cosine", description="constant | step | cosine | one_cycle."
+    )
+    warmup_steps: NonNegativeInt = Field(
+        0, description="Optimizer steps of linear warm-up from 0; not with one_cycle, which has its own."
+    )
+    step_epochs: PositiveInt = Field(30, description="Epochs between drops (step).")
+    gamma: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="Factor of each drop (step).")
+    final_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01, description="Learning rate at the end as a fraction of the peak (cosine, one_cycle)."
+    )
+    rise_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.3, description="Fraction of all steps in which the learning rate rises (one_cycle)."
+    )
+
+    @model_validator(mode="after")
+    def _one_cycle_has_its_own_warmup(self) -> ScheduleSettings:
+        if self.name == "one_cycle" and self.warmup_steps:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} contradicts name=one_cycle, whose rise is set by rise_fraction"
+            )
+        return self
+
+
+class LoopSettings(Section):
+    """Duration, batches, and handling of a bad step."""
+
+    epochs: PositiveInt = Field(10, description="Passes over the training split.")
+    max_steps: PositiveInt | None = Field(None, description="Maximum number of optimizer steps; null runs all epochs.")
+    global_batch: PositiveInt = Field(
+        64, description="Samples per optimizer step over all ranks; independent of the world size."
+    )
+    accumulation: PositiveInt = Field(1, description="Micro-batches per rank and optimizer step.")
+    clip_norm: PositiveFloat | None = Field(1.0, description="Maximum global gradient norm; null disables clipping.")
+    evaluate_every: PositiveInt = Field(1, description="Epochs between evaluations on the validation split.")
+    nonfinite: Literal["stop", "skip"] = Field(
+        "stop", description="On a NaN or infinite loss or gradient: stop the run, or skip the step."
+    )
+    log_sample_ids: bool = Field(False, description="Write the sample ids of every committed step to the run's ledger.")
