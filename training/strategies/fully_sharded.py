@@ -43,14 +43,13 @@ class FullySharded:
         self.averaged_ranks = dist.get_world_size()
         self._skeleton = copy.deepcopy(module).to("meta")
         mesh = _mesh(device, settings, world=self.averaged_ranks)
-        policy = _mixed_precision(settings)
         offload = CPUOffloadPolicy() if settings.offload else OffloadPolicy()
         for part in (*units_of(module), module):
             fully_shard(
                 part,
                 mesh=mesh,
                 reshard_after_forward=settings.reshard_after_forward,
-                mp_policy=policy,
+                mp_policy=_mixed_precision(settings, is_whole=part is module),
                 offload_policy=offload,
             )
         self.module = self.model = module
@@ -113,8 +112,9 @@ def _mesh(device: torch.device, settings: StrategySettings, *, world: int) -> De
     return init_device_mesh(device.type, (world,), mesh_dim_names=("shard",))
 
 
-def _mixed_precision(settings: StrategySettings) -> MixedPrecisionPolicy:
-    """Gradients are always reduced in float32."""
+def _mixed_precision(settings: StrategySettings, *, is_whole: bool) -> MixedPrecisionPolicy:
+    """Gradients are always reduced in float32. Only the whole model returns it: what follows a unit has weights in bf16, too."""
     if settings.parameters == "fp32":
         return MixedPrecisionPolicy()
-    return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
+    output = torch.float32 if is_whole else None
+    return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=output)

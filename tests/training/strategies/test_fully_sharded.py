@@ -91,6 +91,19 @@ def test_batch_norm_accumulation_and_the_average_of_the_weights_are_those_of_ddp
     assert_close(tmp_path / "ddp", tmp_path / "sharded")
 
 
+def test_weights_that_are_gathered_in_bf16_train_like_autocast_and_are_kept_in_float32(tmp_path: Path) -> None:
+    recipe = {**TRANSFORMER, "precision": {"mode": "bf16"}}
+    train(tmp_path / "autocast", 2, **recipe)
+    train(tmp_path / "sharded", 2, **recipe, strategy={**FSDP2, "parameters": "bf16"})
+    autocast, sharded = (
+        torch.tensor([one.loss for one in select(read_all(tmp_path / name), Step)]) for name in ("autocast", "sharded")
+    )
+    # bf16 has 8 bits of mantissa: a relative rounding error of 2**-8 in each operation.
+    torch.testing.assert_close(sharded, autocast, rtol=2e-2, atol=0)
+    assert not torch.equal(sharded, autocast), "nothing was computed in bf16"
+    assert {value.dtype for value in exported(tmp_path / "sharded").values()} == {torch.float32}
+
+
 @pytest.mark.parametrize("stop_after", [7, 21])
 def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(tmp_path: Path, stop_after: int) -> None:
     recipe = {**CNN, "loop": {"max_steps": 24}, "ema": {"decay": 0.9}, "strategy": FSDP2}
