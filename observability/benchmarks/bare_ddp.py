@@ -5,6 +5,7 @@ Usage: `torchrun --nproc-per-node N -m observability.benchmarks.bare_ddp SETTING
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -52,6 +53,8 @@ def main(settings_file: str) -> None:
                 break
     dist.barrier()  # gloo may abort if a rank exits while another still communicates
     dist.destroy_process_group()
+    # The measurement is written. A thread of torch that outlives the interpreter aborts the process now and then.
+    os._exit(0)
 
 
 if __name__ == "__main__":
