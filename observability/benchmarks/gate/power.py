@@ -1,7 +1,8 @@
 """How often the gate finds a change of ten percent, and how often it takes noise for one: `python -m observability.benchmarks.gate.power`.
 
-The rounds are real, and so is the change: every step of one side is made longer by a tenth of a step. Results and baselines are then drawn
-from these rounds many times, because a gate that is judged by one result of each kind says nothing about nineteen of twenty.
+The rounds are real, and so is the change: every step of one side is made longer by a tenth of a step. Results and baselines of several
+sizes are then drawn from these rounds many times, with replacement, because a gate that is judged by one result of each kind says
+nothing about nineteen of twenty.
 """
 
 from __future__ import annotations
@@ -25,40 +26,41 @@ from training.config.schema import TrainingSettings
 CHANGE = 0.1
 """The part of a step by which the slower side is slower."""
 
-RESULT_ROUNDS = 6
+RESULT_ROUNDS = (6, 12, 20, 30)
 """Rounds of a result."""
 
-BASELINE_ROUNDS = 15
-"""Rounds of a baseline, which pools several results."""
+BASELINE_RESULTS = 3
+"""Results of the same size that the baseline pools."""
 
 DRAWS = 200
 """Pairs of a result and a baseline that are drawn."""
 
+LEAST_ROUNDS = 15
+"""Rounds to draw from: fewer hardly show the noise of a machine."""
 
-def outcomes(ratios: Sequence[float], changed: Sequence[float], *, draws: int = DRAWS) -> Counter[Outcome]:
-    """Judge results drawn from `changed` against baselines drawn from other rounds of `ratios`.
+
+def outcomes(ratios: Sequence[float], changed: Sequence[float], *, rounds: int, draws: int = DRAWS) -> Counter[Outcome]:
+    """Judge results drawn from `changed` against baselines drawn from `ratios`.
 
     Args:
         ratios: ours / theirs of each round, unchanged.
-        changed: the same of a changed program; in the same round as the ratio at its index.
+        changed: the same of a changed program.
+        rounds: of a result.
         draws: how many results are judged.
 
     Returns:
         How many results had each outcome; less is better, as of seconds.
 
     Raises:
-        ValueError: too few rounds for a baseline and a result without a round in common.
+        ValueError: too few rounds to draw from.
     """
-    if len(ratios) != len(changed) or len(ratios) < BASELINE_ROUNDS + RESULT_ROUNDS:
-        raise ValueError(
-            f"needs {BASELINE_ROUNDS + RESULT_ROUNDS} rounds or more of both, got {len(ratios)} and {len(changed)}"
-        )
+    if min(len(ratios), len(changed)) < LEAST_ROUNDS:
+        raise ValueError(f"needs {LEAST_ROUNDS} rounds or more of both, got {len(ratios)} and {len(changed)}")
     generator = np.random.default_rng(0)
     found: Counter[Outcome] = Counter()
     for _ in range(draws):
-        order = generator.permutation(len(ratios))
-        baseline = [ratios[one] for one in order[:BASELINE_ROUNDS]]
-        result = [changed[one] for one in order[BASELINE_ROUNDS : BASELINE_ROUNDS + RESULT_ROUNDS]]
+        baseline = generator.choice(ratios, BASELINE_RESULTS * rounds).tolist()
+        result = generator.choice(changed, rounds).tolist()
         found[judge(result, baseline, higher_is_better=False).outcome] += 1
     return found
 
@@ -99,8 +101,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=40, help="rounds, of 40 s each on two cores (default 40)")
     parser.add_argument("--json", type=Path, default=Path(".local/bench/power/rounds.json"), help="file of the rounds")
     arguments = parser.parse_args()
-    if arguments.rounds < BASELINE_ROUNDS + RESULT_ROUNDS:
-        parser.error(f"--rounds is {arguments.rounds}; {BASELINE_ROUNDS + RESULT_ROUNDS} are the least")
+    if arguments.rounds < LEAST_ROUNDS:
+        parser.error(f"--rounds is {arguments.rounds}; {LEAST_ROUNDS} are the least")
     with tempfile.TemporaryDirectory(prefix="rtp-bench-") as folder:
         seconds = measure(_job(), rounds=arguments.rounds, scratch=Path(folder))
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,7 @@ def main() -> int:
 
 
 def report(seconds: Mapping[str, Sequence[float]]) -> list[str]:
-    """A line for each kind of change: its measured size, and what the gate made of it."""
+    """A line for each kind of change and size of a result: the measured change, and what the gate made of it."""
     ours, theirs = seconds["platform"], seconds["bare_ddp"]
     unchanged = _ratios(ours, theirs)
     kinds = {
@@ -123,9 +125,10 @@ def report(seconds: Mapping[str, Sequence[float]]) -> list[str]:
     lines = []
     for name, ratios in kinds.items():
         change = float(np.median(ratios) / np.median(unchanged)) - 1
-        counts = outcomes(unchanged, ratios)
-        said = ", ".join(f"{outcome} {counts[outcome]}" for outcome in Outcome if counts[outcome])
-        lines.append(f"{name}: {change:+.1%} in the median; of {counts.total()} results: {said}")
+        for rounds in RESULT_ROUNDS:
+            counts = outcomes(unchanged, ratios, rounds=rounds)
+            said = ", ".join(f"{outcome} {counts[outcome]}" for outcome in Outcome if counts[outcome])
+            lines.append(f"{name}, {change:+.1%} in the median; of {counts.total()} results of {rounds} rounds: {said}")
     return lines
 
 
