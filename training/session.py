@@ -228,7 +228,12 @@ class Session:
             loader_workers=data.loader_workers,
             prefetch=data.prefetch,
             augment=data.augment,
+            copy_to=self._copied_to(),
         )
+
+    def _copied_to(self) -> torch.device | None:
+        """The GPU that loaders copy batches to; None leaves it to the step."""
+        return self._device if self._device.type == "cuda" and self._settings.data.pin_memory else None
 
     def _step_runner(
         self, strategy: Strategy, objective: Objective, precision: Precision, flops: FlopCount | None
@@ -311,6 +316,7 @@ class Session:
             world=self._place.world,
             loader_workers=self._settings.data.loader_workers,
             prefetch=self._settings.data.prefetch,
+            copy_to=self._copied_to(),
         )
         return Evaluation(
             score,

@@ -35,6 +35,7 @@ CHANGEABLE: Mapping[str, str] = {
     "data.augment": _READING,
     "data.loader_workers": _READING,
     "data.prefetch": _READING,
+    "data.pin_memory": _READING,
     "model.options.dropout": "dropout has no parameters",
 }
 """Settings that may change, with the reason."""

@@ -75,6 +75,10 @@ class DataSettings(Section):
     )
     loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank's process.")
     prefetch: PositiveInt = Field(2, description="Batches that each loader process prefetches.")
+    pin_memory: bool = Field(
+        True,
+        description="On GPUs, copy the next batch from pinned host memory while a step computes; false copies it before the step.",
+    )
 
     @property
     def folder(self) -> Path:

@@ -14,7 +14,13 @@ from training.config.schema import TrainingSettings
 from training.errors import ResumeMismatchError
 
 _SECTIONS = ("model", "data", "objective", "optimizer", "ema", "schedule", "loop", "precision")
-_WITHOUT_EFFECT = {"loop.nonfinite", "loop.log_sample_ids", "data.loader_workers", "data.prefetch"}
+_WITHOUT_EFFECT = {
+    "loop.nonfinite",
+    "loop.log_sample_ids",
+    "data.loader_workers",
+    "data.prefetch",
+    "data.pin_memory",
+}
 """Settings that the weights of a healthy run do not depend on."""
 
 
@@ -62,6 +68,7 @@ def change(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "data.augment": ({}, True, False),
         "data.loader_workers": ({}, 0, 1),
         "data.prefetch": ({}, 2, 4),
+        "data.pin_memory": ({}, True, False),
         "model.options.dropout": ({}, 0.0, 0.5),
     }
     common, first, second = values[key]
