@@ -73,7 +73,6 @@ class TrainLoader:
                 self._steps,
                 loader_workers=loader_workers,
                 prefetch=prefetch,
-                persistent_workers=True,
                 pins=copy_to is not None,
             )
             if loader_workers
@@ -109,7 +108,8 @@ class EvalLoader:
     """Yields every `world`-th batch of a split, in order; together the ranks read every sample exactly once.
 
     A batch has the same samples at every world size. Ranks may yield different numbers of batches: do not call a
-    collective while iterating.
+    collective while iterating. With `loader_workers` > 0 the worker processes start with the first iteration and live as
+    long as the loader; only one iteration can be under way at a time.
 
     Attributes:
         batches: number of batches of all ranks.
@@ -135,7 +135,7 @@ class EvalLoader:
             batch: maximum number of samples in a batch.
             rank: rank whose batches are read.
             world: number of ranks.
-            loader_workers: worker processes that prefetch during an iteration; 0 reads in this process.
+            loader_workers: worker processes that prefetch; 0 reads in this process.
             prefetch: batches that each worker prefetches.
             copy_to: GPU that batches are copied to, one ahead; None yields them in host memory.
         """
@@ -152,7 +152,6 @@ class EvalLoader:
                 self._requests,
                 loader_workers=loader_workers,
                 prefetch=prefetch,
-                persistent_workers=False,
                 pins=copy_to is not None,
             )
             if loader_workers
@@ -253,7 +252,6 @@ def _make_prefetcher(
     *,
     loader_workers: int,
     prefetch: int,
-    persistent_workers: bool,
     pins: bool,
 ) -> DataLoader[_Item | PlatformError]:
     return DataLoader(
@@ -262,7 +260,7 @@ def _make_prefetcher(
         sampler=requests,
         num_workers=loader_workers,
         prefetch_factor=prefetch,
-        persistent_workers=persistent_workers,
+        persistent_workers=True,
         pin_memory=pins,
         # fork shares the dataset's memory and needs no pickling. It is safe: readers use nothing that another thread of
         # the rank could have locked.
