@@ -35,6 +35,7 @@ from training.data.types import DataBundle, Split
 from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
+from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model
 from training.flight_recorder import FlightRecorder
 from training.flops import FlopCount
@@ -57,9 +58,6 @@ from training.strategies.strategy import Strategy
 from training.weight_average import WeightAverage
 
 logger = logging.getLogger(__name__)
-
-EVALUATION_BATCH = 512
-"""Samples per evaluation batch: large enough to be fast, small enough to need no more memory than training."""
 
 _NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
 
@@ -134,6 +132,7 @@ class Session:
         seed_everything(settings.run.seed, deterministic=settings.run.deterministic)
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
+            limit_memory(settings.compute, self._device)
         self._phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data))
         self._phase("model")
@@ -143,7 +142,8 @@ class Session:
         with ExitStack() as stack:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
-            loop.run()
+            with explained_in_training(settings, step=lambda: loop.progress.step + 1):
+                loop.run()
             if not loop.is_done:
                 return Outcome(status="stopped", step=loop.progress.step)
             digest = ""
@@ -170,7 +170,7 @@ class Session:
         store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
         states = StateRegistry(**strategy.states(), precision=precision)
         score = partial(
-            evaluate,
+            explained_in_evaluation(settings)(evaluate),
             strategy,
             objective=objective,
             precision=precision,
@@ -311,7 +311,7 @@ class Session:
     def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
         loader = partial(
             EvalLoader,
-            batch=EVALUATION_BATCH,
+            batch=self._settings.loop.evaluation_batch,
             rank=self._place.rank,
             world=self._place.world,
             loader_workers=self._settings.data.loader_workers,

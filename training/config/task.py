@@ -175,6 +175,7 @@ class LoopSettings(Section):
     accumulation: PositiveInt = Field(1, description="Micro-batches per rank and optimizer step.")
     clip_norm: PositiveFloat | None = Field(1.0, description="Maximum global gradient norm; null disables clipping.")
     evaluate_every: PositiveInt = Field(1, description="Epochs between evaluations on the validation split.")
+    evaluation_batch: PositiveInt = Field(512, description="Samples per batch of an evaluation, on a rank.")
     nonfinite: Literal["stop", "skip"] = Field(
         "stop", description="On a NaN or infinite loss or gradient: stop the run, or skip the step."
     )

@@ -17,6 +17,7 @@ _SECTIONS = ("model", "data", "objective", "optimizer", "ema", "schedule", "loop
 _WITHOUT_EFFECT = {
     "loop.nonfinite",
     "loop.log_sample_ids",
+    "loop.evaluation_batch",
     "data.loader_workers",
     "data.prefetch",
     "data.pin_memory",
@@ -65,6 +66,7 @@ def change(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "loop.clip_norm": ({}, 1.0, 0.01),
         "loop.nonfinite": ({}, "stop", "skip"),
         "loop.log_sample_ids": ({}, False, True),
+        "loop.evaluation_batch": ({}, 512, 100),
         "data.augment": ({}, True, False),
         "data.loader_workers": ({}, 0, 1),
         "data.prefetch": ({}, 2, 4),
