@@ -13,6 +13,8 @@ import torch.distributed as dist
 from pydantic.main import IncEx
 
 from observability.runlog import Emit, Notice, Phase, Restored
+from training.attention import attention_kernel
+from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
 from training.callbacks.checkpointing import Checkpointing
@@ -142,6 +144,7 @@ class Session:
         with ExitStack() as stack:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
+            stack.enter_context(attention_kernel(settings.compute.attention))
             with explained_in_training(settings, step=lambda: loop.progress.step + 1):
                 loop.run()
             if not loop.is_done:
@@ -178,11 +181,13 @@ class Session:
             world=place.world,
             average=average,
         )
+        profiling = self._profiling()
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
             Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
-            self._profiling(),
+            profiling,
+            *self._attention_report(profiling),
             *self._ledger(),
             *([] if average is None else [Averaging(average)]),
             *self._callbacks,
@@ -302,6 +307,12 @@ class Session:
             place=self._place,
             device=self._device,
         )
+
+    def _attention_report(self, profiling: Profiling) -> list[AttentionReport]:
+        wanted = self._settings.compute.attention
+        if wanted == "auto" or self._place.rank > 0:
+            return []
+        return [AttentionReport(self._emit, wanted=wanted, profiling=profiling)]
 
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids:

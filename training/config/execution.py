@@ -81,6 +81,11 @@ class ComputeSettings(Section):
         description="Compute the activations of a block again in the backward pass instead of keeping them: less memory, about a third "
         "more time, the same bits.",
     )
+    attention: Literal["auto", "flash", "efficient", "math"] = Field(
+        "auto",
+        description="Kernel of scaled_dot_product_attention: auto (torch chooses) | flash | efficient (GPUs) | math; another than auto is "
+        "checked in the first step.",
+    )
     memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
         description="Share of a GPU's memory that a rank may allocate, e.g. where ranks share it; null is all of it.",

@@ -108,6 +108,16 @@ class TrainingSettings(Section):
         return self
 
     @model_validator(mode="after")
+    def _the_attention_kernel_fits(self) -> TrainingSettings:
+        if self.compute.attention == "efficient" and not self.scale.gpu:
+            raise ValueError("compute.attention=efficient needs scale.gpu=true; CPUs have flash and math")
+        if self.compute.attention == "flash" and self.scale.gpu and self.precision.mode == "fp32":
+            raise ValueError(
+                "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _the_strategy_fits(self) -> TrainingSettings:
         strategy, workers = self.strategy, self.scale.workers
         if strategy.name == "ddp":
