@@ -10,6 +10,7 @@ __all__ = [
     "ExitStatus",
     "Interrupted",
     "NonFiniteLossError",
+    "OutOfMemoryError",
     "PlatformError",
     "PreflightError",
     "ResumeMismatchError",
@@ -40,6 +41,10 @@ class TrainingFailedError(PlatformError):
 
 class NonFiniteLossError(TrainingFailedError):
     """The loss or the gradient became NaN or infinite under loop.nonfinite=stop (exit status 1)."""
+
+
+class OutOfMemoryError(TrainingFailedError):
+    """A rank ran out of memory (exit status 1)."""
 
 
 class Interrupted(PlatformError):  # noqa: N818 - an interruption is not an error

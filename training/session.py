@@ -13,6 +13,8 @@ import torch.distributed as dist
 from pydantic.main import IncEx
 
 from observability.runlog import Emit, Notice, Phase, Restored
+from training.attention import attention_kernel
+from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
 from training.callbacks.checkpointing import Checkpointing
@@ -35,6 +37,7 @@ from training.data.types import DataBundle, Split
 from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
+from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model
 from training.flight_recorder import FlightRecorder
 from training.flops import FlopCount
@@ -57,9 +60,6 @@ from training.strategies.strategy import Strategy
 from training.weight_average import WeightAverage
 
 logger = logging.getLogger(__name__)
-
-EVALUATION_BATCH = 512
-"""Samples per evaluation batch: large enough to be fast, small enough to need no more memory than training."""
 
 _NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
 
@@ -134,6 +134,7 @@ class Session:
         seed_everything(settings.run.seed, deterministic=settings.run.deterministic)
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
+            limit_memory(settings.compute, self._device)
         self._phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data))
         self._phase("model")
@@ -143,7 +144,9 @@ class Session:
         with ExitStack() as stack:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
-            loop.run()
+            stack.enter_context(attention_kernel(settings.compute.attention))
+            with explained_in_training(settings, step=lambda: loop.progress.step + 1):
+                loop.run()
             if not loop.is_done:
                 return Outcome(status="stopped", step=loop.progress.step)
             digest = ""
@@ -170,7 +173,7 @@ class Session:
         store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
         states = StateRegistry(**strategy.states(), precision=precision)
         score = partial(
-            evaluate,
+            explained_in_evaluation(settings)(evaluate),
             strategy,
             objective=objective,
             precision=precision,
@@ -178,11 +181,13 @@ class Session:
             world=place.world,
             average=average,
         )
+        profiling = self._profiling()
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
             Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
-            self._profiling(),
+            profiling,
+            *self._attention_report(profiling),
             *self._ledger(),
             *([] if average is None else [Averaging(average)]),
             *self._callbacks,
@@ -228,7 +233,12 @@ class Session:
             loader_workers=data.loader_workers,
             prefetch=data.prefetch,
             augment=data.augment,
+            copy_to=self._copied_to(),
         )
+
+    def _copied_to(self) -> torch.device | None:
+        """The GPU that loaders copy batches to; None leaves it to the step."""
+        return self._device if self._device.type == "cuda" and self._settings.data.pin_memory else None
 
     def _step_runner(
         self, strategy: Strategy, objective: Objective, precision: Precision, flops: FlopCount | None
@@ -298,6 +308,12 @@ class Session:
             device=self._device,
         )
 
+    def _attention_report(self, profiling: Profiling) -> list[AttentionReport]:
+        wanted = self._settings.compute.attention
+        if wanted == "auto" or self._place.rank > 0:
+            return []
+        return [AttentionReport(self._emit, wanted=wanted, profiling=profiling)]
+
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids:
             return []
@@ -306,11 +322,12 @@ class Session:
     def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
         loader = partial(
             EvalLoader,
-            batch=EVALUATION_BATCH,
+            batch=self._settings.loop.evaluation_batch,
             rank=self._place.rank,
             world=self._place.world,
             loader_workers=self._settings.data.loader_workers,
             prefetch=self._settings.data.prefetch,
+            copy_to=self._copied_to(),
         )
         return Evaluation(
             score,

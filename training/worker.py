@@ -10,8 +10,9 @@ import socket
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from observability.runlog import Phase
+from observability.runlog import Notice, Phase
 from training import failures
+from training.allocator import configure_allocator
 from training.code.import_path import use_code
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.logs import configure
@@ -58,6 +59,8 @@ def _run(task: RankTask, place: RankPlace, gate: EpochGate | None) -> Outcome:
     opened = reporting(task.run_directory, task.settings.metrics) if place.rank == 0 else nullcontext(Reporter())
     with opened as reporter:
         reporter.emit(Phase(name="imports", process="rank 0"))
+        if warning := configure_allocator(task.settings.compute.allocator):
+            reporter.emit(Notice(level="warning", message=warning))
         # Imported here, so that the import is reported as a phase.
         from training.session import Session  # noqa: PLC0415
 

@@ -29,6 +29,7 @@ _FREE: Final = (
     "data.cache",
     "data.loader_workers",
     "data.prefetch",
+    "data.pin_memory",
 )
 """Settings that may change when a search is continued: how long it goes on, and where and how it runs."""
 

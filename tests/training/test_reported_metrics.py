@@ -19,7 +19,6 @@ from tests.training.runs import run_alone, small_settings
 from training.config.schema import ModelSettings, TrainingSettings
 from training.data.registry import load_dataset
 from training.models.registry import MODELS, build_model
-from training.session import EVALUATION_BATCH
 
 Metrics = tuple[float, float]
 
@@ -57,8 +56,8 @@ def measured(folder: Path, run: TrainingSettings, split: str = "test") -> Metric
     samples = getattr(bundle, split)
     loss = correct = 0.0
     with torch.no_grad():
-        for start in range(0, len(samples), EVALUATION_BATCH):
-            inputs, labels = samples.read(np.arange(start, min(start + EVALUATION_BATCH, len(samples))))
+        for start in range(0, len(samples), run.loop.evaluation_batch):
+            inputs, labels = samples.read(np.arange(start, min(start + run.loop.evaluation_batch, len(samples))))
             logits = module(inputs)
             loss += float(cross_entropy(logits, labels, reduction="sum"))
             correct += int((logits.argmax(dim=1) == labels).sum())

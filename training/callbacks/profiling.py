@@ -90,6 +90,11 @@ class Profiling(Callback):
         self._planned: _Plan | None = None
         self._current: _Current | None = None
 
+    @property
+    def is_active(self) -> bool:
+        """Whether the profiler of this process is prepared or records; there is only one."""
+        return self._current is not None
+
     def on_run_start(self, loop: Loop) -> None:
         """Plan the window of the settings, unless the run has resumed beyond it."""
         first = self._settings.start_step

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 _RATE = "the learning rate is a function of the step and of these settings (training/optim.py)"
 _HYPERPARAMETER = "an optimizer's tensors are saved, its hyperparameters are not (training/checkpoint/state.py)"
 _STEP = "it acts within one optimizer step and leaves no state"
+_EVALUATION = "it acts within one evaluation, whose metrics it changes by rounding at most"
 _READING = "it says how samples are read, not which"
 
 CHANGEABLE: Mapping[str, str] = {
@@ -31,10 +32,12 @@ CHANGEABLE: Mapping[str, str] = {
     "loop.accumulation": _STEP,
     "loop.clip_norm": _STEP,
     "loop.nonfinite": _STEP,
+    "loop.evaluation_batch": _EVALUATION,
     "loop.log_sample_ids": "the ledger is apart from the checkpoint",
     "data.augment": _READING,
     "data.loader_workers": _READING,
     "data.prefetch": _READING,
+    "data.pin_memory": _READING,
     "model.options.dropout": "dropout has no parameters",
 }
 """Settings that may change, with the reason."""

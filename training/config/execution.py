@@ -55,6 +55,20 @@ class StrategySettings(Section):
         return self
 
 
+class AllocatorSettings(Section):
+    """torch's allocator of GPU memory. Defaults are torch's; its variables in the environment take precedence (`training/allocator.py`)."""
+
+    expandable_segments: bool = Field(
+        False, description="Let segments of memory grow: less is lost to fragmentation where the sizes of batches vary."
+    )
+    max_split_size_mb: Annotated[int, Field(ge=21)] | None = Field(
+        None, description="Do not split blocks larger than this, in MiB, against fragmentation by few large tensors."
+    )
+    garbage_collection_threshold: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Share of compute.memory_fraction from which unused blocks are given back, one by one."
+    )
+
+
 class ComputeSettings(Section):
     """How forward and backward pass are computed; results differ by rounding at most."""
 
@@ -67,11 +81,33 @@ class ComputeSettings(Section):
         description="Compute the activations of a block again in the backward pass instead of keeping them: less memory, about a third "
         "more time, the same bits.",
     )
+    attention: Literal["auto", "flash", "efficient", "math"] = Field(
+        "auto",
+        description="Kernel of scaled_dot_product_attention: auto (torch chooses) | flash | efficient (GPUs) | math; another than auto is "
+        "checked in the first step.",
+    )
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="Share of a GPU's memory that a rank may allocate, e.g. where ranks share it; null is all of it.",
+    )
+    allocator: AllocatorSettings = Field(
+        AllocatorSettings(),
+        description="torch's allocator of GPU memory: expandable_segments, max_split_size_mb, garbage_collection_threshold.",
+    )
     compile: Literal["off", "default", "max-autotune"] = Field(
         "off",
         description="off | default | max-autotune (of `torch.compile`): generate kernels for the model in its first steps, which takes "
         "a minute or more; they are kept with the run.",
     )
+
+    @model_validator(mode="after")
+    def _garbage_is_collected_below_a_limit(self) -> ComputeSettings:
+        if self.allocator.garbage_collection_threshold is not None and self.memory_fraction is None:
+            raise ValueError(
+                f"allocator.garbage_collection_threshold={self.allocator.garbage_collection_threshold} needs memory_fraction, of "
+                "which it is a share; memory_fraction=1.0 is the whole memory"
+            )
+        return self
 
 
 class ScaleSettings(Section):

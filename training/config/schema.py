@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from infra.spec.section import Section
 from training.config.execution import (
+    AllocatorSettings,
     ComputeSettings,
     PrecisionSettings,
     ScaleSettings,
@@ -34,6 +35,7 @@ from training.config.task import (
 from training.config.values import OptionValue
 
 __all__ = [
+    "AllocatorSettings",
     "CheckpointSettings",
     "ComputeSettings",
     "DataSettings",
@@ -53,6 +55,9 @@ __all__ = [
     "TrackingSettings",
     "TrainingSettings",
 ]
+
+
+_COMPUTE = ComputeSettings.model_fields
 
 
 class TrainingSettings(Section):
@@ -90,6 +95,26 @@ class TrainingSettings(Section):
     def _precision_fits_the_device(self) -> TrainingSettings:
         if self.precision.mode == "fp16" and not self.scale.gpu:
             raise ValueError("precision.mode=fp16 needs scale.gpu=true; on a CPU use bf16 or fp32")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_of_gpus_have_gpus(self) -> TrainingSettings:
+        compute = self.compute
+        given = [name for name in ("memory_fraction", "allocator") if getattr(compute, name) != _COMPUTE[name].default]
+        if given and not self.scale.gpu:
+            raise ValueError(
+                f"compute.{given[0]} is about the memory of GPUs and needs scale.gpu=true; a CPU run is limited by its machine or container"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _the_attention_kernel_fits(self) -> TrainingSettings:
+        if self.compute.attention == "efficient" and not self.scale.gpu:
+            raise ValueError("compute.attention=efficient needs scale.gpu=true; CPUs have flash and math")
+        if self.compute.attention == "flash" and self.scale.gpu and self.precision.mode == "fp32":
+            raise ValueError(
+                "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
+            )
         return self
 
     @model_validator(mode="after")

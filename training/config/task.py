@@ -75,6 +75,10 @@ class DataSettings(Section):
     )
     loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank's process.")
     prefetch: PositiveInt = Field(2, description="Batches that each loader process prefetches.")
+    pin_memory: bool = Field(
+        True,
+        description="On GPUs, copy the next batch from pinned host memory while a step computes; false copies it before the step.",
+    )
 
     @property
     def folder(self) -> Path:
@@ -171,6 +175,7 @@ class LoopSettings(Section):
     accumulation: PositiveInt = Field(1, description="Micro-batches per rank and optimizer step.")
     clip_norm: PositiveFloat | None = Field(1.0, description="Maximum global gradient norm; null disables clipping.")
     evaluate_every: PositiveInt = Field(1, description="Epochs between evaluations on the validation split.")
+    evaluation_batch: PositiveInt = Field(512, description="Samples per batch of an evaluation, on a rank.")
     nonfinite: Literal["stop", "skip"] = Field(
         "stop", description="On a NaN or infinite loss or gradient: stop the run, or skip the step."
     )

@@ -1,7 +1,8 @@
 """Loaders read batches in the rank's process, or prefetch them in worker processes.
 
 Loaders are stateless: an epoch, from any start step, is a pure function of its arguments, and prefetching advances
-nothing. Only the loop knows what a run has consumed, because it counts committed steps.
+nothing. Only the loop knows what a run has consumed, because it counts committed steps. Batches for a GPU are pinned and
+copied one step ahead (`training.data.transfer`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from training.data.forking import StartedForkContext
 from training.data.order import BatchPlan, epoch_order, uniforms
+from training.data.transfer import CudaCopies, one_ahead
 from training.data.types import Batch, Split
 from training.errors import PlatformError
 
@@ -43,6 +45,7 @@ class TrainLoader:
         loader_workers: int = 0,
         prefetch: int = 2,
         augment: bool = True,
+        copy_to: torch.device | None = None,
     ) -> None:
         """Reads nothing and starts no process yet.
 
@@ -54,6 +57,7 @@ class TrainLoader:
             loader_workers: worker processes that prefetch; 0 reads in this process.
             prefetch: steps that each worker prefetches.
             augment: apply the split's augmentation.
+            copy_to: GPU that batches are copied to, a step ahead; None yields them in host memory.
 
         Raises:
             ValueError: `plan.size` is not the number of training samples.
@@ -65,11 +69,16 @@ class TrainLoader:
         self._steps = _Requests[tuple[int, int]]()
         self._prefetcher = (
             _make_prefetcher(
-                self._reader, self._steps, loader_workers=loader_workers, prefetch=prefetch, persistent_workers=True
+                self._reader,
+                self._steps,
+                loader_workers=loader_workers,
+                prefetch=prefetch,
+                pins=copy_to is not None,
             )
             if loader_workers
             else None
         )
+        self._copies = None if copy_to is None else CudaCopies(copy_to)
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[list[Batch]]:
         """Yields the micro-batches of each optimizer step of an epoch.
@@ -84,7 +93,10 @@ class TrainLoader:
         Raises:
             DataError: a sample cannot be read.
         """
-        steps = [(epoch, step) for step in range(start_step, self._plan.steps_per_epoch)]
+        read = self._read([(epoch, step) for step in range(start_step, self._plan.steps_per_epoch)])
+        return read if self._copies is None else one_ahead(read, self._copies)
+
+    def _read(self, steps: list[tuple[int, int]]) -> Iterator[list[Batch]]:
         if self._prefetcher is None:
             yield from map(self._reader, steps)
         else:
@@ -96,7 +108,8 @@ class EvalLoader:
     """Yields every `world`-th batch of a split, in order; together the ranks read every sample exactly once.
 
     A batch has the same samples at every world size. Ranks may yield different numbers of batches: do not call a
-    collective while iterating.
+    collective while iterating. With `loader_workers` > 0 the worker processes start with the first iteration and live as
+    long as the loader; only one iteration can be under way at a time.
 
     Attributes:
         batches: number of batches of all ranks.
@@ -105,7 +118,15 @@ class EvalLoader:
     """
 
     def __init__(
-        self, split: Split, *, batch: int, rank: int, world: int, loader_workers: int = 0, prefetch: int = 2
+        self,
+        split: Split,
+        *,
+        batch: int,
+        rank: int,
+        world: int,
+        loader_workers: int = 0,
+        prefetch: int = 2,
+        copy_to: torch.device | None = None,
     ) -> None:
         """Reads nothing and starts no process yet.
 
@@ -114,8 +135,9 @@ class EvalLoader:
             batch: maximum number of samples in a batch.
             rank: rank whose batches are read.
             world: number of ranks.
-            loader_workers: worker processes that prefetch during an iteration; 0 reads in this process.
+            loader_workers: worker processes that prefetch; 0 reads in this process.
             prefetch: batches that each worker prefetches.
+            copy_to: GPU that batches are copied to, one ahead; None yields them in host memory.
         """
         ids = range(len(split))
         starts = range(0, len(split), batch)
@@ -126,11 +148,16 @@ class EvalLoader:
         self._reader = _RangeReader(split)
         self._prefetcher = (
             _make_prefetcher(
-                self._reader, self._requests, loader_workers=loader_workers, prefetch=prefetch, persistent_workers=False
+                self._reader,
+                self._requests,
+                loader_workers=loader_workers,
+                prefetch=prefetch,
+                pins=copy_to is not None,
             )
             if loader_workers
             else None
         )
+        self._copies = None if copy_to is None else CudaCopies(copy_to)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields batches without padding.
@@ -138,7 +165,10 @@ class EvalLoader:
         Raises:
             DataError: a sample cannot be read.
         """
-        return map(self._reader, self._requests) if self._prefetcher is None else _raise_errors(self._prefetcher)
+        read = map(self._reader, self._requests) if self._prefetcher is None else _raise_errors(self._prefetcher)
+        if self._copies is None:
+            return read
+        return (batch for [batch] in one_ahead(([batch] for batch in read), self._copies))
 
     def sample(self) -> Batch:
         """A batch of the split's first sample, for a rank that has no batch of its own in the last round."""
@@ -222,7 +252,7 @@ def _make_prefetcher(
     *,
     loader_workers: int,
     prefetch: int,
-    persistent_workers: bool,
+    pins: bool,
 ) -> DataLoader[_Item | PlatformError]:
     return DataLoader(
         _ReaderDataset(reader),
@@ -230,7 +260,8 @@ def _make_prefetcher(
         sampler=requests,
         num_workers=loader_workers,
         prefetch_factor=prefetch,
-        persistent_workers=persistent_workers,
+        persistent_workers=True,
+        pin_memory=pins,
         # fork shares the dataset's memory and needs no pickling. It is safe: readers use nothing that another thread of
         # the rank could have locked.
         multiprocessing_context=StartedForkContext(),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -103,3 +104,15 @@ class Batch:
     targets: Tensor
     ids: NDArray[np.int64]
     count: int
+
+    def pin_memory(self) -> Batch:
+        """The batch in pinned host memory, from which a GPU can copy by itself. Called by a DataLoader's pinning thread, too."""
+        return replace(self, inputs=self.inputs.pin_memory(), targets=self.targets.pin_memory())
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch on a device; the host does not wait for the copy of a pinned batch."""
+        return replace(
+            self,
+            inputs=self.inputs.to(device, non_blocking=True),
+            targets=self.targets.to(device, non_blocking=True),
+        )

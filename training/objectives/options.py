@@ -13,7 +13,9 @@ class ClassificationOptions(Section):
     """Options of `classification`."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="Share of the target given to all classes equally (arXiv:1512.00567); in training only."
+        0.0,
+        description="Share of the target given to all classes equally (arXiv:1512.00567); in training only: the losses of validation "
+        "and test are without it, so that runs can be compared.",
     )
     class_weights: tuple[PositiveFloat, ...] = Field(
         (), description="Weight of each class in the mean loss, e.g. against imbalance; [] weighs all samples equally."
@@ -29,7 +31,8 @@ class LanguageModellingOptions(Section):
     """Options of `language_modelling`."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="Share of the target given to all tokens equally; in training only."
+        0.0,
+        description="Share of the target given to all tokens equally; in training only, so that perplexity keeps its meaning.",
     )
 
 

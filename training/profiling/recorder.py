@@ -42,6 +42,10 @@ class Recorder:
         self._profiler.stop_trace()
         return torch.cuda.max_memory_allocated() if self._on_gpu else 0
 
+    def operators(self) -> list[str]:
+        """Names of the operators of the window, one for each call, e.g. `aten::mm`."""
+        return [event.name for event in self._profiler.events() or ()]
+
     def write(self, trace: Path, memory: Path) -> None:
         """Write the trace, and the memory snapshot if it was asked for.
 

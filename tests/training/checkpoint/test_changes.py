@@ -14,7 +14,14 @@ from training.config.schema import TrainingSettings
 from training.errors import ResumeMismatchError
 
 _SECTIONS = ("model", "data", "objective", "optimizer", "ema", "schedule", "loop", "precision")
-_WITHOUT_EFFECT = {"loop.nonfinite", "loop.log_sample_ids", "data.loader_workers", "data.prefetch"}
+_WITHOUT_EFFECT = {
+    "loop.nonfinite",
+    "loop.log_sample_ids",
+    "loop.evaluation_batch",
+    "data.loader_workers",
+    "data.prefetch",
+    "data.pin_memory",
+}
 """Settings that the weights of a healthy run do not depend on."""
 
 
@@ -59,9 +66,11 @@ def change(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "loop.clip_norm": ({}, 1.0, 0.01),
         "loop.nonfinite": ({}, "stop", "skip"),
         "loop.log_sample_ids": ({}, False, True),
+        "loop.evaluation_batch": ({}, 512, 100),
         "data.augment": ({}, True, False),
         "data.loader_workers": ({}, 0, 1),
         "data.prefetch": ({}, 2, 4),
+        "data.pin_memory": ({}, True, False),
         "model.options.dropout": ({}, 0.0, 0.5),
     }
     common, first, second = values[key]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import numpy as np
 import pytest
 import torch
@@ -203,3 +205,26 @@ def test_loader_workers_do_not_change_evaluation_batches_in_any_iteration() -> N
     prefetching = EvalLoader(BUNDLE.test, batch=50, rank=1, world=2, loader_workers=2)
     for _ in range(2):
         _assert_equal_steps([list(prefetching)], [in_process])
+
+
+def _readers() -> set[int]:
+    return {process.pid for process in multiprocessing.active_children() if process.pid is not None}
+
+
+def test_loader_workers_live_as_long_as_their_loader() -> None:
+    before = _readers()
+    train, evaluation = _loader(loader_workers=2), EvalLoader(BUNDLE.test, batch=50, rank=0, world=1, loader_workers=2)
+    seen = []
+    for epoch in range(3):
+        for _ in train.epoch(epoch):
+            pass
+        list(evaluation)
+        seen.append(_readers() - before)
+    assert len(seen[0]) == 4
+    assert seen[1:] == seen[:1] * 2, "a process was restarted between two epochs"
+
+
+def test_an_evaluation_that_ended_early_does_not_affect_the_next() -> None:
+    loader = EvalLoader(BUNDLE.test, batch=50, rank=0, world=1, loader_workers=2)
+    next(iter(loader))
+    _assert_equal_steps([list(loader)], [list(EvalLoader(BUNDLE.test, batch=50, rank=0, world=1))])

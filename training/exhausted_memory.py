@@ -1,0 +1,101 @@
+"""Limits the GPU memory of a rank, and says what to change when memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from training.config.schema import ComputeSettings, TrainingSettings
+from training.errors import OutOfMemoryError
+
+_OF_CPUS = "DefaultCPUAllocator"
+"""torch's allocator of host memory raises a plain RuntimeError that names it."""
+
+_ADVICE_OF_TORCH = " If reserved but unallocated memory"
+"""Where its own advice begins, which names variables and not settings."""
+
+
+def limit_memory(settings: ComputeSettings, device: torch.device) -> None:
+    """Limit what this process may allocate on its GPU to `compute.memory_fraction` of the GPU's memory."""
+    if settings.memory_fraction is not None and device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(settings.memory_fraction, device)
+
+
+@contextmanager
+def explained_in_training(settings: TrainingSettings, *, step: Callable[[], int]) -> Iterator[None]:
+    """Explain that memory ran out in training.
+
+    Args:
+        settings: of the run.
+        step: the step that is being computed.
+
+    Raises:
+        OutOfMemoryError: memory ran out; names the micro-batch and the settings that need less.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemoryError(
+            f"step {step()}: out of memory with {_rows(settings)} samples at a time (loop.global_batch="
+            f"{settings.loop.global_batch}, scale.workers={settings.scale.workers}, loop.accumulation="
+            f"{settings.loop.accumulation}): {_first_line(error)}",
+            remedy="; or ".join(_remedies(settings)),
+        ) from error
+
+
+@contextmanager
+def explained_in_evaluation(settings: TrainingSettings) -> Iterator[None]:
+    """Explain that memory ran out in an evaluation.
+
+    Raises:
+        OutOfMemoryError: memory ran out; names the batch.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        batch = settings.loop.evaluation_batch
+        raise OutOfMemoryError(
+            f"evaluation: out of memory with {batch} samples at a time (loop.evaluation_batch): {_first_line(error)}",
+            remedy=f"set loop.evaluation_batch={max(1, min(batch // 2, _rows(settings)))}; metrics change by rounding at most",
+        ) from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory of the GPU or of the host ran out."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _OF_CPUS in str(error)
+
+
+def _rows(settings: TrainingSettings) -> int:
+    """Samples of the largest micro-batch of a rank."""
+    return settings.loop.global_batch // (settings.scale.workers * settings.loop.accumulation)
+
+
+def _remedies(settings: TrainingSettings) -> Iterator[str]:
+    """Settings that need less memory, those without an effect on the result first."""
+    loop, compute = settings.loop, settings.compute
+    share = loop.global_batch // settings.scale.workers
+    finer = next((number for number in range(loop.accumulation + 1, share + 1) if share % number == 0), None)
+    if finer is not None:
+        yield f"set loop.accumulation={finer}, which computes {share // finer} samples at a time and the same gradient"
+    if not compute.activation_checkpointing:
+        yield "compute.activation_checkpointing=true, which keeps no activations within a block"
+    if settings.precision.mode == "fp32":
+        yield "precision.mode=bf16"
+    if settings.scale.workers > 1 and settings.strategy.name == "ddp":
+        yield "strategy.name=fsdp2, which shards weights and optimizer state over the ranks"
+    if settings.scale.gpu and not compute.allocator.expandable_segments:
+        yield "compute.allocator.expandable_segments=true, against fragmentation"
+    if compute.memory_fraction is not None:
+        yield f"a higher compute.memory_fraction than {compute.memory_fraction:g}"
+    yield "a smaller model, or devices with more memory"
+
+
+def _first_line(error: BaseException) -> str:
+    line = str(error).partition("\n")[0].partition(_ADVICE_OF_TORCH)[0].strip()
+    return line or type(error).__name__
