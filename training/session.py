@@ -35,7 +35,7 @@ from training.data.types import DataBundle, Split
 from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
-from training.export import export_model
+from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
 from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
@@ -136,6 +136,8 @@ class Session:
             torch.cuda.set_device(self._device)
         self._phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data))
+        if place.rank == 0:
+            keep_files(bundle.files, self._task.run_directory / "data")
         self._phase("model")
         strategy = self._build_strategy(bundle)
         average = self._build_average(strategy)
@@ -150,7 +152,8 @@ class Session:
             with nullcontext() if average is None else average.in_model():
                 trained = strategy.whole_module()
                 if place.rank == 0:
-                    digest = export_model(trained, self._task.run_directory / "model", settings.model, bundle.spec)
+                    folder = self._task.run_directory / "model"
+                    digest = export_model(trained, folder, settings.model, bundle.spec, files=bundle.files)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
     def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:

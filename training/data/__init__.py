@@ -6,5 +6,5 @@
 * `registry`, `options`, `files`, `split_files`: names, options and files of the datasets. They import no torch.
 * `digits`, `diabetes`, `synthetic`, `synthetic_text`, `text`, `cifar10`, `image_folder`, `parquet`: the datasets.
 * `pixels`, `images`, `tables`, `parquet_files`, `parquet_columns`, `parquet_targets`, `parquet_splits`: how they read samples.
-* `holdout`, `fingerprint`: shared code.
+* `tokenizer`: the vocabulary of a text. `holdout`, `fingerprint`: shared code.
 """

@@ -8,6 +8,9 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 
 from infra.spec.section import Section
 
+SMALLEST_VOCABULARY = 257
+"""Tokens of byte-pair encoding before anything is learned: the 256 bytes, and the separator of texts."""
+
 
 class DigitsOptions(Section):
     """Options of `digits`."""
@@ -82,7 +85,20 @@ class DiabetesOptions(Section):
 class TextOptions(Section):
     """Options of `python_reference` and `text_files`."""
 
-    length: Annotated[int, Field(ge=2)] = Field(64, description="Tokens, which are bytes, of one sample.")
+    length: Annotated[int, Field(ge=2)] = Field(64, description="Tokens of one sample.")
+    tokenizer: Literal["bytes", "bpe"] = Field(
+        "bytes",
+        description="bytes (a token is a byte) | bpe (byte-pair encoding: a vocabulary is learned from the training split).",
+    )
+    vocabulary: Annotated[int, Field(gt=SMALLEST_VOCABULARY, le=2**20)] = Field(
+        4096, description="Number of different tokens (tokenizer=bpe); a short text gives fewer."
+    )
+
+    @model_validator(mode="after")
+    def _bytes_have_a_vocabulary(self) -> TextOptions:
+        if self.tokenizer == "bytes" and "vocabulary" in self.model_fields_set:
+            raise ValueError(f"vocabulary={self.vocabulary} is an option of tokenizer=bpe, got tokenizer=bytes")
+        return self
 
 
 class Cifar10Options(Section):
