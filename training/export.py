@@ -58,13 +58,42 @@ def save_safetensors(module: nn.Module, path: Path, metadata: Mapping[str, str])
         ) from error
 
 
-def export_model(module: nn.Module, folder: Path, settings: ModelSettings, spec: SampleSpec) -> str:
-    """Writes the final weights and what is needed to build the model around them; returns their hash.
+def keep_files(files: Mapping[str, bytes], folder: Path) -> None:
+    """Writes files of a dataset (`DataBundle.files`), each completely or not at all, and creates the folder if there are any.
 
     Raises:
-        CheckpointError: the weights could not be written.
+        CheckpointError: one could not be written.
+    """
+    try:
+        for name, content in files.items():
+            folder.mkdir(exist_ok=True)
+            partial = folder / f".{name}.partial"
+            partial.write_bytes(content)
+            partial.replace(folder / name)
+    except OSError as error:
+        raise CheckpointError(
+            f"{error.filename or folder} could not be written: {error.strerror}",
+            remedy="free disk space or make the folder writable, and resume the run",
+        ) from error
+
+
+def export_model(
+    module: nn.Module, folder: Path, settings: ModelSettings, spec: SampleSpec, *, files: Mapping[str, bytes]
+) -> str:
+    """Writes the final weights and what is needed to build the model around them and to use it; returns their hash.
+
+    Args:
+        module: the bare module, not a DDP wrapper.
+        folder: the folder of the exported model, created if it does not exist.
+        settings: the model.
+        spec: the samples that it was built for.
+        files: of the dataset, see `DataBundle.files`.
+
+    Raises:
+        CheckpointError: a file could not be written.
     """
     folder.mkdir(exist_ok=True)
+    keep_files(files, folder)
     digest = weights_sha256(module)
     save_safetensors(module, folder / _WEIGHTS, {"sha256": digest})
     description = {

@@ -5,8 +5,9 @@
         code.json       with code of one's own: which of the archives in code/ the run uses (training.code.kept)
         events.jsonl    what happened, in order (observability.runlog)
         checkpoints/    committed states, one folder a step
+        data/           files of the dataset that inference needs, e.g. a tokenizer's vocabulary
         logs/           JSON lines, one file a rank
-        model/          final weights, written when the run is done
+        model/          final weights and the files of data/, written when the run is done
         ledger/         sample ids of each step, if loop.log_sample_ids is set
         failures/       the exceptions of failed ranks, each rank's step and last stack, in which collective a rank waited, and
                         Ray's state (training.failures, training.evidence, training.flight_records, training.launch.ray_state)

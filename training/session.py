@@ -38,7 +38,7 @@ from training.device import rank_device
 from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
-from training.export import export_model
+from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
 from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
@@ -137,6 +137,8 @@ class Session:
             limit_memory(settings.compute, self._device)
         self._phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data))
+        if place.rank == 0:
+            keep_files(bundle.files, self._task.run_directory / "data")
         self._phase("model")
         strategy = self._build_strategy(bundle)
         average = self._build_average(strategy)
@@ -153,7 +155,8 @@ class Session:
             with nullcontext() if average is None else average.in_model():
                 trained = strategy.whole_module()
                 if place.rank == 0:
-                    digest = export_model(trained, self._task.run_directory / "model", settings.model, bundle.spec)
+                    folder = self._task.run_directory / "model"
+                    digest = export_model(trained, folder, settings.model, bundle.spec, files=bundle.files)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
     def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:

@@ -29,3 +29,21 @@ def hold_out(labels: NDArray[np.int64], fraction: float) -> tuple[NDArray[np.int
     is_held = np.empty(len(labels), dtype=np.bool_)
     is_held[by_class] = rank_in_class < np.repeat(held_per_class, counts)
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
+
+
+def split_rows(
+    counts: tuple[int, int, int], labels: NDArray[np.int64], fraction: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the rows of train, validation and test of samples that are stored in this order, each ascending.
+
+    Without samples of its own, validation is `fraction` of each class of train, and test is validation.
+
+    Args:
+        counts: samples stored for train, validation and test; 0: none.
+        labels: class of each sample of train, shape (counts[0],).
+        fraction: see `hold_out`.
+    """
+    train, validation, test = np.split(np.arange(sum(counts)), np.cumsum(counts)[:2])
+    if not len(validation):
+        train, validation = hold_out(labels, fraction)
+    return train, validation, test if len(test) else validation

@@ -1,11 +1,7 @@
-"""`image_folder`: images in ImageNet's layout, one folder per class, decoded when they are read.
-
-A single resize of a box of the decoded image crops and scales it, in training and in evaluation.
-"""
+"""`image_folder`: images in ImageNet's layout, one folder per class, decoded when they are read."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,33 +9,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from training.config.schema import DataSettings
 from training.data.files import list_images, locate_image_folders
 from training.data.fingerprint import fingerprint
 from training.data.holdout import hold_out
+from training.data.images import DRAWS, decode_image, normalised
 from training.data.options import ImageFolderOptions
 from training.data.types import DataBundle, SampleSpec
-from training.errors import DataError
-
-_MEAN = 255 * torch.tensor((0.485, 0.456, 0.406))[:, None, None]
-"""Mean of each channel over ImageNet, in bytes (torchvision's documentation of its pretrained models)."""
-
-_STD = 255 * torch.tensor((0.229, 0.224, 0.225))[:, None, None]
-"""Standard deviation of each channel over ImageNet, in bytes (same source)."""
-
-_CENTRE = 224 / 256
-"""Side of the evaluation crop as a fraction of the image's short side: "resize to 256, centre-crop 224"."""
-
-_AREA = (0.08, 1.0)
-"""Range of a training crop's area as a fraction of the image (Szegedy et al., arXiv:1409.4842, section 6)."""
-
-_ASPECT = (3 / 4, 4 / 3)
-"""Range of a training crop's aspect ratio, width / height (same source)."""
-
-_Box = tuple[float, float, float, float]
 
 
 class ImageFolderSplit:
@@ -62,7 +40,7 @@ class ImageFolderSplit:
         self._names = names
         self._labels = labels
         self._side = side
-        self.draws = 5 if augments else 0
+        self.draws = DRAWS if augments else 0
 
     def __len__(self) -> int:
         """Number of images."""
@@ -72,64 +50,10 @@ class ImageFolderSplit:
         """Decodes the images with these ids; see `Split.read`."""
         pixels = np.empty((len(ids), self._side, self._side, 3), dtype=np.uint8)
         for row, sample in enumerate(ids):
-            pixels[row] = self._decode(
-                os.path.join(self._root, self._names[sample]),  # noqa: PTH118 - bytes
-                None if uniforms is None else uniforms[row],
-            )
-        planes = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
-        return planes.sub_(_MEAN).div_(_STD), torch.from_numpy(self._labels[ids])
-
-    def _decode(self, file: bytes, uniforms: NDArray[np.float64] | None) -> NDArray[np.uint8]:
-        try:
-            with Image.open(file) as image:
-                decoded = _to_rgb(image)
-        except Exception as error:  # Pillow may raise anything on a damaged file
-            raise DataError(
-                f"cannot decode image {os.fsdecode(file)}: {error}", remedy="replace or delete the file"
-            ) from error
-        box = centre_box(decoded.size) if uniforms is None else random_box(decoded.size, uniforms)
-        pixels = np.asarray(decoded.resize((self._side, self._side), Image.Resampling.BILINEAR, box=box))
-        is_mirrored = uniforms is not None and uniforms[4] < 0.5
-        return pixels[:, ::-1] if is_mirrored else pixels
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    """Converts to 8 bits per channel, without transparency. Pillow alone would clip wider samples to 255, not scale them.
-
-    Raises:
-        ValueError: the samples are 32 bits wide, as integers or floats, of which nothing says what is white.
-    """
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
-    if image.mode in {"I", "F"}:
-        raise ValueError(f"its samples have 32 bits (mode {image.mode}) and no known range; convert it to 8 or 16 bits")
-    return image.convert("RGB")
-
-
-def centre_box(size: tuple[int, int]) -> _Box:
-    """Returns (left, upper, right, lower) of the evaluation crop of an image of size (width, height)."""
-    width, height = size
-    side = min(width, height) * _CENTRE
-    left, upper = (width - side) / 2, (height - side) / 2
-    return left, upper, left + side, upper + side
-
-
-def random_box(size: tuple[int, int], uniforms: NDArray[np.float64]) -> _Box:
-    """Returns (left, upper, right, lower) of a random training crop.
-
-    A crop that exceeds the image is clipped. The usual recipe draws again instead, so that its number of draws depends
-    on the image.
-
-    Args:
-        size: width and height of the image.
-        uniforms: area, aspect ratio, horizontal and vertical position, shape (4,) or longer.
-    """
-    width, height = size
-    area = width * height * (_AREA[0] + uniforms[0] * (_AREA[1] - _AREA[0]))
-    aspect = _ASPECT[0] * (_ASPECT[1] / _ASPECT[0]) ** uniforms[1]
-    crop_width, crop_height = min(width, math.sqrt(area * aspect)), min(height, math.sqrt(area / aspect))
-    left, upper = uniforms[2] * (width - crop_width), uniforms[3] * (height - crop_height)
-    return left, upper, min(width, left + crop_width), min(height, upper + crop_height)
+            file = os.fsdecode(os.path.join(self._root, self._names[sample]))  # noqa: PTH118 - bytes
+            augmentation = None if uniforms is None else uniforms[row]
+            pixels[row] = decode_image(file, side=self._side, uniforms=augmentation, name=file)
+        return normalised(pixels), torch.from_numpy(self._labels[ids])
 
 
 def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> DataBundle:

@@ -8,6 +8,9 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 
 from infra.spec.section import Section
 
+SMALLEST_VOCABULARY = 257
+"""Tokens of byte-pair encoding before anything is learned: the 256 bytes, and the separator of texts."""
+
 
 class DigitsOptions(Section):
     """Options of `digits`."""
@@ -82,7 +85,20 @@ class DiabetesOptions(Section):
 class TextOptions(Section):
     """Options of `python_reference` and `text_files`."""
 
-    length: Annotated[int, Field(ge=2)] = Field(64, description="Tokens, which are bytes, of one sample.")
+    length: Annotated[int, Field(ge=2)] = Field(64, description="Tokens of one sample.")
+    tokenizer: Literal["bytes", "bpe"] = Field(
+        "bytes",
+        description="bytes (a token is a byte) | bpe (byte-pair encoding: a vocabulary is learned from the training split).",
+    )
+    vocabulary: Annotated[int, Field(gt=SMALLEST_VOCABULARY, le=2**20)] = Field(
+        4096, description="Number of different tokens (tokenizer=bpe); a short text gives fewer."
+    )
+
+    @model_validator(mode="after")
+    def _bytes_have_a_vocabulary(self) -> TextOptions:
+        if self.tokenizer == "bytes" and "vocabulary" in self.model_fields_set:
+            raise ValueError(f"vocabulary={self.vocabulary} is an option of tokenizer=bpe, got tokenizer=bytes")
+        return self
 
 
 class Cifar10Options(Section):
@@ -93,3 +109,44 @@ class ImageFolderOptions(Section):
     """Options of `image_folder`."""
 
     image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are resized to.")
+
+
+class ParquetOptions(Section):
+    """Options of `parquet`."""
+
+    kind: Literal["features", "tokens", "images"] = Field(
+        "features", description="features (numbers) | tokens (one list of token ids) | images (one encoded file)."
+    )
+    inputs: Annotated[list[str], Field(min_length=1)] = Field(
+        description="Columns of the input: columns of numbers or one of lists (features), one of lists (tokens), one of bytes (images)."
+    )
+    target: str | None = Field(
+        None,
+        description="Column of the target: integers or strings are classes, floats are values, lists of floats are several values. "
+        "null, with tokens only, is the token that follows each.",
+    )
+    vocabulary: PositiveInt | None = Field(None, description="Number of different tokens (kind=tokens).")
+    image_size: Annotated[int, Field(ge=8)] = Field(
+        224, description="Height and width that images are resized to (kind=images)."
+    )
+    cache_mib: PositiveInt = Field(
+        256,
+        description="Decoded row groups, in MiB, that each process that reads keeps; a single larger one is kept too. "
+        "Does not change the samples.",
+    )
+
+    @model_validator(mode="after")
+    def _options_fit_the_kind(self) -> ParquetOptions:
+        if self.kind != "features" and len(self.inputs) > 1:
+            raise ValueError(f"inputs={self.inputs} has {len(self.inputs)} columns, but kind={self.kind} takes one")
+        if self.kind != "tokens" and self.target is None:
+            raise ValueError(f"target is not set, but kind={self.kind} needs the column of the target")
+        if (self.kind == "tokens") != (self.vocabulary is not None):
+            raise ValueError(
+                f"vocabulary={self.vocabulary}: kind=tokens needs it and no other kind has it, got kind={self.kind}"
+            )
+        if self.kind != "images" and "image_size" in self.model_fields_set:
+            raise ValueError(f"image_size={self.image_size} is an option of kind=images, got kind={self.kind}")
+        if self.target in self.inputs:
+            raise ValueError(f"target={self.target} is one of inputs={self.inputs}")
+        return self

@@ -15,10 +15,12 @@ from training.data.options import (
     DiabetesOptions,
     DigitsOptions,
     ImageFolderOptions,
+    ParquetOptions,
     SyntheticOptions,
     SyntheticTextOptions,
     TextOptions,
 )
+from training.data.split_files import locate_parquet
 from training.errors import DataError, SettingsError
 from training.factories import FactorySpec, Registry, is_import_path
 
@@ -61,6 +63,12 @@ DATASETS = Registry(
             factory="training.data.image_folder:load_image_folder",
             options=ImageFolderOptions,
             locate_files=locate_image_folders,
+        ),
+        DatasetSpec(
+            name="parquet",
+            factory="training.data.parquet:load_parquet",
+            options=ParquetOptions,
+            locate_files=locate_parquet,
         ),
         DatasetSpec(name="python_reference", factory="training.data.text:load_python_reference", options=TextOptions),
         DatasetSpec(name="synthetic", factory="training.data.synthetic:load_synthetic", options=SyntheticOptions),

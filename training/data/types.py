@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -76,6 +77,8 @@ class DataBundle:
         test: samples for the final metrics only.
         fingerprint: sha256, in hex, over everything that determines the samples and their split; equal fingerprints
             mean equal samples under equal ids. A run only resumes with an equal fingerprint.
+        files: content, by file name, of what inference needs beside the weights, e.g. the vocabulary of a tokenizer. It is
+            kept in the folder of the run and in that of the exported model. The fingerprint covers it.
     """
 
     name: str
@@ -84,6 +87,7 @@ class DataBundle:
     validation: Split
     test: Split
     fingerprint: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

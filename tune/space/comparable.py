@@ -21,10 +21,11 @@ _ALWAYS: Final[Mapping[str, str]] = {
 }
 _SAMPLES_OF: Final[Mapping[str, Collection[str]]] = {
     "synthetic": SyntheticOptions.model_fields,
+    "parquet": ("kind", "target", "vocabulary"),
     "python_reference": TextOptions.model_fields,
     "text_files": TextOptions.model_fields,
 }
-"""Options of our datasets that the validation samples depend on; those of `digits` and `image_folder` leave which they are."""
+"""Options of our datasets that the validation samples depend on; those of `digits`, `image_folder` and others leave which they are."""
 
 _LENGTH: Final = ("loop.epochs", "loop.max_steps")
 _LOSS: Final = "validation_loss"

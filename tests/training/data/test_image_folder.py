@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from training.config.schema import DataSettings
-from training.data.image_folder import centre_box, load_image_folder, random_box
+from training.data.image_folder import load_image_folder
+from training.data.images import centre_box, random_box
 from training.data.loader import TrainLoader
 from training.data.options import ImageFolderOptions
 from training.data.order import BatchPlan

@@ -13,7 +13,10 @@ from training.config.schema import DataSettings, OptionValue
 from training.data import registry
 from training.errors import DataError, SettingsError
 
-HEAVY = ("torch", "ray", "mlflow", "numpy", "sklearn", "matplotlib", "PIL")
+HEAVY = ("torch", "ray", "mlflow", "numpy", "pyarrow", "sklearn", "matplotlib", "PIL")
+WITH_FILES = [spec.name for spec in registry.DATASETS.specs if spec.needs_path]
+NEEDED: dict[str, dict[str, OptionValue]] = {"parquet": {"inputs": ["x"], "target": "y"}}
+"""Options without a default."""
 
 
 def test_importing_and_validating_imports_no_heavy_package() -> None:
@@ -83,11 +86,11 @@ def test_an_option_is_rejected_for_a_dataset_without_options() -> None:
         registry.validate(DataSettings(dataset="cifar10", path=Path("x"), options={"crop": 4}))
 
 
-@pytest.mark.parametrize("dataset", ["cifar10", "image_folder"])
+@pytest.mark.parametrize("dataset", WITH_FILES)
 def test_a_dataset_with_files_needs_a_path(dataset: str) -> None:
     assert registry.DATASETS.find(dataset).needs_path
     with pytest.raises(SettingsError, match=r"data\.path is not set"):
-        registry.validate(DataSettings(dataset=dataset))
+        registry.validate(DataSettings(dataset=dataset, options=NEEDED.get(dataset, {})))
 
 
 @pytest.mark.parametrize("dataset", ["digits", "synthetic"])
@@ -96,7 +99,7 @@ def test_a_path_is_rejected_for_a_dataset_without_files(dataset: str) -> None:
         registry.validate(DataSettings(dataset=dataset, path=Path("x")))
 
 
-@pytest.mark.parametrize("dataset", ["cifar10", "image_folder"])
+@pytest.mark.parametrize("dataset", WITH_FILES)
 def test_missing_files_are_reported_without_loading_the_dataset(dataset: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere"):
         registry.check_files(DataSettings(dataset=dataset, path=tmp_path / "nowhere"))
@@ -160,3 +163,9 @@ def test_an_unusable_own_factory_is_rejected(
     with pytest.raises(SettingsError) as raised:
         registry.load_dataset(DataSettings(dataset=f"{own_module}:{function}", options=options))
     assert expected in str(raised.value)
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/DATASETS.md"])
+def test_the_documents_name_every_dataset(document: str) -> None:
+    text = (Path(__file__).parents[3] / document).read_text(encoding="utf-8")
+    assert [name for name in registry.DATASETS.names if f"`{name}`" not in text] == []

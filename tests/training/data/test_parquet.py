@@ -1,0 +1,325 @@
+"""Parquet files, valid and damaged."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from tests.training.runs import run_alone, small_settings, steps_of
+from training.config.schema import DataSettings, OptionValue
+from training.data.loader import TrainLoader
+from training.data.order import BatchPlan
+from training.data.parquet_files import ParquetFile, RowGroups
+from training.data.registry import check_files, load_dataset, validate
+from training.data.types import DataBundle
+from training.errors import DataError, SettingsError
+
+FEATURES: dict[str, OptionValue] = {"inputs": ["a", "b"], "target": "label"}
+
+
+def write(file: Path, columns: Mapping[str, Any], *, group: int = 7) -> None:
+    """Writes a file with row groups of `group` rows."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(dict(columns)), file, row_group_size=group)
+
+
+def rows(count: int, *, first: int = 0) -> dict[str, Any]:
+    """Two numbers and a class for each row; the first number is the row's own."""
+    number = np.arange(first, first + count)
+    return {"a": number.astype(np.float64), "b": number % 5, "label": number % 3}
+
+
+def load(path: Path, **options: OptionValue) -> DataBundle:
+    return load_dataset(DataSettings(dataset="parquet", path=path, options=options))
+
+
+def refusal(path: Path, **options: OptionValue) -> str:
+    """What is said of files that are refused when they are loaded."""
+    with pytest.raises((DataError, SettingsError)) as raised:
+        load(path, **options)
+    return str(raised.value)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Three files of unequal size, one of them without rows, in a folder without splits."""
+    for number, (first, count) in enumerate([(0, 40), (40, 0), (40, 23)]):
+        write(tmp_path / "table" / "part" / f"{number}.parquet", rows(count, first=first))
+    return tmp_path / "table"
+
+
+def test_rows_of_files_of_unequal_size_are_read_by_number(table: Path) -> None:
+    bundle = load(table, **FEATURES)
+    assert bundle.spec.shape == (2,)
+    assert bundle.spec.outputs == 3
+    numbers: list[int] = []
+    for split in (bundle.train, bundle.validation):
+        inputs, labels = split.read(np.arange(len(split))[::-1])
+        assert inputs.dtype == torch.float32
+        own = inputs[:, 0].long()
+        assert torch.equal(inputs[:, 1].long(), own % 5)
+        assert torch.equal(labels, own % 3)
+        numbers += own.tolist()
+    assert sorted(numbers) == list(range(63))
+    assert len(bundle.validation) == 6, "a tenth of each class"
+    assert len(bundle.test) == 6, "the same, without test files"
+
+
+def test_the_folders_of_the_splits_are_used(tmp_path: Path) -> None:
+    for split, first, count in (("train", 0, 20), ("val", 20, 8), ("test", 28, 5)):
+        write(tmp_path / split / "0.parquet", rows(count, first=first))
+    bundle = load(tmp_path, **FEATURES)
+    first = [split.read(np.array([0]))[0][0, 0].item() for split in (bundle.train, bundle.validation, bundle.test)]
+    assert first == [0, 20, 28]
+    assert [len(bundle.train), len(bundle.validation), len(bundle.test)] == [20, 8, 5]
+
+
+def test_an_epoch_is_the_same_for_one_and_two_ranks_and_loader_processes(table: Path) -> None:
+    bundle = load(table, **FEATURES)
+
+    def epoch(world: int, loader_workers: int, start: int = 0) -> list[tuple[int, list[float]]]:
+        plan = BatchPlan(size=len(bundle.train), global_batch=8, world=world)
+        loaders = [
+            TrainLoader(bundle.train, plan=plan, seed=3, rank=rank, loader_workers=loader_workers).epoch(1, start)
+            for rank in range(world)
+        ]
+        return [
+            (int(one), row.tolist())
+            for step in zip(*loaders, strict=True)
+            for micro in step
+            for batch in micro
+            for one, row in zip(batch.ids, batch.inputs, strict=False)
+        ]
+
+    expected = epoch(world=1, loader_workers=0)
+    assert epoch(world=2, loader_workers=0) == expected
+    assert epoch(world=1, loader_workers=2) == expected
+    assert epoch(world=1, loader_workers=0, start=3) == expected[24:]
+
+
+def test_a_run_that_is_stopped_within_an_epoch_resumes_exactly(table: Path, tmp_path: Path) -> None:
+    sections: dict[str, dict[str, Any]] = {
+        "data": {"dataset": "parquet", "path": str(table), "options": FEATURES},
+        "model": {"name": "mlp"},
+        "schedule": {"name": "constant"},
+    }
+    whole = small_settings(**sections, loop={"epochs": 2, "global_batch": 8})
+    cut = small_settings(**sections, loop={"epochs": 2, "global_batch": 8, "max_steps": 4})
+    expected = run_alone(whole, tmp_path / "whole")
+    assert run_alone(cut, tmp_path / "parts").step == 4, "half of the first epoch"
+    assert run_alone(whole, tmp_path / "parts", attempt=1) == expected
+    losses = [[one.loss for one in steps_of(tmp_path / name)] for name in ("parts", "whole")]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "outputs", "expected"),
+    [
+        (["pear", "apple", "fig", "apple"] * 5, 3, torch.tensor([2, 0, 1, 0] * 5)),
+        ([True, False] * 10, 2, torch.tensor([1, 0] * 10)),
+        ([0.5, -1.0] * 10, 1, torch.tensor([[0.5], [-1.0]] * 10)),
+        ([[0.5, 1.0], [0.0, 2.0]] * 10, 2, torch.tensor([[0.5, 1.0], [0.0, 2.0]] * 10)),
+    ],
+    ids=["strings", "booleans", "floats", "lists"],
+)
+def test_the_type_of_the_target_says_what_it_is(
+    tmp_path: Path, target: list[Any], outputs: int, expected: torch.Tensor
+) -> None:
+    for split in ("train", "val"):
+        write(tmp_path / split / "0.parquet", {"a": np.arange(20.0), "label": target})
+    bundle = load(tmp_path, inputs=["a"], target="label")
+    _, targets = bundle.train.read(np.arange(20))
+    assert bundle.spec.outputs == outputs
+    assert torch.equal(targets, expected)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 4), pa.large_list(pa.int8())], ids=str)
+def test_one_column_of_lists_is_the_features(tmp_path: Path, kind: pa.DataType) -> None:
+    values = [[row, row + 1, row + 2, row + 3] for row in range(20)]
+    write(tmp_path / "0.parquet", {"x": pa.array(values, type=kind), "label": np.arange(20) % 2})
+    bundle = load(tmp_path, inputs=["x"], target="label")
+    inputs, _ = bundle.train.read(np.arange(len(bundle.train)))
+    assert bundle.spec.shape == (4,)
+    assert torch.equal(inputs - inputs[:, :1], torch.arange(4.0).expand(len(inputs), 4))
+
+
+def test_tokens_are_classified_or_predict_the_next(tmp_path: Path) -> None:
+    texts = [[(row + place) % 50 for place in range(9)] for row in range(30)]
+    write(tmp_path / "0.parquet", {"tokens": texts, "label": np.arange(30) % 4})
+    options: dict[str, OptionValue] = {"kind": "tokens", "inputs": ["tokens"], "vocabulary": 50}
+    next_token, classes = load(tmp_path, **options), load(tmp_path, **options, target="label")
+    inputs, targets = next_token.train.read(np.array([4, 1]))
+    assert (next_token.spec.shape, next_token.spec.outputs, next_token.spec.is_sequence) == ((8,), 50, True)
+    assert inputs.dtype == torch.int64
+    assert torch.equal((inputs + 1) % 50, targets)
+    assert (classes.spec.shape, classes.spec.outputs, classes.spec.is_sequence) == ((9,), 4, False)
+    assert refusal(tmp_path / "none", **options)
+    narrow = load(tmp_path, kind="tokens", inputs=["tokens"], vocabulary=20)
+    with pytest.raises(DataError, match=r"has the token 2\d, outside data\.options\.vocabulary=20"):
+        narrow.train.read(np.arange(len(narrow.train)))
+
+
+@pytest.mark.parametrize("as_struct", [False, True])
+def test_images_are_decoded_and_augmented(tmp_path: Path, as_struct: bool) -> None:  # noqa: FBT001 - a parameter
+    encoded: list[bytes] = []
+    for row in range(20):
+        file = io.BytesIO()
+        Image.new("RGB", (12, 10), (200, 30, 30) if row % 2 else (30, 200, 30)).save(file, "PNG")
+        encoded.append(file.getvalue())
+    images: list[Any] = [{"bytes": one, "path": None} for one in encoded] if as_struct else encoded
+    write(tmp_path / "0.parquet", {"image": images, "label": np.arange(20) % 2})
+    bundle = load(tmp_path, kind="images", inputs=["image"], target="label", image_size=8)
+    inputs, labels = bundle.train.read(np.arange(len(bundle.train)), np.full((len(bundle.train), 5), 0.3))
+    assert bundle.train.draws == 5
+    assert bundle.validation.draws == 0
+    assert inputs.shape[1:] == bundle.spec.shape == (3, 8, 8)
+    assert torch.equal((inputs[:, 0].mean((1, 2)) > inputs[:, 1].mean((1, 2))).long(), labels)
+
+
+def test_a_damaged_image_is_named_by_its_row(tmp_path: Path) -> None:
+    write(tmp_path / "0.parquet", {"image": [b"no image"] * 20, "label": np.arange(20) % 2})
+    bundle = load(tmp_path, kind="images", inputs=["image"], target="label")
+    with pytest.raises(DataError, match=r"cannot decode image in row \d of row group \d of .*0\.parquet"):
+        bundle.train.read(np.array([3]))
+
+
+def test_the_fingerprint_follows_samples_and_not_the_cache(table: Path) -> None:
+    before = load(table, **FEATURES).fingerprint
+    assert load(table, **FEATURES, cache_mib=1).fingerprint == before
+    assert load(table, inputs=["b", "a"], target="label").fingerprint != before
+    write(table / "part" / "2.parquet", rows(23, first=41))
+    assert load(table, **FEATURES).fingerprint != before
+
+
+def test_the_kept_row_groups_stay_within_the_limit(tmp_path: Path) -> None:
+    write(tmp_path / "0.parquet", {"a": np.arange(100.0)}, group=10)
+    decoded: list[float] = []
+
+    def decode(part: pa.Table) -> np.ndarray[Any, np.dtype[np.generic]]:
+        values = part.column("a").to_numpy()
+        decoded.append(values[0])
+        return values
+
+    groups = RowGroups([ParquetFile.open(tmp_path / "0.parquet")], ["a"], decode, cache_bytes=2 * 80)
+    for row in (5, 7, 15, 3, 25, 4, 15):
+        ((_, values, (place,)),) = groups.take(np.array([row]))
+        assert values[place] == row
+    assert decoded == [0, 10, 20, 10], "the least recently used of two groups goes first"
+
+
+def _with_null(values: list[Any]) -> pa.Array:
+    return pa.array([*values[:-1], None])
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        (rows(20), {"inputs": ["a", "c"], "target": "label"}, r"inputs: .*0\.parquet has no column c\n.*a \(double\)"),
+        (rows(20), {"inputs": ["a"], "target": "kind"}, r"target: .* has no column kind\n.*label \(int64\)"),
+        ({**rows(20), "a": ["x"] * 20}, FEATURES, r"column a has the type string\n.*columns of one number"),
+        ({**rows(20), "a": _with_null([1.0] * 20)}, FEATURES, r"column a has 1 nulls in row group 2 of .*0\.parquet"),
+        ({**rows(20), "label": _with_null(["x"] * 20)}, FEATURES, r"column label has 1 nulls in row group 2"),
+        ({**rows(20), "label": [-1] * 20}, FEATURES, r"column label has the class -1\n.*from 0"),
+        ({**rows(20), "label": [b"x"] * 20}, FEATURES, r"target=label has the type binary"),
+        (
+            {"x": [[1.0, 2.0], [1.0]] * 10, "label": [0, 1] * 10},
+            {"inputs": ["x"], "target": "label"},
+            r"the lists of column x have several lengths: 1\.57",
+        ),
+        (rows(0), FEATURES, r"the 1 files of the train split have no rows"),
+        (rows(20), {"inputs": ["a"], "kind": "images", "target": "label"}, r"column a has the type double\n.*bytes"),
+        (rows(20), {"inputs": ["a"], "kind": "tokens", "vocabulary": 9}, r"type double\n.*lists of integers"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused_with_what_there_is(
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, OptionValue], said: str
+) -> None:
+    write(tmp_path / "0.parquet", columns)
+    with pytest.raises((DataError, SettingsError), match=f"(?s){said}"):
+        load(tmp_path, **options)
+
+
+def test_lists_of_unequal_length_are_found_where_the_footer_cannot_tell(tmp_path: Path) -> None:
+    write(tmp_path / "0.parquet", {"x": [[1.0], [1.0, 2.0, 3.0]] * 10, "label": [0, 1] * 10}, group=20)
+    bundle = load(tmp_path, inputs=["x"], target="label")
+    with pytest.raises(DataError, match="the list of column x in row 0 has 1 values, expected 2"):
+        bundle.train.read(np.array([0]))
+
+
+def test_nulls_within_lists_are_found_when_they_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "0.parquet", {"x": [[1.0, None]] * 20, "label": [0, 1] * 10})
+    bundle = load(tmp_path, inputs=["x"], target="label")
+    with pytest.raises(DataError, match=r"row group 0 of .*0\.parquet: column x has 7 nulls, the first in value 1"):
+        bundle.train.read(np.array([0]))
+
+
+def test_files_with_other_types_are_refused(table: Path) -> None:
+    write(table / "part" / "2.parquet", {**rows(9), "a": np.arange(9)})
+    assert "column a has several types: double in " in refusal(table, **FEATURES)
+
+
+def test_a_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "train" / "0.parquet", {"a": np.arange(4.0), "label": ["x", "y"] * 2})
+    write(tmp_path / "val" / "0.parquet", {"a": np.arange(4.0), "label": ["x", "z"] * 2})
+    assert "classes that are not in the training split: z" in refusal(tmp_path, inputs=["a"], target="label")
+
+
+def _truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def _overwrite(file: Path) -> None:
+    file.write_bytes(b"no parquet at all")
+
+
+@pytest.mark.parametrize("damage", [_truncate, _overwrite])
+def test_all_damaged_files_are_named(table: Path, damage: Callable[[Path], None]) -> None:
+    damage(table / "part" / "0.parquet")
+    damage(table / "part" / "2.parquet")
+    said = refusal(table, **FEATURES)
+    assert f"{table}/part/0.parquet is damaged: " in said
+    assert f"{table}/part/2.parquet is damaged: " in said
+
+
+def test_a_damaged_row_group_is_named_when_it_is_read(table: Path) -> None:
+    bundle = load(table, **FEATURES)
+    file = table / "part" / "0.parquet"
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + b"\xff" * 400 + content[404:])
+    with pytest.raises(DataError, match=r"row group \d of .*0\.parquet cannot be read"):
+        bundle.train.read(np.arange(len(bundle.train)))
+
+
+def test_a_folder_without_parquet_files_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "table.csv").write_text("a,b")
+    with pytest.raises(DataError, match=r"has no \.parquet files, but \.csv\n"):
+        check_files(DataSettings(dataset="parquet", path=tmp_path))
+    (tmp_path / "0.parquet").touch()
+    with pytest.raises(DataError, match=r"empty \(0 bytes\): .*0\.parquet"):
+        check_files(DataSettings(dataset="parquet", path=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, r"data\.options\.inputs"),
+        ({"inputs": ["a"]}, "target is not set, but kind=features needs"),
+        ({"inputs": ["a", "b"], "kind": "images", "target": "c"}, "has 2 columns, but kind=images takes one"),
+        ({"inputs": ["a"], "kind": "tokens"}, "vocabulary=None: kind=tokens needs it"),
+        ({"inputs": ["a"], "target": "a"}, "target=a is one of inputs"),
+        ({"inputs": ["a"], "target": "c", "image_size": 9}, "image_size=9 is an option of kind=images"),
+    ],
+)
+def test_options_that_do_not_fit_each_other_are_refused(options: dict[str, OptionValue], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        validate(DataSettings(dataset="parquet", path=Path("x"), options=options))

@@ -1,0 +1,152 @@
+"""Columns of Parquet files as arrays: which there are, whether they fit, and how they are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from training.data.parquet_files import ParquetFile
+from training.errors import DataError, SettingsError
+
+_FEW = 30
+"""Columns that an error lists."""
+
+
+def column_type(files: Sequence[ParquetFile], name: str, *, setting: str) -> pa.DataType:
+    """The type of a column, which is the same in all files and has no nulls, as far as the footers tell.
+
+    Args:
+        files: the dataset's files.
+        name: name of the column.
+        setting: the option that names it, for errors.
+
+    Raises:
+        SettingsError: a file has no such column.
+        DataError: its type differs between files, or it has nulls.
+    """
+    types: dict[pa.DataType, ParquetFile] = {}
+    for file in files:
+        if name not in file.schema.names:
+            raise SettingsError(
+                f"data.options.{setting}: {file.path} has no column {name}",
+                remedy=f"its columns are {_listed(file.schema)}",
+            )
+        types.setdefault(file.schema.field(name).type, file)
+        _refuse_counted_nulls(file, name)
+    if len(types) > 1:
+        places = ", ".join(f"{kind} in {file.path}" for kind, file in types.items())
+        raise DataError(f"column {name} has several types: {places}", remedy="write all files with one schema")
+    return next(iter(types))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type holds one number: an integer, a float or a boolean."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a type holds a list of numbers."""
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(test(kind) for test in lists) and is_number(kind.value_type)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds one string, also as an entry of a dictionary."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
+
+
+def is_encoded(kind: pa.DataType) -> bool:
+    """Whether a type holds the bytes of a file, also as the field `bytes` of a struct, as Hugging Face's datasets write images."""
+    if pa.types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0 and is_encoded(kind.field("bytes").type)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def list_length(files: Sequence[ParquetFile], name: str) -> int:
+    """The length of all lists of a column, from the footers alone.
+
+    Raises:
+        DataError: it differs.
+    """
+    lengths: dict[float, str] = {}
+    for file in files:
+        (leaf,) = _leaves(file, name)
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            if group.num_rows:
+                lengths.setdefault(group.column(leaf).num_values / group.num_rows, f"{file.path}, row group {number}")
+    if len(lengths) != 1 or not next(iter(lengths)).is_integer():
+        found = "; ".join(f"{length:g} on average in {place}" for length, place in list(lengths.items())[:5])
+        raise DataError(
+            f"the lists of column {name} have several lengths: {found or 'there are no rows'}",
+            remedy="cut or pad them to one length",
+        )
+    return int(next(iter(lengths)))
+
+
+def numbers(column: pa.ChunkedArray, name: str, *, length: int) -> NDArray[np.generic]:
+    """Returns a column of numbers, shape (n,), or with `length` > 0 of lists of that length, shape (n, length).
+
+    Raises:
+        ValueError: it has a null, or a list of another length.
+    """
+    refuse_nulls(column, name)
+    if not length:
+        return np.asarray(column.to_numpy())
+    lengths = pc.list_value_length(column).to_numpy()
+    if len(lengths) and (lengths.min() != length or lengths.max() != length):
+        row = int(np.flatnonzero(lengths != length)[0])
+        raise ValueError(f"the list of column {name} in row {row} has {lengths[row]} values, expected {length}")
+    flat = pc.list_flatten(column)
+    refuse_nulls(flat, name)
+    return np.asarray(flat.to_numpy()).reshape(-1, length)
+
+
+def encoded(column: pa.ChunkedArray, name: str) -> pa.Array:
+    """Returns the bytes of each row of a column of files.
+
+    Raises:
+        ValueError: it has a null.
+    """
+    refuse_nulls(column, name)
+    if pa.types.is_struct(column.type):
+        column = pc.struct_field(column, "bytes")
+        refuse_nulls(column, f"{name}.bytes")
+    return column.cast(pa.large_binary()).combine_chunks()
+
+
+def refuse_nulls(column: pa.ChunkedArray, name: str) -> None:
+    """Raises ValueError with the first row if a column has a null."""
+    if column.null_count:
+        row = pc.indices_nonzero(pc.is_null(column))[0].as_py()
+        raise ValueError(f"column {name} has {column.null_count} nulls, the first in value {row}")
+
+
+def _refuse_counted_nulls(file: ParquetFile, name: str) -> None:
+    if pa.types.is_nested(file.schema.field(name).type):
+        return  # a struct may have other fields, whose nulls are nobody's concern; lists are checked when they are read
+    (leaf,) = _leaves(file, name)
+    for number in range(file.metadata.num_row_groups):
+        statistics = file.metadata.row_group(number).column(leaf).statistics
+        if statistics is not None and statistics.has_null_count and statistics.null_count:
+            raise DataError(
+                f"column {name} has {statistics.null_count} nulls in row group {number} of {file.path}",
+                remedy="fill the nulls in, or drop these rows",
+            )
+
+
+def _leaves(file: ParquetFile, name: str) -> list[int]:
+    """The numbers of the physical columns that hold a column; a list or a struct has its own below its name."""
+    paths = [file.metadata.schema.column(index).path for index in range(file.metadata.num_columns)]
+    return [index for index, path in enumerate(paths) if path == name or path.startswith(f"{name}.")]
+
+
+def _listed(schema: pa.Schema) -> str:
+    columns = [f"{field.name} ({field.type})" for field in schema]
+    more = len(columns) - _FEW
+    return ", ".join(columns[:_FEW]) + (f" and {more} more" if more > 0 else "")
