@@ -269,7 +269,7 @@ prices:
 ##@ Run Kubernetes on this machine
 
 .PHONY: engines
-engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go and copy CRDs, for tests and sandbox; 15 minutes, once per version; REAL=1 adds kubelet and CoreDNS
+engines: environment-infra ## Build Kubernetes, KubeRay and Kueue with Go and copy CRDs, for tests and sandbox; 20 minutes, once per version; REAL=1 adds kubelet and CoreDNS
 	@$(lifecycle) engines $(if $(call is_typed,REAL),--real) $(extra)
 
 .PHONY: sandbox sandbox-down

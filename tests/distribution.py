@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from infra.lifecycle.sandbox.modules import MODULES, MONITORING_MODULES, NODE_MODULES, PREVIOUS_MODULES, Module
 from tests.engines import report_table
 from tests.engines.engines_build import await_build, is_build_running
 from tests.engines.kubernetes import engine_environment
@@ -48,9 +49,25 @@ GROUPS = {
 All other tests are grouped by file.
 """
 
+MONITORING = "monitoring"
+"""Marker of tests that run Prometheus or Alertmanager."""
+
+_NEEDED: Mapping[str, tuple[Module, ...]] = {
+    KUBERNETES: (*MODULES, *PREVIOUS_MODULES),
+    OPERATORS: (*MODULES, *PREVIOUS_MODULES),
+    REAL_NODES: (*MODULES, *NODE_MODULES),
+    MONITORING: MONITORING_MODULES,
+}
+"""What tests of a group, or with a marker, need of `make engines`."""
+
 _CHOOSING = ("keyword", "markexpr", "maxfail", "lf")
 _SERVICES = "real_services"
 _SESSION = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Describe the marker."""
+    config.addinivalue_line("markers", f"{MONITORING}: waits for the Prometheus and the Alertmanager of `make engines`")
 
 
 def is_whole_suite(config: pytest.Config) -> bool:
@@ -67,7 +84,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_report_header() -> list[str]:
     """Report that some tests wait for `make engines`."""
     return (
-        ["make engines is running: the tests that need Kubernetes wait for it"]
+        ["make engines is running: the tests that need Kubernetes or Prometheus wait for it"]
         if is_build_running(engine_environment())
         else []
     )
@@ -111,9 +128,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Wait for a running `make engines` before the time limit of the test starts."""
-    if _group(item) in {KUBERNETES, OPERATORS, REAL_NODES}:
-        await_build(engine_environment())
+    """Wait for what a running `make engines` still builds before the time limit of the test starts."""
+    if needed := _needed(item):
+        await_build(engine_environment(), *needed)
     return (yield)
 
 
@@ -153,7 +170,18 @@ def _groups_file(session: str) -> Path:
 def _priority(item: pytest.Item) -> int:
     if _group(item) in {KUBERNETES, OPERATORS, REAL_NODES}:
         return 1
+    if _is_monitoring(item):  # built last
+        return 3
     return 0 if item.nodeid.startswith(("tests/training/", "tests/tune/")) else 2
+
+
+def _needed(item: pytest.Item) -> tuple[Module, ...]:
+    """Modules whose programs a test needs."""
+    return (*_NEEDED.get(_group(item) or "", ()), *(_NEEDED[MONITORING] if _is_monitoring(item) else ()))
+
+
+def _is_monitoring(item: pytest.Item) -> bool:
+    return item.get_closest_marker(MONITORING) is not None
 
 
 def _group(item: pytest.Item) -> str | None:

@@ -52,6 +52,7 @@ def where(request):
 _PLAIN = "import pytest\n@pytest.mark.parametrize('one', range(3))\ndef test_it(one): pass\n"
 _WITH_S3 = "import pytest\n@pytest.mark.parametrize('one', range(3))\ndef test_it(s3_api, one): pass\n"
 _WITH_KUBERNETES = "def test_it(control_plane): pass\n"
+_WITH_PROMETHEUS = "import pytest\n@pytest.mark.monitoring\ndef test_it(control_plane): pass\n"
 
 
 class Suite:
@@ -111,8 +112,9 @@ def test_selected_tests_run_in_one_process(tmp_path: Path, chosen: list[str]) ->
     assert suite.processes() == {"a": {"here"}, "b": {"here"}}
 
 
-def test_tests_that_need_kubernetes_wait_for_its_build_while_others_run(tmp_path: Path) -> None:
-    suite = Suite(tmp_path, a=_WITH_KUBERNETES, b=_PLAIN)
+@pytest.mark.parametrize("waiting", [_WITH_KUBERNETES, _WITH_PROMETHEUS])
+def test_tests_that_need_what_is_built_wait_for_it_while_others_run(tmp_path: Path, waiting: str) -> None:
+    suite = Suite(tmp_path, a=waiting, b=_PLAIN)
     lock = cache_root(suite.engines) / "lock"
     lock.parent.mkdir()
     with lock.open("w") as held:
@@ -124,7 +126,7 @@ def test_tests_that_need_kubernetes_wait_for_its_build_while_others_run(tmp_path
         assert "a" not in suite.processes()
     printed, _ = running.communicate(timeout=120)
     assert running.returncode == 0, printed
-    assert "make engines is running: the tests that need Kubernetes wait for it" in printed
+    assert "make engines is running: the tests that need Kubernetes or Prometheus wait for it" in printed
     assert "a" in suite.processes()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -15,9 +14,7 @@ from typing import Any
 import urllib3
 
 from infra.lifecycle.sandbox.modules import ALERTMANAGER
-from tests.engines.built import built
-from tests.engines.engines_build import await_build
-from tests.engines.kubernetes import engine_environment
+from tests.engines.built import find_program
 from tests.engines.ports import free_port
 from tests.engines.report_table import ran, skipped
 
@@ -31,19 +28,17 @@ def _enable(variable: str) -> str:
     return f"make engines, install Alertmanager 0.26 or newer, or set {variable}=/path"
 
 
-def _program(variable: str, *names: str) -> str:
-    """Find a program by its variable, among the engines, for which it waits, or on PATH; skips without it."""
-    await_build(engine_environment())
-    candidates = [os.environ.get(variable), built(ALERTMANAGER, names[0]), *map(shutil.which, names)]
-    found = next((one for one in candidates if one), None)
+def _program(name: str, *also: str) -> str:
+    """Find a program; skips without it."""
+    found = find_program(ALERTMANAGER, name, *also)
     if found is None:
-        skipped(NAME, f"no {names[0]} on PATH", _enable(variable))
+        skipped(NAME, f"no {name} on PATH", _enable(name.upper()))
     return str(found)
 
 
 def complaints(config: Mapping[str, Any], folder: Path) -> str:
     """Errors that `amtool check-config` finds in a configuration; empty if there are none."""
-    amtool = _program("AMTOOL", "amtool")
+    amtool = _program("amtool")
     file = folder / "checked.yml"
     file.write_text(json.dumps(config), encoding="utf-8")
     checked = subprocess.run([amtool, "check-config", str(file)], capture_output=True, text=True, check=False)
@@ -80,7 +75,7 @@ class Alertmanager:
 @contextmanager
 def alertmanager(config: Mapping[str, Any], folder: Path) -> Iterator[Alertmanager]:
     """Run a server with this configuration and AWS credentials in its environment."""
-    program, port = _program("ALERTMANAGER", "alertmanager", "prometheus-alertmanager"), free_port()
+    program, port = _program("alertmanager", "prometheus-alertmanager"), free_port()
     file, log = folder / "alertmanager.yml", folder / "alertmanager.log"
     file.write_text(json.dumps(config), encoding="utf-8")
     options = [f"--config.file={file}", f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]

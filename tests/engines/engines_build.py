@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from infra.lifecycle.sandbox.modules import build_lock
+from infra.lifecycle.sandbox.modules import Module, build_lock
+
+_POLL_SECONDS = 0.5
 
 
 def is_build_running(environment: Mapping[str, str]) -> bool:
@@ -22,9 +25,18 @@ def is_build_running(environment: Mapping[str, str]) -> bool:
     return False
 
 
-def await_build(environment: Mapping[str, str]) -> None:
-    """Wait until no build is running, whether it succeeds or fails."""
-    _take_lock(environment, fcntl.LOCK_SH)
+def await_build(environment: Mapping[str, str], *modules: Module) -> None:
+    """Wait until the programs of the modules are built, or no build is running, whether it succeeds or fails.
+
+    Args:
+        environment: determines the cache (`modules.cache_root`).
+        modules: those that are needed; none waits for the whole build.
+    """
+    needed = [module.cache_folder(environment) / program for module in modules for program in module.packages]
+    if not needed:
+        _take_lock(environment, fcntl.LOCK_SH)
+    while not all(program.is_file() for program in needed) and is_build_running(environment):
+        time.sleep(_POLL_SECONDS)
 
 
 def _take_lock(environment: Mapping[str, str], operation: int) -> None:

@@ -53,7 +53,7 @@ class RunningRegistry:
 @contextmanager
 def registry(folder: Path) -> Iterator[RunningRegistry]:
     """Run a registry that keeps its blobs in a folder; skips without the program."""
-    await_build(os.environ)
+    await_build(os.environ, REGISTRY)
     program = shutil.which("registry", path=str(REGISTRY.cache_folder(os.environ)))
     if program is None:
         skipped(NAME, "not built", "make engines")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import time
 import urllib.parse
@@ -17,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from infra.lifecycle.sandbox.modules import PROMETHEUS
+from tests.engines.built import find_program
 from tests.engines.ports import free_port
 from tests.engines.promtool import promtool
 from tests.engines.report_table import ran, skipped
@@ -55,21 +55,11 @@ class Prometheus:
             return json.load(answer)["data"]
 
 
-def find() -> Path | None:
-    """Find the program: `$PROMETHEUS`, or on PATH."""
-    found = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
-    return None if found is None else Path(found)
-
-
 def program() -> Path:
-    """Prometheus; skips without it."""
-    found = find()
+    """Prometheus: `$PROMETHEUS`, the engines', or on PATH; skips without it."""
+    found = find_program(PROMETHEUS, "prometheus")
     if found is None:
-        skipped(
-            NAME,
-            "no prometheus found",
-            "apt-get install prometheus, or set PROMETHEUS=/path/to/prometheus",
-        )
+        skipped(NAME, "no prometheus found", "make engines, apt-get install prometheus, or set PROMETHEUS=/path")
     ran(NAME)
     return found
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.lifecycle.sandbox.images.registry import start_registry
+from infra.lifecycle.sandbox.modules import REGISTRY
 from infra.lifecycle.sandbox.processes import Process
 from infra.lifecycle.sandbox.programs import find_registry
 from infra.spec.errors import RefusedError
@@ -33,7 +34,7 @@ class Programs:
 
 def registry_program() -> Path:
     """Path of the registry; skips without it."""
-    await_build(os.environ)
+    await_build(os.environ, REGISTRY)
     try:
         return find_registry(os.environ)
     except RefusedError:

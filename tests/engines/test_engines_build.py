@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.lifecycle.sandbox.build import build
+from infra.lifecycle.sandbox.modules import KUBERNETES
 from infra.lifecycle.sandbox.programs import find_programs
 from infra.spec.errors import PlatformError, RefusedError
 from tests.engines.engines_build import await_build, is_build_running
@@ -73,6 +74,22 @@ def test_waiting_ends_when_the_build_fails(tmp_path: Path, gate: Gate) -> None:
         assert not is_built_after_waiting(environment)
         with pytest.raises(PlatformError):
             building.result()
+
+
+def test_waiting_for_a_module_ends_when_it_is_built_though_the_build_goes_on(tmp_path: Path, gate: Gate) -> None:
+    environment = Compiler(tmp_path / "bin", does=f'{gate.wait}; echo program >"$2"; chmod +x "$2"').environment
+    programs = [KUBERNETES.cache_folder(environment) / program for program in KUBERNETES.packages]
+    with ThreadPoolExecutor(2) as pool:
+        building = pool.submit(build, environment, say=silent)
+        gate.release_next()
+        waiting = pool.submit(await_build, environment, KUBERNETES)
+        while not waiting.done() and not all(program.is_file() for program in programs):
+            gate.release_any()
+        assert all(program.is_file() for program in programs)
+        waiting.result()
+        assert is_build_running(environment)
+        while not building.done():
+            gate.release_any()
 
 
 def test_without_a_running_build_nothing_waits(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ from tests.tune.sample_search import SampleSearch, history_of
 from tune.events import TrialEnded
 from tune.metrics import SearchMetrics
 
+pytestmark = pytest.mark.monitoring
+
 ACCOUNT = "job-progress"
 USER = f"system:serviceaccount:{MONITORING_NAMESPACE}:{ACCOUNT}"
 TEAM = "progressing"

@@ -13,7 +13,7 @@ def engines(options: EnginesOptions) -> int:
     """Build the missing programs and copy the missing CRDs."""
     folder = build(os.environ, say=_say, has_real_nodes=options.real)
     modules = (*MODULES, *PREVIOUS_MODULES, *MONITORING_MODULES, *(NODE_MODULES if options.real else ()))
-    names = [f"{module.title} {module.version}" for module in modules]
+    names = [f"{module.title} {module.release}" for module in modules]
     _say(f"{', '.join(dict.fromkeys(names))} are in {folder}")
     return 0
 

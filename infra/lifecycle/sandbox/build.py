@@ -73,12 +73,12 @@ def build(environment: Mapping[str, str], *, say: Callable[[str], None], has_rea
 def _fill(go: str, modules: Sequence[Module], environment: Mapping[str, str], *, say: Callable[[str], None]) -> None:
     for module in _missing_crds(modules, environment):
         _copy_crds(go, module, module.crd_folder(environment))
-        say(f"{module.title} {module.version}: copied the CRDs")
+        say(f"{module.title} {module.release}: copied the CRDs")
     for module, program in _missing_programs(modules, environment):
-        say(f"{module.title} {module.version}: building {program}")
+        say(f"{module.title} {module.release}: building {program}")
         started = time.monotonic()
         _build_program(go, module, module.cache_folder(environment) / program)
-        say(f"{module.title} {module.version}: built {program} in {time.monotonic() - started:.0f} s")
+        say(f"{module.title} {module.release}: built {program} in {time.monotonic() - started:.0f} s")
 
 
 def _missing_crds(modules: Sequence[Module], environment: Mapping[str, str]) -> list[Module]:
@@ -110,6 +110,8 @@ def _build_program(go: str, module: Module, program: Path) -> None:
     partial = program.with_name(f"{program.name}.partial")
     partial.unlink(missing_ok=True)  # Go overwrites no file that it cannot recognise as a program
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", _link_flags(module)]
+    if module.tags:
+        flags += ["-tags", ",".join(module.tags)]
     with _completed(go, module) as replacing:
         _run(go, module, "build", *flags, *replacing, "-o", str(partial), module.packages[program.name])
     partial.rename(program)
@@ -156,7 +158,7 @@ def _run(go: str, module: Module, *arguments: str) -> str:
 def _link_flags(module: Module) -> str:
     """Linker flags: no symbols, and the version, which for Kubernetes its own build takes from `git describe`."""
     if module.project != KUBERNETES.project:
-        return f"-s -w -X {module.version_variable}={module.version}" if module.version_variable else "-s -w"
+        return f"-s -w -X {module.version_variable}={module.release}" if module.version_variable else "-s -w"
     major, minor, _ = module.version.split(".")
     values = {"gitVersion": f"v{module.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     stamps = (f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items())

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 _FOLDER = Path(__file__).with_name("engines")
+_PROMETHEUS_VERSION = "github.com/prometheus/common/version.Version"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,6 +27,8 @@ class Module:
             None: the module is no operator.
         stand_ins: files that the project's releases build and its Go module lacks, each with the file of the module that is taken instead.
         version_variable: Go variable that holds the version which the programs report; empty if the build sets none.
+        tags: build tags, which choose parts of the project.
+        has_major_in_minor: the hundreds of the Go module's minor version are the release's major version.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Module:
     variable: str | None = None
     version_variable: str = ""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    has_major_in_minor: bool = False
 
     @property
     def folder(self) -> Path:
@@ -44,8 +49,16 @@ class Module:
 
     @cached_property
     def version(self) -> str:
-        """The pinned version of the project, e.g. `1.35.4`."""
+        """The pinned version of the project's Go module, e.g. `1.35.4`."""
         return self._line(rf"(?:require)?\s*{re.escape(self.project)} v(\S+)(?: // indirect)?")
+
+    @property
+    def release(self) -> str:
+        """The version of the project's release, which for most is the Go module's; for 0.314.0 of Prometheus it is 3.14.0."""
+        if not self.has_major_in_minor:
+            return self.version
+        _, minor, patch = self.version.split(".")
+        return f"{int(minor) // 100}.{int(minor) % 100}.{patch}"
 
     @cached_property
     def go_version(self) -> str:
@@ -153,12 +166,23 @@ ALERTMANAGER = Module(
     title="Alertmanager",
     project="github.com/prometheus/alertmanager",
     packages={program: f"github.com/prometheus/alertmanager/cmd/{program}" for program in ("amtool", "alertmanager")},
-    version_variable="github.com/prometheus/common/version.Version",
+    version_variable=_PROMETHEUS_VERSION,
     stand_ins={"ui/app/dist/index.html": "ui/app/index.html"},
 )
 """Built without its web UI, which the Go module has as sources only."""
 
-MONITORING_MODULES = (ALERTMANAGER,)
+PROMETHEUS = Module(
+    name="prometheus",
+    title="Prometheus",
+    project="github.com/prometheus/prometheus",
+    packages={program: f"github.com/prometheus/prometheus/cmd/{program}" for program in ("promtool", "prometheus")},
+    version_variable=_PROMETHEUS_VERSION,
+    tags=("remove_all_sd", "enable_kubernetes_sd"),
+    has_major_in_minor=True,
+)
+"""Built without its web UI, which the Go module lacks, and without the discovery of services in clouds, a fifth of its packages."""
+
+MONITORING_MODULES = (ALERTMANAGER, PROMETHEUS)
 """Servers that the tests of monitoring use, of the release's versions; `engines` builds them after the earlier versions."""
 
 NODE_MODULES = (KUBELET, COREDNS)

@@ -16,7 +16,7 @@ Programs = Mapping[str, Path]
 NEEDED: Mapping[str, Module] = {program: module for module in (KUBERNETES, KWOK) for program in module.packages}
 """Module of each program that the control plane needs."""
 
-REMEDY = "make engines builds them once with Go, about 15 minutes on 2 cores"
+REMEDY = "make engines builds them once with Go, about 20 minutes on 2 cores"
 
 
 def find_programs(environment: Mapping[str, str]) -> Programs:

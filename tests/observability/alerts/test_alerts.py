@@ -15,6 +15,8 @@ from tests.engines.promtool import promtool
 from tests.observability.alerts.cases import checkpoints, gpu, network, nodes, queue, services, training
 from tests.observability.alerts.cases.case import Case, Series
 
+pytestmark = pytest.mark.monitoring
+
 CASES = (*training.CASES, *checkpoints.CASES, *queue.CASES, *gpu.CASES, *nodes.CASES, *network.CASES, *services.CASES)
 
 _LOOKBACK_MINUTES = 5

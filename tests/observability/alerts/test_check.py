@@ -14,6 +14,8 @@ from observability.alerts.model import Alert, Group, Recording, Severity
 from observability.metrics.inventory import CHECKPOINT_BUCKETS
 from tests.engines.promtool import promtool
 
+pytestmark = pytest.mark.monitoring
+
 
 def group(expression: str, *, summary: str = "{{ $value }}", recordings: tuple[Recording, ...] = ()) -> Group:
     alert = Alert(

@@ -32,6 +32,8 @@ from tests.engines import prometheus
 from tests.infra.aws.graphs import settings_of
 from tests.platform_charts.charts.releases import installs_of
 
+pytestmark = pytest.mark.monitoring
+
 TINY = Fleet(nodes=5, runs=2, vcpus=2)
 
 _INTERVAL = 1.0

@@ -18,6 +18,8 @@ from observability.dashboards.preview.picture import View, draw_dashboard
 from observability.dashboards.preview.source import MetricsSource
 from observability.dashboards.preview.units import shown, ticks
 
+pytestmark = pytest.mark.monitoring
+
 
 def test_a_dashboard_is_drawn_with_the_data_of_prometheus(recorded: View, tmp_path: Path) -> None:
     (dashboard,) = [one for one in DASHBOARDS if one.uid == "rtp-fleet"]

@@ -25,6 +25,8 @@ from tests.observability.sample_run import restarted_run
 from tests.tune.sample_search import SampleSearch
 from tune.metrics import SearchMetrics
 
+pytestmark = pytest.mark.monitoring
+
 _TARGET = {
     "namespace": "research",
     "training_job": "first",

@@ -26,6 +26,8 @@ from tests.engines import prometheus
 from tests.engines.report_table import ran
 from tests.observability.metrics.exported import families, record_everything
 
+pytestmark = pytest.mark.monitoring
+
 
 @pytest.fixture
 def recorder() -> Iterator[PrometheusRecorder]:

@@ -30,6 +30,8 @@ from tests.engines.alertmanager import Alertmanager, alertmanager, complaints
 from tests.engines.s3 import REGION, S3Api
 from tests.infra.aws.graphs import graph, settings_of
 
+pytestmark = pytest.mark.monitoring
+
 BOTH = Alerting(
     environment="rtp-dev",
     region=REGION,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 import yaml
 
 from infra.spec.catalog import load_catalog
@@ -16,6 +17,8 @@ from platform_charts.objects.alert_rules import alert_rules
 from platform_charts.objects.settings_rules import settings_rules
 from tests.engines.promtool import promtool
 from tests.infra.spec.samples import changed, dev_sections
+
+pytestmark = pytest.mark.monitoring
 
 _T4, _H100 = "g4dn.xlarge", "p5.48xlarge"
 

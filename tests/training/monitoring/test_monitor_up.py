@@ -30,6 +30,8 @@ from training.monitoring.places import URL_FILE
 from training.monitoring.prometheus import RUN_GROUPS, find_prometheus
 from training.rundir import RunDirectory
 
+pytestmark = pytest.mark.monitoring
+
 _SECONDS = 120.0
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from infra.lifecycle.sandbox.modules import PROMETHEUS
 from infra.lifecycle.sandbox.node.machine import Machine
 from infra.lifecycle.sandbox.node.prerequisites import SYSTEM_PATH
 from infra.lifecycle.sandbox.services import postgres
@@ -27,8 +28,8 @@ _UNTRACKED = "MLflow's pods wait; jobs train, and are not tracked"
 _NO_POSTGRES = f"PostgreSQL is missing: apt-get install postgresql. Without it {_UNTRACKED}"
 _NO_AWS = f"S3 and Secrets Manager are missing: make env FOR=dev installs moto. Without them {_UNTRACKED}"
 _NO_PROMETHEUS = (
-    "Prometheus is missing: RUNLEVEL=1 apt-get install prometheus, or PROMETHEUS=/path/to/prometheus. Without it `make jobs` shows no "
-    "progress; jobs train"
+    "Prometheus is missing: make engines, RUNLEVEL=1 apt-get install prometheus, or PROMETHEUS=/path/to/prometheus. "
+    "Without it `make jobs` shows no progress; jobs train"
 )
 
 
@@ -113,14 +114,14 @@ def service_programs(
 
 
 def find_prometheus(path: str, environment: Mapping[str, str]) -> Path | None:
-    """Prometheus: `$PROMETHEUS`, else in the folders of `path`; None if there is none.
+    """Prometheus: `$PROMETHEUS`, else the engines', of the release's version, else in the folders of `path`; None if there is none.
 
     Raises:
         RefusedError: the file that `PROMETHEUS` names is not executable.
     """
     named = environment.get("PROMETHEUS")
     if named is None:
-        found = shutil.which("prometheus", path=path)
+        found = shutil.which("prometheus", path=f"{PROMETHEUS.cache_folder(environment)}:{path}")
         return None if found is None else Path(found)
     if not os.access(named, os.X_OK):
         raise RefusedError(f"PROMETHEUS={named}: not executable", remedy="set it to Prometheus's program, or unset it")

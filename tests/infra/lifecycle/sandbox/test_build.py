@@ -21,6 +21,7 @@ from infra.lifecycle.sandbox.modules import (
     NODE_MODULES,
     PREVIOUS_KUBERAY,
     PREVIOUS_MODULES,
+    PROMETHEUS,
     Module,
 )
 from infra.lifecycle.sandbox.programs import find_programs
@@ -123,13 +124,20 @@ def test_kubernetes_is_stamped_with_its_version(tmp_path: Path) -> None:
     assert all(f"version.gitVersion=v{KUBERNETES.version} " in call for call in calls)
 
 
-def test_servers_of_monitoring_report_the_version_of_their_module(tmp_path: Path) -> None:
+def test_servers_of_monitoring_report_the_version_of_their_release(tmp_path: Path) -> None:
     compiler = Compiler(tmp_path / "bin")
     build(compiler.environment, say=silent)
     for module in MONITORING_MODULES:
         calls = [call for call in compiler.calls if f" {module.project}/cmd/" in call]
         assert len(calls) == 2
-        assert all(f"common/version.Version={module.version} " in call for call in calls)
+        assert all(f"common/version.Version={module.release} " in call for call in calls)
+
+
+def test_prometheus_is_built_with_the_discovery_of_pods_alone(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "bin")
+    build(compiler.environment, say=silent)
+    tagged = [call.split()[-1] for call in compiler.calls if " -tags remove_all_sd,enable_kubernetes_sd " in call]
+    assert tagged == list(PROMETHEUS.packages.values())
 
 
 def test_a_project_that_lacks_files_is_built_from_a_copy_that_has_them(tmp_path: Path) -> None:

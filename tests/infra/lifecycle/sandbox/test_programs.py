@@ -18,6 +18,7 @@ from infra.lifecycle.sandbox.modules import (
     MODULES,
     OPERATORS,
     PREVIOUS_KUBERAY,
+    PROMETHEUS,
     PROMETHEUS_OPERATOR,
     Module,
     newest_go,
@@ -67,6 +68,10 @@ def test_the_pinned_prometheus_operator_is_the_releases() -> None:
 
 def test_the_pinned_alertmanager_is_the_releases() -> None:
     assert load_release().images["alertmanager"].tag == f"v{ALERTMANAGER.version}"
+
+
+def test_the_pinned_prometheus_is_the_releases() -> None:
+    assert load_release().images["prometheus"].tag == f"v{PROMETHEUS.release}-distroless"
 
 
 def test_the_pinned_kuberay_is_the_releases() -> None:

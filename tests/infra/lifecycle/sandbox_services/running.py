@@ -44,7 +44,7 @@ class Sandbox:
     def prometheus(self) -> Prometheus:
         """Its Prometheus; skips without it."""
         if not self.services.has_prometheus:
-            skipped("Prometheus", "no prometheus found", "apt-get install prometheus")
+            skipped("Prometheus", "no prometheus found", "make engines, or apt-get install prometheus")
         ran("Prometheus")
         return Prometheus(f"http://{self.services.address}:{PROMETHEUS_PORT}")
 

@@ -18,6 +18,8 @@ from infra.spec.settings import load_environment
 from platform_charts.objects.monitoring import monitors
 from tests.engines.promtool import promtool
 
+pytestmark = pytest.mark.monitoring
+
 
 def monitor(*endpoints: Manifest, **spec: Any) -> Manifest:  # noqa: ANN401 - fields of a PodMonitorSpec
     """A PodMonitor `web` in the namespace `shop`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.lifecycle.sandbox.modules import PROMETHEUS
 from infra.lifecycle.sandbox.recorded import AccessPoint, recorded
 from infra.lifecycle.sandbox.services.authority import authority_folder, server_certificate
 from infra.lifecycle.sandbox.services.facts import Services
@@ -88,6 +89,15 @@ def test_the_access_points_of_a_stack_have_the_folders_of_its_teams() -> None:
 def test_a_program_that_is_not_executable_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="not executable"):
         find_prometheus("", {"PROMETHEUS": str(tmp_path / "prometheus")})
+
+
+def test_the_prometheus_of_the_release_precedes_that_of_the_machine(tmp_path: Path) -> None:
+    environment = {"RTP_ENGINES": str(tmp_path / "engines")}
+    ours, debians = PROMETHEUS.cache_folder(environment) / "prometheus", tmp_path / "bin" / "prometheus"
+    for program in (debians, ours):
+        program.parent.mkdir(parents=True)
+        program.touch(mode=0o755)
+        assert find_prometheus(str(debians.parent), environment) == program
 
 
 def test_programs_that_are_not_installed_are_not_found(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.observability.alerts.cases.case import GPU_LABELS, GPU_TEXT, Case, Series, flat, of_gpu, rising
+from tests.observability.alerts.cases.case import GPU_LABELS, GPU_TEXT, Case, Series, flat, later, of_gpu, rising
 
 
 def _xid(alert: str, code: str, meaning: str, other: str) -> Case:
@@ -20,12 +20,15 @@ def _xid(alert: str, code: str, meaning: str, other: str) -> Case:
 def _counter(alert: str, metric: str, grown: int, text: str, *, limit: int, silent: Series | None = None) -> Case:
     counter, window = of_gpu(f"FI_DEV_{metric}"), 1440 if "day" in text else 60
     before = window + 10
+    # `increase` extrapolates from the first sample after the window's start. Prometheus before 3 also counts one at the very start.
+    begin = before + 5 - window + 1
+    shown = grown * window / (window - 1)
     return Case(
         alert=alert,
         at=before + 5,
-        series={counter: f"7+0x{before} {7 + grown}+0x4"},
+        series={counter: later(begin, f"7+0x{before - begin} {7 + grown}+0x4")},
         labels=GPU_LABELS,
-        summary=f"{grown} {text} on {GPU_TEXT}.",
+        summary=f"{shown:.0f} {text} on {GPU_TEXT}.",
         silent={
             "at the limit": silent or {counter: f"7+0x{before} {7 + limit}+0x4"},
             "the driver is loaded again": {counter: f"7+0x{before} 0+0x4"},

@@ -12,6 +12,8 @@ from observability.alerts.__main__ import FILE
 from tests.engines.promtool import promtool
 from tests.observability.alerts.live.faster_rules import faster, faster_rules
 
+pytestmark = pytest.mark.monitoring
+
 _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

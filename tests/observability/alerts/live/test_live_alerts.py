@@ -25,7 +25,7 @@ from tests.training.launch.driver import Driver, is_commit, train
 from tests.training.runs import small_settings
 from training.config.schema import TrainingSettings
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.monitoring]
 
 _FAULTY = "tests.observability.alerts.live.faulty:"
 _SLOW_DATA, _SLOW_RANK = "slow_data", "slow_rank"

@@ -35,6 +35,8 @@ from training.cluster.conformance.probes.policies import answer_to, lingering_jo
 from training.cluster.conformance.probes.prometheus import Prometheus as Server
 from training.errors import ExitStatus
 
+pytestmark = pytest.mark.monitoring
+
 NEEDS_PODS = {one.name for one in CHECKS if one.needs_job} - {"queue.gang"}
 FROM_OUTSIDE = tuple(word for one in CHECKS if not one.needs_job for word in ("--only", one.name))
 RBAC = "rbac.authorization.k8s.io/v1"

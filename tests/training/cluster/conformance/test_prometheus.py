@@ -22,6 +22,8 @@ from training.cluster.conformance.expected_rules import expected_rules
 from training.cluster.conformance.judges import monitoring
 from training.cluster.conformance.probes.prometheus import WATCHDOG, Prometheus
 
+pytestmark = pytest.mark.monitoring
+
 MANY_TO_MANY = (
     'vector(1) * on () (label_replace(vector(1), "a", "1", "", "") or label_replace(vector(1), "a", "2", "", ""))'
 )
