@@ -141,7 +141,11 @@ def parse_options(kind: type[Options], values: Mapping[str, OptionValue], *, set
 
 def describe_options(kind: type[Section], *, owner: str) -> str:
     """Returns the options of `owner` with defaults and descriptions, as one line."""
-    described = [f"{name} (default {field.default}): {field.description}" for name, field in kind.model_fields.items()]
+    described = [
+        f"{name} ({'required' if field.is_required() else f'default {field.get_default(call_default_factory=True)}'}): "
+        f"{field.description}"
+        for name, field in kind.model_fields.items()
+    ]
     return f"options of {owner}: {'; '.join(described) or 'none'}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from infra.spec.section import Section
 from training.errors import SettingsError
@@ -23,6 +23,13 @@ class Range(Section):
         return self
 
 
+class Columns(Section):
+    """An option without a default, and one whose default is made."""
+
+    inputs: tuple[str, ...] = Field(description="Columns.")
+    shapes: dict[str, int] = Field(default_factory=dict, description="Shapes.")
+
+
 class Nothing(Section):
     """No options."""
 
@@ -37,6 +44,12 @@ def test_an_option_of_a_factory_without_options_is_rejected() -> None:
     with pytest.raises(SettingsError) as raised:
         parse_options(Nothing, {"low": 3}, setting="model.options", owner="model empty")
     assert raised.value.remedy == "options of model empty: none"
+
+
+def test_the_remedy_says_which_options_are_required_and_the_defaults_of_the_others() -> None:
+    with pytest.raises(SettingsError) as raised:
+        parse_options(Columns, {}, setting="data.options", owner="dataset table")
+    assert raised.value.remedy == "options of dataset table: inputs (required): Columns.; shapes (default {}): Shapes."
 
 
 def test_only_a_close_match_is_suggested() -> None:
