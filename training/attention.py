@@ -6,7 +6,6 @@ torch chooses among its kernels by device, dtype and shapes: flash attention (Da
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -57,10 +56,10 @@ def attention_kernel(name: str) -> Iterator[None]:
             ) from error
 
 
-def kernels_among(operators: Iterable[str]) -> Counter[str]:
-    """The kernels that have run, with the number of calls.
+def kernels_among(operators: Iterable[str]) -> list[str]:
+    """The kernels that have run, in alphabetical order.
 
     Args:
-        operators: names of the operators that a profiler has recorded, one for each call.
+        operators: names of the operators that a profiler has recorded.
     """
-    return Counter(_KERNELS[name] for name in operators if name in _KERNELS)
+    return sorted({_KERNELS[name] for name in operators if name in _KERNELS})

@@ -82,7 +82,10 @@ def _remedies(settings: TrainingSettings) -> Iterator[str]:
     share = loop.global_batch // settings.scale.workers
     finer = next((number for number in range(loop.accumulation + 1, share + 1) if share % number == 0), None)
     if finer is not None:
-        yield f"set loop.accumulation={finer}, which computes {share // finer} samples at a time and the same gradient"
+        yield (
+            f"set loop.accumulation={finer}, which computes {share // finer} samples at a time; batch norm aside, the gradient is the "
+            "same"
+        )
     if not compute.activation_checkpointing:
         yield "compute.activation_checkpointing=true, which keeps no activations within a block"
     if settings.precision.mode == "fp32":

@@ -40,14 +40,14 @@ def train(folder: Path, **sections: dict[str, Any]) -> list[float]:
 @pytest.mark.parametrize("kernel", ["flash", "math"])
 def test_the_kernel_of_the_settings_runs_and_is_reported_once(tmp_path: Path, kernel: str) -> None:
     losses = train(tmp_path / "chosen", compute={"attention": kernel})
-    assert notices(tmp_path / "chosen") == [("info", f"step 1 computed attention with {kernel} (2 calls)")]
+    assert notices(tmp_path / "chosen") == [("info", f"step 1 computed attention with the kernel {kernel}")]
     assert losses == pytest.approx(train(tmp_path / "auto"), rel=1e-4)
     assert notices(tmp_path / "auto") == []
 
 
 def test_what_is_computed_again_uses_the_kernel_too(tmp_path: Path) -> None:
     train(tmp_path, compute={"attention": "math", "activation_checkpointing": True})
-    assert notices(tmp_path) == [("info", "step 1 computed attention with math (4 calls)")]
+    assert notices(tmp_path) == [("info", "step 1 computed attention with the kernel math")]
 
 
 def test_the_report_waits_for_another_profiler_to_end(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_the_report_waits_for_another_profiler_to_end(tmp_path: Path) -> None:
     train(tmp_path, compute={"attention": "math"}, profile={"start_step": 2, "steps": 1}, loop=loop)
     [(level, message)] = notices(tmp_path)
     assert level == "info"
-    assert re.fullmatch(r"step [345] computed attention with math \(2 calls\)", message), message
-    assert (tmp_path / "profiles").is_dir()
+    assert re.fullmatch(r"step [345] computed attention with the kernel math", message), message
+    assert list(tmp_path.rglob("rank0.json.gz")), "nothing was profiled"
 
 
 def test_a_model_without_attention_is_reported(tmp_path: Path) -> None:
@@ -91,12 +91,12 @@ def test_a_kernel_that_cannot_compute_the_model_is_refused_with_the_remedy(tmp_p
 def test_torch_s_choice_is_restored_and_other_errors_pass() -> None:
     def failing() -> None:
         with attention_kernel("math"):
-            assert not torch.backends.cuda.flash_sdp_enabled()
+            assert not torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
             raise RuntimeError("another")
 
     with pytest.raises(RuntimeError, match="another"):
         failing()
-    assert torch.backends.cuda.flash_sdp_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
 
 
 def test_every_kernel_of_this_torch_has_a_name() -> None:
@@ -104,8 +104,8 @@ def test_every_kernel_of_this_torch_has_a_name() -> None:
     names = ["flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "attention_math"]
     operators = [f"_scaled_dot_product_{name}" for name in names]
     assert all(hasattr(torch.ops.aten, name) for name in operators)
-    counted = kernels_among([*(f"aten::{name}" for name in operators), "aten::mm"])
-    assert counted == {"flash": 2, "efficient": 1, "cudnn": 1, "math": 1}
+    found = [kernels_among([f"aten::{name}", "aten::mm"]) for name in operators]
+    assert found == [["flash"], ["flash"], ["efficient"], ["cudnn"], ["math"]]
 
 
 @pytest.mark.parametrize(

@@ -49,16 +49,17 @@ class AttentionReport(Callback):
         recorder, self._recorder, self._is_done = self._recorder, None, True
         recorder.stop()
         found = kernels_among(recorder.operators())
-        calls = ", ".join(f"{name} ({count} calls)" for name, count in sorted(found.items()))
-        step = loop.progress.step
+        step, kernels = loop.progress.step, " and ".join(found)
         if not found:
             self._warn(
                 f"compute.attention={self._wanted} has no effect: step {step} has no scaled_dot_product_attention"
             )
-        elif set(found) != {self._wanted}:
-            self._warn(f"compute.attention={self._wanted}, but step {step} computed attention with {calls}")
+        elif found != [self._wanted]:
+            self._warn(
+                f"compute.attention={self._wanted}, but step {step} computed attention with the kernel {kernels}"
+            )
         else:
-            self._emit(Notice(level="info", message=f"step {step} computed attention with {calls}"))
+            self._emit(Notice(level="info", message=f"step {step} computed attention with the kernel {kernels}"))
 
     def on_close(self, loop: Loop) -> None:
         """Stop the profiler of this process after an error: it may train another run."""

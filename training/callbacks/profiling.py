@@ -93,7 +93,7 @@ class Profiling(Callback):
     @property
     def is_active(self) -> bool:
         """Whether the profiler of this process is prepared or records; there is only one."""
-        return self._current is not None
+        return self._current is not None and self._current.peak_bytes is None
 
     def on_run_start(self, loop: Loop) -> None:
         """Plan the window of the settings, unless the run has resumed beyond it."""

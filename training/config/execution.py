@@ -61,7 +61,7 @@ class AllocatorSettings(Section):
     expandable_segments: bool = Field(
         False, description="Let segments of memory grow: less is lost to fragmentation where the sizes of batches vary."
     )
-    max_split_size_mb: Annotated[int, Field(ge=21)] | None = Field(
+    max_split_size_mb: Annotated[int, Field(ge=20)] | None = Field(
         None, description="Do not split blocks larger than this, in MiB, against fragmentation by few large tensors."
     )
     garbage_collection_threshold: Annotated[float, Field(gt=0, lt=1)] | None = Field(

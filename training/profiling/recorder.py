@@ -44,7 +44,7 @@ class Recorder:
 
     def operators(self) -> list[str]:
         """Names of the operators of the window, one for each call, e.g. `aten::mm`."""
-        return [event.name for event in self._profiler.events() or ()]
+        return [event.name for event in self._profiler.events() or ()]  # type: ignore[no-untyped-call]
 
     def write(self, trace: Path, memory: Path) -> None:
         """Write the trace, and the memory snapshot if it was asked for.
