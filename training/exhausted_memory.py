@@ -86,8 +86,10 @@ def _remedies(settings: TrainingSettings) -> Iterator[str]:
             f"set loop.accumulation={finer}, which computes {share // finer} samples at a time; batch norm aside, the gradient is the "
             "same"
         )
-    if not compute.activation_checkpointing:
-        yield "compute.activation_checkpointing=true, which keeps no activations within a block"
+    if compute.activation_checkpointing == "off":
+        yield "compute.activation_checkpointing=selective or full, which keeps fewer activations"
+    elif compute.activation_checkpointing == "selective":
+        yield "compute.activation_checkpointing=full"
     if settings.precision.mode == "fp32":
         yield "precision.mode=bf16"
     if settings.scale.workers > 1 and settings.strategy.name == "ddp":

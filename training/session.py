@@ -279,8 +279,8 @@ class Session:
         torch.manual_seed(self._settings.run.seed)
         module = models.build_model(self._settings.model, bundle.spec).to(self._device)
         module = arranged(module, self._settings.compute, bundle.spec)
-        if self._settings.compute.activation_checkpointing:
-            recompute_blocks(module, model=self._settings.model.name)
+        if (mode := self._settings.compute.activation_checkpointing) != "off":
+            recompute_blocks(module, mode, model=self._settings.model.name)
         peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)
         make_optimizer = partial(build_optimizer, settings=self._settings.optimizer, learning_rate=peak_rate)
         strategy = build_strategy(

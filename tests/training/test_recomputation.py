@@ -4,57 +4,78 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
 
 from tests.training.launch.ranks import on_ranks
-from tests.training.runs import run_alone, small_settings
+from tests.training.runs import run_alone, small_settings, steps_of
+from training import preflight
+from training.config.schema import ComputeSettings, ModelSettings
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.launch.task import RankPlace, RankTask
 from training.models.options import TransformerOptions
+from training.models.registry import build_model
 from training.models.transformer import transformer
 from training.recomputation import recompute_blocks
 from training.worker import run_rank
 
-ON: dict[str, Any] = {"activation_checkpointing": True}
+MODES = ("full", "selective")
 TOKENS = SampleSpec(shape=(64,), outputs=32, vocabulary=32, is_sequence=True)
 
 
 def kept_bytes(module: nn.Module, inputs: Tensor) -> int:
-    """Bytes that a forward pass keeps for the backward pass, weights excluded."""
-    weights = {one.untyped_storage().data_ptr() for one in module.parameters()}
-    kept = dict[int, int]()
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    """Bytes that a forward pass leaves allocated, for the backward pass and its outputs."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         outputs = module(inputs)
-        # What is kept must stay alive until it is counted: freed memory is used again.
-        del outputs
-    return sum(kept.values())
+    del outputs
+    return sum(event.self_cpu_memory_usage for event in recorded.key_averages())
 
 
-def test_a_transformer_keeps_a_fraction_of_its_activations() -> None:
+def with_mode(module: nn.Module, mode: Literal["full", "selective"]) -> nn.Module:
+    """A copy of a model whose blocks are computed again."""
+    recomputed = copy.deepcopy(module)
+    recompute_blocks(recomputed, mode, model="transformer")
+    return recomputed
+
+
+def test_a_transformer_keeps_a_fraction_of_its_activations_and_more_if_selective() -> None:
     plain = transformer(TOKENS, TransformerOptions(layers=8, dropout=0.0))
-    recomputed = copy.deepcopy(plain)
-    recompute_blocks(recomputed, model="transformer")
+    full, selective = with_mode(plain, "full"), with_mode(plain, "selective")
     tokens = torch.randint(32, (4, 64))
-    assert kept_bytes(recomputed, tokens) < 0.3 * kept_bytes(plain, tokens)
-    assert list(recomputed.state_dict()) == list(plain.state_dict())
-    torch.testing.assert_close(copy.deepcopy(recomputed)(tokens), plain(tokens), rtol=0, atol=0)
+    kept = {name: kept_bytes(module, tokens) for name, module in (("off", plain), ("full", full), ("some", selective))}
+    assert kept["full"] < 0.3 * kept["off"], kept
+    assert 1.5 * kept["full"] < kept["some"] < 0.8 * kept["off"], kept
+    for module in (full, selective):
+        assert list(module.state_dict()) == list(plain.state_dict())
+        torch.testing.assert_close(module(tokens), plain(tokens), rtol=0, atol=0)
+
+
+def flops(module: nn.Module, tokens: Tensor) -> int:
+    """Floating-point operations of the matrix products and of the attention of a step."""
+    with FlopCounterMode(display=False) as counter:
+        module(tokens).sum().backward()
+    return int(counter.get_total_flops())
+
+
+def test_selective_computes_no_matrix_product_or_attention_again() -> None:
+    plain = transformer(TOKENS, TransformerOptions(layers=2, dropout=0.0))
+    tokens = torch.randint(32, (4, 64))
+    off, full, selective = (
+        flops(one, tokens) for one in (plain, with_mode(plain, "full"), with_mode(plain, "selective"))
+    )
+    assert off == selective < full
 
 
 def test_a_model_without_blocks_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"model\.name=mlp has no blocks"):
-        recompute_blocks(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), model="mlp")
+        recompute_blocks(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), "full", model="mlp")
 
 
 def test_dropout_and_batch_norm_end_in_the_same_bits(tmp_path: Path) -> None:
@@ -67,8 +88,9 @@ def test_dropout_and_batch_norm_end_in_the_same_bits(tmp_path: Path) -> None:
     for name, sections in (("cnn", {}), ("language", language)):
         recipe = {**sections, "loop": {"max_steps": 6, "global_batch": 16}}
         plain = run_alone(small_settings(**recipe), tmp_path / name)
-        recomputed = run_alone(small_settings(**recipe, compute=ON), tmp_path / f"{name}-recomputed")
-        assert recomputed.weights_sha256 == plain.weights_sha256
+        for mode in MODES:
+            settings = small_settings(**recipe, compute={"activation_checkpointing": mode})
+            assert run_alone(settings, tmp_path / f"{name}-{mode}").weights_sha256 == plain.weights_sha256, mode
 
 
 def _rank(place: RankPlace, *, folder: str, compute: dict[str, Any], strategy: str) -> str:
@@ -85,7 +107,52 @@ def _rank(place: RankPlace, *, folder: str, compute: dict[str, Any], strategy: s
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
 def test_each_strategy_ends_in_the_same_bits(tmp_path: Path, strategy: str) -> None:
     hashes = set[str]()
-    for name, compute in (("plain", {}), ("recomputed", ON)):
-        (tmp_path / name).mkdir()
-        hashes.add(on_ranks(2, _rank, folder=str(tmp_path / name), compute=compute, strategy=strategy)[0])
+    for mode in ("off", *MODES):
+        (tmp_path / mode).mkdir()
+        compute = {"activation_checkpointing": mode}
+        hashes.add(on_ranks(2, _rank, folder=str(tmp_path / mode), compute=compute, strategy=strategy)[0])
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "simple_cnn"])
+def test_convolutional_blocks_have_the_same_gradients(name: str, mode: Literal["full", "selective"]) -> None:
+    """Their activations are changed in place, which must not reach a result that is kept."""
+    spec = SampleSpec(shape=(3, 32, 32), outputs=4)
+    torch.manual_seed(0)
+    plain = build_model(ModelSettings(name=name), spec)
+    recomputed = with_mode(plain, mode)
+    images = torch.randn(4, 3, 32, 32)
+    gradients = []
+    for module in (plain, recomputed):
+        torch.manual_seed(1)
+        module(images).square().sum().backward()
+        gradients.append([parameter.grad for parameter in module.parameters()])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
+    torch.testing.assert_close(dict(recomputed.named_buffers()), dict(plain.named_buffers()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("switch", "mode"), [(True, "full"), (False, "off")])
+def test_settings_of_an_earlier_release_keep_their_meaning(switch: bool, mode: str) -> None:  # noqa: FBT001
+    assert ComputeSettings.model_validate({"activation_checkpointing": switch}).activation_checkpointing == mode
+
+
+def test_selective_is_refused_of_compiled_steps() -> None:
+    with pytest.raises(ValidationError, match="activation_checkpointing=selective has no use with compile=default"):
+        ComputeSettings(activation_checkpointing="selective", compile="default")
+
+
+def test_compiled_blocks_are_computed_again(tmp_path: Path) -> None:
+    if preflight.find_compiler() is None:
+        pytest.skip("no C++ compiler on PATH")
+    language: dict[str, dict[str, Any]] = {
+        "model": {"name": "transformer", "options": {"width": 32, "layers": 1, "heads": 2, "dropout": 0.0}},
+        "data": {"dataset": "python_reference", "options": {"length": 16}},
+        "objective": {"name": "language_modelling"},
+        "loop": {"max_steps": 3, "global_batch": 8},
+    }
+    losses = []
+    for name, compute in (("plain", {}), ("compiled", {"compile": "default", "activation_checkpointing": "full"})):
+        run_alone(small_settings(**language, compute=compute), tmp_path / name)
+        losses.append([step.loss for step in steps_of(tmp_path / name)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)

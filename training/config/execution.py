@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -76,10 +77,10 @@ class ComputeSettings(Section):
         False,
         description="Keep images and the weights of convolutions in the memory order that tensor cores want; for models of images.",
     )
-    activation_checkpointing: bool = Field(
-        False,
-        description="Compute the activations of a block again in the backward pass instead of keeping them: less memory, about a third "
-        "more time, the same bits.",
+    activation_checkpointing: Literal["off", "full", "selective"] = Field(
+        "off",
+        description="off | full (compute the activations of a block again in the backward pass instead of keeping them: about a third more "
+        "time) | selective (all but those of convolutions, matrix products and attention: more memory than full, less time). Same bits.",
     )
     attention: Literal["auto", "flash", "efficient", "math"] = Field(
         "auto",
@@ -99,6 +100,23 @@ class ComputeSettings(Section):
         description="off | default | max-autotune (of `torch.compile`): generate kernels for the model in its first steps, which takes "
         "a minute or more; they are kept with the run.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_switch_is_full_or_off(cls, data: object) -> object:
+        """Settings of a run of an earlier release, which can be resumed, have true or false."""
+        if isinstance(data, Mapping) and isinstance(switch := data.get("activation_checkpointing"), bool):
+            return {**data, "activation_checkpointing": "full" if switch else "off"}
+        return data
+
+    @model_validator(mode="after")
+    def _compiled_steps_select_by_themselves(self) -> ComputeSettings:
+        if self.activation_checkpointing == "selective" and self.compile != "off":
+            raise ValueError(
+                f"activation_checkpointing=selective has no use with compile={self.compile}, which computes cheap operators again by "
+                "itself; use off or full"
+            )
+        return self
 
     @model_validator(mode="after")
     def _garbage_is_collected_below_a_limit(self) -> ComputeSettings:
