@@ -56,12 +56,13 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
     }
     footers = np.frombuffer(b"".join(file.sha256 for file in files), dtype=np.uint8)
     values = {} if targets is None else {"targets": targets.values}
+    held_out = source.split(validation, False)
     return DataBundle(
         name="parquet",
         spec=source.spec,
         train=source.split(train, True),
-        validation=source.split(validation, False),
-        test=source.split(test, False),
+        validation=held_out,
+        test=source.split(test, False) if located.test else held_out,
         fingerprint=fingerprint(description, {"footers": footers, **values}),
     )
 

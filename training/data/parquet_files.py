@@ -132,6 +132,7 @@ class RowGroups(Generic[Values]):
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self._kept: OrderedDict[int, Values] = OrderedDict()
         self._kept_bytes = 0
+        self._refused: dict[int, DataError] = {}
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -161,19 +162,28 @@ class RowGroups(Generic[Values]):
         if group in self._kept:
             self._kept.move_to_end(group)
             return self._kept[group]
-        file, number = self._places[group]
+        if group in self._refused:  # not decoded again for each of its rows
+            raise self._refused[group].with_traceback(None)
         try:
-            values = self._decode(file.read(number, self._columns))
-        except ValueError as error:
-            raise DataError(
-                f"row group {number} of {file.path}: {error}", remedy="correct the data and write the file again"
-            ) from error
+            values = self._decoded(group)
+        except DataError as error:
+            self._refused[group] = error
+            raise
         self._kept[group] = values
         self._kept_bytes += values.nbytes
         while self._kept_bytes > self._limit and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self._kept_bytes -= oldest.nbytes
         return values
+
+    def _decoded(self, group: int) -> Values:
+        file, number = self._places[group]
+        try:
+            return self._decode(file.read(number, self._columns))
+        except ValueError as error:
+            raise DataError(
+                f"row group {number} of {file.path}: {error}", remedy="correct the data and write the file again"
+            ) from error
 
 
 def _first_line(error: Exception) -> str:
