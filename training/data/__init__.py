@@ -4,7 +4,7 @@
 * `order`: the samples of each step, rank and micro-batch, as pure functions that do not depend on loader workers.
 * `loader`: reads batches in that order, in the rank's process or in prefetching worker processes.
 * `registry`, `options`, `files`, `split_files`: names, options and files of the datasets. They import no torch.
-* `digits`, `diabetes`, `synthetic`, `synthetic_text`, `text`, `cifar10`, `image_folder`, `parquet`: the datasets.
-* `pixels`, `images`, `tables`, `parquet_files`, `parquet_columns`, `parquet_targets`, `parquet_splits`: how they read samples.
+* `digits`, `diabetes`, `synthetic`, `synthetic_text`, `text`, `cifar10`, `image_folder`, `tar_shards`, `parquet`: the datasets.
+* `pixels`, `images`, `tar_index`, `tables`, `parquet_files`, `parquet_columns`, `parquet_targets`, `parquet_splits`: how they read samples.
 * `tokenizer`: the vocabulary of a text. `holdout`, `fingerprint`: shared code.
 """

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
+from infra.spec.matching import Matching
 from infra.spec.section import Section
 
 SMALLEST_VOCABULARY = 257
@@ -150,3 +151,15 @@ class ParquetOptions(Section):
         if self.target in self.inputs:
             raise ValueError(f"target={self.target} is one of inputs={self.inputs}")
         return self
+
+
+class TarShardsOptions(Section):
+    """Options of `tar_shards`."""
+
+    image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are resized to.")
+    target: Annotated[
+        str, Matching(r"^[a-z0-9_.]+(:.+)?$", "must be the suffix of a member, e.g. cls, or json:FIELD, in lower case")
+    ] = Field(
+        "cls",
+        description="Member with the class, a number or a name: its suffix, or json:FIELD for a field of a JSON object.",
+    )

@@ -18,9 +18,10 @@ from training.data.options import (
     ParquetOptions,
     SyntheticOptions,
     SyntheticTextOptions,
+    TarShardsOptions,
     TextOptions,
 )
-from training.data.split_files import locate_parquet
+from training.data.split_files import locate_parquet, locate_tar_shards
 from training.errors import DataError, SettingsError
 from training.factories import FactorySpec, Registry, is_import_path
 
@@ -76,6 +77,12 @@ DATASETS = Registry(
             name="synthetic_text",
             factory="training.data.synthetic_text:load_synthetic_text",
             options=SyntheticTextOptions,
+        ),
+        DatasetSpec(
+            name="tar_shards",
+            factory="training.data.tar_shards:load_tar_shards",
+            options=TarShardsOptions,
+            locate_files=locate_tar_shards,
         ),
         DatasetSpec(
             name="text_files",

@@ -44,6 +44,11 @@ def locate_parquet(path: Path) -> SplitFiles:
     return locate_split_files(path, ".parquet")
 
 
+def locate_tar_shards(path: Path) -> SplitFiles:
+    """Locates the `.tar` files of a dataset; see `locate_split_files`."""
+    return locate_split_files(path, ".tar")
+
+
 def locate_split_files(path: Path, suffix: str) -> SplitFiles:
     """Locates the files under PATH/train, PATH/val (or PATH/validation) and PATH/test, or without PATH/train those under PATH.
 

@@ -23,6 +23,7 @@ _SAMPLES_OF: Final[Mapping[str, Collection[str]]] = {
     "synthetic": SyntheticOptions.model_fields,
     "parquet": ("kind", "target", "vocabulary"),
     "python_reference": TextOptions.model_fields,
+    "tar_shards": ("target",),
     "text_files": TextOptions.model_fields,
 }
 """Options of our datasets that the validation samples depend on; those of `digits`, `image_folder` and others leave which they are."""

@@ -1,0 +1,294 @@
+"""Tar shards, valid and damaged."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.training.runs import run_alone, small_settings, steps_of
+from training.config.schema import DataSettings, OptionValue
+from training.data import tar_index, tar_shards
+from training.data.loader import TrainLoader
+from training.data.order import BatchPlan
+from training.data.registry import check_files, load_dataset, validate
+from training.data.types import DataBundle
+from training.errors import DataError, SettingsError
+
+Members = dict[str, bytes]
+
+
+def image(number: int) -> bytes:
+    """A grey image whose brightness is its number."""
+    file = io.BytesIO()
+    Image.new("RGB", (10, 12), (4 * number, 4 * number, 4 * number)).save(file, "PNG")
+    return file.getvalue()
+
+
+def members(numbers: Iterable[int], *, target: Callable[[int], Members] | None = None) -> Members:
+    """An image and a class for each number, which is the class of even and odd ones, 0 and 1."""
+    label = target or (lambda number: {"cls": str(number % 2).encode()})
+    return {
+        f"part/{number:03}.{suffix}": content
+        for number in numbers
+        for suffix, content in {"png": image(number), **label(number)}.items()
+    }
+
+
+def write(file: Path, content: Members, *, form: int = tarfile.PAX_FORMAT) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(file, "w", format=form) as archive:
+        for name, data in content.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return file
+
+
+def load(path: Path, **options: OptionValue) -> DataBundle:
+    return load_dataset(DataSettings(dataset="tar_shards", path=path, options={"image_size": 8, **options}))
+
+
+def refusal(path: Path, **options: OptionValue) -> str:
+    with pytest.raises(DataError) as raised:
+        load(path, **options)
+    return str(raised.value)
+
+
+def brightness(inputs: torch.Tensor) -> list[int]:
+    """The numbers of images, see `image`."""
+    return [round((float(one[0].mean()) * 0.229 + 0.485) * 255 / 4) for one in inputs]
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Three shards of unequal size, one of them without members."""
+    for number, numbers in enumerate([range(30), range(0), range(30, 47)]):
+        write(tmp_path / "shards" / f"{number}.tar", members(numbers))
+    return tmp_path / "shards"
+
+
+def test_samples_of_shards_of_unequal_size_are_read_from_their_places(shards: Path) -> None:
+    bundle = load(shards)
+    assert bundle.spec.shape == (3, 8, 8)
+    assert bundle.spec.outputs == 2
+    numbers: list[int] = []
+    for split in (bundle.train, bundle.validation):
+        inputs, labels = split.read(np.arange(len(split))[::-1])
+        assert labels.tolist() == [number % 2 for number in brightness(inputs)]
+        numbers += brightness(inputs)
+    assert sorted(numbers) == list(range(47))
+    assert len(bundle.validation) == 4, "a tenth of each class"
+
+
+def test_the_folders_of_the_splits_are_used(tmp_path: Path) -> None:
+    for split, numbers in (("train", range(20)), ("val", range(20, 26)), ("test", range(26, 30))):
+        write(tmp_path / split / "a.tar", members(numbers))
+    bundle = load(tmp_path)
+    splits = [
+        brightness(split.read(np.arange(len(split)))[0]) for split in (bundle.train, bundle.validation, bundle.test)
+    ]
+    assert splits == [list(range(20)), list(range(20, 26)), list(range(26, 30))]
+    assert [bundle.train.draws, bundle.validation.draws, bundle.test.draws] == [5, 0, 0]
+
+
+def test_loader_processes_read_the_same_as_the_rank(shards: Path) -> None:
+    bundle = load(shards)
+    plan = BatchPlan(size=len(bundle.train), global_batch=8, world=1)
+    epochs = [
+        [
+            torch.cat([batch.inputs for batch in step])
+            for step in TrainLoader(bundle.train, plan=plan, seed=1, rank=0, loader_workers=workers).epoch(0)
+        ]
+        for workers in (0, 2)
+    ]
+    assert all(torch.equal(one, other) for one, other in zip(*epochs, strict=True))
+
+
+def test_a_run_that_is_stopped_within_an_epoch_resumes_exactly(shards: Path, tmp_path: Path) -> None:
+    sections: dict[str, dict[str, Any]] = {
+        "data": {"dataset": "tar_shards", "path": str(shards), "options": {"image_size": 8}},
+        "schedule": {"name": "constant"},
+    }
+    whole = small_settings(**sections, loop={"epochs": 2, "global_batch": 8})
+    cut = small_settings(**sections, loop={"epochs": 2, "global_batch": 8, "max_steps": 3})
+    expected = run_alone(whole, tmp_path / "whole")
+    assert run_alone(cut, tmp_path / "parts").step == 3, "half of the first epoch"
+    assert run_alone(whole, tmp_path / "parts", attempt=1) == expected
+    losses = [[one.loss for one in steps_of(tmp_path / name)] for name in ("parts", "whole")]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_members_of_every_tar_format_are_found(tmp_path: Path, form: int) -> None:
+    long = "a" * (90 if form == tarfile.USTAR_FORMAT else 300)
+    content = {f"{long}/{name}": data for name, data in members(range(20)).items()}
+    write(tmp_path / "0.tar", content, form=form)
+    bundle = load(tmp_path)
+    assert len(bundle.train) + len(bundle.validation) == 20
+
+
+@pytest.mark.parametrize(
+    ("target", "option", "expected"),
+    [
+        (
+            lambda number: {"json": json.dumps({"label": number % 3, "other": "x"}).encode()},
+            "json:label",
+            [0, 1, 2] * 4,
+        ),
+        (
+            lambda number: {"json": json.dumps({"label": ["pear", "apple"][number % 2]}).encode()},
+            "json:label",
+            [1, 0] * 6,
+        ),
+        (lambda number: {"class.txt": b"dog\n" if number % 2 else b"cat\n", "cls": b"9"}, "class.txt", [0, 1] * 6),
+    ],
+    ids=["field", "name in a field", "name"],
+)
+def test_the_class_is_where_the_target_says(
+    tmp_path: Path, target: Callable[[int], Members], option: str, expected: list[int]
+) -> None:
+    write(tmp_path / "train" / "0.tar", members(range(12), target=target))
+    write(tmp_path / "val" / "0.tar", members(range(12), target=target))
+    bundle = load(tmp_path, target=option)
+    _, labels = bundle.train.read(np.arange(12))
+    assert bundle.spec.outputs == len(set(expected))
+    assert labels.tolist() == expected
+
+
+def test_an_index_is_kept_and_made_anew_when_its_shard_changes(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned: list[str] = []
+    scan = tar_index._scan
+
+    def recorded(shard: Path, target: str) -> tar_index.ShardIndex:
+        scanned.append(shard.name)
+        return scan(shard, target)
+
+    monkeypatch.setattr(tar_index, "_scan", recorded)
+    first = load(shards)
+    assert scanned == ["0.tar", "1.tar", "2.tar"]
+    assert load(shards).fingerprint == first.fingerprint
+    assert len(scanned) == 3
+    (shards / ".1.tar.index.npz").write_bytes(b"PK damaged")
+    assert load(shards).fingerprint == first.fingerprint
+    assert scanned[3:] == ["1.tar"]
+    write(shards / "2.tar", members(range(30, 46)))
+    changed = load(shards)
+    assert scanned[4:] == ["2.tar"]
+    assert changed.fingerprint != first.fingerprint
+    assert len(changed.train) + len(changed.validation) == 46
+    assert not list(shards.glob("*.npz.*")), "a partial index was left"
+
+
+def test_a_folder_that_cannot_be_written_is_read(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, content: bytes) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    assert len(load(shards).train) == 43
+    assert not list(shards.glob(".*"))
+
+
+def test_more_shards_than_may_be_open_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar_shards, "_OPEN", 2)
+    for number in range(5):
+        write(tmp_path / f"{number}.tar", members(range(4 * number, 4 * number + 4)))
+    bundle = load(tmp_path)
+    before = set(Path("/proc/self/fd").iterdir())
+    inputs, _ = bundle.train.read(np.arange(len(bundle.train)))
+    assert len(set(brightness(inputs))) == len(bundle.train)
+    assert len(set(Path("/proc/self/fd").iterdir()) - before) <= 3, "two shards and the folder that is listed"
+
+
+def _truncate_member(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:530])
+
+
+def _truncate_header(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:1200])
+
+
+def _cut_between_members(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: 2 * 1024])
+
+
+def _damage_header(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[4 * 512] ^= 0xFF
+    file.write_bytes(bytes(content))
+
+
+def _overwrite(file: Path) -> None:
+    file.write_bytes(b"no archive" * 200)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_truncate_member, "it is not a whole tar file"),
+        (_truncate_header, "it is truncated: the archive has no end after byte 1024"),
+        (_cut_between_members, "it is truncated: the archive has no end after byte 2048"),
+        (_damage_header, "the header at byte 2048 is damaged"),
+        (_overwrite, "it is not a whole tar file"),
+    ],
+)
+def test_all_damaged_shards_are_named(shards: Path, damage: Callable[[Path], None], said: str) -> None:
+    for name in ("0.tar", "2.tar"):
+        damage(shards / name)
+    message = refusal(shards)
+    assert f"{shards}/0.tar: {said}" in message
+    assert f"{shards}/2.tar: {said}" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"a.png": image(1)}, r"0\.tar: no member \.cls in sample a\n"),
+        ({"a.cls": b"1"}, r"0\.tar: no image \(bmp, .*\) in sample a\n"),
+        ({"a.png": image(1), "a.jpg": image(1), "a.cls": b"1"}, "sample a has two images"),
+        ({"a.png": image(1), "a.cls": b""}, r"the class in a\.cls is '', expected a number or a name"),
+        ({"a.png": image(1), "a.cls": b"-1"}, "there is a class -1"),
+    ],
+)
+def test_samples_that_are_not_whole_are_refused(tmp_path: Path, content: Members, said: str) -> None:
+    write(tmp_path / "0.tar", {**members(range(20)), **content})
+    with pytest.raises(DataError, match=said):
+        load(tmp_path)
+
+
+def test_a_field_that_is_missing_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "0.tar", members(range(4), target=lambda _: {"json": b'{"caption": "x"}'}))
+    assert "part/000.json has no field label of a JSON object" in refusal(tmp_path, target="json:label")
+
+
+def test_a_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
+    for split, name in (("train", b"cat"), ("val", b"dog")):
+        write(tmp_path / split / "0.tar", members(range(4), target=lambda _, name=name: {"cls": name}))  # type: ignore[misc]
+    assert "classes are not in the training split: dog" in refusal(tmp_path)
+
+
+def test_a_damaged_image_is_named_with_its_shard(tmp_path: Path) -> None:
+    write(tmp_path / "train" / "0.tar", {**members(range(20)), "bad.png": b"no image", "bad.cls": b"0"})
+    write(tmp_path / "val" / "0.tar", members(range(4)))
+    train = load(tmp_path).train
+    with pytest.raises(DataError, match=r"cannot decode image bad in .*0\.tar"):
+        train.read(np.arange(len(train)))
+
+
+def test_compressed_archives_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "0.tar.gz").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"has no \.tar files, but \.gz\n"):
+        check_files(DataSettings(dataset="tar_shards", path=tmp_path))
+
+
+def test_a_target_that_names_no_member_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"data\.options\.target = \.?JSON: must be the suffix of a member"):
+        validate(DataSettings(dataset="tar_shards", path=Path("x"), options={"target": "JSON"}))

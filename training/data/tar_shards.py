@@ -1,0 +1,206 @@
+"""`tar_shards`: images in tar files as WebDataset writes them, each read from its place in the shard.
+
+The members of a sample have one name up to its first dot, e.g. `dog/0001.jpg` and `dog/0001.cls`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.config.schema import DataSettings
+from training.data.fingerprint import fingerprint
+from training.data.holdout import split_rows
+from training.data.images import DRAWS, decode_image, normalised
+from training.data.options import TarShardsOptions
+from training.data.split_files import SplitFiles, locate_tar_shards
+from training.data.tar_index import ShardError, ShardIndex, read_index
+from training.data.types import DataBundle, SampleSpec
+from training.errors import DataError
+
+_OPEN = 64
+"""Shards that a process keeps open; a process may have 1,024 open files on most systems."""
+
+
+class ShardSamples:
+    """The images of all shards, numbered in the order of the shards."""
+
+    def __init__(self, shards: Sequence[Path], indexes: Sequence[ShardIndex]) -> None:
+        """Opens nothing yet.
+
+        Args:
+            shards: the tar files.
+            indexes: the index of each.
+        """
+        self._shards = shards
+        self._starts = np.concatenate([[0], np.cumsum([len(index.keys) for index in indexes], dtype=np.int64)])
+        # One array each for all shards: loader processes share their memory, see `ImageFolderSplit`.
+        self._keys = np.concatenate([index.keys for index in indexes])
+        self._offsets = np.concatenate([index.offsets for index in indexes])
+        self._sizes = np.concatenate([index.sizes for index in indexes])
+        self._open: OrderedDict[int, int] = OrderedDict()
+
+    def read(self, number: int) -> bytes:
+        """The bytes of an image.
+
+        Raises:
+            DataError: the shard is shorter than its index says.
+            OSError: it cannot be read.
+        """
+        # Reads at a place share no position, also not between a rank and the loader processes that inherit its open files.
+        size = int(self._sizes[number])
+        content = os.pread(self._descriptor(self._shard(number)), size, int(self._offsets[number]))
+        if len(content) < size:
+            raise DataError(f"{self.name(number)} is truncated", remedy="write or copy the shard again")
+        return content
+
+    def name(self, number: int) -> str:
+        """Shard and name of a sample, for errors."""
+        return f"{os.fsdecode(self._keys[number])} in {self._shards[self._shard(number)]}"
+
+    def _shard(self, number: int) -> int:
+        return int(np.searchsorted(self._starts, number, side="right")) - 1
+
+    def _descriptor(self, shard: int) -> int:
+        if shard in self._open:
+            self._open.move_to_end(shard)
+            return self._open[shard]
+        if len(self._open) == _OPEN:
+            os.close(self._open.popitem(last=False)[1])
+        self._open[shard] = os.open(self._shards[shard], os.O_RDONLY | os.O_CLOEXEC)
+        return self._open[shard]
+
+    def __del__(self) -> None:
+        for descriptor in self._open.values():
+            os.close(descriptor)
+
+
+class TarShardSplit:
+    """A `Split` of images in shards."""
+
+    def __init__(
+        self,
+        samples: ShardSamples,
+        rows: NDArray[np.int64],
+        labels: NDArray[np.int64],
+        *,
+        side: int,
+        augments: bool = False,
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            samples: the images of all splits.
+            rows: numbers of this split's.
+            labels: class of every image of all splits, shape (n,).
+            side: height and width of a sample.
+            augments: random crop and mirror when `read` gets uniforms.
+        """
+        self._samples = samples
+        self._rows = rows
+        self._labels = labels
+        self._side = side
+        self.draws = DRAWS if augments else 0
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self._rows)
+
+    def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
+        """Decodes the images with these ids; see `Split.read`."""
+        rows = self._rows[ids]
+        pixels = np.empty((len(ids), self._side, self._side, 3), dtype=np.uint8)
+        for place, row in enumerate(rows):
+            pixels[place] = decode_image(
+                io.BytesIO(self._samples.read(int(row))),
+                side=self._side,
+                uniforms=None if uniforms is None else uniforms[place],
+                name=self._samples.name(int(row)),
+            )
+        return normalised(pixels), torch.from_numpy(self._labels[rows])
+
+
+def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBundle:
+    """Loads the shards under PATH/train, PATH/val (or PATH/validation) and PATH/test, or without PATH/train those under PATH.
+
+    Without validation shards, `validation_fraction` of each class of train is held out. Without test shards, the validation split
+    also serves as test split.
+
+    Raises:
+        DataError: there are no shards, shards are damaged, or a class is negative or not in the training split.
+    """
+    located = locate_tar_shards(settings.folder)
+    indexes = _read_indexes(located, options.target)
+    samples = ShardSamples(located.all, indexes)
+    ends = np.cumsum([len(shards) for shards in located])
+    sizes = np.array([len(index.keys) for index in indexes])
+    train_count, validation_count, test_count = (int(part.sum()) for part in np.split(sizes, ends[:2]))
+    labels, outputs, names = _classes(np.concatenate([index.labels for index in indexes]), train=train_count)
+    train, validation, test = split_rows(
+        (train_count, validation_count, test_count), labels[:train_count], settings.validation_fraction
+    )
+    side = options.image_size
+    held_out = TarShardSplit(samples, validation, labels, side=side)
+    return DataBundle(
+        name="tar_shards",
+        spec=SampleSpec(shape=(3, side, side), outputs=outputs),
+        train=TarShardSplit(samples, train, labels, side=side, augments=True),
+        validation=held_out,
+        test=TarShardSplit(samples, test, labels, side=side) if located.test else held_out,
+        fingerprint=fingerprint(
+            {
+                "dataset": "tar_shards",
+                **options.model_dump(),
+                "shards": [located.name(shard) for shard in located.all],
+                "classes": list(names),
+                "validation": None if located.validation else settings.validation_fraction,
+            },
+            {"indexes": np.frombuffer(b"".join(index.sha256() for index in indexes), dtype=np.uint8)},
+        ),
+    )
+
+
+def _read_indexes(located: SplitFiles, target: str) -> list[ShardIndex]:
+    indexes, damaged = [], []
+    for shard in located.all:
+        try:
+            indexes.append(read_index(shard, target=target))
+        except ShardError as error:
+            damaged.append(f"{shard}: {error}")
+    if damaged:
+        raise DataError(
+            "\n  ".join(damaged),
+            remedy="write or copy these shards again, or set data.options.target to a member they have",
+        )
+    return indexes
+
+
+def _classes(
+    labels: NDArray[np.int64] | NDArray[np.str_], *, train: int
+) -> tuple[NDArray[np.int64], int, tuple[str, ...]]:
+    """The class of every sample, the number of classes, and their names if they have any.
+
+    Args:
+        labels: numbers or names, shape (n,).
+        train: how many, the first ones, are the training split's.
+    """
+    if labels.dtype == np.int64:
+        if labels.min(initial=0) < 0:
+            raise DataError(f"there is a class {labels.min()}", remedy="count the classes from 0")
+        return labels.astype(np.int64), int(labels.max(initial=0)) + 1, ()
+    names = np.unique(labels[:train])
+    unknown = np.setdiff1d(labels, names)
+    if len(unknown):
+        raise DataError(
+            f"classes are not in the training split: {', '.join(map(str, unknown[:10]))}",
+            remedy="correct them, or add samples of these classes to the training split",
+        )
+    return np.searchsorted(names, labels).astype(np.int64), len(names), tuple(map(str, names))
