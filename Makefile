@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only variables typed on the command line count, as in `make train SEED=1`; NAME or SEED in the environment have no effect.
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
-  SCHEDULE CONCURRENCY ZONE PAUSE GPUS IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
+  SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
   CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
@@ -58,6 +58,10 @@ train: $(environment-run) ## Train a model; by default a small CNN on digits wit
 .PHONY: run
 run: $(environment-run) ## Run any CMD="torchrun train.py" of CODE=folder with torchrun's variables, here or, with ENV=…, as a job of WORKERS=8 GPU=1 RESTARTS=0
 	@$(training) $(user-command) $(detached) $(extra)
+
+.PHONY: data
+data: environment-train ## Read a dataset before you train on it: its samples, classes and damaged files, a picture (OUT=…), and the loader processes that a run on GPUS=8 needs at RATE=samples/s of a GPU, or with MODEL=…
+	@$(training) data $(settings) $(code) $(call option,GPUS,--gpus) $(call option,RATE,--rate) $(call option,OUT,--out) $(extra)
 
 .PHONY: new
 new: environment-train ## Write a project with your own model, dataset and objective, which trains as it is: NAME=my-project is ../my-project, or NAME=FOLDER

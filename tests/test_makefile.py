@@ -63,6 +63,14 @@ def test_a_variable_becomes_its_flag(variable: str, flags: list[str]) -> None:
     assert command("train", variable) == ["-m", "training", "train", *flags]
 
 
+def test_data_takes_the_settings_of_a_run_and_the_rate_of_a_gpu() -> None:
+    typed = ("DATASET=parquet", "DATA=a b", "SET=data.options.inputs=[x]", "GPUS=8", "RATE=900", "OUT=it's.png")
+    words = ["--dataset", "parquet", "--data-path", "a b", "--set", "data.options.inputs=[x]"]
+    assert command("data", *typed) == [
+        *("-m", "training", "data", *words, "--gpus", "8", "--rate", "900", "--out", "it's.png")
+    ]
+
+
 def test_long_is_the_share_of_the_long_tests() -> None:
     assert command("test") == ["-m", "pytest"]
     assert command("test", "LONG=2/4", "ARGS=-x") == ["-m", "pytest", "--long", "2/4", "-x"]
@@ -94,20 +102,8 @@ def test_a_command_reaches_run_with_its_dollar_signs_and_quotes() -> None:
 
 def test_a_job_with_a_command_is_that_of_run() -> None:
     typed = (f"CMD={COMMAND}", "ENV=dev", "WORKERS=8", "GPU=1", "RESTARTS=2")
-    words = [
-        "-m",
-        "training",
-        "run",
-        "--cmd",
-        COMMAND,
-        "--workers",
-        "8",
-        "--use-gpu",
-        "--env",
-        "dev",
-        "--restarts",
-        "2",
-    ]
+    options = ["--cmd", COMMAND, "--workers", "8", "--use-gpu", "--env", "dev", "--restarts", "2"]
+    words = ["-m", "training", "run", *options]
     assert command("run", *typed, "DETACH=1") == [*words, "--detach"]
     assert command("job", *typed) == [*words, "--out", "-"]
     assert command("job", *typed, "OUT=a b.yaml") == [*words, "--out", "a b.yaml"]

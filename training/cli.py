@@ -20,6 +20,7 @@ from training.options import (
     ClusterCommandOptions,
     CommandOptions,
     CostOptions,
+    DataOptions,
     DataSyncOptions,
     ForwardOptions,
     JobsOptions,
@@ -215,6 +216,17 @@ def session(options: SessionOptions) -> ExitStatus:
     from training.interactive import session as program
 
     return program.run(options)
+
+
+@COMMANDS.command("data")
+def data(options: DataOptions) -> ExitStatus:
+    """Read a dataset and print its samples, classes, damaged files, and how many loader processes a run needs."""
+    with importable(given_code(options.code)) as code:
+        config = configurations(options.config, code)
+        settings = load_settings(config, overrides=options.set, flags=options.flags())
+        from training.inspection import command
+
+        return command.inspect(settings, options)
 
 
 @COMMANDS.command("data")

@@ -163,6 +163,16 @@ class TrainOptions(FollowOptions, SubmissionOptions, ScheduleOptions, OwnCodeOpt
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataOptions(OwnCodeOptions, SettingsOptions):
+    """Options of `data`. The samples of a run are read as the run would; with `--model` or `--config` its step is measured too."""
+
+    samples: int | None = option("read this many samples of each split, chosen at random (default: all)", at_least=1)
+    gpus: int = option("GPUs of the run whose loader processes are computed", 1, metavar="N", at_least=1)
+    rate: float | None = option("samples per second that one GPU trains on (default: a step is measured)", at_least=0)
+    out: Path | None = option("picture of some samples to write (default: .local/data/DATASET.png)", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResumeOptions(FollowOptions, SubmissionOptions, OwnCodeOptions, ChangeOptions, RunOptions):
     """Options of `resume`."""
 
