@@ -181,7 +181,7 @@ def test_images_are_decoded_and_augmented(tmp_path: Path, as_struct: bool) -> No
     bundle = load(tmp_path, kind="images", inputs=["image"], target="label", image_size=8)
     inputs, labels = bundle.train.read(np.arange(len(bundle.train)), np.full((len(bundle.train), 5), 0.3))
     assert [split.draws for split in (bundle.train, bundle.validation)] == [5, 0]
-    assert inputs.shape[1:] == bundle.spec.shape == (3, 8, 8)
+    assert bundle.spec.shape == tuple(inputs.shape[1:]) == (3, 8, 8)
     assert torch.equal((inputs[:, 0].mean((1, 2)) > inputs[:, 1].mean((1, 2))).long(), labels)
 
 
