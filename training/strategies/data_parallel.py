@@ -15,14 +15,19 @@ from training.strategies.strategy import MakeOptimizer
 
 
 class _Forward(nn.Module):
-    """Calls a module from code of ours: `torch.compile` compiles no frame of torch itself, such as the forward pass of `nn.Sequential`."""
+    """Calls a module from code of ours: `torch.compile` compiles no frame of torch itself, such as the forward pass of `nn.Sequential`.
+
+    Without inputs it uses every weight once, in the order of their definition.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """The outputs of the module."""
+    def forward(self, inputs: Tensor | None) -> Tensor:
+        """The outputs of the module; without inputs, a scalar."""
+        if inputs is None:
+            return torch.stack([one.square().sum().float() for one in self.parameters() if one.requires_grad]).sum()
         outputs: Tensor = self.module(inputs)
         return outputs
 
@@ -37,8 +42,20 @@ class DataParallel(SingleProcess):
         super().__init__(module, make_optimizer)
         device_ids = [device.index] if device.type == "cuda" else None
         self._parallel = DistributedDataParallel(_Forward(module), device_ids=device_ids, gradient_as_bucket_view=True)
+        self._divide_into_buckets()
         self.model = self._parallel
         self.averaged_ranks = dist.get_world_size()
+
+    def _divide_into_buckets(self) -> None:
+        """Let DDP divide the gradients into the buckets of the whole run before its first step.
+
+        DDP starts every process with one bucket and divides it after the first backward pass, in the order in which that has filled it.
+        An all-reduce of more than two ranks rounds a sum by its place in the bucket: the first step of a resumed run would differ from
+        that of an uninterrupted one. This backward pass fills the buckets from the last weight to the first, as those of most
+        models do, and is the only one with that purpose.
+        """
+        self._parallel(None).backward()
+        self.module.zero_grad(set_to_none=True)
 
     def accumulating(self) -> AbstractContextManager[None]:
         """DDP's `no_sync`: no all-reduce before the last micro-batch."""
