@@ -145,9 +145,12 @@ def _print_rates(settings: TrainingSettings, bundle: DataBundle, options: DataOp
         print("loader       give --rate (samples/s of a GPU) or --model for the number of loader processes")
         return
     processes = loader_processes(needed=needed, read=read)
-    total = processes * options.gpus
     print(f"training     {needed:,.0f} samples/s on one device, {source}")
+    gpus, cores = _number(options.gpus, "GPU"), _number(processes * options.gpus, "core")
     print(
-        f"loader       data.loader_workers={processes}: with {options.gpus} GPUs {total} cores in all, "
-        f"of which this machine has {_cpus()}"
+        f"loader       data.loader_workers={processes}: for {gpus} {cores} in all, of which this machine has {_cpus()}"
     )
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"

@@ -112,7 +112,7 @@ def test_the_step_of_a_model_is_measured_on_this_machine(capsys: pytest.CaptureF
     status, found, _ = answer(capsys, tmp_path / "sheet.png", "--dataset", "digits", "--model", "mlp", "--samples", "9")
     assert status == ExitStatus.DONE
     assert "measured with mlp on this machine's cpu" in found
-    assert "data.loader_workers=1: with 1 GPUs 1 cores in all" in found
+    assert "data.loader_workers=1: for 1 GPU 1 core in all" in found
 
 
 @pytest.mark.parametrize(
