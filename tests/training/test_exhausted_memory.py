@@ -135,7 +135,7 @@ def test_torch_understands_the_options() -> None:
     assert set(every.model_dump(exclude_defaults=True)) == set(AllocatorSettings.model_fields)
     try:
         torch._C._accelerator_setAllocatorSettings(allocator_options(every))
-        with pytest.raises(RuntimeError):
+        with pytest.raises(ValueError, match="must be >= 20"):
             torch._C._accelerator_setAllocatorSettings("max_split_size_mb:19")
     finally:
         torch._C._accelerator_setAllocatorSettings("")
