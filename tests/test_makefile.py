@@ -426,6 +426,7 @@ def test_help_lists_every_command() -> None:
     commands = [
         "train",
         "run",
+        "data",
         "new",
         "resume",
         "stop",

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import secrets
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,7 @@ def _kept(file: Path, identity: str) -> ShardIndex | None:
 def _keep(index: ShardIndex, file: Path, identity: str) -> None:
     content = io.BytesIO()
     np.savez(content, identity=np.array(identity), **vars(index))
-    partial = file.with_name(f"{file.name}.{os.getpid()}")
+    partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}")  # processes of several nodes may write it at once
     try:
         partial.write_bytes(content.getvalue())
         partial.replace(file)
