@@ -36,6 +36,11 @@ class Precision:
         """Whether gradients are scaled, so that a step may be skipped to find the scale."""
         return self._scaler is not None
 
+    @property
+    def scale(self) -> float:
+        """Factor of the loss, and so of the gradients until `unscale_`; 1 if they are not scaled."""
+        return 1.0 if self._scaler is None else self._scaler.get_scale()
+
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """Returns the context that the forward pass runs in; compute the loss outside it, in float32."""
         if self._autocast_type is None:

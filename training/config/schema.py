@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from infra.spec.section import Section
+from training.config.communication import CommunicationSettings
 from training.config.execution import (
     AllocatorSettings,
     ComputeSettings,
@@ -37,6 +38,7 @@ from training.config.values import OptionValue
 __all__ = [
     "AllocatorSettings",
     "CheckpointSettings",
+    "CommunicationSettings",
     "ComputeSettings",
     "DataSettings",
     "EmaSettings",
@@ -73,6 +75,7 @@ class TrainingSettings(Section):
     loop: LoopSettings = Field(default_factory=LoopSettings)
     precision: PrecisionSettings = Field(default_factory=PrecisionSettings)
     strategy: StrategySettings = Field(default_factory=StrategySettings)
+    communication: CommunicationSettings = Field(default_factory=CommunicationSettings)
     compute: ComputeSettings = Field(default_factory=ComputeSettings)
     scale: ScaleSettings = Field(default_factory=ScaleSettings)
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
@@ -137,4 +140,29 @@ class TrainingSettings(Section):
             raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
         if self.compute.compile != "off":
             raise ValueError(f"compute.compile={self.compute.compile} needs strategy.name=ddp, got {strategy.name}")
+        return self
+
+    @model_validator(mode="after")
+    def _there_is_something_to_communicate(self) -> TrainingSettings:
+        given = sorted(self.communication.changed)
+        if not given:
+            return self
+        first = f"communication.{given[0]}={getattr(self.communication, given[0])}"
+        if self.strategy.name != "ddp":
+            raise ValueError(
+                f"{first} is a setting of strategy.name=ddp, got {self.strategy.name}; leave it out, or use strategy.name=ddp"
+            )
+        if self.scale.workers == 1:
+            raise ValueError(
+                f"{first} needs scale.workers=2 or more: one worker sends no gradients; leave it out, or use scale.workers=2"
+            )
+        if self.communication.static_graph and self.loop.accumulation > 1:
+            raise ValueError(
+                f"communication.static_graph=true needs loop.accumulation=1, got {self.loop.accumulation}: DDP learns the graph in a step "
+                "whose every backward pass sends gradients"
+            )
+        if self.communication.sync_batchnorm and not self.scale.gpu:
+            raise ValueError(
+                "communication.sync_batchnorm=true needs scale.gpu=true: torch synchronizes batch norm on GPUs only"
+            )
         return self

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from training.config.schema import StrategySettings
+from training.communication.powersgd import PowerSgd
+from training.config.schema import CommunicationSettings, StrategySettings
 from training.strategies.data_parallel import DataParallel
 from training.strategies.fully_sharded import FullySharded
 from training.strategies.single_process import SingleProcess
@@ -13,11 +14,20 @@ from training.strategies.strategy import MakeOptimizer, Strategy
 
 
 def build_strategy(
-    module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device, world: int
+    module: nn.Module,
+    make_optimizer: MakeOptimizer,
+    *,
+    settings: StrategySettings,
+    communication: CommunicationSettings,
+    powersgd: PowerSgd | None,
+    device: torch.device,
+    world: int,
 ) -> Strategy:
     """Distribute a module, which is the same on every rank and on its final device; a world of one has nothing to distribute."""
     if world == 1:
         return SingleProcess(module, make_optimizer)
     if settings.name == "ddp":
-        return DataParallel(module, make_optimizer, device=device)
+        if communication.sync_batchnorm:
+            module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return DataParallel(module, make_optimizer, device=device, communication=communication, powersgd=powersgd)
     return FullySharded(module, make_optimizer, settings=settings, device=device)

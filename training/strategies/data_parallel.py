@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from training.communication.casts import CASTS
+from training.communication.powersgd import PowerSgd
+from training.config.schema import CommunicationSettings
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer
+
+_WHOLE_GRADIENTS: Final = CommunicationSettings()
 
 
 class _Forward(nn.Module):
@@ -38,11 +44,29 @@ class DataParallel(SingleProcess):
     Buffers are not: DDP copies rank 0's to its peers when a training forward pass starts, and in that pass each rank updates its own.
     """
 
-    def __init__(self, module: nn.Module, make_optimizer: MakeOptimizer, *, device: torch.device) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        make_optimizer: MakeOptimizer,
+        *,
+        device: torch.device,
+        communication: CommunicationSettings = _WHOLE_GRADIENTS,
+        powersgd: PowerSgd | None = None,
+    ) -> None:
         super().__init__(module, make_optimizer)
-        device_ids = [device.index] if device.type == "cuda" else None
-        self._parallel = DistributedDataParallel(_Forward(module), device_ids=device_ids, gradient_as_bucket_view=True)
-        self._divide_into_buckets()
+        self._parallel = DistributedDataParallel(
+            _Forward(module),
+            device_ids=[device.index] if device.type == "cuda" else None,
+            bucket_cap_mb=communication.bucket_megabytes,
+            gradient_as_bucket_view=communication.gradient_as_bucket_view,
+            static_graph=communication.static_graph,
+        )
+        if not communication.static_graph:
+            self._divide_into_buckets()
+        if powersgd is not None:
+            powersgd.attach(self._parallel, module)
+        elif communication.hook in CASTS:
+            self._parallel.register_comm_hook(dist.group.WORLD, CASTS[communication.hook])
         self.model = self._parallel
         self.averaged_ranks = dist.get_world_size()
 
@@ -51,8 +75,8 @@ class DataParallel(SingleProcess):
 
         DDP starts every process with one bucket and divides it after the first backward pass, in the order in which that has filled it.
         An all-reduce of more than two ranks rounds a sum by its place in the bucket: the first step of a resumed run would differ from
-        that of an uninterrupted one. This backward pass fills the buckets from the last weight to the first, as those of most
-        models do, and is the only one with that purpose.
+        that of an uninterrupted one. It also keeps the state of a communication hook by bucket. This backward pass fills the buckets
+        from the last weight to the first, as those of most models do, and is the only one with that purpose.
         """
         self._parallel(None).backward()
         self.module.zero_grad(set_to_none=True)

@@ -1,0 +1,159 @@
+"""PowerSGD's state: saved by weight, unharmed by a step that is not applied, and in the scale of the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tests.training.communication.test_wire import CPU, POWERSGD, backward, distributed
+from tests.training.launch.ranks import on_ranks
+from training.checkpoint.sharding import whole
+from training.communication.powersgd import PowerSgd
+from training.config.schema import CommunicationSettings
+from training.errors import SettingsError
+from training.launch.task import RankPlace
+from training.process_group import process_group
+from training.strategies.data_parallel import DataParallel
+
+Array = npt.NDArray[np.float32]
+
+SETTINGS = CommunicationSettings(bucket_megabytes=0.02, **POWERSGD)
+STEPS = 6
+
+
+def inputs(place: RankPlace, step: int) -> Tensor:
+    return torch.randn(4, 64, generator=torch.Generator().manual_seed(10 * step + place.rank))
+
+
+def do_step(
+    place: RankPlace, strategy: DataParallel, powersgd: PowerSgd, step: int, *, scale: float = 1.0, factor: float = 1.0
+) -> list[Array]:
+    """The unscaled gradients of a step; `factor` of infinity makes rank 1's infinite, and the step is not applied."""
+    strategy.optimizer.zero_grad()
+    loss = strategy.model(inputs(place, step)).square().sum() * (factor if place.rank == 1 else 1.0)
+    backward(strategy, powersgd, step, loss, scale=scale)
+    found = [(p.grad / scale).numpy() for p in strategy.module.parameters() if p.grad is not None]
+    powersgd.end_step(applied=all(np.isfinite(one).all() for one in found))
+    return found
+
+
+def _gradients_with_a_skipped_step(place: RankPlace, *, bad_step: int | None) -> tuple[list[Array], dict[str, Array]]:
+    """The gradients of the last step, and the errors of all ranks on rank 0."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        strategy, found = distributed(SETTINGS, undoes=True)
+        assert found is not None
+        for step in range(1, STEPS + 1):
+            if step == bad_step:
+                bad = do_step(place, strategy, found, step, factor=float("inf"))
+                assert not any(np.isfinite(one).all() for one in bad)
+            last = do_step(place, strategy, found, step)
+        state = {
+            key: whole(value).numpy().copy() for key, value in found.state_dict().items() if isinstance(value, Tensor)
+        }
+        dist.barrier()
+        return last, state
+
+
+@pytest.mark.parametrize("bad_step", [3, 5], ids=["the first compressed one", "a later one"])
+def test_a_step_with_an_infinite_gradient_leaves_the_errors_as_they_were(bad_step: int) -> None:
+    healthy, skipped = (on_ranks(2, _gradients_with_a_skipped_step, bad_step=one) for one in (None, bad_step))
+    for (first, state), (second, other) in zip(healthy, skipped, strict=True):
+        torch.testing.assert_close(second, first, rtol=0, atol=0)
+        torch.testing.assert_close(other, state, rtol=0, atol=0)
+    errors = healthy[0][1]["error/4.weight"]
+    assert errors.shape == (2, 32, 576)
+    assert (errors[0] != errors[1]).any()
+    assert healthy[0][1]["factor/4.weight"].shape == (576, 2)
+
+
+def _gradients_of_scales(place: RankPlace, *, scales: list[float]) -> list[list[Array]]:
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        strategy, found = distributed(SETTINGS)
+        assert found is not None
+        return [do_step(place, strategy, found, step, scale=scale) for step, scale in enumerate(scales, 1)]
+
+
+def test_errors_follow_the_scale_of_the_loss() -> None:
+    """A gradient scaler halves and doubles its scale between steps."""
+    plain, scaled = (
+        on_ranks(2, _gradients_of_scales, scales=one) for one in ([1.0] * STEPS, [1024.0, 512, 512, 256, 4096, 4096])
+    )
+    torch.testing.assert_close(scaled, plain, rtol=1e-3, atol=1e-3)
+
+
+def _mean_error(place: RankPlace) -> None:
+    """Every rank loads what three ranks have saved."""
+    with process_group(place, gpu=False, timeout_seconds=120):
+        _, found = distributed(SETTINGS)
+        assert found is not None
+        of_three = torch.arange(3.0)[:, None, None].expand(3, 48, 32)
+        found.load_state_dict({"scale": 2.0, "error/6.weight": of_three})
+        state = found.state_dict()
+        assert state["scale"] == 2.0
+        torch.testing.assert_close(state["error/6.weight"].full_tensor(), torch.ones(2, 48, 32))
+
+
+def test_state_of_another_number_of_ranks_is_loaded_as_its_mean() -> None:
+    on_ranks(2, _mean_error)
+
+
+def _channels_last(place: RankPlace) -> None:
+    """The error of a convolution has the order of its weight, whatever the memory order of the gradient."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        errors = []
+        for memory in (torch.contiguous_format, torch.channels_last):
+            torch.manual_seed(0)
+            module = nn.Conv2d(16, 32, 3).to(memory_format=memory)
+            powersgd = PowerSgd(CommunicationSettings(**POWERSGD, min_compression_rate=1), seed=0, undoes=False)
+            strategy = DataParallel(
+                module, lambda it: SGD(it.parameters(), lr=0.1), device=CPU, communication=SETTINGS, powersgd=powersgd
+            )
+            of_one = torch.randn(2, 16, 5, 5, generator=torch.Generator().manual_seed(place.rank))
+            backward(strategy, powersgd, 3, strategy.model(of_one).square().mean())
+            assert module.weight.grad is not None
+            sent = module.weight.grad.clone()
+            module.zero_grad()
+            module(of_one).square().mean().backward()
+            error = powersgd.state_dict()["error/weight"].to_local()[0]
+            errors.append((module.weight.grad - sent) - error)
+        dist.barrier()
+        for difference in errors:
+            torch.testing.assert_close(difference, torch.zeros_like(difference), atol=1e-6, rtol=0)
+
+
+def test_an_error_is_what_was_not_sent_in_the_order_of_its_weight() -> None:
+    on_ranks(2, _channels_last)
+
+
+class _WithScalar(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(1.0))
+        self.layer = nn.Linear(4, 4)
+
+
+def _refusal(place: RankPlace) -> str:
+    with process_group(place, gpu=False, timeout_seconds=120):
+        powersgd = PowerSgd(SETTINGS, seed=0, undoes=False)
+        with pytest.raises(SettingsError) as refused:
+            DataParallel(
+                _WithScalar(),
+                lambda it: SGD(it.parameters(), lr=0.1),
+                device=CPU,
+                communication=SETTINGS,
+                powersgd=powersgd,
+            )
+        dist.barrier()
+        return str(refused.value)
+
+
+def test_a_weight_without_a_dimension_is_refused() -> None:
+    assert all("weight temperature of the model has no dimension" in message for message in on_ranks(2, _refusal))

@@ -1,0 +1,1 @@
+"""What the ranks of data parallelism send each other in place of whole gradients."""
