@@ -77,7 +77,9 @@ def _gradients_of_scales(place: RankPlace, *, scales: list[float]) -> list[list[
     with process_group(place, gpu=False, timeout_seconds=120):
         strategy, found = distributed(SETTINGS)
         assert found is not None
-        return [do_step(place, strategy, found, step, scale=scale) for step, scale in enumerate(scales, 1)]
+        gradients = [do_step(place, strategy, found, step, scale=scale) for step, scale in enumerate(scales, 1)]
+        dist.barrier()
+        return gradients
 
 
 def test_errors_follow_the_scale_of_the_loss() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import _dump_fr_trace_json
 
@@ -102,6 +103,7 @@ def _bytes_of_a_step(place: RankPlace, sections: dict[str, Any]) -> tuple[int, i
             strategy.optimizer.zero_grad()
             backward(strategy, powersgd, step, strategy.model(torch.ones(2, 64) / step).square().sum())
             counted.append(_reduced())
+        dist.barrier()  # gloo aborts if its group ends in one of its own threads, where the last callback of a hook may still run
         return counted[-1] - counted[-2], wire.bytes_sent(strategy.module.parameters(), settings)
 
 
@@ -151,6 +153,7 @@ def _final_losses(place: RankPlace) -> dict[str, list[float]]:
                         powersgd.end_step(applied=True)
                     losses.append(loss.item())
                 found.setdefault(hook, []).append(sum(losses[-20:]) / 20)
+        dist.barrier()
     return found
 
 
