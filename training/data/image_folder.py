@@ -15,7 +15,7 @@ from training.config.schema import DataSettings
 from training.data.files import list_images, locate_image_folders
 from training.data.fingerprint import fingerprint
 from training.data.holdout import hold_out
-from training.data.images import DRAWS, decode_image, normalised
+from training.data.images import DRAWS, decode_images
 from training.data.options import ImageFolderOptions
 from training.data.types import DataBundle, SampleSpec
 
@@ -48,12 +48,10 @@ class ImageFolderSplit:
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
         """Decodes the images with these ids; see `Split.read`."""
-        pixels = np.empty((len(ids), self._side, self._side, 3), dtype=np.uint8)
-        for row, sample in enumerate(ids):
-            file = os.fsdecode(os.path.join(self._root, self._names[sample]))  # noqa: PTH118 - bytes
-            augmentation = None if uniforms is None else uniforms[row]
-            pixels[row] = decode_image(file, side=self._side, uniforms=augmentation, name=file)
-        return normalised(pixels), torch.from_numpy(self._labels[ids])
+        files = (os.fsdecode(os.path.join(self._root, self._names[sample])) for sample in ids)  # noqa: PTH118 - bytes
+        images = ((row, file, file) for row, file in enumerate(files))
+        inputs = decode_images(images, side=self._side, uniforms=uniforms, count=len(ids))
+        return inputs, torch.from_numpy(self._labels[ids])
 
 
 def load_image_folder(settings: DataSettings, options: ImageFolderOptions) -> DataBundle:

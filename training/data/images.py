@@ -6,6 +6,7 @@ A single resize of a box of the decoded image crops and scales it, in training a
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import IO
 
 import numpy as np
@@ -60,6 +61,27 @@ def decode_image(
     pixels = np.asarray(decoded.resize((side, side), Image.Resampling.BILINEAR, box=box))
     is_mirrored = uniforms is not None and uniforms[4] < 0.5
     return pixels[:, ::-1] if is_mirrored else pixels
+
+
+def decode_images(
+    images: Iterable[tuple[int, str | IO[bytes], str]], *, side: int, uniforms: NDArray[np.float64] | None, count: int
+) -> Tensor:
+    """Returns the samples of images, float32 of shape (count, 3, side, side).
+
+    Args:
+        images: position of each of the `count` samples, in any order; path or content of its file; what an error calls it.
+        side: height and width of a sample.
+        uniforms: the augmentation of each sample, shape (count, DRAWS); None takes the centre.
+        count: number of samples.
+
+    Raises:
+        DataError: an image cannot be decoded.
+    """
+    pixels = np.empty((count, side, side, 3), dtype=np.uint8)
+    for position, source, name in images:
+        augmentation = None if uniforms is None else uniforms[position]
+        pixels[position] = decode_image(source, side=side, uniforms=augmentation, name=name)
+    return normalised(pixels)
 
 
 def normalised(pixels: NDArray[np.uint8]) -> Tensor:

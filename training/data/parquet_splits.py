@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.data.images import DRAWS, decode_image, normalised
+from training.data.images import DRAWS, decode_images
 from training.data.parquet_files import RowGroups
 
 
@@ -85,13 +85,10 @@ class ParquetImageSplit:
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
         """Decoded images and their targets; see `Split.read`."""
         rows = self._rows[ids]
-        pixels = np.empty((len(ids), self._side, self._side, 3), dtype=np.uint8)
-        for positions, values, chosen in self._groups.take(rows):
-            for position, number in zip(positions, chosen, strict=True):
-                pixels[position] = decode_image(
-                    io.BytesIO(values[int(number)].as_buffer()),
-                    side=self._side,
-                    uniforms=None if uniforms is None else uniforms[position],
-                    name=self._groups.place(int(rows[position])),
-                )
-        return normalised(pixels), torch.from_numpy(self._targets[rows])
+        images = (
+            (int(position), io.BytesIO(values[int(number)].as_buffer()), self._groups.place(int(rows[position])))
+            for positions, values, chosen in self._groups.take(rows)
+            for position, number in zip(positions, chosen, strict=True)
+        )
+        inputs = decode_images(images, side=self._side, uniforms=uniforms, count=len(ids))
+        return inputs, torch.from_numpy(self._targets[rows])

@@ -19,7 +19,7 @@ from torch import Tensor
 from training.config.schema import DataSettings
 from training.data.fingerprint import fingerprint
 from training.data.holdout import split_rows
-from training.data.images import DRAWS, decode_image, normalised
+from training.data.images import DRAWS, decode_images
 from training.data.options import TarShardsOptions
 from training.data.split_files import SplitFiles, locate_tar_shards
 from training.data.tar_index import ShardError, ShardIndex, read_index
@@ -117,15 +117,12 @@ class TarShardSplit:
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
         """Decodes the images with these ids; see `Split.read`."""
         rows = self._rows[ids]
-        pixels = np.empty((len(ids), self._side, self._side, 3), dtype=np.uint8)
-        for place, row in enumerate(rows):
-            pixels[place] = decode_image(
-                io.BytesIO(self._samples.read(int(row))),
-                side=self._side,
-                uniforms=None if uniforms is None else uniforms[place],
-                name=self._samples.name(int(row)),
-            )
-        return normalised(pixels), torch.from_numpy(self._labels[rows])
+        images = (
+            (place, io.BytesIO(self._samples.read(int(row))), self._samples.name(int(row)))
+            for place, row in enumerate(rows)
+        )
+        inputs = decode_images(images, side=self._side, uniforms=uniforms, count=len(ids))
+        return inputs, torch.from_numpy(self._labels[rows])
 
 
 def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBundle:
