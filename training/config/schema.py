@@ -15,7 +15,6 @@ from training.config.execution import (
     ComputeSettings,
     PrecisionSettings,
     ScaleSettings,
-    StrategySettings,
 )
 from training.config.records import (
     CheckpointSettings,
@@ -23,6 +22,7 @@ from training.config.records import (
     ProfileSettings,
     TrackingSettings,
 )
+from training.config.strategy import StrategySettings
 from training.config.task import (
     DataSettings,
     EmaSettings,
