@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from infra.spec.section import Section
+from training.config.execution import ComputeSettings, PrecisionSettings, ScaleSettings
 
 
 class StrategySettings(Section):
@@ -42,3 +43,31 @@ class StrategySettings(Section):
         if self.name == "ddp" and any(getattr(self, key) != type(self).model_fields[key].default for key in sharding):
             raise ValueError(f"{', '.join(sorted(sharding))}: settings of name=fsdp2 and hsdp, got name=ddp")
         return self
+
+
+def check_strategy(
+    strategy: StrategySettings, *, scale: ScaleSettings, precision: PrecisionSettings, compute: ComputeSettings
+) -> None:
+    """Check the strategy against the sections that say how the run is computed.
+
+    Raises:
+        ValueError: it does not fit; names the keys, the values and the nearest that works.
+    """
+    if strategy.name == "ddp":
+        return
+    workers = scale.workers
+    if workers % strategy.replicas or workers == strategy.replicas:
+        fitting = [number for number in range(2, workers) if workers % number == 0]
+        nearest = min(fitting, key=lambda number: abs(number - strategy.replicas), default=None)
+        advice = "use strategy.name=fsdp2" if nearest is None else f"nearest: {nearest}"
+        raise ValueError(
+            f"strategy.replicas={strategy.replicas} must divide scale.workers={workers} into groups of 2 or more; {advice}"
+        )
+    if precision.mode == "fp16":
+        raise ValueError(f"precision.mode=fp16 has no loss scaling under strategy.name={strategy.name}; use bf16")
+    if strategy.parameters == "bf16" and precision.mode != "bf16":
+        raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16, got {precision.mode}")
+    if strategy.offload and not scale.gpu:
+        raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
+    if compute.compile != "off":
+        raise ValueError(f"compute.compile={compute.compile} needs strategy.name=ddp, got {strategy.name}")
