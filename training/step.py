@@ -9,7 +9,6 @@ averages gradients over the ranks, the factor `averaged_ranks` turns the mean ba
 from __future__ import annotations
 
 import contextlib
-import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -139,8 +138,8 @@ class StepRunner:
                 computed, ended = self._backward(scaled, waits=micro == last and self._world > 1)
             spans.append(_Span(began=began, forwarded=forwarded, computed=computed, ended=ended))
             measured.append((loss.detach(), *others))
-        check_reach(self._objective, self.strategy.module.parameters())
-        norm, applied = self._apply()
+        check_reach(self._objective, has_gradients=self.strategy.has_gradients)
+        norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:
             _copy_all(self._buffers, self._kept)
         seconds = self._clock.seconds
@@ -170,7 +169,7 @@ class StepRunner:
         computed: list[int] = []
         if waits:
             when_gradients_are_computed(loss, lambda: computed.append(self._clock.mark()))
-        self.precision.backward(loss)
+        self.strategy.backward(self.precision.scaled(loss))
         ended = self._clock.mark()
         return (computed[0] if computed else ended), ended
 
@@ -197,19 +196,6 @@ class StepRunner:
 
     def _targets(self, batch: Batch) -> Tensor:
         return batch.targets[: batch.count].to(self._device, non_blocking=True)
-
-    def _apply(self) -> tuple[float, bool]:
-        """Clip and update; returns the norm before clipping and whether the weights were updated."""
-        optimizer = self.strategy.optimizer
-        self.precision.unscale_(optimizer)
-        norm_tensor = self.strategy.gradient_norm()
-        norm = float(norm_tensor)
-        if not math.isfinite(norm):
-            # Under fp16 the scaler must see the step to lower its scale; it skips the update itself.
-            return norm, self.precision.step(optimizer) if self.precision.scales_gradients else False
-        if self._clip_norm is not None and norm > self._clip_norm:
-            self.strategy.clip_gradients(self._clip_norm, norm_tensor)
-        return norm, self.precision.step(optimizer)
 
 
 def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from training.checkpoint.stateful import Stateful
+from training.precision import Precision
 
 MakeOptimizer = Callable[[nn.Module], Optimizer]
 """Builds the optimizer of a module on its final device. A strategy calls it, because it may change the parameters first."""
@@ -65,12 +66,32 @@ class Strategy(Protocol):
         """The context of every micro-batch but a step's last: gradients accumulate locally, as in DDP's `no_sync`."""
         ...
 
-    def gradient_norm(self) -> Tensor:
-        """The L2 norm of the gradients of all parameters, a scalar."""
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a micro-batch, and after a step's last average them over the ranks.
+
+        Args:
+            loss: a scalar, computed from the outputs of `model`, and scaled (`Precision.scaled`).
+        """
         ...
 
-    def clip_gradients(self, limit: float, norm: Tensor) -> None:
-        """Scale gradients of norm `norm` down to `limit`."""
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the backward passes since the last update gave any weight of the bare model a gradient."""
+        ...
+
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip the gradients of a step and update the weights, unless the gradients are not finite.
+
+        Args:
+            precision: of the run.
+            clip_norm: largest L2 norm of the gradients of all parameters; None does not clip.
+
+        Returns:
+            The norm before clipping, and whether the weights were updated.
+
+        Raises:
+            NonFiniteLossError: the gradients overflow at every scale of fp16.
+        """
         ...
 
     def synchronize_buffers(self) -> None:
