@@ -1,4 +1,4 @@
-"""The sections that say how it is computed: precision, strategy, compute and scale."""
+"""The sections that say how it is computed: precision, compute and scale."""
 
 from __future__ import annotations
 
@@ -19,41 +19,6 @@ class PrecisionSettings(Section):
         "fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler)."
     )
     initial_scale: PositiveFloat = Field(65536.0, description="Initial loss scale of fp16.")
-
-
-class StrategySettings(Section):
-    """How the model is distributed over the ranks. A run may go on under another strategy: a checkpoint has whole tensors."""
-
-    name: Literal["ddp", "fsdp2", "hsdp"] = Field(
-        "ddp",
-        description="ddp (every rank has the whole model) | fsdp2 (every rank has a part of the weights, gradients and optimizer state) | "
-        "hsdp (as fsdp2 within each of several groups of ranks).",
-    )
-    replicas: PositiveInt = Field(1, description="Groups of ranks that share one copy of the model (hsdp).")
-    parameters: Literal["fp32", "bf16"] = Field(
-        "fp32",
-        description="Number format in which weights are gathered and computed with (fsdp2, hsdp): fp32 | bf16. Each rank's part, gradients "
-        "and optimizer state stay fp32.",
-    )
-    reshard_after_forward: bool = Field(
-        True,
-        description="Gather a block's weights again for the backward pass, instead of keeping them (fsdp2, hsdp): less memory,"
-        " more traffic.",
-    )
-    offload: bool = Field(
-        False, description="Keep weights and optimizer state in host memory between their uses (fsdp2, hsdp on GPUs)."
-    )
-
-    @model_validator(mode="after")
-    def _options_belong_to_the_strategy(self) -> StrategySettings:
-        if self.name != "hsdp" and self.replicas != 1:
-            raise ValueError(f"replicas={self.replicas} is a setting of name=hsdp, got name={self.name}")
-        if self.name == "hsdp" and self.replicas == 1:
-            raise ValueError("name=hsdp needs replicas=2 or more; name=fsdp2 is one group of all ranks")
-        sharding = {"parameters", "reshard_after_forward", "offload"} & self.model_fields_set
-        if self.name == "ddp" and any(getattr(self, key) != type(self).model_fields[key].default for key in sharding):
-            raise ValueError(f"{', '.join(sorted(sharding))}: settings of name=fsdp2 and hsdp, got name=ddp")
-        return self
 
 
 class AllocatorSettings(Section):

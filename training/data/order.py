@@ -104,7 +104,7 @@ class BatchPlan:
     Attributes:
         size: samples in the training split.
         global_batch: samples per optimizer step over all ranks; the last step of an epoch may have fewer.
-        world: number of ranks.
+        world: number of ranks, or of groups of ranks that read the same samples (`training.data.place`).
         accumulation: micro-batches per rank and step.
     """
 

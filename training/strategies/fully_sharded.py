@@ -24,9 +24,12 @@ from training.checkpoint.sharding import whole
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
 from training.config.schema import StrategySettings
+from training.passes import OneByOne, Passes, StepContext
+from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.units import units_of
+from training.strategies.update import clip_and_step
 
 
 class FullySharded:
@@ -36,6 +39,7 @@ class FullySharded:
     """
 
     computes_together = True
+    note = ""
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device
@@ -55,6 +59,20 @@ class FullySharded:
         self.module = self.model = module
         self.optimizer = make_optimizer(module)
 
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model, all parts together."""
+        return sum(one.numel() for one in self.module.parameters())
+
+    def passes(self, context: StepContext) -> Passes:
+        """One micro-batch after the other."""
+        return OneByOne(self, context)
+
+    def infer(self, inputs: Tensor) -> Tensor:
+        """The outputs of the model, whose weights are gathered."""
+        outputs: Tensor = self.module(inputs)
+        return outputs
+
     def compile(self, mode: str) -> None:
         """Refused by the settings."""
         raise AssertionError(f"compute.compile={mode} under FSDP2")
@@ -68,6 +86,19 @@ class FullySharded:
             yield
         finally:
             sharded.set_requires_gradient_sync(True)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients; the hooks of FSDP2 reduce them to the parts."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether any weight has a gradient."""
+        return any(one.grad is not None for one in self.module.parameters())
+
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip by the norm, and step."""
+        return clip_and_step(self, precision, clip_norm)
 
     def gradient_norm(self) -> Tensor:
         """The L2 norm over all parts of all gradients."""
