@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from infra.spec.section import Section
+from training.config import deepspeed
 from training.config.communication import CommunicationSettings
 from training.config.execution import (
     AllocatorSettings,
@@ -125,6 +126,11 @@ class TrainingSettings(Section):
         strategy, workers = self.strategy, self.scale.workers
         if strategy.name == "ddp":
             return self
+        if strategy.is_zero and workers == 1:
+            raise ValueError(
+                f"strategy.name={strategy.name} divides the state of the training among the workers and needs scale.workers=2 or more; "
+                "use strategy.name=ddp"
+            )
         if workers % strategy.replicas or workers == strategy.replicas:
             fitting = [number for number in range(2, workers) if workers % number == 0]
             nearest = min(fitting, key=lambda number: abs(number - strategy.replicas), default=None)
@@ -140,6 +146,22 @@ class TrainingSettings(Section):
             raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
         if self.compute.compile != "off":
             raise ValueError(f"compute.compile={self.compute.compile} needs strategy.name=ddp, got {strategy.name}")
+        return self
+
+    @model_validator(mode="after")
+    def _deepspeed_does_what_the_settings_say(self) -> TrainingSettings:
+        strategy = self.strategy
+        if (
+            strategy.is_zero
+            and self.ema.decay is not None
+            and (strategy.name == "zero3" or strategy.parameters == "bf16")
+        ):
+            raise ValueError(
+                f"ema.decay={self.ema.decay} averages weights in fp32 that each rank has, and strategy.name={strategy.name} with "
+                f"parameters={strategy.parameters} has none; use zero2 with parameters=fp32, or fsdp2"
+            )
+        if strategy.is_zero:
+            deepspeed.check(self)
         return self
 
     @model_validator(mode="after")
