@@ -10,7 +10,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from observability.benchmarks import checkpoint_stall, early_stopping, overhead, scaling, search, whole_run
+from observability.benchmarks import (
+    checkpoint_stall,
+    early_stopping,
+    overhead,
+    reading_order,
+    scaling,
+    search,
+    whole_run,
+)
 from observability.benchmarks.measure import Comparison, describe_machine
 from observability.benchmarks.scaling_plot import draw
 from training.config.schema import TrainingSettings
@@ -109,6 +117,11 @@ def _asha(results: _Results, _rounds: int, scratch: Path) -> None:
     results.add(*early_stopping.compare(_printed(outcomes)))
 
 
+def _data(results: _Results, rounds: int, scratch: Path) -> None:
+    _print_status("order of reading")
+    results.add(*reading_order.compare(rounds=rounds, scratch=scratch))
+
+
 _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
     "checkpoint": _checkpoint,
     "overhead": _overhead,
@@ -116,6 +129,7 @@ _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
     "whole-run": _whole_run,
     "tune": _tune,
     "asha": _asha,
+    "data": _data,
 }
 """The comparisons of `make bench` by name, each with results, rounds and a scratch folder."""
 

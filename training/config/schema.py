@@ -23,7 +23,7 @@ from training.config.records import (
     ProfileSettings,
     TrackingSettings,
 )
-from training.config.strategy import StrategySettings
+from training.config.strategy import StrategySettings, check_strategy
 from training.config.task import (
     DataSettings,
     EmaSettings,
@@ -123,29 +123,7 @@ class TrainingSettings(Section):
 
     @model_validator(mode="after")
     def _the_strategy_fits(self) -> TrainingSettings:
-        strategy, workers = self.strategy, self.scale.workers
-        if strategy.name == "ddp":
-            return self
-        if strategy.is_zero and workers == 1:
-            raise ValueError(
-                f"strategy.name={strategy.name} divides the state of the training among the workers and needs scale.workers=2 or more; "
-                "use strategy.name=ddp"
-            )
-        if workers % strategy.replicas or workers == strategy.replicas:
-            fitting = [number for number in range(2, workers) if workers % number == 0]
-            nearest = min(fitting, key=lambda number: abs(number - strategy.replicas), default=None)
-            advice = "use strategy.name=fsdp2" if nearest is None else f"nearest: {nearest}"
-            raise ValueError(
-                f"strategy.replicas={strategy.replicas} must divide scale.workers={workers} into groups of 2 or more; {advice}"
-            )
-        if self.precision.mode == "fp16":
-            raise ValueError(f"precision.mode=fp16 has no loss scaling under strategy.name={strategy.name}; use bf16")
-        if strategy.parameters == "bf16" and self.precision.mode != "bf16":
-            raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16, got {self.precision.mode}")
-        if strategy.offload and not self.scale.gpu:
-            raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
-        if self.compute.compile != "off":
-            raise ValueError(f"compute.compile={self.compute.compile} needs strategy.name=ddp, got {strategy.name}")
+        check_strategy(self.strategy, scale=self.scale, precision=self.precision, compute=self.compute)
         return self
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, WithJsonSchema, model_
 
 from infra.spec.section import Section
 from training.config import deepspeed
+from training.config.execution import ComputeSettings, PrecisionSettings, ScaleSettings
 
 DeepSpeedConfiguration = Annotated[
     deepspeed.Configuration, BeforeValidator(deepspeed.read), WithJsonSchema({"type": ["string", "object"]})
@@ -64,3 +65,36 @@ class StrategySettings(Section):
     def is_zero(self) -> bool:
         """Whether DeepSpeed distributes the model."""
         return self.name in deepspeed.STAGES
+
+
+def check_strategy(
+    strategy: StrategySettings, *, scale: ScaleSettings, precision: PrecisionSettings, compute: ComputeSettings
+) -> None:
+    """Check the strategy against the sections that say how the run is computed.
+
+    Raises:
+        ValueError: it does not fit; names the keys, the values and the nearest that works.
+    """
+    if strategy.name == "ddp":
+        return
+    workers = scale.workers
+    if strategy.is_zero and workers == 1:
+        raise ValueError(
+            f"strategy.name={strategy.name} divides the state of the training among the workers and needs scale.workers=2 or more; "
+            "use strategy.name=ddp"
+        )
+    if workers % strategy.replicas or workers == strategy.replicas:
+        fitting = [number for number in range(2, workers) if workers % number == 0]
+        nearest = min(fitting, key=lambda number: abs(number - strategy.replicas), default=None)
+        advice = "use strategy.name=fsdp2" if nearest is None else f"nearest: {nearest}"
+        raise ValueError(
+            f"strategy.replicas={strategy.replicas} must divide scale.workers={workers} into groups of 2 or more; {advice}"
+        )
+    if precision.mode == "fp16":
+        raise ValueError(f"precision.mode=fp16 has no loss scaling under strategy.name={strategy.name}; use bf16")
+    if strategy.parameters == "bf16" and precision.mode != "bf16":
+        raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16, got {precision.mode}")
+    if strategy.offload and not scale.gpu:
+        raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
+    if compute.compile != "off":
+        raise ValueError(f"compute.compile={compute.compile} needs strategy.name=ddp, got {strategy.name}")

@@ -23,6 +23,7 @@ from training.checkpoint.sharding import whole
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
 from training.config.schema import StrategySettings
+from training.passes import OneByOne, Passes, StepContext
 from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.skeleton import assembled, skeleton_of
@@ -38,6 +39,7 @@ class FullySharded:
     """
 
     computes_together = True
+    note = ""
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device
@@ -56,6 +58,20 @@ class FullySharded:
             )
         self.module = self.model = module
         self.optimizer = make_optimizer(module)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model, all parts together."""
+        return sum(one.numel() for one in self.module.parameters())
+
+    def passes(self, context: StepContext) -> Passes:
+        """One micro-batch after the other."""
+        return OneByOne(self, context)
+
+    def infer(self, inputs: Tensor) -> Tensor:
+        """The outputs of the model, whose weights are gathered."""
+        outputs: Tensor = self.module(inputs)
+        return outputs
 
     def compile(self, mode: str) -> None:
         """Refused by the settings."""

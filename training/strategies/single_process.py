@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
+from training.passes import OneByOne, Passes, StepContext
 from training.precision import Precision
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.update import clip_and_step
@@ -19,6 +20,7 @@ class SingleProcess:
     """The whole model and its optimizer in this process."""
 
     averaged_ranks = 1
+    note = ""
     computes_together = False
 
     def __init__(self, module: nn.Module, make_optimizer: MakeOptimizer) -> None:
@@ -26,6 +28,20 @@ class SingleProcess:
         self.model: nn.Module = module
         self.optimizer = make_optimizer(module)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model."""
+        return sum(one.numel() for one in self.module.parameters())
+
+    def passes(self, context: StepContext) -> Passes:
+        """One micro-batch after the other."""
+        return OneByOne(self, context)
+
+    def infer(self, inputs: Tensor) -> Tensor:
+        """The outputs of the bare model."""
+        outputs: Tensor = self.module(inputs)
+        return outputs
 
     def compile(self, mode: str) -> None:
         """Compile what a step calls; under DDP with its hooks, so that the all-reduce still overlaps with the backward pass."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from training.checkpoint.stateful import Stateful
+from training.passes import Passes, StepContext
 from training.precision import Precision
 
 MakeOptimizer = Callable[[nn.Module], Optimizer]
@@ -23,18 +23,31 @@ class Strategy(Protocol):
     """
 
     @property
-    def model(self) -> nn.Module:
-        """The module that a training step calls."""
-        ...
-
-    @property
     def module(self) -> nn.Module:
-        """The bare model, for evaluation; rank 0's is the one that counts (`synchronize_buffers`)."""
+        """The bare model, or this rank's part of it under the same names; rank 0's buffers count (`synchronize_buffers`)."""
         ...
 
     @property
     def computes_together(self) -> bool:
         """Whether a forward pass communicates, so that every rank has to make as many of them as its peers."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole model."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """How the model is divided, for the log; empty if there is nothing to say."""
+        ...
+
+    def passes(self, context: StepContext) -> Passes:
+        """What computes the gradients of training steps."""
+        ...
+
+    def infer(self, inputs: Tensor) -> Tensor | None:
+        """The outputs of the bare model, in whatever mode it is; None on a rank that does not get those of its own inputs."""
         ...
 
     def whole_module(self) -> nn.Module:
@@ -55,23 +68,6 @@ class Strategy(Protocol):
     @property
     def optimizer(self) -> Optimizer:
         """The optimizer of the model's parameters."""
-        ...
-
-    @property
-    def averaged_ranks(self) -> int:
-        """Number of ranks over which gradients are averaged; times it, they are sums over the ranks."""
-        ...
-
-    def accumulating(self) -> AbstractContextManager[None]:
-        """The context of every micro-batch but a step's last: gradients accumulate locally, as in DDP's `no_sync`."""
-        ...
-
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a micro-batch, and after a step's last average them over the ranks.
-
-        Args:
-            loss: a scalar, computed from the outputs of `model`, and scaled (`Precision.scaled`).
-        """
         ...
 
     @property

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from training.checkpoint.stateful import Stateful
 from training.config.deepspeed import STAGES, engine_configuration
 from training.config.schema import TrainingSettings
+from training.passes import OneByOne, Passes, StepContext
 from training.precision import Precision
 from training.strategies import deepspeed_library
 from training.strategies.buffers import copy_from_rank_0
@@ -31,6 +32,8 @@ from training.strategies.zero_state import Partitions, ZeroModelState, ZeroOptim
 
 class Zero:
     """ZeRO over all ranks of the process group. Buffers are not divided: as under DDP, those of rank 0 count."""
+
+    note = ""
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: TrainingSettings, device: torch.device
@@ -52,6 +55,20 @@ class Zero:
         partitions = Partitions(self._engine, stage=stage)
         self._model_state = ZeroModelState(module, partitions, described=self._skeleton)
         self._optimizer_state = ZeroOptimizerState(module, partitions)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model, all parts together."""
+        return sum(one.numel() for one in self._skeleton.parameters())
+
+    def passes(self, context: StepContext) -> Passes:
+        """One micro-batch after the other."""
+        return OneByOne(self, context)
+
+    def infer(self, inputs: Tensor) -> Tensor:
+        """The outputs of the model; stage 3 gathers its weights."""
+        outputs: Tensor = self.module(inputs)
+        return outputs
 
     def compile(self, mode: str) -> None:
         """Refused by the settings."""
