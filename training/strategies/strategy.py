@@ -72,7 +72,10 @@ class Strategy(Protocol):
 
     @property
     def has_gradients(self) -> bool:
-        """Whether the backward passes since the last update gave any weight of the bare model a gradient."""
+        """Whether the backward passes of the step gave a weight of the bare model a gradient.
+
+        A strategy that keeps no whole gradients may answer for all steps so far.
+        """
         ...
 
     def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
