@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -66,7 +67,7 @@ def _results(ranks: list[BaseProcess], answers: list[Connection]) -> list[Any]:
         ready = wait([answer for rank, answer in enumerate(answers) if rank not in results])
         for rank in [rank for rank, answer in enumerate(answers) if answer in ready]:
             try:
-                results[rank] = answers[rank].recv()
+                results[rank] = pickle.loads(answers[rank].recv_bytes())
             except EOFError:
                 ranks[rank].join()
                 raise RuntimeError(f"rank {rank} ended without a result, with status {ranks[rank].exitcode}") from None
@@ -88,7 +89,8 @@ def _answer(end: Connection, call: Callable[[], object]) -> None:
         result = call()
     except Exception as error:  # noqa: BLE001 - raised by the caller
         result = _Raised(error.with_traceback(None), format_exc())
-    end.send(result)
+    # Tensors by value: multiprocessing would share their memory, for which this process would have to live on.
+    end.send_bytes(pickle.dumps(result))
 
 
 def run_world(settings: TrainingSettings, folder: Path) -> Outcome:
