@@ -67,7 +67,7 @@ def _results(ranks: list[BaseProcess], answers: list[Connection]) -> list[Any]:
         ready = wait([answer for rank, answer in enumerate(answers) if rank not in results])
         for rank in [rank for rank, answer in enumerate(answers) if answer in ready]:
             try:
-                results[rank] = pickle.loads(answers[rank].recv_bytes())
+                results[rank] = answers[rank].recv()
             except EOFError:
                 ranks[rank].join()
                 raise RuntimeError(f"rank {rank} ended without a result, with status {ranks[rank].exitcode}") from None
