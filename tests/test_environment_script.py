@@ -80,6 +80,13 @@ def test_the_contributors_environment_serves_all_work(folder: Folder) -> None:
     assert folder.run("deepspeed") == ""
 
 
+@pytest.mark.parametrize("lock", ["requirements-dev.lock", "requirements-deepspeed.lock"])
+def test_a_change_of_either_lock_of_the_contributors_is_installed(folder: Folder, lock: str) -> None:
+    folder.run("dev")
+    (folder.path / lock).write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    assert lock in folder.run("dev")
+
+
 def test_training_keeps_the_contributors_packages(folder: Folder) -> None:
     folder.run("dev")
     (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")

@@ -7,5 +7,5 @@
 * `registry`, `options`, `files`, `split_files`: names, options and files of the datasets. They import no torch.
 * `digits`, `diabetes`, `synthetic`, `synthetic_text`, `text`, `cifar10`, `image_folder`, `tar_shards`, `parquet`: the datasets.
 * `pixels`, `images`, `tar_index`, `tables`, `parquet_files`, `parquet_columns`, `parquet_targets`, `parquet_splits`: how they read samples.
-* `tokenizer`: the vocabulary of a text. `holdout`, `fingerprint`: shared code.
+* `tokenizer`: the vocabulary of a text. `classes`: names of classes. `holdout`, `fingerprint`: shared code.
 """
