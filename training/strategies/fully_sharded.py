@@ -36,6 +36,7 @@ class FullySharded:
     """
 
     computes_together = True
+    shards_state = True
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device
