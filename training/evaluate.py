@@ -42,7 +42,7 @@ def evaluate(
     world: int,
     average: WeightAverage | None = None,
 ) -> EvaluationResult:
-    """Evaluate the bare model on this rank's batches, or its average, and combine them with those of the other ranks.
+    """Evaluate the bare model on this rank's batches, or its average, and combine them with those of the other `world` - 1 ranks.
 
     What is evaluated has rank 0's buffers on every rank. The model ends in training mode.
     """
@@ -50,7 +50,7 @@ def evaluate(
     objective = objective.for_evaluation()
     with nullcontext() if average is None else average.in_model():
         strategy.synchronize_buffers()
-        sums = _sums(strategy, loader, objective=objective, precision=precision, device=device, world=world)
+        sums = _sums(strategy, loader, objective=objective, precision=precision, device=device)
     if world > 1:
         dist.all_reduce(sums)  # a row is zero on all ranks but one
     *totals, weight, samples = (sum(column) for column in zip(*sums.tolist(), strict=True))
@@ -66,26 +66,27 @@ def _sums(
     objective: Objective,
     precision: Precision,
     device: torch.device,
-    world: int,
 ) -> Tensor:
     """The objective's sums, weight and samples of each batch of the split, float64 (batches, sums + 2); other ranks' rows are 0."""
     sums = torch.zeros(loader.batches, len(objective.sums) + 2, dtype=torch.float64, device=device)
     model = strategy.module
     model.eval()
     own = 0
-    for row, batch in zip(sums[loader.rank :: world], loader, strict=True):
+    for row, batch in zip(sums[loader.rank :: loader.world], loader, strict=True):
         inputs = batch.inputs.to(device, non_blocking=True)
         targets = batch.targets[: batch.count].to(device, non_blocking=True)
         with precision.autocast():
-            outputs = model(inputs)[: batch.count]
-        measured = objective.measure(outputs, targets)
+            outputs = strategy.infer(inputs)
+        own += 1
+        if outputs is None:
+            continue
+        measured = objective.measure(outputs[: batch.count], targets)
         check_sums(objective, measured, needs_gradient=False)
         weight = objective.weight(targets)
         for index, value in enumerate((*measured, batch.count if weight is None else weight, batch.count)):
             row[index] = value
-        own += 1
     if strategy.computes_together and own < loader.rounds:
         with precision.autocast():
-            model(loader.sample().inputs.to(device))
+            strategy.infer(loader.sample().inputs.to(device))
     model.train()
     return sums

@@ -314,8 +314,7 @@ class Session:
         strategy = build_strategy(
             module,
             make_optimizer,
-            settings=self._settings.strategy,
-            communication=self._settings.communication,
+            settings=self._settings,
             powersgd=powersgd,
             device=self._device,
             world=self._place.world,

@@ -2,15 +2,12 @@
 
 The gradient is that of the mean loss over the *global* batch, for any world size and accumulation, and for the short batch at the end of
 an epoch: each rank sums the losses of its own samples and divides by the number of samples of all ranks, which the batch plan knows. An
-objective with weights (`Objective.weight`), e.g. tokens, costs one more small all-reduce before the forward pass. Where the strategy
-averages gradients over the ranks, the factor `averaged_ranks` turns the mean back into a sum.
+objective with weights (`Objective.weight`), e.g. tokens, costs one more small all-reduce before the forward pass. How the passes are
+computed is the strategy's matter (`training.passes`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -18,11 +15,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from training.data.types import Batch
-from training.exposed_communication import when_gradients_are_computed
 from training.flops import FlopCount
-from training.objectives.objective import Objective, check_reach, check_sums
+from training.objectives.objective import Objective, check_reach
+from training.passes import Span, StepContext
 from training.precision import Precision
-from training.seeding import seed_step
 from training.step_clock import step_clock
 from training.strategies.strategy import Strategy
 
@@ -32,14 +28,15 @@ class StepResult:
     """The result of a step on this rank.
 
     Attributes:
-        sums: the objective's sums over this rank's samples, the loss first.
+        sums: the objective's sums over the samples whose losses this rank computes, the loss first; in a pipeline those of the last stage.
         weight: the sum of their weights in the mean loss.
-        samples: this rank's samples.
+        samples: their number.
         gradient_norm: global norm before clipping; NaN or infinite if the step was bad.
         applied: the weights were updated.
         forward_seconds, backward_seconds: of the device (`training.step_clock`); backward ends with this rank's own gradients, and
             includes the part of the all-reduce that overlaps.
-        communication_seconds: then waiting for the peers' gradients (`training.exposed_communication`).
+        communication_seconds: then waiting for the peers' gradients (`training.exposed_communication`); in a pipeline everything between
+            the passes, its idle time too (`training.strategies.schedule`).
         optimizer_seconds: the rest: the norm, clipping and the update.
     """
 
@@ -55,18 +52,8 @@ class StepResult:
 
     @property
     def loss_sum(self) -> float:
-        """Sum of the losses of this rank's samples."""
+        """Sum of the losses that this rank has computed."""
         return self.sums[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Span:
-    """A micro-batch by its marks: began, forward pass done, gradients of this rank computed, those of all ranks there."""
-
-    began: int
-    forwarded: int
-    computed: int
-    ended: int
 
 
 class StepRunner:
@@ -103,113 +90,75 @@ class StepRunner:
             is_compiled: the strategy's model is compiled.
         """
         self.strategy = strategy
-        self._objective = objective
         self.precision = precision
-        self._device = device
         self._clip_norm = clip_norm
-        self._seed = seed
-        self._rank = rank
-        self._world = world
+        self._clock = step_clock(device)
+        self._context = StepContext(
+            objective=objective,
+            precision=precision,
+            device=device,
+            clock=self._clock,
+            seed=seed,
+            rank=rank,
+            world=world,
+            flops=flops,
+            is_compiled=is_compiled,
+        )
+        self._passes = strategy.passes(self._context)
         self._buffers = list(strategy.module.buffers()) if keeps_buffers else []
         self._kept = [torch.empty_like(b) for b in self._buffers]
-        self._flops = flops
-        self._is_compiled = is_compiled
-        self._clock = step_clock(device)
 
     def run(self, step: int, micro_batches: list[Batch], *, global_count: int) -> StepResult:
         """Do optimizer step `step` (1-based) on this rank's `micro_batches` of a global batch of `global_count` samples.
 
         A step whose gradient is not finite leaves weights and buffers as they are and has `applied` False.
         """
-        measured = list[tuple[Tensor, ...]]()
-        spans = list[_Span]()
         self._clock.restart()
         self.strategy.optimizer.zero_grad(set_to_none=True)
         _copy_all(self._kept, self._buffers)
-        last = len(micro_batches) - 1
-        weight, total = self._weigh(micro_batches, global_count)
-        for micro, batch in enumerate(micro_batches):
-            seed_step(self._seed, step, micro, self._rank)
-            accumulating = self.strategy.accumulating() if micro < last else contextlib.nullcontext()
-            with accumulating, self._counting(batch):
-                began = self._clock.mark()
-                loss, *others = self._forward(batch)
-                forwarded = self._clock.mark()
-                scaled = loss * (self.strategy.averaged_ranks / total)
-                computed, ended = self._backward(scaled, waits=micro == last and self._world > 1)
-            spans.append(_Span(began=began, forwarded=forwarded, computed=computed, ended=ended))
-            measured.append((loss.detach(), *others))
-        check_reach(self._objective, self.strategy.module.parameters())
-        norm, applied = self._apply()
+        counted = micro_batches if self._passes.has_losses else []
+        weight, total = self._weigh(counted, micro_batches, global_count)
+        done = self._passes.run(step, micro_batches, total=total)
+        check_reach(self._context.objective, has_gradients=self.strategy.has_gradients)
+        norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:
             _copy_all(self._buffers, self._kept)
-        seconds = self._clock.seconds
         return StepResult(
             # Read here and not per micro-batch, like the clock: reading the norm has already synchronized with the device.
-            sums=[sum(map(float, column)) for column in zip(*measured, strict=True)],
+            sums=self._sums(done.sums),
             weight=float(weight),
-            samples=sum(batch.count for batch in micro_batches),
+            samples=sum(batch.count for batch in counted),
             gradient_norm=norm,
             applied=applied,
-            forward_seconds=sum(seconds(span.began, span.forwarded) for span in spans),
-            backward_seconds=sum(seconds(span.forwarded, span.computed) for span in spans),
-            communication_seconds=sum(seconds(span.computed, span.ended) for span in spans),
-            optimizer_seconds=self._clock.seconds_since(spans[-1].ended),
+            forward_seconds=self._seconds(done.forward),
+            backward_seconds=self._seconds(done.backward),
+            communication_seconds=self._seconds(done.communication),
+            optimizer_seconds=self._clock.seconds_since(done.ended),
         )
 
-    def _counting(self, batch: Batch) -> AbstractContextManager[None]:
-        if self._flops is None:
-            return contextlib.nullcontext()
-        if self._is_compiled:
-            self._flops.count_apart(self.strategy.module, batch.inputs)
-            return contextlib.nullcontext()
-        return self._flops.counting(len(batch.inputs))
+    def _sums(self, measured: list[tuple[Tensor, ...]]) -> list[float]:
+        if not measured:
+            return [0.0] * len(self._context.objective.sums)
+        return [sum(map(float, column)) for column in zip(*measured, strict=True)]
 
-    def _backward(self, loss: Tensor, *, waits: bool) -> tuple[int, int]:
-        """Add the gradients; returns the marks at the last one of this rank and, if the pass `waits` for them, at those of all ranks."""
-        computed: list[int] = []
-        if waits:
-            when_gradients_are_computed(loss, lambda: computed.append(self._clock.mark()))
-        self.precision.backward(loss)
-        ended = self._clock.mark()
-        return (computed[0] if computed else ended), ended
+    def _seconds(self, spans: list[Span]) -> float:
+        return sum(self._clock.seconds(began, ended) for began, ended in spans)
 
-    def _weigh(self, micro_batches: list[Batch], global_count: int) -> tuple[Tensor | int, Tensor | int]:
-        """The weight of this rank's samples in the mean loss, and that of the global batch."""
-        weights = [self._objective.weight(self._targets(batch)) for batch in micro_batches]
+    def _weigh(
+        self, counted: list[Batch], micro_batches: list[Batch], global_count: int
+    ) -> tuple[Tensor | int, Tensor | int]:
+        """The weight of the samples whose losses this rank computes in the mean loss, and that of the global batch."""
+        context = self._context
+        weights = [context.objective.weight(context.targets(batch)) for batch in micro_batches]
         known = [weight for weight in weights if weight is not None]
         if not known:
-            return sum(batch.count for batch in micro_batches), global_count
-        own = torch.stack(known).sum().float()
+            return sum(batch.count for batch in counted), global_count
+        own = torch.stack(known).sum().float() if counted else torch.zeros((), device=context.device)
         total = own.clone()
-        if self._world > 1:
+        if context.world > 1:
             dist.all_reduce(total)
         # Where nothing counts, the sum of the losses is 0, and so is the gradient.
         return own, torch.where(total > 0, total, 1.0)
-
-    def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
-        inputs = batch.inputs.to(self._device, non_blocking=True)
-        with self.precision.autocast():
-            outputs = self.strategy.model(inputs)[: batch.count]
-        sums = self._objective.measure(outputs, self._targets(batch))
-        check_sums(self._objective, sums, needs_gradient=True)
-        return sums
-
-    def _targets(self, batch: Batch) -> Tensor:
-        return batch.targets[: batch.count].to(self._device, non_blocking=True)
-
-    def _apply(self) -> tuple[float, bool]:
-        """Clip and update; returns the norm before clipping and whether the weights were updated."""
-        optimizer = self.strategy.optimizer
-        self.precision.unscale_(optimizer)
-        norm_tensor = self.strategy.gradient_norm()
-        norm = float(norm_tensor)
-        if not math.isfinite(norm):
-            # Under fp16 the scaler must see the step to lower its scale; it skips the update itself.
-            return norm, self.precision.step(optimizer) if self.precision.scales_gradients else False
-        if self._clip_norm is not None and norm > self._clip_norm:
-            self.strategy.clip_gradients(self._clip_norm, norm_tensor)
-        return norm, self.precision.step(optimizer)
 
 
 def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:

@@ -6,6 +6,7 @@ Hyperparameters are not saved; they come from the settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -38,13 +39,7 @@ class ModelState:
             ResumeMismatchError: the model's tensors have other names, shapes or types.
         """
         wanted = self._module.state_dict()
-        for name in sorted(wanted):
-            have, want = describe(saved.get(name)), describe(wanted[name])
-            if have != want:
-                raise ResumeMismatchError(
-                    f"{name} is {have} in the checkpoint and {want} in the model",
-                    remedy="set model.name and model.options back, or start a new run under another run.name",
-                )
+        check_fits({name: value for name, value in saved.items() if name in wanted}, wanted)
         return {name: value.detach() for name, value in wanted.items()}
 
     def load_state_dict(self, state_dict: NamedTensors, /) -> None:
@@ -88,17 +83,7 @@ class OptimizerState:
         Raises:
             ResumeMismatchError: they belong to an optimizer of another class.
         """
-        moments = dict(state_dict)
-        saved, own = moments.pop("class"), type(self._optimizer).__name__
-        if saved != own:
-            raise ResumeMismatchError(
-                f"it holds the optimizer state of {saved}, this run uses {own}",
-                remedy="set optimizer.name back, or start a new run under another run.name",
-            )
-        by_parameter: dict[str, dict[str, Tensor]] = {}
-        for full_name, value in moments.items():
-            key, _, name = full_name.partition("/")
-            by_parameter.setdefault(name, {})[key] = value
+        by_parameter = check_optimizer(state_dict, self._optimizer)
         state = {
             index: by_parameter[name]
             for index, (name, _) in enumerate(self._named_parameters())
@@ -114,6 +99,41 @@ class OptimizerState:
         if unknown := sum(id(parameter) not in names for parameter in parameters):
             raise ValueError(f"the optimizer has {unknown} parameters that are not the model's")
         return [(names[id(parameter)], parameter) for parameter in parameters]
+
+
+def check_fits(state_dict: NamedTensors, wanted: NamedTensors) -> None:
+    """Check the tensors of a checkpoint against those of the model, by name.
+
+    Raises:
+        ResumeMismatchError: they have other names, shapes or types.
+    """
+    for name in sorted(state_dict.keys() | wanted.keys()):
+        have, want = describe(state_dict.get(name)), describe(wanted.get(name))
+        if have != want:
+            raise ResumeMismatchError(
+                f"{name} is {have} in the checkpoint and {want} in the model",
+                remedy="set model.name and model.options back, or start a new run under another run.name",
+            )
+
+
+def check_optimizer(state_dict: Mapping[str, Any], optimizer: Optimizer) -> dict[str, dict[str, Tensor]]:
+    """The tensors of `OptimizerState.state_dict` by parameter and key.
+
+    Raises:
+        ResumeMismatchError: they belong to an optimizer of another class.
+    """
+    moments = dict(state_dict)
+    saved, own = moments.pop("class"), type(optimizer).__name__
+    if saved != own:
+        raise ResumeMismatchError(
+            f"it holds the optimizer state of {saved}, this run uses {own}",
+            remedy="set optimizer.name back, or start a new run under another run.name",
+        )
+    by_parameter: dict[str, dict[str, Tensor]] = {}
+    for full_name, value in moments.items():
+        key, _, name = full_name.partition("/")
+        by_parameter.setdefault(name, {})[key] = value
+    return by_parameter
 
 
 def _only_tensors(state: dict[str, Any]) -> NamedTensors:

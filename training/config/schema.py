@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from infra.spec.section import Section
+from training.config import deepspeed
 from training.config.communication import CommunicationSettings
 from training.config.execution import (
     AllocatorSettings,
@@ -22,7 +23,7 @@ from training.config.records import (
     ProfileSettings,
     TrackingSettings,
 )
-from training.config.strategy import StrategySettings
+from training.config.strategy import StrategySettings, check_strategy
 from training.config.task import (
     DataSettings,
     EmaSettings,
@@ -122,24 +123,23 @@ class TrainingSettings(Section):
 
     @model_validator(mode="after")
     def _the_strategy_fits(self) -> TrainingSettings:
-        strategy, workers = self.strategy, self.scale.workers
-        if strategy.name == "ddp":
-            return self
-        if workers % strategy.replicas or workers == strategy.replicas:
-            fitting = [number for number in range(2, workers) if workers % number == 0]
-            nearest = min(fitting, key=lambda number: abs(number - strategy.replicas), default=None)
-            advice = "use strategy.name=fsdp2" if nearest is None else f"nearest: {nearest}"
+        check_strategy(self.strategy, scale=self.scale, precision=self.precision, compute=self.compute)
+        return self
+
+    @model_validator(mode="after")
+    def _deepspeed_does_what_the_settings_say(self) -> TrainingSettings:
+        strategy = self.strategy
+        if (
+            strategy.is_zero
+            and self.ema.decay is not None
+            and (strategy.name == "zero3" or strategy.parameters == "bf16")
+        ):
             raise ValueError(
-                f"strategy.replicas={strategy.replicas} must divide scale.workers={workers} into groups of 2 or more; {advice}"
+                f"ema.decay={self.ema.decay} averages weights in fp32 that each rank has, and strategy.name={strategy.name} with "
+                f"parameters={strategy.parameters} has none; use zero2 with parameters=fp32, or fsdp2"
             )
-        if self.precision.mode == "fp16":
-            raise ValueError(f"precision.mode=fp16 has no loss scaling under strategy.name={strategy.name}; use bf16")
-        if strategy.parameters == "bf16" and self.precision.mode != "bf16":
-            raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16, got {self.precision.mode}")
-        if strategy.offload and not self.scale.gpu:
-            raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
-        if self.compute.compile != "off":
-            raise ValueError(f"compute.compile={self.compute.compile} needs strategy.name=ddp, got {strategy.name}")
+        if strategy.is_zero:
+            deepspeed.check(self)
         return self
 
     @model_validator(mode="after")

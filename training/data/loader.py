@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from training.data.forking import StartedForkContext
-from training.data.order import BatchPlan, epoch_order, uniforms
+from training.data.order import BatchPlan, uniforms
+from training.data.sample_order import sample_order
 from training.data.transfer import CudaCopies, one_ahead
 from training.data.types import Batch, Split
 from training.errors import PlatformError
@@ -45,6 +46,7 @@ class TrainLoader:
         loader_workers: int = 0,
         prefetch: int = 2,
         augment: bool = True,
+        equal_rows: bool = False,
         copy_to: torch.device | None = None,
     ) -> None:
         """Reads nothing and starts no process yet.
@@ -53,10 +55,11 @@ class TrainLoader:
             split: training split.
             plan: how an epoch divides into steps.
             seed: seed of order and augmentation.
-            rank: rank whose share of each step is read.
+            rank: whose share of each step is read (`training.data.place`).
             loader_workers: worker processes that prefetch; 0 reads in this process.
             prefetch: steps that each worker prefetches.
             augment: apply the split's augmentation.
+            equal_rows: pad the micro-batches of a step to the same number of rows; one of a short last step may have one fewer.
             copy_to: GPU that batches are copied to, a step ahead; None yields them in host memory.
 
         Raises:
@@ -65,7 +68,7 @@ class TrainLoader:
         if plan.size != len(split):
             raise ValueError(f"plan.size={plan.size}, but the training split has {len(split)} samples")
         self._plan = plan
-        self._reader = _StepReader(split, plan=plan, seed=seed, rank=rank, augment=augment)
+        self._reader = _StepReader(split, plan=plan, seed=seed, rank=rank, augment=augment, equal_rows=equal_rows)
         self._steps = _Requests[tuple[int, int]]()
         self._prefetcher = (
             _make_prefetcher(
@@ -114,7 +117,7 @@ class EvalLoader:
     Attributes:
         batches: number of batches of all ranks.
         rounds: number of batches of the rank that has the most.
-        rank: rank whose batches are yielded, those number `rank`, `rank + world`, and so on.
+        rank, world: the share whose batches are yielded, those number `rank`, `rank + world`, and so on (`training.data.place`).
     """
 
     def __init__(
@@ -133,8 +136,8 @@ class EvalLoader:
         Args:
             split: split to evaluate on.
             batch: maximum number of samples in a batch.
-            rank: rank whose batches are read.
-            world: number of ranks.
+            rank: share whose batches are read.
+            world: number of shares.
             loader_workers: worker processes that prefetch; 0 reads in this process.
             prefetch: batches that each worker prefetches.
             copy_to: GPU that batches are copied to, one ahead; None yields them in host memory.
@@ -143,6 +146,7 @@ class EvalLoader:
         starts = range(0, len(split), batch)
         self.batches = len(starts)
         self.rank = rank
+        self.world = world
         self.rounds = -(-self.batches // world)
         self._requests = _Requests([ids[start : start + batch] for start in starts[rank::world]])
         self._reader = _RangeReader(split)
@@ -178,25 +182,25 @@ class EvalLoader:
 class _StepReader:
     """Reads the micro-batches of a request (epoch, step)."""
 
-    def __init__(self, split: Split, *, plan: BatchPlan, seed: int, rank: int, augment: bool) -> None:
+    def __init__(self, split: Split, *, plan: BatchPlan, seed: int, rank: int, augment: bool, equal_rows: bool) -> None:
         self._split = split
         self._plan = plan
         self._seed = seed
         self._rank = rank
         self._draws = split.draws if augment else 0
+        self._equal_rows = equal_rows
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def __call__(self, request: tuple[int, int]) -> list[Batch]:
         epoch, step = request
-        return [
-            self._read(epoch, self._plan.positions(step, rank=self._rank, micro=micro))
-            for micro in range(self._plan.accumulation)
-        ]
+        shares = [self._plan.positions(step, rank=self._rank, micro=micro) for micro in range(self._plan.accumulation)]
+        least = max(MINIMUM_ROWS, len(shares[0])) if self._equal_rows else MINIMUM_ROWS
+        return [self._read(epoch, positions, least=least) for positions in shares]
 
-    def _read(self, epoch: int, positions: range) -> Batch:
+    def _read(self, epoch: int, positions: range, *, least: int) -> Batch:
         # Pad with the samples that follow in the epoch's order, wrapping around at its end. They differ from the batch's
         # own samples: batch norm over equal rows would divide by a variance of 0.
-        rows = range(positions.start, max(positions.stop, positions.start + MINIMUM_ROWS))
+        rows = range(positions.start, max(positions.stop, positions.start + least))
         ids = self._epoch_order(epoch).take(np.arange(rows.start, rows.stop), mode="wrap")
         drawn = uniforms(seed=self._seed, epoch=epoch, positions=rows, draws=self._draws) if self._draws else None
         inputs, targets = self._split.read(ids, drawn)
@@ -204,7 +208,7 @@ class _StepReader:
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, epoch_order(seed=self._seed, epoch=epoch, size=self._plan.size)
+            self._order = epoch, sample_order(self._split, seed=self._seed, epoch=epoch)
         return self._order[1]
 
 

@@ -10,13 +10,17 @@ from torch import Tensor, nn
 
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
+from training.passes import OneByOne, Passes, StepContext
+from training.precision import Precision
 from training.strategies.strategy import MakeOptimizer
+from training.strategies.update import clip_and_step
 
 
 class SingleProcess:
     """The whole model and its optimizer in this process."""
 
     averaged_ranks = 1
+    note = ""
     computes_together = False
     shards_state = False
 
@@ -26,6 +30,20 @@ class SingleProcess:
         self.optimizer = make_optimizer(module)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
 
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model."""
+        return sum(one.numel() for one in self.module.parameters())
+
+    def passes(self, context: StepContext) -> Passes:
+        """One micro-batch after the other."""
+        return OneByOne(self, context)
+
+    def infer(self, inputs: Tensor) -> Tensor:
+        """The outputs of the bare model."""
+        outputs: Tensor = self.module(inputs)
+        return outputs
+
     def compile(self, mode: str) -> None:
         """Compile what a step calls; under DDP with its hooks, so that the all-reduce still overlaps with the backward pass."""
         self.model = cast("nn.Module", torch.compile(self.model, mode=mode, dynamic=False))
@@ -33,6 +51,19 @@ class SingleProcess:
     def accumulating(self) -> AbstractContextManager[None]:
         """No-op: nothing is communicated."""
         return nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients; under DDP its hooks average them."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether any weight has a gradient."""
+        return any(one.grad is not None for one in self.module.parameters())
+
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip by the norm, and step."""
+        return clip_and_step(self, precision, clip_norm)
 
     def gradient_norm(self) -> Tensor:
         """The L2 norm over the parameters that have a gradient."""

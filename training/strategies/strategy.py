@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from training.checkpoint.stateful import Stateful
+from training.passes import Passes, StepContext
+from training.precision import Precision
 
 MakeOptimizer = Callable[[nn.Module], Optimizer]
 """Builds the optimizer of a module on its final device. A strategy calls it, because it may change the parameters first."""
@@ -22,13 +23,8 @@ class Strategy(Protocol):
     """
 
     @property
-    def model(self) -> nn.Module:
-        """The module that a training step calls."""
-        ...
-
-    @property
     def module(self) -> nn.Module:
-        """The bare model, for evaluation; rank 0's is the one that counts (`synchronize_buffers`)."""
+        """The bare model, or this rank's part of it under the same names; rank 0's buffers count (`synchronize_buffers`)."""
         ...
 
     @property
@@ -43,6 +39,24 @@ class Strategy(Protocol):
         Then every rank writes its own part of a checkpoint, and reads no more than that: see `Stateful.state_dict` for what a rank
         may have, and `Partial` for how a state tells which part it wants.
         """
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole model."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """How the model is divided, for the log; empty if there is nothing to say."""
+        ...
+
+    def passes(self, context: StepContext) -> Passes:
+        """What computes the gradients of training steps."""
+        ...
+
+    def infer(self, inputs: Tensor) -> Tensor | None:
+        """The outputs of the bare model, in whatever mode it is; None on a rank that does not get those of its own inputs."""
         ...
 
     def whole_module(self) -> nn.Module:
@@ -66,20 +80,26 @@ class Strategy(Protocol):
         ...
 
     @property
-    def averaged_ranks(self) -> int:
-        """Number of ranks over which gradients are averaged; times it, they are sums over the ranks."""
+    def has_gradients(self) -> bool:
+        """Whether the backward passes of the step gave a weight of the bare model a gradient.
+
+        A strategy that keeps no whole gradients may answer for all steps so far.
+        """
         ...
 
-    def accumulating(self) -> AbstractContextManager[None]:
-        """The context of every micro-batch but a step's last: gradients accumulate locally, as in DDP's `no_sync`."""
-        ...
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip the gradients of a step and update the weights, unless the gradients are not finite.
 
-    def gradient_norm(self) -> Tensor:
-        """The L2 norm of the gradients of all parameters, a scalar."""
-        ...
+        Args:
+            precision: of the run.
+            clip_norm: largest L2 norm of the gradients of all parameters; None does not clip.
 
-    def clip_gradients(self, limit: float, norm: Tensor) -> None:
-        """Scale gradients of norm `norm` down to `limit`."""
+        Returns:
+            The norm before clipping, and whether the weights were updated.
+
+        Raises:
+            NonFiniteLossError: the gradients overflow at every scale of fp16.
+        """
         ...
 
     def synchronize_buffers(self) -> None:

@@ -120,6 +120,19 @@ def test_short_batches_are_padded_with_other_samples(
                 assert len(set(batch.targets.tolist())) == len(batch.targets)
 
 
+@settings(deadline=None)
+@given(size=st.integers(2, 60), global_batch=st.integers(1, 16), accumulation=st.integers(1, 4))
+def test_the_micro_batches_of_a_step_can_have_equal_numbers_of_rows(
+    size: int, global_batch: int, accumulation: int
+) -> None:
+    plan = BatchPlan(size=size, global_batch=global_batch, world=1, accumulation=accumulation)
+    bundle = _id_bundle(size)
+    padded, plain = (TrainLoader(bundle.train, plan=plan, seed=1, rank=0, equal_rows=equal) for equal in (True, False))
+    for step, other in zip(padded.epoch(0), plain.epoch(0), strict=True):
+        assert {len(batch.inputs) for batch in step} == {max(len(batch.inputs) for batch in other)}
+        assert [batch.ids.tolist() for batch in step] == [batch.ids.tolist() for batch in other]
+
+
 @pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("accumulation", [1, 3])
 def test_the_ranks_together_read_the_step_of_a_single_rank_bit_for_bit(world: int, accumulation: int) -> None:
