@@ -23,7 +23,6 @@ from torch.distributed.checkpoint._hf_utils import (
 )
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan
-from torch.distributed.tensor import DTensor
 
 from training.checkpoint.manifest import TENSOR_SUFFIX, part_file
 from training.checkpoint.sharding import NamedTensors, own_part
@@ -100,7 +99,7 @@ def _part(name: str, offset: Sequence[int] | None, tensors: NamedTensors, rank: 
         file=part_file(file.removesuffix(TENSOR_SUFFIX), rank),
         key=key,
         source=(file, key),
-        offsets=tuple(offset or ()) if isinstance(tensor, DTensor) else (0,) * tensor.dim(),
+        offsets=tuple(offset or ()),
     )
 
 

@@ -59,7 +59,9 @@ class _Snapshot:
 
 
 class AsyncCheckpointer:
-    """Saves the state of a run, or this rank's part of it. Only the loop's thread may call it; where every rank has one, all do at once.
+    """Saves the state of a run, or this rank's part of it. Only the loop's thread may call it.
+
+    Where every rank has one, all of them call `reserve` and `save` at the same steps.
 
     `poll` and `close` raise the errors of the writing thread. A later `save` may succeed; the newest good checkpoint stays.
     """
@@ -127,8 +129,8 @@ class AsyncCheckpointer:
         """Copy the state and schedule its write; returns the seconds that the caller waited.
 
         A waiting snapshot is replaced by a newer one, unless it has a metric and the newer one has none: then the newer one
-        is dropped. So it is if some ranks have begun to write the waiting one, because all must; one with a metric waits for them.
-        A step that is already committed is not written again, so evaluate before saving.
+        is dropped. If some ranks have begun to write the waiting one, all write it: a newer one without a metric is dropped, one
+        with a metric is saved once that is done. A step that is already committed is not written again, so evaluate before saving.
 
         Args:
             progress: how far the run has come.
