@@ -122,12 +122,13 @@ def load_settings(
 
 
 def validate_names(settings: TrainingSettings) -> None:
-    """Check that model, dataset and objective exist and accept the options, without importing them.
+    """Check that model, dataset and objective exist and accept the options, and fit the strategy, without importing them.
 
     Raises:
-        SettingsError: unknown name or option; names the nearest valid one.
+        SettingsError: unknown name or option, or a pipeline of more stages than the model has parts; names the nearest valid one.
     """
     training.models.registry.validate(settings.model)
+    training.models.registry.check_stages(settings.model, settings.strategy)
     training.data.registry.validate(settings.data)
     training.objectives.registry.validate(settings.objective, settings.checkpoint)
 

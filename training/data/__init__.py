@@ -2,6 +2,7 @@
 
 * `types`: the `Split` protocol, `DataBundle` and `Batch`.
 * `order`: the samples of each step, rank and micro-batch, as pure functions that do not depend on loader workers.
+* `place`: which of them a rank reads, where several ranks read the same.
 * `loader`: reads batches in that order, in the rank's process or in prefetching worker processes.
 * `registry`, `options`, `files`, `split_files`: names, options and files of the datasets. They import no torch.
 * `digits`, `diabetes`, `synthetic`, `synthetic_text`, `text`, `cifar10`, `image_folder`, `tar_shards`, `parquet`: the datasets.

@@ -55,6 +55,7 @@ def _torchs_refusal(place: RankPlace) -> str:
             powersgd=None,
             device=torch.device("cpu"),
             world=place.world,
+            model="sequence",
         )
     return str(refused.value)
 
