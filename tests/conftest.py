@@ -1,4 +1,4 @@
-"""Setup of every test session: its own home, no proxy to the network, and the table of real services at the end."""
+"""Setup of every test session: its own home, no proxy to the network, and the plugins that all tests share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import tempfile
 
 import pytest
 from hypothesis import settings
-
-from tests.engines.report_table import table
 
 pytest_plugins = (
     "tests.engines.postgres",
@@ -22,6 +20,7 @@ pytest_plugins = (
     "tests.engines.real_nodes",
     "tests.distribution",
     "tests.long_tests",
+    "tests.end_of_run",
 )
 
 # The duration of an example depends on the machine, not on the code.
@@ -49,13 +48,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of tests that take too long for every run."""
     parser.addoption("--on-nodes", action="store_true", help="run jobs on real nodes of a sandbox: make test-cluster")
     parser.addoption("--sandbox", metavar="FOLDER", help="with --on-nodes, a sandbox that runs; default: a new one")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print which real services ran, and how to enable the others."""
-    terminalreporter.section("real services")
-    for line in table():
-        terminalreporter.write_line(line)
 
 
 def pytest_unconfigure() -> None:

@@ -3,96 +3,18 @@
 from __future__ import annotations
 
 import fcntl
-import subprocess
-import sys
 import time
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from infra.lifecycle.sandbox.modules import cache_root
+from tests.small_suite import Suite
 
-ROOT = Path(__file__).resolve().parents[1]
-_SETTINGS = """
-[pytest]
-testpaths = suite
-addopts = -p no:cacheprovider -n auto --dist loadfile --no-loadscope-reorder
-timeout = 60
-"""
-_CONFTEST = """
-import os
-import pytest
-from tests import distribution
-from tests.engines import report_table
-from tests.engines.engines_build import is_build_running
-
-pytest_plugins = ["tests.distribution", "tests.long_tests"]
-
-def pytest_xdist_auto_num_workers(config):
-    return min(2, 2 * distribution.pytest_xdist_auto_num_workers(config))  # two also on a machine with one CPU
-
-def pytest_terminal_summary(terminalreporter):
-    for line in report_table.table():
-        terminalreporter.write_line(line)
-
-@pytest.fixture(scope="session")
-def s3_api():
-    report_table.ran("S3 API")
-
-@pytest.fixture(scope="session")
-def control_plane():
-    assert not is_build_running(os.environ)
-
-@pytest.fixture(autouse=True)
-def where(request):
-    with open("where", "a") as file:
-        file.write(f"{request.path.stem} {os.environ.get('PYTEST_XDIST_WORKER', 'here')}\\n")
-"""
 _PLAIN = "import pytest\n@pytest.mark.parametrize('one', range(3))\ndef test_it(one): pass\n"
 _WITH_S3 = "import pytest\n@pytest.mark.parametrize('one', range(3))\ndef test_it(s3_api, one): pass\n"
 _WITH_KUBERNETES = "def test_it(control_plane): pass\n"
 _WITH_PROMETHEUS = "import pytest\n@pytest.mark.monitoring\ndef test_it(control_plane): pass\n"
-
-
-class Suite:
-    """A few test files that record their process."""
-
-    def __init__(self, folder: Path, **files: str) -> None:
-        self._folder = folder
-        (folder / "suite").mkdir(parents=True)
-        (folder / "pytest.ini").write_text(_SETTINGS)
-        (folder / "conftest.py").write_text(_CONFTEST)
-        for name, text in files.items():
-            (folder / "suite" / f"test_{name}.py").write_text(text)
-        self.engines = {"RTP_ENGINES": str(folder / "engines")}
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start pytest."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "pytest", *arguments],
-            cwd=self._folder,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **self.engines},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def run(self, *arguments: str) -> str:
-        """Run pytest to its end; returns its output."""
-        ended = self.start(*arguments)
-        printed, _ = ended.communicate(timeout=120)
-        assert ended.returncode == 0, printed
-        return printed
-
-    def processes(self) -> dict[str, set[str]]:
-        """Processes of the tests, by file."""
-        file = self._folder / "where"
-        found = defaultdict(set)
-        for line in file.read_text().splitlines() if file.exists() else []:
-            name, process = line.split()
-            found[name.removeprefix("test_")].add(process)
-        return found
 
 
 def test_tests_of_one_file_or_one_server_run_in_one_process(tmp_path: Path) -> None:

@@ -15,36 +15,36 @@ from training.code.kept import current
 from training.config.load import load_settings, render
 from training.conformance.options import ConformanceOptions
 from training.errors import ExitStatus, SettingsError
-from training.options import (
-    BackupOptions,
-    ClusterCommandOptions,
-    CommandOptions,
+from training.options.cluster import check_local
+from training.options.given import RunOptions
+from training.options.runs import (
     CostOptions,
-    DataOptions,
-    DataSyncOptions,
-    ForwardOptions,
     JobsOptions,
-    JobYamlOptions,
     LogsOptions,
     MonitorOptions,
     MonitorUpOptions,
-    NewOptions,
-    NotebookOptions,
-    OpenOptions,
     PostmortemOptions,
     ProfileOptions,
-    RestoreDrillOptions,
-    ResumeOptions,
-    RunOnNodesOptions,
-    RunOptions,
-    SchedulesOptions,
+    StopOptions,
+    UiOptions,
+)
+from training.options.scripts import CommandOptions, RunOnNodesOptions
+from training.options.services import BackupOptions, DataSyncOptions, OpenOptions, RestoreDrillOptions
+from training.options.sessions import (
+    ClusterCommandOptions,
+    ForwardOptions,
+    NotebookOptions,
     SessionOptions,
     ShellOptions,
-    StopOptions,
+)
+from training.options.training import (
+    DataOptions,
+    JobYamlOptions,
+    NewOptions,
+    ResumeOptions,
+    SchedulesOptions,
     TrainOptions,
-    UiOptions,
     UnscheduleOptions,
-    check_local,
 )
 from training.rundir import RUN_DIRECTORY, RunDirectory, runs
 

@@ -121,7 +121,15 @@ class _DataParallelModel(Protocol):
         ...
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """The context of every micro-batch but a step's last."""
+        """The context of every micro-batch but a step's last: gradients accumulate locally, as in DDP's `no_sync`."""
+        ...
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a micro-batch, and after a step's last average them over the ranks.
+
+        Args:
+            loss: a scalar, computed from the outputs of `model`, and scaled (`Precision.scaled`).
+        """
         ...
 
 
@@ -174,6 +182,6 @@ class OneByOne:
         computed: list[int] = []
         if waits:
             when_gradients_are_computed(loss, lambda: computed.append(clock.mark()))
-        self._context.precision.backward(loss)
+        self._strategy.backward(self._context.precision.scaled(loss))
         ended = clock.mark()
         return (computed[0] if computed else ended), ended

@@ -47,10 +47,9 @@ class Precision:
             return contextlib.nullcontext()
         return torch.autocast(self._device_type, dtype=self._autocast_type)
 
-    def backward(self, loss: Tensor) -> None:
-        """Adds the gradients of `loss`, a scalar, scaled under fp16."""
-        scaled = loss if self._scaler is None else self._scaler.scale(loss)
-        scaled.backward()  # type: ignore[no-untyped-call]
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Returns `loss`, a scalar, times `scale`: what the backward pass of a step starts from."""
+        return loss if self._scaler is None else self._scaler.scale(loss)
 
     def unscale_(self, optimizer: Optimizer) -> None:
         """Divides the gradients by the scale, before their norm is taken. At most once per step."""

@@ -311,12 +311,10 @@ class Session:
         strategy = build_strategy(
             module,
             make_optimizer,
-            settings=self._settings.strategy,
-            communication=self._settings.communication,
+            settings=self._settings,
             powersgd=powersgd,
             device=self._device,
             world=self._place.world,
-            model=self._settings.model.name,
         )
         if strategy.note:
             self._report(strategy.note)
@@ -374,7 +372,6 @@ class Session:
 
     def _identity(self, bundle: DataBundle) -> Identity:
         return Identity(
-            model=self._settings.model.name,
             objective=self._settings.objective.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,

@@ -8,7 +8,6 @@ computed is the strategy's matter (`training.passes`).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -120,8 +119,8 @@ class StepRunner:
         counted = micro_batches if self._passes.has_losses else []
         weight, total = self._weigh(counted, micro_batches, global_count)
         done = self._passes.run(step, micro_batches, total=total)
-        check_reach(self._context.objective, self.strategy.module.parameters())
-        norm, applied = self._apply()
+        check_reach(self._context.objective, has_gradients=self.strategy.has_gradients)
+        norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:
             _copy_all(self._buffers, self._kept)
         return StepResult(
@@ -160,19 +159,6 @@ class StepRunner:
             dist.all_reduce(total)
         # Where nothing counts, the sum of the losses is 0, and so is the gradient.
         return own, torch.where(total > 0, total, 1.0)
-
-    def _apply(self) -> tuple[float, bool]:
-        """Clip and update; returns the norm before clipping and whether the weights were updated."""
-        optimizer = self.strategy.optimizer
-        self.precision.unscale_(optimizer)
-        norm_tensor = self.strategy.gradient_norm()
-        norm = float(norm_tensor)
-        if not math.isfinite(norm):
-            # Under fp16 the scaler must see the step to lower its scale; it skips the update itself.
-            return norm, self.precision.step(optimizer) if self.precision.scales_gradients else False
-        if self._clip_norm is not None and norm > self._clip_norm:
-            self.strategy.clip_gradients(self._clip_norm, norm_tensor)
-        return norm, self.precision.step(optimizer)
 
 
 def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:

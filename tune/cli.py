@@ -17,7 +17,7 @@ from training.code.given import given_code, importable
 from training.code.kept import current
 from training.config.load import render
 from training.errors import ExitStatus
-from training.options import check_local
+from training.options.cluster import check_local
 from training.rundir import RUN_DIRECTORY
 from tune.config import SearchConfiguration, configuration_files, render_search
 from tune.folder import SearchFolder

@@ -22,7 +22,7 @@ from training.config.load import Configuration
 from training.config.schema import TrainingSettings
 from training.config.sources import Layer
 from training.errors import SettingsError
-from training.options import SettingsOptions
+from training.options.given import SettingsOptions
 from tune.objectives import check_reported, objectives_of
 from tune.resources import check_scale
 from tune.schedulers.check import check_scheduler

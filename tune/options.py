@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.spec.command_line import argument, option
-from training.options import FollowOptions, OwnCodeOptions, SettingsOptions, SubmissionOptions
+from training.options.cluster import FollowOptions, SubmissionOptions
+from training.options.given import OwnCodeOptions, SettingsOptions
 from tune.settings import DEFAULT_ROOT
 
 

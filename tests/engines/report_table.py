@@ -59,7 +59,7 @@ def skipped(name: str, reason: str, enable: str) -> NoReturn:
         enable: the command or condition that makes it run.
     """
     absent(name, reason, enable)
-    pytest.skip(f"{name}: {reason}; to enable: {enable}")
+    pytest.skip(_told(name, Row("skipped", reason, enable)))
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
@@ -74,10 +74,31 @@ def add_rows(rows: Mapping[str, tuple[str, str, str]]) -> None:
             _rows[name] = Row(*row)
 
 
-def table() -> list[str]:
-    """The lines of the table, fixed rows first."""
+def is_told(reason: str) -> bool:
+    """Whether the table has this reason of a skip: that of a service, unless it ran elsewhere or was first skipped for another."""
+    return any(_told(name, row) == reason for name, row in _rows.items())
+
+
+def table(skips: Mapping[str, int]) -> list[str]:
+    """The lines of the table, fixed rows first.
+
+    Args:
+        skips: number of skipped tests by reason, those of services among them.
+    """
     names = [*SERVICES, *(name for name in _rows if name not in SERVICES)]
     rows = [(name, _rows.get(name, Row("not used"))) for name in names]
-    cells = [("service", "", "why", "to enable"), *((name, row.outcome, row.reason, row.enable) for name, row in rows)]
+    counts = [skips.get(_told(name, row), 0) for name, row in rows]
+    cells = [
+        ("service", "", "tests", "why", "to enable"),
+        *(
+            (name, row.outcome, str(count or ""), row.reason, row.enable)
+            for (name, row), count in zip(rows, counts, strict=True)
+        ),
+    ]
     widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _told(name: str, row: Row) -> str:
+    """The reason of the tests that a missing service skips."""
+    return f"{name}: {row.reason}; to enable: {row.enable}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.engines import report_table
@@ -13,9 +15,9 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_table, "_rows", {})
 
 
-def line(name: str) -> str:
+def line(name: str, skips: Mapping[str, int] | None = None) -> str:
     """The table's line of a service."""
-    (found,) = [line for line in report_table.table() if line.startswith(name)]
+    (found,) = [line for line in report_table.table(skips or {}) if line.startswith(name)]
     return found
 
 
@@ -28,6 +30,23 @@ def test_a_missing_service_skips_the_test_and_the_table_says_how_to_enable_it() 
         report_table.skipped("Prometheus", "none on PATH", "apt-get install prometheus")
     assert line("Prometheus").split(maxsplit=1)[1].startswith("skipped")
     assert line("Prometheus").endswith("apt-get install prometheus")
+
+
+def test_the_table_counts_the_tests_that_a_missing_service_skips_and_tells_their_reason() -> None:
+    with pytest.raises(pytest.skip.Exception) as skip:
+        report_table.skipped("Prometheus", "none on PATH", "apt-get install prometheus")
+    reason = str(skip.value)
+    assert line("Prometheus", {reason: 12}).split(maxsplit=3)[1:3] == ["skipped", "12"]
+    assert report_table.is_told(reason)
+
+
+def test_the_table_does_not_tell_a_second_reason_or_that_of_a_service_that_ran_elsewhere() -> None:
+    report_table.absent("Prometheus", "none on PATH", "apt-get install prometheus")
+    with pytest.raises(pytest.skip.Exception) as skip:
+        report_table.skipped("Prometheus", "too old", "apt-get install prometheus")
+    assert not report_table.is_told(str(skip.value))
+    report_table.add_rows({"Prometheus": ("ran", "", "")})
+    assert not report_table.is_told("Prometheus: none on PATH; to enable: apt-get install prometheus")
 
 
 def test_a_service_that_ran_stays_ran_after_a_skip() -> None:

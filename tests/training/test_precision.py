@@ -42,7 +42,7 @@ class Trainee:
     def step(self, *, factor: float = 1.0) -> bool:
         """One step whose loss, and so its gradient, is multiplied by `factor`."""
         self.optimizer.zero_grad()
-        self.precision.backward(cross_entropy(self.logits().float(), self.labels) * factor)
+        self.precision.scaled(cross_entropy(self.logits().float(), self.labels) * factor).backward()  # type: ignore[no-untyped-call]
         self.precision.unscale_(self.optimizer)
         return self.precision.step(self.optimizer)
 
@@ -126,7 +126,7 @@ def test_a_step_without_overflow_updates_the_weights_and_keeps_the_scale() -> No
 def test_an_update_unscales_gradients_that_the_step_did_not() -> None:
     left, right = Trainee("fp16"), Trainee("fp16")
     left.step()
-    right.precision.backward(cross_entropy(right.logits().float(), right.labels))
+    right.precision.scaled(cross_entropy(right.logits().float(), right.labels)).backward()  # type: ignore[no-untyped-call]
     right.precision.step(right.optimizer)
     for one, other in zip(left.weights(), right.weights(), strict=True):
         torch.testing.assert_close(one, other)

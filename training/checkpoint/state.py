@@ -6,6 +6,7 @@ Hyperparameters are not saved; they come from the settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -39,13 +40,7 @@ class ModelState:
             ResumeMismatchError: the model's tensors have other names, shapes or types; it is left as it was.
         """
         wanted = self._module.state_dict()
-        for name in sorted(state_dict.keys() | wanted.keys()):
-            have, want = _describe(state_dict.get(name)), _describe(wanted.get(name))
-            if have != want:
-                raise ResumeMismatchError(
-                    f"{name} is {have} in the checkpoint and {want} in the model",
-                    remedy="set model.name and model.options back, or start a new run under another run.name",
-                )
+        check_fits(state_dict, wanted)
         self._module.load_state_dict({name: placed_like(wanted[name], value) for name, value in state_dict.items()})
 
 
@@ -75,17 +70,7 @@ class OptimizerState:
         Raises:
             ResumeMismatchError: they belong to an optimizer of another class.
         """
-        moments = dict(state_dict)
-        saved, own = moments.pop("class"), type(self._optimizer).__name__
-        if saved != own:
-            raise ResumeMismatchError(
-                f"it holds the optimizer state of {saved}, this run uses {own}",
-                remedy="set optimizer.name back, or start a new run under another run.name",
-            )
-        by_parameter: dict[str, dict[str, Tensor]] = {}
-        for full_name, value in moments.items():
-            key, _, name = full_name.partition("/")
-            by_parameter.setdefault(name, {})[key] = value
+        by_parameter = check_optimizer(state_dict, self._optimizer)
         state = {
             index: {key: _like(parameter, key, value) for key, value in by_parameter[name].items()}
             for index, (name, parameter) in enumerate(self._named_parameters())
@@ -101,6 +86,41 @@ class OptimizerState:
         if unknown := sum(id(parameter) not in names for parameter in parameters):
             raise ValueError(f"the optimizer has {unknown} parameters that are not the model's")
         return [(names[id(parameter)], parameter) for parameter in parameters]
+
+
+def check_fits(state_dict: NamedTensors, wanted: NamedTensors) -> None:
+    """Check the tensors of a checkpoint against those of the model, by name.
+
+    Raises:
+        ResumeMismatchError: they have other names, shapes or types.
+    """
+    for name in sorted(state_dict.keys() | wanted.keys()):
+        have, want = _describe(state_dict.get(name)), _describe(wanted.get(name))
+        if have != want:
+            raise ResumeMismatchError(
+                f"{name} is {have} in the checkpoint and {want} in the model",
+                remedy="set model.name and model.options back, or start a new run under another run.name",
+            )
+
+
+def check_optimizer(state_dict: Mapping[str, Any], optimizer: Optimizer) -> dict[str, dict[str, Tensor]]:
+    """The tensors of `OptimizerState.state_dict` by parameter and key.
+
+    Raises:
+        ResumeMismatchError: they belong to an optimizer of another class.
+    """
+    moments = dict(state_dict)
+    saved, own = moments.pop("class"), type(optimizer).__name__
+    if saved != own:
+        raise ResumeMismatchError(
+            f"it holds the optimizer state of {saved}, this run uses {own}",
+            remedy="set optimizer.name back, or start a new run under another run.name",
+        )
+    by_parameter: dict[str, dict[str, Tensor]] = {}
+    for full_name, value in moments.items():
+        key, _, name = full_name.partition("/")
+        by_parameter.setdefault(name, {})[key] = value
+    return by_parameter
 
 
 def _only_tensors(state: dict[str, Any]) -> NamedTensors:

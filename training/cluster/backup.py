@@ -16,7 +16,7 @@ from infra.spec.manifest import Manifest, api_object
 from infra.spec.stack_outputs import read_stack
 from training.cluster.platform_job import Followed, follow
 from training.errors import ExitStatus
-from training.options import BackupOptions, RestoreDrillOptions
+from training.options.services import BackupOptions, RestoreDrillOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

@@ -13,7 +13,8 @@ from platform_charts.jobs.request import JobRequest, timed_name
 from training.cluster.job_manifest import JobOptions
 from training.code.archive import CodeArchive, file_names
 from training.errors import SettingsError
-from training.options import CommandOptions, ResumeOptions
+from training.options.scripts import CommandOptions
+from training.options.training import ResumeOptions
 from training.script.command_line import check_files, check_syntax, title
 
 

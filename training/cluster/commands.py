@@ -46,17 +46,10 @@ from training.code.given import configurations, given_code, importable
 from training.config import load as configuration
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus, SettingsError
-from training.options import (
-    CommandOptions,
-    FollowOptions,
-    JobsOptions,
-    JobYamlOptions,
-    LogsOptions,
-    ResumeOptions,
-    StopOptions,
-    SubmissionOptions,
-    TrainOptions,
-)
+from training.options.cluster import FollowOptions, SubmissionOptions
+from training.options.runs import JobsOptions, LogsOptions, StopOptions
+from training.options.scripts import CommandOptions
+from training.options.training import JobYamlOptions, ResumeOptions, TrainOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

@@ -22,7 +22,7 @@ from training.cluster.state import Observation, state_of
 from training.cluster.steps import named_job
 from training.cluster.watch import JobWatch, watch_of
 from training.errors import ExitStatus
-from training.options import CostOptions
+from training.options.runs import CostOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

@@ -19,7 +19,7 @@ from training.cluster.context import read_target
 from training.cluster.platform_job import Followed, is_over
 from training.cluster.registry import check_image
 from training.errors import ExitStatus
-from training.options import DataSyncOptions
+from training.options.services import DataSyncOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

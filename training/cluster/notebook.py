@@ -24,7 +24,7 @@ from training.cluster.steps import connection_of, context_of
 from training.errors import ExitStatus
 from training.interactive.idle import minutes_of
 from training.local_port import local_port
-from training.options import NotebookOptions
+from training.options.sessions import NotebookOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

@@ -23,7 +23,7 @@ from training.cluster.shipped_logs import LogStore, find_lines, log_store_of
 from training.cluster.shipped_query import LogQuery
 from training.cluster.steps import connection_of, context_with, contexts_of
 from training.errors import SettingsError
-from training.options import PostmortemOptions
+from training.options.runs import PostmortemOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

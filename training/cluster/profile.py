@@ -36,7 +36,7 @@ from training.errors import ExitStatus, SettingsError
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi
-    from training.options import ProfileOptions
+    from training.options.runs import ProfileOptions
     from training.profiling.request import ProfileRequest
 
 _PERMISSIONS = (

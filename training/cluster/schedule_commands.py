@@ -34,7 +34,7 @@ from training.code.given import configurations, given_code, importable
 from training.config import load as configuration
 from training.config.schema import TrainingSettings
 from training.errors import ExitStatus
-from training.options import SchedulesOptions, TrainOptions, UnscheduleOptions
+from training.options.training import SchedulesOptions, TrainOptions, UnscheduleOptions
 
 
 def schedule(arguments: TrainOptions) -> ExitStatus:

@@ -16,7 +16,8 @@ from training.cluster.kubectl import Kubectl, kubectl_for
 from training.cluster.objects import POD, RAY_JOB
 from training.cluster.steps import connection_of, context_with, contexts_of
 from training.cluster.waiting import is_ready
-from training.options import ClusterOptions, SessionNameOptions
+from training.options.cluster import ClusterOptions
+from training.options.sessions import SessionNameOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

@@ -30,7 +30,7 @@ from training.cluster.steps import connection_of, context_of, submit_job
 from training.errors import ExitStatus, SettingsError
 from training.interactive.cost import describe_cost
 from training.interactive.idle import minutes_of
-from training.options import ClusterCommandOptions, ForwardOptions, NewSessionOptions, ShellOptions
+from training.options.sessions import ClusterCommandOptions, ForwardOptions, NewSessionOptions, ShellOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

@@ -22,7 +22,9 @@ from training.cluster.registry import check_images
 from training.cluster.retention import delete_expired
 from training.cluster.submission import submit
 from training.errors import SettingsError
-from training.options import ClusterOptions, CostOptions, LogsOptions, ProfileOptions, ResumeOptions, StopOptions
+from training.options.cluster import ClusterOptions
+from training.options.runs import CostOptions, LogsOptions, ProfileOptions, StopOptions
+from training.options.training import ResumeOptions
 
 if TYPE_CHECKING:
     from infra.kube.api import KubernetesApi

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from infra.spec.section import Section
+from training.config import deepspeed
 from training.config.communication import CommunicationSettings
 from training.config.execution import (
     AllocatorSettings,
@@ -129,6 +130,22 @@ class TrainingSettings(Section):
             raise ValueError(
                 "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _deepspeed_does_what_the_settings_say(self) -> TrainingSettings:
+        strategy = self.strategy
+        if (
+            strategy.is_zero
+            and self.ema.decay is not None
+            and (strategy.name == "zero3" or strategy.parameters == "bf16")
+        ):
+            raise ValueError(
+                f"ema.decay={self.ema.decay} averages weights in fp32 that each rank has, and strategy.name={strategy.name} with "
+                f"parameters={strategy.parameters} has none; use zero2 with parameters=fp32, or fsdp2"
+            )
+        if strategy.is_zero:
+            deepspeed.check(self)
         return self
 
     @model_validator(mode="after")

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, WithJsonSchema, model_validator
 
 from infra.spec.section import Section
+from training.config import deepspeed
 from training.config.execution import ComputeSettings, PrecisionSettings, ScaleSettings
 from training.config.task import LoopSettings
+
+DeepSpeedConfiguration = Annotated[
+    deepspeed.Configuration, BeforeValidator(deepspeed.read), WithJsonSchema({"type": ["string", "object"]})
+]
 
 
 class StrategySettings(Section):
     """How the model is distributed over the ranks. A run may go on under another strategy: a checkpoint has whole tensors."""
 
-    name: Literal["ddp", "fsdp2", "hsdp", "pipeline"] = Field(
+    name: Literal["ddp", "fsdp2", "hsdp", "pipeline", "zero1", "zero2", "zero3"] = Field(
         "ddp",
         description="ddp (every rank has the whole model) | fsdp2 (every rank has a part of the weights, gradients and optimizer state) | "
-        "hsdp (as fsdp2 within each of several groups of ranks) | pipeline (every rank has some of the model's layers).",
+        "hsdp (as fsdp2 within each of several groups of ranks) | pipeline (every rank has some of the model's layers) | "
+        "zero1, zero2, zero3 (through DeepSpeed, every rank has a part of the optimizer state, of the gradients too, of the weights too).",
     )
     replicas: PositiveInt = Field(1, description="Groups of ranks that share one copy of the model (hsdp).")
     parameters: Literal["fp32", "bf16"] = Field(
         "fp32",
-        description="Number format in which weights are gathered and computed with (fsdp2, hsdp): fp32 | bf16. Each rank's part, gradients "
-        "and optimizer state stay fp32.",
+        description="Number format in which weights are gathered and computed with (all but ddp): fp32 | bf16. Each rank's part, gradients "
+        "and optimizer state stay fp32; under zero1 to zero3 gradients are bf16.",
     )
     reshard_after_forward: bool = Field(
         True,
@@ -32,9 +38,15 @@ class StrategySettings(Section):
         " more traffic.",
     )
     offload: bool = Field(
-        False, description="Keep weights and optimizer state in host memory between their uses (fsdp2, hsdp on GPUs)."
+        False,
+        description="Keep weights and optimizer state in host memory between their uses (fsdp2, hsdp, zero3 on GPUs); under zero1 and "
+        "zero2 the optimizer state only, which is updated there, as under zero3.",
     )
-
+    deepspeed: DeepSpeedConfiguration | None = Field(
+        None,
+        description="A DeepSpeed configuration (zero1 to zero3): the path of its JSON file, whose content becomes part of the run, or the "
+        'content. What the settings say too must say the same, or "auto".',
+    )
     stages: PositiveInt = Field(
         1,
         description="Ranks in a row that share one copy of the model (pipeline); scale.workers / stages copies train in parallel.",
@@ -61,10 +73,20 @@ class StrategySettings(Section):
             raise ValueError("name=hsdp needs replicas=2 or more; name=fsdp2 is one group of all ranks")
         self._check_the_pipeline()
         sharding = {"parameters", "reshard_after_forward", "offload"} & self.model_fields_set
-        is_sharded = self.name in {"fsdp2", "hsdp"}
-        if not is_sharded and any(getattr(self, key) != type(self).model_fields[key].default for key in sharding):
+        if self.name in {"ddp", "pipeline"} and any(
+            getattr(self, key) != type(self).model_fields[key].default for key in sharding
+        ):
             raise ValueError(f"{', '.join(sorted(sharding))}: settings of name=fsdp2 and hsdp, got name={self.name}")
+        if self.is_zero and not self.reshard_after_forward:
+            raise ValueError(f"reshard_after_forward=false is a setting of name=fsdp2 and hsdp, got name={self.name}")
+        if self.deepspeed is not None and not self.is_zero:
+            raise ValueError(f"deepspeed is a setting of name=zero1, zero2 and zero3, got name={self.name}")
         return self
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether DeepSpeed distributes the model."""
+        return self.name in deepspeed.STAGES
 
     def _check_the_pipeline(self) -> None:
         if self.name != "pipeline":
@@ -129,6 +151,11 @@ def schedule_accepts(micro_batches: int, strategy: StrategySettings) -> bool:
 
 def _check_replicas(strategy: StrategySettings, scale: ScaleSettings) -> None:
     workers = scale.workers
+    if strategy.is_zero and workers == 1:
+        raise ValueError(
+            f"strategy.name={strategy.name} divides the state of the training among the workers and needs scale.workers=2 or more; "
+            "use strategy.name=ddp"
+        )
     if workers % strategy.replicas or workers == strategy.replicas:
         fitting = [number for number in range(2, workers) if workers % number == 0]
         nearest = _nearest(fitting, strategy.replicas)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.spec.command_line import option
-from training.options import ClusterOptions
+from training.options.cluster import ClusterOptions
 
 
 @dataclass(frozen=True, kw_only=True)

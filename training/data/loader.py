@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from training.data.forking import StartedForkContext
-from training.data.order import BatchPlan, epoch_order, uniforms
+from training.data.order import BatchPlan, uniforms
+from training.data.sample_order import sample_order
 from training.data.transfer import CudaCopies, one_ahead
 from training.data.types import Batch, Split
 from training.errors import PlatformError
@@ -207,7 +208,7 @@ class _StepReader:
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, epoch_order(seed=self._seed, epoch=epoch, size=self._plan.size)
+            self._order = epoch, sample_order(self._split, seed=self._seed, epoch=epoch)
         return self._order[1]
 
 

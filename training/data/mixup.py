@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from training.data.sample_order import sample_order
 from training.data.types import Split
 
 _OWN_DRAWS = 2
@@ -41,6 +42,10 @@ class MixedSplit:
     def __len__(self) -> int:
         """Number of samples."""
         return len(self._split)
+
+    def epoch_order(self, *, seed: int, epoch: int) -> NDArray[np.int64]:
+        """The order of the samples, without their partners, which are random in the split; see `OrderedSplit`."""
+        return sample_order(self._split, seed=seed, epoch=epoch)
 
     def read(self, ids: NDArray[np.int64], uniforms: NDArray[np.float64] | None = None) -> tuple[Tensor, Tensor]:
         """Reads and mixes the samples with these ids; see `Split.read`. Without uniforms nothing is mixed.

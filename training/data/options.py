@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from infra.spec.matching import Matching
 from infra.spec.section import Section
+from training.config.values import OptionValue
 
 SMALLEST_VOCABULARY = 257
 """Tokens of byte-pair encoding before anything is learned: the 256 bytes, and the separator of texts."""
@@ -112,7 +113,33 @@ class ImageFolderOptions(Section):
     image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are resized to.")
 
 
-class ParquetOptions(Section):
+class ShuffleOptions(Section):
+    """Options of the datasets whose samples are stored in groups: row groups of Parquet files, or shards."""
+
+    shuffle: Literal["random", "windowed"] = Field(
+        "random",
+        description="Order of an epoch: random (over all samples) | windowed (over the samples of a few groups at a time, in which "
+        "large row groups are read much faster).",
+    )
+    window: PositiveInt = Field(
+        8,
+        description="Row groups or shards whose samples are mixed (shuffle=windowed). Each process that reads keeps as many decoded row "
+        "groups in memory.",
+    )
+
+    @model_validator(mode="after")
+    def _only_windowed_has_a_window(self) -> Self:
+        if self.shuffle == "random" and "window" in self.model_fields_set:
+            raise ValueError(f"window={self.window} is an option of shuffle=windowed, got shuffle=random")
+        return self
+
+    def fingerprinted(self) -> dict[str, OptionValue]:
+        """The options that determine the samples or their order; `random` is left out, as before there was another order."""
+        left_out = {"cache_mib"} if self.shuffle == "windowed" else {"cache_mib", "shuffle", "window"}
+        return self.model_dump(exclude=left_out)
+
+
+class ParquetOptions(ShuffleOptions):
     """Options of `parquet`."""
 
     kind: Literal["features", "tokens", "images"] = Field(
@@ -132,8 +159,8 @@ class ParquetOptions(Section):
     )
     cache_mib: PositiveInt = Field(
         256,
-        description="Decoded row groups, in MiB, that each process that reads keeps; a single larger one is kept too. "
-        "Does not change the samples.",
+        description="Decoded row groups, in MiB, that each process that reads keeps; a single larger one, and those of the window, are "
+        "kept too. Does not change the samples.",
     )
 
     @model_validator(mode="after")
@@ -153,7 +180,7 @@ class ParquetOptions(Section):
         return self
 
 
-class TarShardsOptions(Section):
+class TarShardsOptions(ShuffleOptions):
     """Options of `tar_shards`."""
 
     image_size: Annotated[int, Field(ge=8)] = Field(224, description="Height and width that images are resized to.")

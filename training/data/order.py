@@ -51,6 +51,24 @@ def epoch_order(*, seed: int, epoch: int, size: int) -> NDArray[np.int64]:
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
+def windowed_order(*, seed: int, epoch: int, groups: NDArray[np.int64], window: int) -> NDArray[np.int64]:
+    """Returns the sample id at each position of an epoch that reads a few groups of samples at a time, shape (len(groups),).
+
+    The groups are shuffled, and then the samples within each `window` successive ones of that order.
+
+    Args:
+        seed: seed of the run.
+        epoch: epoch.
+        groups: number of each sample's group, from 0 without gaps, shape (n,).
+        window: groups whose samples are mixed.
+    """
+    count = int(groups.max(initial=-1)) + 1
+    keys = philox(seed=seed, epoch=epoch, stream=Stream.ORDER).random_raw(count + len(groups))
+    window_of_group = np.argsort(np.argsort(keys[:count], kind="stable"), kind="stable") // window
+    # By window, then by the sample's key. `lexsort` is stable, too.
+    return np.lexsort((keys[count:], window_of_group[groups])).astype(np.int64, copy=False)
+
+
 def uniforms(
     *, seed: int, epoch: int, positions: range, draws: int, stream: Stream = Stream.AUGMENTATION
 ) -> NDArray[np.float64]:

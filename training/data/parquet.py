@@ -17,10 +17,12 @@ from training.data.fingerprint import fingerprint
 from training.data.holdout import split_rows
 from training.data.options import ParquetOptions
 from training.data.parquet_columns import column_type, encoded, is_encoded, is_list, is_number, list_length, numbers
-from training.data.parquet_files import ParquetFile, RowGroups, open_all
+from training.data.parquet_files import ParquetFile, RowGroups, Values, open_all
 from training.data.parquet_splits import ParquetImageSplit, ParquetSplit
 from training.data.parquet_targets import Targets, read_targets
+from training.data.sample_order import WindowedSplit
 from training.data.split_files import locate_parquet
+from training.data.tokenizer import read_stored
 from training.data.types import DataBundle, SampleSpec, Split
 from training.errors import DataError, SettingsError
 
@@ -49,21 +51,30 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
     source = _SOURCES[options.kind](files, options, targets)
     description: dict[str, OptionValue] = {
         "dataset": "parquet",
-        **options.model_dump(exclude={"cache_mib"}),
+        **options.fingerprinted(),
         "files": [located.name(file) for file in located.all],
         "classes": list(targets.classes) if targets else None,
         "validation": None if located.validation else settings.validation_fraction,
     }
     footers = np.frombuffer(b"".join(file.sha256 for file in files), dtype=np.uint8)
     values = {} if targets is None else {"targets": targets.values}
+    vocabulary = read_stored(settings.folder, source.spec) if options.kind == "tokens" else {}
     held_out = source.split(validation, False)
     return DataBundle(
         name="parquet",
         spec=source.spec,
-        train=source.split(train, True),
+        train=source.training_split(train, options),
         validation=held_out,
         test=source.split(test, False) if located.test else held_out,
-        fingerprint=fingerprint(description, {"footers": footers, **values}),
+        fingerprint=fingerprint(
+            description,
+            {
+                "footers": footers,
+                **values,
+                **{name: np.frombuffer(file, np.uint8) for name, file in vocabulary.items()},
+            },
+        ),
+        files={**vocabulary, **({} if targets is None else targets.files)},
     )
 
 
@@ -82,10 +93,24 @@ def _counts(files: Sequence[ParquetFile], sizes: Sequence[int]) -> tuple[int, in
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """The rows of all files: their shape, and what makes a split of some of them, with or without augmentation."""
+    """The rows of all files.
+
+    Attributes:
+        spec: their shape.
+        split: makes a split of some of them, with or without augmentation.
+        group_of: the row group of each.
+    """
 
     spec: SampleSpec
     split: Callable[[NDArray[np.int64], bool], Split]
+    group_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+    def training_split(self, rows: NDArray[np.int64], options: ParquetOptions) -> Split:
+        """The split of these rows, ascending, in the order that the options say."""
+        split = self.split(rows, True)
+        if options.shuffle == "random":
+            return split
+        return WindowedSplit(split, groups=self.group_of(rows), window=options.window)
 
 
 def _images(files: Sequence[ParquetFile], options: ParquetOptions, targets: Targets | None) -> _Source:
@@ -94,15 +119,13 @@ def _images(files: Sequence[ParquetFile], options: ParquetOptions, targets: Targ
     kind = column_type(files, name, setting="inputs")
     if not is_encoded(kind):
         raise _wrong_type(name, kind, "a column of bytes, or a struct with a field `bytes`")
-    groups = RowGroups(
-        files, [name], lambda table: encoded(table.column(name), name), cache_bytes=options.cache_mib * _MIB
-    )
+    groups = _row_groups(files, options, lambda table: encoded(table.column(name), name))
 
     def split(rows: NDArray[np.int64], augments: bool) -> Split:  # noqa: FBT001 - of `_Source`
         return ParquetImageSplit(groups, rows, targets.values, side=options.image_size, augments=augments)
 
     shape = (3, options.image_size, options.image_size)
-    return _Source(spec=SampleSpec(shape=shape, outputs=targets.outputs), split=split)
+    return _Source(spec=SampleSpec(shape=shape, outputs=targets.outputs), split=split, group_of=groups.group_of)
 
 
 def _features(files: Sequence[ParquetFile], options: ParquetOptions, targets: Targets | None) -> _Source:
@@ -156,9 +179,18 @@ def _of_numbers(
     targets: Targets | None,
     spec: SampleSpec,
 ) -> _Source:
-    groups = RowGroups(files, options.inputs, decode, cache_bytes=options.cache_mib * _MIB)
+    groups = _row_groups(files, options, decode)
     values = None if targets is None else targets.values
-    return _Source(spec=spec, split=lambda rows, _augments: ParquetSplit(groups, rows, values))
+    return _Source(
+        spec=spec, split=lambda rows, _augments: ParquetSplit(groups, rows, values), group_of=groups.group_of
+    )
+
+
+def _row_groups(
+    files: Sequence[ParquetFile], options: ParquetOptions, decode: Callable[[pa.Table], Values]
+) -> RowGroups[Values]:
+    window = options.window if options.shuffle == "windowed" else 1
+    return RowGroups(files, options.inputs, decode, cache_bytes=options.cache_mib * _MIB, cache_groups=window)
 
 
 def _tokens(ids: NDArray[np.generic], name: str, vocabulary: int) -> NDArray[np.generic]:

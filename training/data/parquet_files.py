@@ -115,6 +115,7 @@ class RowGroups(Generic[Values]):
         decode: Callable[[pa.Table], Values],
         *,
         cache_bytes: int,
+        cache_groups: int = 1,
     ) -> None:
         """Reads nothing yet.
 
@@ -122,11 +123,13 @@ class RowGroups(Generic[Values]):
             files: the files; row groups of any size.
             columns: columns to read.
             decode: makes values of a row group's columns; raises ValueError for those that it refuses.
-            cache_bytes: decoded row groups to keep, in bytes; the last one is kept whatever its size.
+            cache_bytes: decoded row groups to keep, in bytes.
+            cache_groups: as many of the last ones are kept whatever their size.
         """
         self._columns = columns
         self._decode = decode
         self._limit = cache_bytes
+        self._least = cache_groups
         self._places = [(file, group) for file in files for group in range(file.metadata.num_row_groups)]
         sizes = [file.metadata.row_group(group).num_rows for file, group in self._places]
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
@@ -147,14 +150,21 @@ class RowGroups(Generic[Values]):
         Raises:
             DataError: a row group is damaged, or `decode` refuses it.
         """
-        groups = np.searchsorted(self._starts, rows, side="right") - 1
-        for group in np.unique(groups):
+        groups = self.group_of(rows)
+        # First those that are kept, because the others may take their place; last those that the next rows are likely to be in.
+        found, from_end = np.unique(groups[::-1], return_index=True)
+        by_last_row = found[np.argsort(-from_end)].tolist()
+        for group in sorted(by_last_row, key=lambda one: one not in self._kept):
             positions = np.flatnonzero(groups == group)
-            yield positions, self._values(int(group)), rows[positions] - self._starts[group]
+            yield positions, self._values(group), rows[positions] - self._starts[group]
+
+    def group_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the row group of each row, counted from 0 over all files."""
+        return (np.searchsorted(self._starts, rows, side="right") - 1).astype(np.int64, copy=False)
 
     def place(self, row: int) -> str:
         """Where a row is, for errors."""
-        group = int(np.searchsorted(self._starts, row, side="right")) - 1
+        group = int(self.group_of(np.array(row)))
         file, number = self._places[group]
         return f"in row {row - self._starts[group]} of row group {number} of {file.path}"
 
@@ -171,7 +181,7 @@ class RowGroups(Generic[Values]):
             raise
         self._kept[group] = values
         self._kept_bytes += values.nbytes
-        while self._kept_bytes > self._limit and len(self._kept) > 1:
+        while self._kept_bytes > self._limit and len(self._kept) > self._least:
             _, oldest = self._kept.popitem(last=False)
             self._kept_bytes -= oldest.nbytes
         return values

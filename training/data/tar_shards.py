@@ -21,9 +21,10 @@ from training.data.fingerprint import fingerprint
 from training.data.holdout import split_rows
 from training.data.images import DRAWS, decode_images
 from training.data.options import TarShardsOptions
+from training.data.sample_order import WindowedSplit
 from training.data.split_files import SplitFiles, locate_tar_shards
 from training.data.tar_index import ShardError, ShardIndex, read_index
-from training.data.types import DataBundle, SampleSpec
+from training.data.types import DataBundle, SampleSpec, Split
 from training.errors import DataError
 
 _OPEN = 64
@@ -66,8 +67,12 @@ class ShardSamples:
         """Shard and name of a sample, for errors."""
         return f"{os.fsdecode(self._keys[number])} in {self._shards[self._shard(number)]}"
 
+    def shard_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of each sample's shard, from 0."""
+        return (np.searchsorted(self._starts, numbers, side="right") - 1).astype(np.int64, copy=False)
+
     def _shard(self, number: int) -> int:
-        return int(np.searchsorted(self._starts, number, side="right")) - 1
+        return int(self.shard_of(np.array(number)))
 
     def _descriptor(self, shard: int) -> int:
         if shard in self._open:
@@ -145,17 +150,20 @@ def load_tar_shards(settings: DataSettings, options: TarShardsOptions) -> DataBu
         (train_count, validation_count, test_count), labels[:train_count], settings.validation_fraction
     )
     side = options.image_size
+    shuffled: Split = TarShardSplit(samples, train, labels, side=side, augments=True)
+    if options.shuffle == "windowed":
+        shuffled = WindowedSplit(shuffled, groups=samples.shard_of(train), window=options.window)
     held_out = TarShardSplit(samples, validation, labels, side=side)
     return DataBundle(
         name="tar_shards",
         spec=SampleSpec(shape=(3, side, side), outputs=outputs),
-        train=TarShardSplit(samples, train, labels, side=side, augments=True),
+        train=shuffled,
         validation=held_out,
         test=TarShardSplit(samples, test, labels, side=side) if located.test else held_out,
         fingerprint=fingerprint(
             {
                 "dataset": "tar_shards",
-                **options.model_dump(),
+                **options.fingerprinted(),
                 "shards": [located.name(shard) for shard in located.all],
                 "classes": list(names),
                 "validation": None if located.validation else settings.validation_fraction,

@@ -18,7 +18,7 @@ from training.errors import DataError, ExitStatus, SettingsError
 from training.inspection import sheet
 from training.inspection.rates import loader_processes, reading_rate, training_rate
 from training.inspection.scan import Contents, scan
-from training.options import DataOptions
+from training.options.training import DataOptions
 
 _SHEETS = Path(".local/data")
 _SECONDS = 3.0

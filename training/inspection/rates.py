@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from training.config.schema import TrainingSettings
-from training.data.order import epoch_order, uniforms
+from training.data.order import uniforms
+from training.data.sample_order import sample_order
 from training.data.types import DataBundle, Split
 from training.device import rank_device
 from training.models.registry import build_model
@@ -21,14 +22,14 @@ _BATCH = 64
 
 
 def reading_rate(split: Split, *, augment: bool, seconds: float) -> float:
-    """Samples per second that one core reads, in random order, with augmentation as a run does.
+    """Samples per second that one core reads, in the order of an epoch, with augmentation as a run does.
 
     Args:
         split: the training split.
         augment: apply its augmentation.
         seconds: how long to measure at most; a smaller split is read once.
     """
-    order = epoch_order(seed=0, epoch=0, size=len(split))
+    order = sample_order(split, seed=0, epoch=0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

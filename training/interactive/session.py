@@ -13,7 +13,7 @@ from observability.quantities import duration
 from training.errors import ExitStatus
 from training.interactive.cost import describe_cost
 from training.interactive.idle import Activity, IdleClock
-from training.options import SessionOptions
+from training.options.sessions import SessionOptions
 
 _POLL_SECONDS = 5.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import nan
 from typing import ClassVar
 
@@ -104,13 +104,13 @@ def check_sums(objective: Objective, sums: object, *, needs_gradient: bool) -> N
         )
 
 
-def check_reach(objective: Objective, parameters: Iterable[Tensor]) -> None:
-    """Check after the backward passes of a step that the loss has a gradient of the model's weights; stops at the first that has one.
+def check_reach(objective: Objective, *, has_gradients: bool) -> None:
+    """Check after the backward passes of a step that one of the model's weights has a gradient.
 
     Raises:
         SettingsError: no weight has one, so none would change.
     """
-    if all(parameter.grad is None for parameter in parameters):
+    if not has_gradients:
         raise SettingsError(
             f"objective {type(objective).__name__}: the gradient of the loss reaches no weight of the model",
             remedy="compute the loss from the outputs of the model, and those from its weights, without .detach() or no_grad",

@@ -9,7 +9,7 @@ from observability.profiling.text import describe
 from observability.profiling.window import ProfileError, ProfileFolder
 from observability.runlog import ProfileAnswered, RunLogReader, select
 from training.errors import ExitStatus, PreflightError
-from training.options import ProfileOptions
+from training.options.runs import ProfileOptions
 from training.profiling.request import ProfileRequest, RequestFile
 from training.rundir import RunDirectory
 

@@ -17,7 +17,7 @@ from infra.spec.errors import RefusedError
 from infra.spec.signals import handling
 from training.errors import TrainingFailedError
 from training.launch.ray_node import draining_nodes
-from training.options import RunOnNodesOptions
+from training.options.scripts import RunOnNodesOptions
 from training.rundir import RunDirectory
 from training.script.ending import Action, Ending
 from training.script.node import CommandNode, NodeAddress, Progress

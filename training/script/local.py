@@ -20,7 +20,7 @@ from training.code.selection import require_files, select
 from training.errors import ExitStatus, SettingsError
 from training.launch.processes import die_with_parent
 from training.network import free_port
-from training.options import CommandOptions
+from training.options.scripts import CommandOptions
 from training.script.command_line import SHELL, check_files, check_program, check_syntax, title
 from training.script.ending import describe_status, remedy_of
 from training.script.process import exit_status

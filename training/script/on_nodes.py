@@ -12,7 +12,7 @@ from training.code.archive import read_archive
 from training.code.import_path import required_packages
 from training.code.kept import keep
 from training.errors import ExitStatus
-from training.options import RunOnNodesOptions
+from training.options.scripts import RunOnNodesOptions
 from training.rundir import RunDirectory
 from training.script.command_line import check_syntax
 from training.script.variables import make_output_folder

@@ -8,7 +8,6 @@ within a group, gradients are summed over the groups.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
@@ -25,9 +24,12 @@ from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
 from training.config.schema import StrategySettings
 from training.passes import OneByOne, Passes, StepContext
+from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
+from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.units import units_of
+from training.strategies.update import clip_and_step
 
 
 class FullySharded:
@@ -43,7 +45,7 @@ class FullySharded:
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device
     ) -> None:
         self.averaged_ranks = dist.get_world_size()
-        self._skeleton = copy.deepcopy(module).to("meta")
+        self._skeleton = skeleton_of(module)
         mesh = _mesh(device, settings, world=self.averaged_ranks)
         offload = CPUOffloadPolicy() if settings.offload else OffloadPolicy()
         for part in (*units_of(module), module):
@@ -85,6 +87,19 @@ class FullySharded:
         finally:
             sharded.set_requires_gradient_sync(True)
 
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients; the hooks of FSDP2 reduce them to the parts."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether any weight has a gradient."""
+        return any(one.grad is not None for one in self.module.parameters())
+
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip by the norm, and step."""
+        return clip_and_step(self, precision, clip_norm)
+
     def gradient_norm(self) -> Tensor:
         """The L2 norm over all parts of all gradients."""
         norm = nn.utils.get_total_norm(self._gradients())
@@ -103,15 +118,7 @@ class FullySharded:
     def whole_module(self) -> nn.Module:
         """On rank 0 a copy with whole weights, in host memory; on its peers the sharded module."""
         state = {name: whole(value) for name, value in self.module.state_dict().items()}
-        if dist.get_rank() != 0:
-            return self.module
-        copied = copy.deepcopy(self._skeleton).to_empty(device="cpu")
-        copied.load_state_dict(state)
-        persistent = state.keys()
-        for name, value in self.module.named_buffers():
-            if name not in persistent:
-                copied.get_buffer(name).copy_(value)
-        return copied
+        return self.module if dist.get_rank() else assembled(self._skeleton, state, live=self.module)
 
     def states(self) -> dict[str, Stateful]:
         """The sharded state of the model and of its optimizer."""

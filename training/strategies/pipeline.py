@@ -22,10 +22,12 @@ from training.config.schema import StrategySettings
 from training.errors import SettingsError
 from training.flops import without_values
 from training.passes import Passes, StepContext
+from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.schedule import PipelinePasses, StageRunner
 from training.strategies.stages import Stage, StageModule, divide, keep_only
 from training.strategies.strategy import MakeOptimizer
+from training.strategies.update import clip_and_step
 
 _BUCKET_BYTES = 25 * 2**20
 """Gradients that are summed over the groups at once, like DDP's buckets."""
@@ -105,6 +107,15 @@ class Pipeline:
     def compile(self, mode: str) -> None:
         """Refused by the settings."""
         raise AssertionError(f"compute.compile={mode} under a pipeline")
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether any weight of this rank has a gradient."""
+        return any(one.grad is not None for one in self.module.parameters())
+
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip by the norm, and step."""
+        return clip_and_step(self, precision, clip_norm)
 
     def gradient_norm(self) -> Tensor:
         """The L2 norm over the gradients of all stages; one that several ranks have counts once."""

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
 from training.passes import OneByOne, Passes, StepContext
+from training.precision import Precision
 from training.strategies.strategy import MakeOptimizer
+from training.strategies.update import clip_and_step
 
 
 class SingleProcess:
@@ -48,6 +50,19 @@ class SingleProcess:
     def accumulating(self) -> AbstractContextManager[None]:
         """No-op: nothing is communicated."""
         return nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients; under DDP its hooks average them."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether any weight has a gradient."""
+        return any(one.grad is not None for one in self.module.parameters())
+
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip by the norm, and step."""
+        return clip_and_step(self, precision, clip_norm)
 
     def gradient_norm(self) -> Tensor:
         """The L2 norm over the parameters that have a gradient."""

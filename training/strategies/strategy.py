@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from training.checkpoint.stateful import Stateful
 from training.passes import Passes, StepContext
+from training.precision import Precision
 
 MakeOptimizer = Callable[[nn.Module], Optimizer]
 """Builds the optimizer of a module on its final device. A strategy calls it, because it may change the parameters first."""
@@ -69,12 +70,27 @@ class Strategy(Protocol):
         """The optimizer of the model's parameters."""
         ...
 
-    def gradient_norm(self) -> Tensor:
-        """The L2 norm of the gradients of all parameters, a scalar."""
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the backward passes of the step gave a weight of the bare model a gradient.
+
+        A strategy that keeps no whole gradients may answer for all steps so far.
+        """
         ...
 
-    def clip_gradients(self, limit: float, norm: Tensor) -> None:
-        """Scale gradients of norm `norm` down to `limit`."""
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip the gradients of a step and update the weights, unless the gradients are not finite.
+
+        Args:
+            precision: of the run.
+            clip_norm: largest L2 norm of the gradients of all parameters; None does not clip.
+
+        Returns:
+            The norm before clipping, and whether the weights were updated.
+
+        Raises:
+            NonFiniteLossError: the gradients overflow at every scale of fp16.
+        """
         ...
 
     def synchronize_buffers(self) -> None:

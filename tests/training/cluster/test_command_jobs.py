@@ -19,7 +19,7 @@ from training.cluster.state import Observation, state_of
 from training.code.archive import pack
 from training.code.identity import SUFFIX
 from training.errors import ExitStatus
-from training.options import CommandOptions
+from training.options.scripts import CommandOptions
 
 ODD = "python train.py --note 'it'\"'\"'s a=b' && echo \"$HOME\" | tee x; # done\nexit 3"
 

@@ -18,7 +18,7 @@ from training.cluster.context import ClusterContext, team_named
 from training.cluster.session_access import session_name
 from training.cluster.sessions import cluster, cost_so_far, session_request
 from training.errors import SettingsError
-from training.options import ClusterCommandOptions
+from training.options.sessions import ClusterCommandOptions
 
 
 def context() -> ClusterContext:

@@ -107,9 +107,12 @@ def test_an_epoch_is_the_same_for_one_and_two_ranks_and_loader_processes(table: 
     assert epoch(world=1, loader_workers=0, start=3) == expected[24:]
 
 
-def test_a_run_that_is_stopped_within_an_epoch_resumes_exactly(table: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [{}, {"shuffle": "windowed", "window": 2}], ids=["random", "windowed"])
+def test_a_run_that_is_stopped_within_an_epoch_resumes_exactly(
+    table: Path, tmp_path: Path, order: dict[str, OptionValue]
+) -> None:
     sections: dict[str, dict[str, Any]] = {
-        "data": {"dataset": "parquet", "path": str(table), "options": FEATURES},
+        "data": {"dataset": "parquet", "path": str(table), "options": {**FEATURES, **order}},
         "model": {"name": "mlp"},
         "schedule": {"name": "constant"},
     }

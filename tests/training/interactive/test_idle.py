@@ -12,7 +12,7 @@ from training.interactive.activity import terminal_age
 from training.interactive.cost import describe_cost
 from training.interactive.idle import Activity, IdleClock, minutes_of
 from training.interactive.session import keep
-from training.options import SessionOptions
+from training.options.sessions import SessionOptions
 
 NOTHING = Activity()
 TASK = Activity(running="task train")

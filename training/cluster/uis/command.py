@@ -24,7 +24,7 @@ from training.cluster.uis.shared import shared_ui
 from training.cluster.uis.ui import Stack, Ui
 from training.errors import SettingsError
 from training.local_port import local_port
-from training.options import OpenOptions
+from training.options.services import OpenOptions
 
 _KEY_BYTES = 16
 
