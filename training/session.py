@@ -9,10 +9,9 @@ from functools import partial
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from pydantic.main import IncEx
 
-from observability.runlog import Emit, Notice, Phase, Restored
+from observability.runlog import Emit, Notice, Phase
 from training.attention import attention_kernel
 from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
@@ -26,9 +25,11 @@ from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.usage import Usage
-from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
+from training.checkpoint.manifest import Identity
+from training.checkpoint.ranks import writing_ranks
+from training.checkpoint.restore import restore_newest
 from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import FOLDER, CheckpointStore, local_store
+from training.checkpoint.store import FOLDER, local_store
 from training.communication import wire
 from training.communication.powersgd import PowerSgd
 from training.compute import arranged, compile_steps
@@ -214,7 +215,7 @@ class Session:
                 identity=identity,
                 settings=settings.checkpoint,
                 ranked_by=ranked_by,
-                writes=place.rank == 0,
+                ranks=partial(writing_ranks, shards_state=strategy.shards_state, rank=place.rank, device=self._device),
             ),
             *self._gate_keeper(),
         ]
@@ -235,7 +236,16 @@ class Session:
                 steps_per_epoch=plan.steps_per_epoch,
             ),
             callbacks=callbacks,
-            progress=self._restore(store, states, identity),
+            progress=restore_newest(
+                store,
+                states,
+                identity,
+                place=place,
+                device=self._device,
+                shards_state=strategy.shards_state,
+                refuse_lost=RunDirectory(self._task.run_directory).refuse_lost_checkpoints,
+                emit=self._emit,
+            ),
             wants_stop=self._wants_stop,
         )
 
@@ -381,34 +391,6 @@ class Session:
             settings=self._settings.model_dump(mode="json", exclude=_NOT_RECORDED),
             code=self._task.code.identity.dump() if self._task.code else None,
         )
-
-    def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:
-        """Restore the newest good checkpoint, if any. Rank 0 chooses; its peers open the same one."""
-        checkpoint = store.newest_good(identity) if self._place.rank == 0 else None
-        if checkpoint is None and self._place.rank == 0:
-            RunDirectory(self._task.run_directory).refuse_lost_checkpoints()
-        if self._place.world > 1:
-            chosen = torch.tensor([checkpoint.progress.step if checkpoint else -1], device=self._device)
-            dist.broadcast(chosen, src=0)
-            if self._place.rank > 0 and int(chosen) >= 0:
-                checkpoint = store.open(int(chosen), identity)
-        if checkpoint is None:
-            return TrainProgress(step=0, epoch=1, step_in_epoch=0, samples=0)
-        initial = states.restore(checkpoint)
-        self._emit(
-            Restored(
-                step=checkpoint.progress.step,
-                path=str(checkpoint.path),
-                weights_sha256=checkpoint.manifest.sha256_of(MODEL_FILE),
-                skipped=list(checkpoint.skipped),
-            )
-        )
-        for note in checkpoint.notes:
-            self._emit(Notice(level="info", message=f"resumed with a change: {note}"))
-        for name in initial:
-            message = f"the checkpoint has no state {name}, which keeps its initial values"
-            self._emit(Notice(level="warning", message=message))
-        return checkpoint.progress
 
     def _fill_cache(self) -> None:
         self._phase("cache")

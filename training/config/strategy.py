@@ -18,7 +18,7 @@ DeepSpeedConfiguration = Annotated[
 
 
 class StrategySettings(Section):
-    """How the model is distributed over the ranks. A run may go on under another strategy: a checkpoint has whole tensors."""
+    """How the model is distributed over the ranks. A run may go on under another strategy and number of ranks."""
 
     name: Literal["ddp", "fsdp2", "hsdp", "pipeline", "zero1", "zero2", "zero3"] = Field(
         "ddp",
