@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +61,8 @@ def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingS
     fitting = max(1, (machine.gpus if scale.gpu else machine.cpus // scale.cpus_per_worker))
     if "workers" in scale.model_fields_set or scale.address is not None or scale.workers <= fitting:
         return settings, ""
+    if settings.strategy.ranks_per_share > fitting:
+        return settings, ""
     smaller = settings.model_copy(update={"scale": scale.model_copy(update={"workers": fitting})})
     kind, count = ("GPU", machine.gpus) if scale.gpu else ("CPU", machine.cpus)
     return smaller, f"{fitting} worker instead of the default {scale.workers}: this machine has {count} {kind}"
@@ -75,7 +78,7 @@ def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run
 
     Raises:
         PreflightError: too few CPUs or GPUs, a folder that cannot be written, too little space, a port in use, a Ray
-            cluster that does not answer, or no compiler for compute.compile.
+            cluster that does not answer, no compiler for compute.compile, or no DeepSpeed for strategy.name=zero1 to zero3.
         DataError: files of the dataset are missing or truncated.
     """
     scale = settings.scale
@@ -100,6 +103,8 @@ def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run
         )
     if settings.compute.compile != "off":
         _check_compiler(settings.compute.compile)
+    if settings.strategy.is_zero:
+        _check_deepspeed(settings.strategy.name)
     datasets.check_files(settings.data)
     _check_folder(settings.run.directory, setting=directory)  # last, because it makes it
 
@@ -119,6 +124,15 @@ def _check_compiler(mode: str) -> None:
         raise PreflightError(
             f"compute.compile={mode} needs a C++ compiler, and there is no `{_compiler_name()}` on PATH",
             remedy="apt-get install g++, set CXX to a compiler, or set compute.compile=off",
+        )
+
+
+def _check_deepspeed(strategy: str) -> None:
+    """DeepSpeed is installed apart, because it is built from source."""
+    if find_spec("deepspeed") is None:
+        raise PreflightError(
+            f"strategy.name={strategy} needs DeepSpeed, which is not installed",
+            remedy="make env WITH=deepspeed, or use strategy.name=fsdp2, which divides the same state",
         )
 
 

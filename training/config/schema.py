@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from infra.spec.section import Section
+from training.config import deepspeed
 from training.config.communication import CommunicationSettings
 from training.config.execution import (
     AllocatorSettings,
@@ -84,13 +85,24 @@ class TrainingSettings(Section):
     profile: ProfileSettings = Field(default_factory=ProfileSettings)
 
     @model_validator(mode="after")
+    def _the_strategy_fits(self) -> TrainingSettings:
+        check_strategy(self.strategy, loop=self.loop, scale=self.scale, precision=self.precision, compute=self.compute)
+        return self
+
+    @property
+    def shares(self) -> int:
+        """Shares that the samples of a step are divided into: one for each rank, or for each pipeline."""
+        return self.scale.workers // self.strategy.ranks_per_share
+
+    @model_validator(mode="after")
     def _batch_divides(self) -> TrainingSettings:
-        parts = self.scale.workers * self.loop.accumulation
+        parts = self.shares * self.loop.accumulation
         if self.loop.global_batch % parts:
             lower = max(parts, self.loop.global_batch - self.loop.global_batch % parts)
+            divided = "" if self.strategy.ranks_per_share == 1 else " / strategy.stages"
             raise ValueError(
-                f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers x loop.accumulation "
-                f"= {self.scale.workers} x {self.loop.accumulation} = {parts}; nearest: {lower}"
+                f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers{divided} x loop.accumulation "
+                f"= {self.shares} x {self.loop.accumulation} = {parts}; nearest: {lower}"
             )
         return self
 
@@ -121,8 +133,19 @@ class TrainingSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _the_strategy_fits(self) -> TrainingSettings:
-        check_strategy(self.strategy, scale=self.scale, precision=self.precision, compute=self.compute)
+    def _deepspeed_does_what_the_settings_say(self) -> TrainingSettings:
+        strategy = self.strategy
+        if (
+            strategy.is_zero
+            and self.ema.decay is not None
+            and (strategy.name == "zero3" or strategy.parameters == "bf16")
+        ):
+            raise ValueError(
+                f"ema.decay={self.ema.decay} averages weights in fp32 that each rank has, and strategy.name={strategy.name} with "
+                f"parameters={strategy.parameters} has none; use zero2 with parameters=fp32, or fsdp2"
+            )
+        if strategy.is_zero:
+            deepspeed.check(self)
         return self
 
     @model_validator(mode="after")

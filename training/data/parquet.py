@@ -22,6 +22,7 @@ from training.data.parquet_splits import ParquetImageSplit, ParquetSplit
 from training.data.parquet_targets import Targets, read_targets
 from training.data.sample_order import WindowedSplit
 from training.data.split_files import locate_parquet
+from training.data.tokenizer import read_stored
 from training.data.types import DataBundle, SampleSpec, Split
 from training.errors import DataError, SettingsError
 
@@ -57,6 +58,7 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
     }
     footers = np.frombuffer(b"".join(file.sha256 for file in files), dtype=np.uint8)
     values = {} if targets is None else {"targets": targets.values}
+    vocabulary = read_stored(settings.folder, source.spec) if options.kind == "tokens" else {}
     held_out = source.split(validation, False)
     return DataBundle(
         name="parquet",
@@ -64,7 +66,15 @@ def load_parquet(settings: DataSettings, options: ParquetOptions) -> DataBundle:
         train=source.training_split(train, options),
         validation=held_out,
         test=source.split(test, False) if located.test else held_out,
-        fingerprint=fingerprint(description, {"footers": footers, **values}),
+        fingerprint=fingerprint(
+            description,
+            {
+                "footers": footers,
+                **values,
+                **{name: np.frombuffer(file, np.uint8) for name, file in vocabulary.items()},
+            },
+        ),
+        files={**vocabulary, **({} if targets is None else targets.files)},
     )
 
 

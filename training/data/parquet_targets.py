@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from training.data.classes import classes_file
 from training.data.parquet_columns import column_type, is_list, is_number, is_text, list_length, numbers, refuse_nulls
 from training.data.parquet_files import ParquetFile
 from training.errors import DataError, SettingsError
@@ -28,6 +29,11 @@ class Targets:
     values: NDArray[np.int64] | NDArray[np.float32]
     outputs: int
     classes: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The names of the classes, see `DataBundle.files`; empty if the targets are values."""
+        return classes_file(self.classes, count=self.outputs) if self.values.dtype == np.int64 else {}
 
     @property
     def strata(self) -> NDArray[np.int64]:

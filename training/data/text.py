@@ -20,7 +20,7 @@ from training.config.schema import DataSettings, OptionValue
 from training.data.files import locate_text_files
 from training.data.fingerprint import fingerprint
 from training.data.options import TextOptions
-from training.data.tokenizer import TOKENIZER_FILE, encode, learn
+from training.data.tokenizer import as_file, encode, learn, of_bytes
 from training.data.types import DataBundle, SampleSpec
 from training.errors import DataError
 
@@ -100,12 +100,12 @@ class _Tokens:
     Attributes:
         splits: one dimension each.
         vocabulary: number of different tokens.
-        files: what reads and writes such tokens, see `DataBundle.files`.
+        learned: the file of a learned vocabulary, see `DataBundle.files`.
     """
 
     splits: Sequence[NDArray[np.generic]]
     vocabulary: int
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    learned: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def _bundle(name: str, text: bytes, settings: DataSettings, options: TextOptions) -> DataBundle:
@@ -135,9 +135,9 @@ def _bundle(name: str, text: bytes, settings: DataSettings, options: TextOptions
         test=final,
         fingerprint=fingerprint(
             description,
-            {"tokens": content, **{file: np.frombuffer(data, np.uint8) for file, data in tokens.files.items()}},
+            {"tokens": content, **{file: np.frombuffer(data, np.uint8) for file, data in tokens.learned.items()}},
         ),
-        files=tokens.files,
+        files=tokens.learned or as_file(of_bytes()),
     )
 
 
@@ -163,5 +163,5 @@ def _learned(content: NDArray[np.uint8], validation_fraction: float, options: Te
     return _Tokens(
         splits=[encode(tokenizer, part).astype(kind) for part in parts],
         vocabulary=tokenizer.get_vocab_size(),
-        files={TOKENIZER_FILE: tokenizer.to_str(pretty=True).encode()},
+        learned=as_file(tokenizer),
     )

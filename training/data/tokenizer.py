@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
+
+from training.data.types import SampleSpec
+from training.errors import DataError
 
 TOKENIZER_FILE = "tokenizer.json"
 """Name of the vocabulary in the folders of the run and of the model; `tokenizers.Tokenizer.from_file` reads it."""
@@ -32,6 +36,56 @@ _TOGETHER = 32
 
 # Without it, the library warns in every loader process, which is forked after its threads were used, but does not use them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+
+def of_bytes() -> Tokenizer:
+    """A vocabulary whose tokens are the 256 bytes, each of the ID that is its value."""
+    # The tables of GPT-2: a printable byte is its own character, the others are those from 256 on, in the order of the bytes.
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    others = {byte: 256 + place for place, byte in enumerate(sorted(set(range(256)) - printable))}
+    tokenizer = Tokenizer(BPE(vocab={chr(others.get(byte, byte)): byte for byte in range(256)}, merges=[]))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = ByteLevelDecoder()
+    return tokenizer
+
+
+def as_file(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """The file that is kept with the run and its model (`DataBundle.files`)."""
+    return {TOKENIZER_FILE: tokenizer.to_str(pretty=True).encode()}
+
+
+def read_stored(folder: Path, spec: SampleSpec) -> dict[str, bytes]:
+    """The vocabulary that is stored beside samples of tokens, as `as_file` returns it; empty if there is none.
+
+    Args:
+        folder: the dataset's folder.
+        spec: the samples.
+
+    Raises:
+        DataError: the file is damaged, has more tokens than the samples, or does not say how a text to classify is padded.
+    """
+    file = folder / TOKENIZER_FILE
+    if not file.is_file():
+        return {}
+    content = file.read_bytes()
+    try:
+        tokenizer = Tokenizer.from_buffer(content)
+    except ValueError as error:
+        raise DataError(
+            f"{file} is not a vocabulary of the library tokenizers: {error}",
+            remedy="write it with tokenizers.Tokenizer.save, or delete it",
+        ) from error
+    if tokenizer.get_vocab_size() > spec.vocabulary:
+        raise DataError(
+            f"{file} has {tokenizer.get_vocab_size()} tokens, more than data.options.vocabulary={spec.vocabulary}",
+            remedy=f"set data.options.vocabulary={tokenizer.get_vocab_size()}, or store the vocabulary that made these tokens",
+        )
+    if not spec.is_sequence and tokenizer.padding is None:
+        raise DataError(
+            f"{file} does not say how a text of fewer than {spec.shape[0]} tokens is padded",
+            remedy="call tokenizer.enable_padding(pad_id=…) as for these rows before tokenizer.save, or delete the file",
+        )
+    return {TOKENIZER_FILE: content}
 
 
 def learn(texts: Sequence[str], *, vocabulary: int) -> Tokenizer:

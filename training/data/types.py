@@ -77,8 +77,9 @@ class DataBundle:
         test: samples for the final metrics only.
         fingerprint: sha256, in hex, over everything that determines the samples and their split; equal fingerprints
             mean equal samples under equal ids. A run only resumes with an equal fingerprint.
-        files: content, by file name, of what inference needs beside the weights, e.g. the vocabulary of a tokenizer. It is
-            kept in the folder of the run and in that of the exported model. The fingerprint covers it.
+        files: content, by file name, of what inference needs beside the weights: `tokenizer.json`, a vocabulary of the library
+            tokenizers, and `classes.json`, a list of names, make MLflow's model one of texts. They are kept in the folder of the run
+            and in that of the exported model. The fingerprint covers what they depend on.
     """
 
     name: str

@@ -4,6 +4,7 @@ The process imports what torch.export needs, then reads a request from stdin and
 The model is stored as an exported graph (`torch.export`), MLflow's default. It loads without this repository, runs no pickled code, and
 accepts any batch size. A model that cannot be exported is pickled instead. It loads where its module can be imported; the code of a run's
 own is stored with it. For further training, load the run's artifact `weights/model.safetensors`.
+A model of texts is stored with its vocabulary, and takes texts (`training.tracking.text_models`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from training.export import ExportedModel, load_exported
 from training.tracking.client import STORE_ERRORS, mlflow, summarize, upload_timeout
 from training.tracking.payload import code_tags
 from training.tracking.process import reserve_stdout
+from training.tracking.text_models import TextInterface
 from training.user_code import is_user_code, user_traceback
 
 EXAMPLES = 2
@@ -92,7 +94,7 @@ def register_model(run_directory: Path, *, run_id: str, name: str) -> str:
         use_code(code)
     module = load_exported(folder)
     with mlflow.start_run(run_id, log_system_metrics=False):
-        logged = _log_model(module, exported.spec, code)
+        logged = _log_model(module, exported.spec, code, TextInterface.find(folder, exported.spec))
     identity = kept.current_identity(run_directory)
     tags = {"weights_sha256": digest, **code_tags(None if identity is None else identity.dump())}
     version = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
@@ -118,19 +120,26 @@ def _schema(dtype: np.dtype[Any], shape: tuple[int, ...]) -> mlflow.types.Schema
     return mlflow.types.Schema([mlflow.types.TensorSpec(dtype, (-1, *shape))])
 
 
-def _log_model(module: nn.Module, spec: SampleSpec, code: Path | None) -> mlflow.models.model.ModelInfo:
+def _log_model(
+    module: nn.Module, spec: SampleSpec, code: Path | None, texts: TextInterface | None
+) -> mlflow.models.model.ModelInfo:
     inputs = input_example(spec)
     is_exported = is_exportable(module, torch.from_numpy(inputs))
-    return mlflow.pytorch.log_model(
-        module,
-        name="model",
-        signature=model_signature(spec),
-        input_example=inputs,
-        # Explicit: to infer them, MLflow would load the model in another process.
-        pip_requirements=[f"{name}=={_public_version(name)}" for name in ("torch", "mlflow", "numpy")],
-        serialization_format="pt2" if is_exported else "pickle",
-        code_paths=None if is_exported or code is None else _modules(code),
-    )
+    network = {
+        "pytorch_model": module,
+        "signature": model_signature(spec),
+        "input_example": inputs,
+        "serialization_format": "pt2" if is_exported else "pickle",
+        "code_paths": None if is_exported or code is None else _modules(code),
+    }
+    # Explicit: to infer them, MLflow would load the model in another process.
+    if texts is not None:
+        return texts.log(network, pip_requirements=_requirements("torch", "mlflow", "numpy", "pandas", "tokenizers"))
+    return mlflow.pytorch.log_model(name="model", pip_requirements=_requirements("torch", "mlflow", "numpy"), **network)
+
+
+def _requirements(*names: str) -> list[str]:
+    return [f"{name}=={_public_version(name)}" for name in names]
 
 
 def _modules(code: Path) -> list[str]:

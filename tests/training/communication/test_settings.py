@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import SGD
 
 from tests.training.launch.ranks import on_ranks
-from training.config.schema import CommunicationSettings, StrategySettings, TrainingSettings
+from training.config.schema import CommunicationSettings, TrainingSettings
 from training.launch.task import RankPlace
 from training.process_group import process_group
 from training.strategies.build import build_strategy
@@ -50,8 +50,9 @@ def _torchs_refusal(place: RankPlace) -> str:
         build_strategy(
             nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)),
             lambda it: SGD(it.parameters(), lr=0.1),
-            settings=StrategySettings(),
-            communication=CommunicationSettings(sync_batchnorm=True),
+            settings=TrainingSettings().model_copy(
+                update={"communication": CommunicationSettings(sync_batchnorm=True)}
+            ),
             powersgd=None,
             device=torch.device("cpu"),
             world=place.world,

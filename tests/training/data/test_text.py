@@ -17,7 +17,7 @@ from observability.runlog import Evaluated, read_all, select
 from tests.training.runs import run_alone, small_settings
 from training.config.schema import DataSettings, OptionValue, TrainingSettings
 from training.data.registry import load_dataset, validate
-from training.data.tokenizer import SEPARATOR, encode, learn
+from training.data.tokenizer import SEPARATOR, encode, learn, of_bytes
 from training.data.types import DataBundle
 from training.errors import DataError, ResumeMismatchError, SettingsError
 
@@ -47,7 +47,7 @@ def test_bytes_are_the_samples_that_earlier_versions_had(tmp_path: Path) -> None
     assert bytes(inputs[0].tolist()) == WORDS.encode()[16:32]
     assert bytes(targets[0].tolist()) == WORDS.encode()[17:33]
     assert bundle.spec.vocabulary == 256
-    assert not bundle.files
+    assert tokenizer_of(bundle).encode(WORDS).ids == list(WORDS.encode())
     assert bundle.fingerprint == "0c632dd341b570c7f19191e897143fa26b63ee412b0a7beb6fb97a7d98f14aa1"
 
 
@@ -90,6 +90,14 @@ def test_no_character_is_cut_between_two_splits(tmp_path: Path) -> None:
         for split in (bundle.train, bundle.validation, bundle.test):
             tokens, _ = split.read(np.arange(len(split)))
             assert not tokenizer.decode(tokens.flatten().tolist()).startswith("\ufffd")
+
+
+@given(text=st.text(max_size=200))
+def test_the_vocabulary_of_bytes_has_the_bytes_of_any_text(text: str) -> None:
+    tokenizer = of_bytes()
+    tokens = tokenizer.encode(text).ids
+    assert bytes(tokens) == text.encode()
+    assert tokenizer.decode(tokens) == text
 
 
 @given(text=st.text(max_size=200), limit=st.integers(258, 300))
