@@ -83,12 +83,12 @@ def read_results(file: Path) -> Results:
 
 
 def read_history(folder: Path) -> list[Results]:
-    """All result files of a folder, the oldest first: their names are their times.
+    """All result files of a folder, the oldest first: their names are their times. Those of `make bench-gpu` begin otherwise.
 
     Raises:
         HistoryError: a file is damaged.
     """
-    return [read_results(file) for file in sorted(folder.glob("*.json")) if file.name != BASELINE]
+    return [read_results(file) for file in sorted(folder.glob("[0-9]*.json"))]
 
 
 def newest_level(history: Iterable[Results], name: str, machine: Machine) -> Level:

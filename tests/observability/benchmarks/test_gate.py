@@ -48,6 +48,12 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
+def test_results_of_a_gpu_in_the_same_folder_are_not_judged(folder: Folder) -> None:
+    (folder.path / "gpu-20261102-000000.json").write_text('{"groups": {}}', encoding="utf-8")
+    folder.add(1.0)
+    assert folder.gate() == 0
+
+
 @pytest.mark.parametrize(
     ("level", "status", "said"),
     [
