@@ -30,7 +30,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
 from training.communication.wire import factor_shape
 from training.config.schema import CommunicationSettings
 from training.errors import SettingsError

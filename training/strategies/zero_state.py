@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from training.checkpoint.sharding import NamedTensors
 from training.checkpoint.state import check_fits, check_optimizer
-from training.checkpoint.stateful import NamedTensors
 from training.errors import ResumeMismatchError
 from training.strategies.deepspeed_library import Engine
 
