@@ -37,6 +37,7 @@ from training.data import cache
 from training.data import registry as datasets
 from training.data.loader import EvalLoader, TrainLoader
 from training.data.order import BatchPlan
+from training.data.place import DataPlace
 from training.data.types import DataBundle, Split
 from training.device import rank_device
 from training.environment import platform_version
@@ -109,6 +110,11 @@ class Session:
         self._callbacks = callbacks
         self._gate = gate
         self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
+        self._share = DataPlace.of(
+            rank=place.rank,
+            world=place.world,
+            ranks_per_share=task.settings.strategy.ranks_per_share if place.world > 1 else 1,
+        )
 
     def run(self) -> Outcome:
         """Join the process group, train, and leave a committed checkpoint and, if the run is done, its weights.
@@ -173,7 +179,7 @@ class Session:
         plan = BatchPlan(
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
-            world=place.world,
+            world=self._share.world,
             accumulation=settings.loop.accumulation,
         )
         precision = Precision(settings.precision, self._device)
@@ -249,10 +255,11 @@ class Session:
             split,
             plan=plan,
             seed=self._settings.run.seed,
-            rank=self._place.rank,
+            rank=self._share.rank,
             loader_workers=data.loader_workers,
             prefetch=data.prefetch,
             augment=data.augment,
+            equal_rows=self._settings.strategy.name == "pipeline",
             copy_to=self._copied_to(),
         )
 
@@ -319,6 +326,8 @@ class Session:
             device=self._device,
             world=self._place.world,
         )
+        if strategy.note:
+            self._report(strategy.note)
         compile_steps(strategy, self._settings.compute, run_directory=self._task.run_directory)
         if self._settings.communication.hook != "none" and self._place.world > 1:
             trained = [one for one in strategy.module.parameters() if one.requires_grad]
@@ -350,16 +359,16 @@ class Session:
         return [AttentionReport(self._emit, wanted=wanted, profiling=profiling)]
 
     def _ledger(self) -> list[SampleLedger]:
-        if not self._settings.loop.log_sample_ids:
+        if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
             return []
-        return [SampleLedger(self._task.run_directory, rank=self._place.rank, attempt=self._task.attempt)]
+        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
 
     def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
         loader = partial(
             EvalLoader,
             batch=self._settings.loop.evaluation_batch,
-            rank=self._place.rank,
-            world=self._place.world,
+            rank=self._share.rank,
+            world=self._share.world,
             loader_workers=self._settings.data.loader_workers,
             prefetch=self._settings.data.prefetch,
             copy_to=self._copied_to(),
@@ -373,7 +382,6 @@ class Session:
 
     def _identity(self, bundle: DataBundle) -> Identity:
         return Identity(
-            model=self._settings.model.name,
             objective=self._settings.objective.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,
