@@ -137,7 +137,7 @@ def _killed_rank(place: RankPlace, *, folder: str, sections: dict[str, dict[str,
             os.kill(os.getpid(), signal.SIGKILL)
         return writing(storage, at, name)
 
-    LocalStorage.writing = killed  # type: ignore[method-assign]
+    LocalStorage.writing = killed  # type: ignore[assignment, method-assign]
     return _rank(place, folder=folder, sections=sections)
 
 
