@@ -66,4 +66,6 @@ def node_groups(ranks: int, *, timeout_seconds: float) -> NodeGroups:
     within, _ = dist.new_subgroups_by_enumeration(nodes, timeout=timeout, group_desc=WITHIN)
     counterparts = [list(ranks_of_all) for ranks_of_all in zip(*nodes, strict=True)]
     between, _ = dist.new_subgroups_by_enumeration(counterparts, timeout=timeout, group_desc=BETWEEN)
+    assert isinstance(within, dist.ProcessGroup), "this rank is on no node"
+    assert isinstance(between, dist.ProcessGroup), "this rank has no counterparts"
     return NodeGroups(within=within, between=between)

@@ -21,6 +21,7 @@ from training.errors import SettingsError
 from training.launch.task import RankPlace
 from training.process_group import process_group
 from training.strategies.build import build_strategy
+from training.strategies.data_parallel import DataParallel
 
 Array = npt.NDArray[np.float32]
 HOOKS = ("none", "fp16", "bf16")
@@ -57,6 +58,7 @@ def _of_hook(place: RankPlace, hook: str) -> Found:
             device=CPU,
             report=told.append,
         )
+        assert isinstance(strategy, DataParallel)
         before = sent_bytes(group=BETWEEN)
         own = torch.randn(4, 64, generator=torch.Generator().manual_seed(place.rank))
         strategy.model(own).square().mean().backward()

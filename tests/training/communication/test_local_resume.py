@@ -80,6 +80,7 @@ def diverging(spec: SampleSpec, *, step: int) -> nn.Module:
     return _Diverging(spec, step)
 
 
+@pytest.mark.long
 def test_a_rank_that_diverges_alone_ends_the_run_with_its_step(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,10 @@ from torch.optim import SGD
 
 from tests.training.communication.test_wire import CPU, network, sent_bytes
 from tests.training.launch.ranks import on_ranks
-from training.config.schema import CommunicationSettings
+from training.config.schema import CommunicationSettings, PrecisionSettings
+from training.errors import NonFiniteLossError
 from training.launch.task import RankPlace
+from training.precision import Precision
 from training.process_group import process_group
 from training.strategies.data_parallel import DataParallel
 from training.strategies.local_training import LocalTraining
@@ -38,12 +41,13 @@ def weights(module: nn.Module) -> Array:
 
 @dataclass(kw_only=True)
 class Trained:
-    """The weights of a rank after each step, what it has sent in it, and the weights of the run's model at the end."""
+    """The weights of a rank after each step, what it has sent in it, and the weights and outputs of the run's model at the end."""
 
     weights: list[Array] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
     node_bytes: list[int] = field(default_factory=list)
     model: Array
+    outputs: Array
 
 
 def train(place: RankPlace, settings: CommunicationSettings, *, steps: int, memory: torch.memory_format) -> Trained:
@@ -54,7 +58,8 @@ def train(place: RankPlace, settings: CommunicationSettings, *, steps: int, memo
     else:
         ranks = settings.ranks_per_node
         strategy = LocalTraining(module, sgd, device=CPU, communication=settings, ranks_per_node=ranks)
-    found = Trained(model=np.zeros(0, dtype=np.float32))
+    nothing = np.zeros(0, dtype=np.float32)
+    found = Trained(model=nothing, outputs=nothing)
     for step in range(1, steps + 1):
         before, in_node = sent_bytes(), sent_bytes(group="undefined")
         strategy.start_step(step, scale=1.0)
@@ -67,6 +72,9 @@ def train(place: RankPlace, settings: CommunicationSettings, *, steps: int, memo
         found.bytes.append(sent_bytes() - before)
         found.node_bytes.append(sent_bytes(group="undefined") - in_node)
     found.model = weights(strategy.whole_module())
+    strategy.synchronize_buffers()
+    with torch.no_grad():
+        found.outputs = strategy.infer(torch.ones(2, 64)).numpy()
     np.testing.assert_array_equal(weights(strategy.module), found.weights[-1])
     convolution = strategy.module.get_parameter("1.weight")
     assert convolution.is_contiguous(memory_format=memory)
@@ -121,6 +129,16 @@ def test_a_rank_sends_nothing_between_two_averages(four: list[Trained]) -> None:
 def test_the_model_of_the_run_is_the_mean_of_the_ranks(four: list[Trained]) -> None:
     mean = np.mean([rank.weights[-1] for rank in four], axis=0)
     np.testing.assert_allclose(four[0].model, mean, rtol=1e-5, atol=1e-7)
+
+
+def test_every_rank_evaluates_the_mean_and_keeps_its_own_weights(four: list[Trained]) -> None:
+    """`train` compares the weights before and after."""
+    module = network()
+    nn.utils.vector_to_parameters(torch.from_numpy(four[0].model), module.parameters())
+    with torch.no_grad():
+        outputs = module(torch.ones(2, 64)).numpy()
+    for rank in four:
+        np.testing.assert_array_equal(rank.outputs, outputs)
 
 
 PLAIN_AVERAGE = {"outer_optimizer": "nesterov", "outer_learning_rate": 1.0, "outer_momentum": 0.0}
@@ -178,6 +196,29 @@ def _after_two_steps(start: Array, rank: int, steps_before: int) -> Array:
                 assert value.grad is not None
                 value.sub_(RATE * value.grad)
     return weights(module)
+
+
+def _diverged(place: RankPlace) -> str:
+    """What a rank says after a step in which rank 1 has no finite gradient."""
+    torch.set_num_threads(1)
+    with process_group(place, gpu=False, timeout_seconds=120):
+        settings = CommunicationSettings(start_step=0, local_steps=4)
+        strategy = LocalTraining(network(), sgd, device=CPU, communication=settings)
+        strategy.start_step(1, scale=1.0)
+        (strategy.model(torch.ones(2, 64)).sum() * (math.nan if place.rank == 1 else 1.0)).backward()
+        message = ""
+        try:
+            strategy.update(Precision(PrecisionSettings(), CPU), None)
+        except NonFiniteLossError as error:
+            message = str(error)
+        dist.barrier()
+        return message
+
+
+def test_a_rank_that_diverges_alone_says_so_without_its_peers() -> None:
+    first, second = on_ranks(2, _diverged)
+    assert not first
+    assert second.startswith("step 1: the gradient of rank 1, which trains alone, is not finite")
 
 
 def _channels_last(place: RankPlace) -> None:
