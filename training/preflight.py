@@ -61,6 +61,8 @@ def fit_workers(settings: TrainingSettings, machine: Machine) -> tuple[TrainingS
     fitting = max(1, (machine.gpus if scale.gpu else machine.cpus // scale.cpus_per_worker))
     if "workers" in scale.model_fields_set or scale.address is not None or scale.workers <= fitting:
         return settings, ""
+    if settings.strategy.ranks_per_share > fitting:
+        return settings, ""
     smaller = settings.model_copy(update={"scale": scale.model_copy(update={"workers": fitting})})
     kind, count = ("GPU", machine.gpus) if scale.gpu else ("CPU", machine.cpus)
     return smaller, f"{fitting} worker instead of the default {scale.workers}: this machine has {count} {kind}"

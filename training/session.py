@@ -9,10 +9,9 @@ from functools import partial
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from pydantic.main import IncEx
 
-from observability.runlog import Emit, Notice, Phase, Restored
+from observability.runlog import Emit, Notice, Phase
 from training.attention import attention_kernel
 from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
@@ -25,14 +24,17 @@ from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.usage import Usage
-from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
+from training.checkpoint.manifest import Identity
+from training.checkpoint.ranks import writing_ranks
+from training.checkpoint.restore import restore_newest
 from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import FOLDER, CheckpointStore, local_store
+from training.checkpoint.store import FOLDER, local_store
 from training.compute import arranged, compile_steps
 from training.data import cache
 from training.data import registry as datasets
 from training.data.loader import EvalLoader, TrainLoader
 from training.data.order import BatchPlan
+from training.data.place import DataPlace
 from training.data.types import DataBundle, Split
 from training.device import rank_device
 from training.environment import platform_version
@@ -105,6 +107,11 @@ class Session:
         self._callbacks = callbacks
         self._gate = gate
         self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
+        self._share = DataPlace.of(
+            rank=place.rank,
+            world=place.world,
+            ranks_per_share=task.settings.strategy.ranks_per_share if place.world > 1 else 1,
+        )
 
     def run(self) -> Outcome:
         """Join the process group, train, and leave a committed checkpoint and, if the run is done, its weights.
@@ -166,7 +173,7 @@ class Session:
         plan = BatchPlan(
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
-            world=place.world,
+            world=self._share.world,
             accumulation=settings.loop.accumulation,
         )
         precision = Precision(settings.precision, self._device)
@@ -201,7 +208,7 @@ class Session:
                 identity=identity,
                 settings=settings.checkpoint,
                 ranked_by=ranked_by,
-                writes=place.rank == 0,
+                ranks=partial(writing_ranks, shards_state=strategy.shards_state, rank=place.rank, device=self._device),
             ),
             *self._gate_keeper(),
         ]
@@ -222,7 +229,16 @@ class Session:
                 steps_per_epoch=plan.steps_per_epoch,
             ),
             callbacks=callbacks,
-            progress=self._restore(store, states, identity),
+            progress=restore_newest(
+                store,
+                states,
+                identity,
+                place=place,
+                device=self._device,
+                shards_state=strategy.shards_state,
+                refuse_lost=RunDirectory(self._task.run_directory).refuse_lost_checkpoints,
+                emit=self._emit,
+            ),
             wants_stop=self._wants_stop,
         )
 
@@ -232,10 +248,11 @@ class Session:
             split,
             plan=plan,
             seed=self._settings.run.seed,
-            rank=self._place.rank,
+            rank=self._share.rank,
             loader_workers=data.loader_workers,
             prefetch=data.prefetch,
             augment=data.augment,
+            equal_rows=self._settings.strategy.name == "pipeline",
             copy_to=self._copied_to(),
         )
 
@@ -291,6 +308,8 @@ class Session:
             device=self._device,
             report=self._report,
         )
+        if strategy.note:
+            self._report(strategy.note)
         compile_steps(strategy, self._settings.compute, run_directory=self._task.run_directory)
         return strategy
 
@@ -319,16 +338,16 @@ class Session:
         return [AttentionReport(self._emit, wanted=wanted, profiling=profiling)]
 
     def _ledger(self) -> list[SampleLedger]:
-        if not self._settings.loop.log_sample_ids:
+        if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
             return []
-        return [SampleLedger(self._task.run_directory, rank=self._place.rank, attempt=self._task.attempt)]
+        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
 
     def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
         loader = partial(
             EvalLoader,
             batch=self._settings.loop.evaluation_batch,
-            rank=self._place.rank,
-            world=self._place.world,
+            rank=self._share.rank,
+            world=self._share.world,
             loader_workers=self._settings.data.loader_workers,
             prefetch=self._settings.data.prefetch,
             copy_to=self._copied_to(),
@@ -342,7 +361,6 @@ class Session:
 
     def _identity(self, bundle: DataBundle) -> Identity:
         return Identity(
-            model=self._settings.model.name,
             objective=self._settings.objective.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,
@@ -352,34 +370,6 @@ class Session:
             settings=self._settings.model_dump(mode="json", exclude=_NOT_RECORDED),
             code=self._task.code.identity.dump() if self._task.code else None,
         )
-
-    def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:
-        """Restore the newest good checkpoint, if any. Rank 0 chooses; its peers open the same one."""
-        checkpoint = store.newest_good(identity) if self._place.rank == 0 else None
-        if checkpoint is None and self._place.rank == 0:
-            RunDirectory(self._task.run_directory).refuse_lost_checkpoints()
-        if self._place.world > 1:
-            chosen = torch.tensor([checkpoint.progress.step if checkpoint else -1], device=self._device)
-            dist.broadcast(chosen, src=0)
-            if self._place.rank > 0 and int(chosen) >= 0:
-                checkpoint = store.open(int(chosen), identity)
-        if checkpoint is None:
-            return TrainProgress(step=0, epoch=1, step_in_epoch=0, samples=0)
-        initial = states.restore(checkpoint)
-        self._emit(
-            Restored(
-                step=checkpoint.progress.step,
-                path=str(checkpoint.path),
-                weights_sha256=checkpoint.manifest.sha256_of(MODEL_FILE),
-                skipped=list(checkpoint.skipped),
-            )
-        )
-        for note in checkpoint.notes:
-            self._emit(Notice(level="info", message=f"resumed with a change: {note}"))
-        for name in initial:
-            message = f"the checkpoint has no state {name}, which keeps its initial values"
-            self._emit(Notice(level="warning", message=message))
-        return checkpoint.progress
 
     def _fill_cache(self) -> None:
         self._phase("cache")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
 from training.config.schema import CommunicationSettings
 from training.errors import ResumeMismatchError
 

@@ -29,7 +29,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
 from training.communication.ranks import of_all_ranks
 from training.communication.wire import factor_shape
 from training.config.schema import CommunicationSettings

@@ -1,6 +1,9 @@
-"""Tensors of which every rank has its own: their mean, and all of them for a checkpoint."""
+"""Tensors of which every rank has its own: their mean, all of them for a checkpoint, and an optimizer's from a checkpoint."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -8,7 +11,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
+from training.checkpoint.state import OptimizerState
 
 
 @torch.no_grad()
@@ -27,3 +31,16 @@ def mean_over_ranks(own: NamedTensors) -> NamedTensors:
 def of_all_ranks(own: Tensor, mesh: DeviceMesh) -> DTensor:
     """This rank's tensor as its part of those of all ranks, (ranks, *shape), sharded over a mesh of all ranks."""
     return DTensor.from_local(own.detach().to(mesh.device_type)[None], mesh, [Shard(0)], run_check=False)
+
+
+def load_optimizer(own: OptimizerState, state_dict: Mapping[str, Any]) -> None:
+    """Load a state with tensors on the CPU of at least the parameters that this rank has, on its device.
+
+    Raises:
+        ResumeMismatchError: it is the state of an optimizer of another class.
+    """
+    tensors = {name: value for name, value in state_dict.items() if isinstance(value, Tensor)}
+    placed = own.tensors_to_load(tensors)
+    for name, value in placed.items():
+        value.copy_(tensors[name])
+    own.load_state_dict({"class": state_dict["class"], **placed})

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import Optimizer
 
+from training.checkpoint.sharding import NamedTensors
 from training.checkpoint.state import OptimizerState
-from training.checkpoint.stateful import NamedTensors
+from training.communication.ranks import load_optimizer
 
 
 def shard(optimizer: Optimizer) -> ZeroRedundancyOptimizer:
@@ -44,7 +45,7 @@ class ShardedOptimizerState:
         Raises:
             ResumeMismatchError: it is the state of an optimizer of another class.
         """
-        self._own.load_state_dict(state_dict)
+        load_optimizer(self._own, state_dict)
 
     def _gather(self, own: NamedTensors) -> NamedTensors:
         described = {name: (value.shape, value.dtype) for name, value in own.items()}

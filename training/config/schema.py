@@ -85,13 +85,24 @@ class TrainingSettings(Section):
     profile: ProfileSettings = Field(default_factory=ProfileSettings)
 
     @model_validator(mode="after")
+    def _the_strategy_fits(self) -> TrainingSettings:
+        check_strategy(self.strategy, loop=self.loop, scale=self.scale, precision=self.precision, compute=self.compute)
+        return self
+
+    @property
+    def shares(self) -> int:
+        """Shares that the samples of a step are divided into: one for each rank, or for each pipeline."""
+        return self.scale.workers // self.strategy.ranks_per_share
+
+    @model_validator(mode="after")
     def _batch_divides(self) -> TrainingSettings:
-        parts = self.scale.workers * self.loop.accumulation
+        parts = self.shares * self.loop.accumulation
         if self.loop.global_batch % parts:
             lower = max(parts, self.loop.global_batch - self.loop.global_batch % parts)
+            divided = "" if self.strategy.ranks_per_share == 1 else " / strategy.stages"
             raise ValueError(
-                f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers x loop.accumulation "
-                f"= {self.scale.workers} x {self.loop.accumulation} = {parts}; nearest: {lower}"
+                f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers{divided} x loop.accumulation "
+                f"= {self.shares} x {self.loop.accumulation} = {parts}; nearest: {lower}"
             )
         return self
 
@@ -119,11 +130,6 @@ class TrainingSettings(Section):
             raise ValueError(
                 "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _the_strategy_fits(self) -> TrainingSettings:
-        check_strategy(self.strategy, scale=self.scale, precision=self.precision, compute=self.compute)
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from training.launch.task import RankPlace
 from training.strategies.data_parallel import DataParallel
 from training.strategies.fully_sharded import FullySharded
 from training.strategies.local_training import LocalTraining
+from training.strategies.pipeline import Pipeline
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer, Strategy
 from training.strategies.zero import Zero
@@ -41,7 +42,7 @@ def build_strategy(
     """Distribute a module, which is the same on every rank and on its final device; a world of one has nothing to distribute.
 
     Raises:
-        SettingsError: what the ranks are to send does not fit the model or the nodes.
+        SettingsError: the model does not fit the strategy, or what the ranks are to send the nodes.
     """
     if place.world == 1:
         return SingleProcess(module, make_optimizer)
@@ -49,6 +50,8 @@ def build_strategy(
         return _build_data_parallel(
             module, make_optimizer, settings=settings, place=place, device=device, report=report
         )
+    if settings.strategy.name == "pipeline":
+        return Pipeline(module, make_optimizer, settings=settings.strategy, device=device, model=settings.model.name)
     if settings.strategy.is_zero:
         return Zero(module, make_optimizer, settings=settings, device=device)
     return FullySharded(module, make_optimizer, settings=settings.strategy, device=device)

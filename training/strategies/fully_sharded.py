@@ -39,6 +39,7 @@ class FullySharded:
     """
 
     computes_together = True
+    shards_state = True
     note = ""
 
     def __init__(

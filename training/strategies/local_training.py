@@ -24,10 +24,11 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.func import functional_call
 
+from training.checkpoint.sharding import NamedTensors
 from training.checkpoint.state import ModelState, OptimizerState
-from training.checkpoint.stateful import NamedTensors, Stateful
+from training.checkpoint.stateful import Stateful
 from training.communication.outer_optimizer import OuterOptimizer
-from training.communication.ranks import mean_over_ranks, of_all_ranks
+from training.communication.ranks import load_optimizer, mean_over_ranks, of_all_ranks
 from training.communication.weight_averager import WeightAverager
 from training.config.schema import CommunicationSettings
 from training.errors import NonFiniteLossError
@@ -177,7 +178,7 @@ class _OwnState:
         self.buffers_differ = not self._buffers.keys().isdisjoint(weights)
         self.weights_differ = not self._weights.keys().isdisjoint(weights)
         if moments:
-            self._optimizer.load_state_dict({"class": self._optimizer_class, **moments})
+            load_optimizer(self._optimizer, {"class": self._optimizer_class, **moments})
             self.optimizers_differ = True
 
 

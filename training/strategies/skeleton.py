@@ -6,7 +6,7 @@ import copy
 
 from torch import nn
 
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
 
 
 def skeleton_of(module: nn.Module) -> nn.Module:

@@ -34,6 +34,7 @@ class Zero:
     """ZeRO over all ranks of the process group. Buffers are not divided: as under DDP, those of rank 0 count."""
 
     note = ""
+    shards_state = False
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: TrainingSettings, device: torch.device
@@ -49,6 +50,7 @@ class Zero:
         self._engine = deepspeed_library.initialize(
             module, make_optimizer(module), engine_configuration(settings), device
         )
+        self._engine.set_gradient_accumulation_boundary(True)  # instead of DeepSpeed's own count of micro-batches
         self.module = module
         self.model = cast("nn.Module", self._engine)
         self.optimizer = cast("Optimizer", self._engine.optimizer)
