@@ -382,6 +382,7 @@ class Session:
 
     def _identity(self, bundle: DataBundle) -> Identity:
         return Identity(
+            model=self._settings.model.name,
             objective=self._settings.objective.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,
