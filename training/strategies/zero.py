@@ -50,6 +50,7 @@ class Zero:
         self._engine = deepspeed_library.initialize(
             module, make_optimizer(module), engine_configuration(settings), device
         )
+        self._engine.set_gradient_accumulation_boundary(True)  # instead of DeepSpeed's own count of micro-batches
         self.module = module
         self.model = cast("nn.Module", self._engine)
         self.optimizer = cast("Optimizer", self._engine.optimizer)

@@ -41,17 +41,17 @@ class Partitions:
         return list(zip(self._zero.fp32_partitioned_groups_flat, self._zero.fp16_groups, strict=True))
 
     def weight(self, parameter: nn.Parameter) -> Tensor:
-        """A whole weight, in float32 if it is trained, on every rank. A collective."""
+        """A whole weight, in float32, on every rank. A collective."""
         from deepspeed import zero  # noqa: PLC0415
         from deepspeed.utils import safe_get_full_fp32_param  # noqa: PLC0415
 
         if self._has_whole_weights and (parameter.dtype == torch.float32 or not parameter.requires_grad):
-            return parameter.detach()
+            return parameter.detach().float()
         if parameter.requires_grad:
             found: Tensor = safe_get_full_fp32_param(parameter)
             return found
         with zero.GatheredParameters([parameter]):
-            return parameter.detach().clone()
+            return parameter.detach().to(torch.float32, copy=True)
 
     def set_weight(self, parameter: nn.Parameter, value: Tensor) -> None:
         """Load a whole weight, which every rank has. A collective."""
