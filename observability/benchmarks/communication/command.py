@@ -54,9 +54,9 @@ def _run(names: Sequence[str] | None, *, rounds: int, megabits: float, file: Pat
     with hosts(count, rate=f"{megabits:g}mbit") as found:
         groups = plan(chosen_cases, hosts=count)
         results = [result for group in groups for result in group]
-        title = f"{count} hosts with links of {megabits:g} Mbit/s"
+        title = f"{count} hosts with links of {megabits:g} Mbit/s, {rounds} round{'s' * (rounds != 1)}"
         seconds = expected_seconds(groups, rounds=rounds, megabits=megabits)
-        print(f"{len(results)} cases, {rounds} rounds, {title}: about {duration(seconds)}", file=sys.stderr, flush=True)
+        print(f"{len(results)} cases, {title}: about {duration(seconds)}", file=sys.stderr, flush=True)
 
         def keep() -> None:
             _write(results, file, hosts=count, megabits=megabits)
@@ -64,7 +64,7 @@ def _run(names: Sequence[str] | None, *, rounds: int, megabits: float, file: Pat
         file.parent.mkdir(parents=True, exist_ok=True)
         for group in groups:
             measure(group, found, rounds=rounds, scratch=scratch, on_round=keep)
-    print(f"{title}, {rounds} rounds; {NOTE}\n")
+    print(f"{title}; {NOTE}\n")
     for row in (HEADER, ["---"] * len(HEADER), *rows(results)):
         print("| " + " | ".join(row) + " |")
     plot = file.with_suffix(".png")

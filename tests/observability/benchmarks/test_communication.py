@@ -178,7 +178,7 @@ def test_two_hosts_count_what_was_computed_and_half_of_it_under_bf16(
     file = tmp_path / "bench" / "20260101-000000.json"
     assert command.run(["bf16"], rounds=1, megabits=100, file=file, scratch=tmp_path, count=2) == ExitStatus.DONE
     printed = capsys.readouterr()
-    assert "2 cases, 1 rounds, 2 hosts with links of 100 Mbit/s: about" in printed.err
+    assert "2 cases, 2 hosts with links of 100 Mbit/s, 1 round: about" in printed.err
     assert "| bf16 | " in printed.out
     assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     plain, bf16 = json.loads(file.read_text())["communication"]["cases"]
