@@ -98,6 +98,10 @@ class TrainingSettings(Section):
     def _precision_fits_the_device(self) -> TrainingSettings:
         if self.precision.mode == "fp16" and not self.scale.gpu:
             raise ValueError("precision.mode=fp16 needs scale.gpu=true; on a CPU use bf16 or fp32")
+        if self.precision.mode == "fp8" and not self.scale.gpu:
+            raise ValueError(
+                "precision.mode=fp8 needs scale.gpu=true, with GPUs from Ada and Hopper on; on a CPU use bf16 or fp32"
+            )
         return self
 
     @model_validator(mode="after")
@@ -116,7 +120,7 @@ class TrainingSettings(Section):
             raise ValueError("compute.attention=efficient needs scale.gpu=true; CPUs have flash and math")
         if self.compute.attention == "flash" and self.scale.gpu and self.precision.mode == "fp32":
             raise ValueError(
-                "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
+                "compute.attention=flash needs precision.mode=bf16, fp16 or fp8 on GPUs, got fp32; efficient and math do not"
             )
         return self
 
@@ -134,8 +138,8 @@ class TrainingSettings(Section):
             )
         if self.precision.mode == "fp16":
             raise ValueError(f"precision.mode=fp16 has no loss scaling under strategy.name={strategy.name}; use bf16")
-        if strategy.parameters == "bf16" and self.precision.mode != "bf16":
-            raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16, got {self.precision.mode}")
+        if strategy.parameters == "bf16" and self.precision.mode not in {"bf16", "fp8"}:
+            raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16 or fp8, got {self.precision.mode}")
         if strategy.offload and not self.scale.gpu:
             raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
         if self.compute.compile != "off":
