@@ -42,6 +42,7 @@ from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
+from training.float8 import convert_linears
 from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
@@ -296,6 +297,8 @@ class Session:
         torch.manual_seed(self._settings.run.seed)
         module = models.build_model(self._settings.model, bundle.spec).to(self._device)
         module = arranged(module, self._settings.compute, bundle.spec)
+        if self._settings.precision.mode == "fp8":
+            self._report(convert_linears(module, self._device, model=self._settings.model.name))
         if (mode := self._settings.compute.activation_checkpointing) != "off":
             recompute_blocks(module, mode, model=self._settings.model.name)
         peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)

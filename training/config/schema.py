@@ -110,6 +110,10 @@ class TrainingSettings(Section):
     def _precision_fits_the_device(self) -> TrainingSettings:
         if self.precision.mode == "fp16" and not self.scale.gpu:
             raise ValueError("precision.mode=fp16 needs scale.gpu=true; on a CPU use bf16 or fp32")
+        if self.precision.mode == "fp8" and not self.scale.gpu:
+            raise ValueError(
+                "precision.mode=fp8 needs scale.gpu=true, with GPUs from Ada and Hopper on; on a CPU use bf16 or fp32"
+            )
         return self
 
     @model_validator(mode="after")
@@ -128,7 +132,7 @@ class TrainingSettings(Section):
             raise ValueError("compute.attention=efficient needs scale.gpu=true; CPUs have flash and math")
         if self.compute.attention == "flash" and self.scale.gpu and self.precision.mode == "fp32":
             raise ValueError(
-                "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
+                "compute.attention=flash needs precision.mode=bf16, fp16 or fp8 on GPUs, got fp32; efficient and math do not"
             )
         return self
 
