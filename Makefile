@@ -12,7 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
   SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
-  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT
+  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -321,8 +321,9 @@ lint: environment-dev ## Check style, formatting, types and import contracts
 ##@ Set up
 
 .PHONY: env
-env: ## Create .venv from the lock (every command does this); FOR=dev|infra; see CONTRIBUTING.md for TORCH_INDEX
+env: ## Create .venv from the lock (every command does this); FOR=dev|infra; WITH=deepspeed adds DeepSpeed; see CONTRIBUTING.md for TORCH_INDEX
 	@.make/environment $(if $(call is_typed,FOR),$(call quoted,$(FOR)),train)
+	@$(if $(call is_typed,WITH),.make/environment $(call quoted,$(WITH)))
 
 .PHONY: lock
 lock: environment-dev ## Resolve pyproject.toml into the locks; UPGRADE=all or UPGRADE="name name" upgrades

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ("requirements.lock", "requirements-infra.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-infra.lock", "requirements-dev.lock", "requirements-deepspeed.lock")
+DEEPSPEED = "pip install --no-deps --no-build-isolation --require-hashes --requirements requirements-deepspeed.lock\n"
 
 FAKE_UV = """#!/bin/sh
 echo "$@" >>{notes}/asked
@@ -73,21 +74,41 @@ def test_a_changed_lock_is_installed(folder: Folder) -> None:
 
 
 def test_the_contributors_environment_serves_all_work(folder: Folder) -> None:
-    assert folder.run("dev").endswith(" requirements-dev.lock\n")
+    assert folder.run("dev") == f"pip sync --require-hashes requirements-dev.lock\n{DEEPSPEED}"
     assert folder.run("train") == ""
     assert folder.run("infra") == ""
+    assert folder.run("deepspeed") == ""
+
+
+@pytest.mark.parametrize("lock", ["requirements-dev.lock", "requirements-deepspeed.lock"])
+def test_a_change_of_either_lock_of_the_contributors_is_installed(folder: Folder, lock: str) -> None:
+    folder.run("dev")
+    (folder.path / lock).write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    assert lock in folder.run("dev")
 
 
 def test_training_keeps_the_contributors_packages(folder: Folder) -> None:
     folder.run("dev")
     (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
-    assert folder.run("train").endswith(" requirements-dev.lock\n")
+    assert " requirements-dev.lock\n" in folder.run("train")
 
 
 def test_an_environment_may_serve_training_and_infrastructure(folder: Folder) -> None:
     folder.run("train")
     assert folder.run("infra").endswith(" requirements-infra.lock requirements.lock\n")
     assert folder.run("train") == ""
+
+
+def test_deepspeed_is_built_after_the_rest_is_installed(folder: Folder) -> None:
+    assert folder.run("train")
+    assert folder.run("deepspeed") == f"pip sync --require-hashes requirements.lock\n{DEEPSPEED}"
+    assert folder.run("train") == ""
+
+
+def test_a_changed_lock_keeps_deepspeed(folder: Folder) -> None:
+    folder.run("deepspeed")
+    (folder.path / "requirements.lock").write_text("numpy==2 \\\n    --hash=sha256:0\n")
+    assert folder.run("train") == f"pip sync --require-hashes requirements.lock\n{DEEPSPEED}"
 
 
 def test_another_build_of_torch_replaces_the_locked_one(folder: Folder) -> None:
@@ -110,4 +131,4 @@ def test_the_choice_of_torch_is_kept_when_a_lock_changes(folder: Folder) -> None
 def test_an_unknown_kind_of_work_is_refused(folder: Folder) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         folder.run("tests")
-    assert b"usage: .make/environment train|dev|infra" in caught.value.stderr
+    assert b"usage: .make/environment train|dev|infra|deepspeed" in caught.value.stderr

@@ -32,6 +32,7 @@ def direct(requirements: list[str]) -> Iterator[tuple[str, str]]:
 def test_there_is_a_lock_for_each_kind_of_work() -> None:
     assert LOCKS == [
         "requirements-bootstrap.lock",
+        "requirements-deepspeed.lock",
         "requirements-dev.lock",
         "requirements-infra.lock",
         "requirements.lock",
@@ -57,6 +58,7 @@ def test_the_contributors_lock_contains_the_others_at_equal_versions(lock: str) 
         ("requirements.lock", PROJECT["project"]["dependencies"]),
         ("requirements-infra.lock", PROJECT["project"]["optional-dependencies"]["infra"]),
         ("requirements-dev.lock", PROJECT["project"]["optional-dependencies"]["dev"]),
+        ("requirements-deepspeed.lock", PROJECT["project"]["optional-dependencies"]["deepspeed"]),
         ("requirements-bootstrap.lock", PROJECT["dependency-groups"]["bootstrap"]),
     ],
 )
@@ -70,6 +72,11 @@ def test_every_direct_dependency_is_locked_within_its_range(lock: str, requireme
             assert tuple(map(int, pinned[name].split(".")[: len(lowest)])) >= lowest
         else:
             assert name in pinned
+
+
+def test_what_is_built_against_torch_adds_to_the_trainers_lock() -> None:
+    """It is installed after the trainer's packages, and replaces none of them."""
+    assert not versions("requirements-deepspeed.lock").keys() & versions("requirements.lock").keys()
 
 
 def test_the_infrastructure_needs_neither_torch_nor_ray_nor_mlflow() -> None:

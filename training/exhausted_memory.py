@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from training.config.schema import ComputeSettings, TrainingSettings
+from training.config.strategy import schedule_accepts
 from training.errors import OutOfMemoryError
 
 _OF_CPUS = "DefaultCPUAllocator"
@@ -73,14 +74,21 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def _rows(settings: TrainingSettings) -> int:
     """Samples of the largest micro-batch of a rank."""
-    return settings.loop.global_batch // (settings.scale.workers * settings.loop.accumulation)
+    return settings.loop.global_batch // (settings.shares * settings.loop.accumulation)
 
 
 def _remedies(settings: TrainingSettings) -> Iterator[str]:
     """Settings that need less memory, those without an effect on the result first."""
     loop, compute = settings.loop, settings.compute
-    share = loop.global_batch // settings.scale.workers
-    finer = next((number for number in range(loop.accumulation + 1, share + 1) if share % number == 0), None)
+    share = loop.global_batch // settings.shares
+    finer = next(
+        (
+            number
+            for number in range(loop.accumulation + 1, share + 1)
+            if share % number == 0 and schedule_accepts(number, settings.strategy)
+        ),
+        None,
+    )
     if finer is not None:
         yield (
             f"set loop.accumulation={finer}, which computes {share // finer} samples at a time; batch norm aside, the gradient is the "

@@ -45,7 +45,7 @@ class FlopCount:
         if self._has_counted:
             return
         try:
-            copied = _without_values(module)
+            copied = without_values(module)
             with self._count(len(inputs)):
                 copied(inputs.to("meta")).sum().backward()
         except Exception as error:  # noqa: BLE001 - a module of the user's own may need values
@@ -88,7 +88,7 @@ class FlopCount:
         return counted
 
 
-def _without_values(module: nn.Module) -> nn.Module:
+def without_values(module: nn.Module) -> nn.Module:
     """A copy on torch's meta device, which allocates nothing."""
     import torch  # noqa: PLC0415 - see above
 

@@ -48,7 +48,8 @@ class Loop:
         progress: how far the run has come.
         total_steps: optimizer steps of the whole run.
         plan: how epochs are cut into steps.
-        module: the bare model.
+        module: the bare model; in a pipeline this rank's part of it.
+        parameters: of the whole model.
         hooks: the callbacks' hooks.
         checkpoint_seconds: how long a checkpoint delayed the next step.
         window: the newest window; None before the first.
@@ -72,6 +73,7 @@ class Loop:
         self.total_steps = planned_steps(settings, plan)
         self.plan = plan
         self.module: nn.Module = runner.strategy.module
+        self.parameters = runner.strategy.parameters
         self.hooks = Hooks(callbacks)
         self.checkpoint_seconds = 0.0
         self.window: Window | None = None
@@ -199,9 +201,10 @@ class Loop:
                 not scales_gradients
             ):  # with a scaler, peers may take this for an overflow and continue: no collective here
                 self._settle()
+            losses = f", loss sum {result.loss_sum:.6g} on this rank" if result.samples else ""
             raise NonFiniteLossError(
-                f"step {step}: the gradient is not finite (norm {result.gradient_norm}, loss sum "
-                f"{result.loss_sum:.6g} on this rank); loop.nonfinite=stop ends the run before the weights change",
+                f"step {step}: the gradient is not finite (norm {result.gradient_norm}{losses}); loop.nonfinite=stop ends the run before "
+                "the weights change",
                 remedy="lower optimizer.learning_rate, inspect this step's samples (loop.log_sample_ids=true), or set "
                 "loop.nonfinite=skip; the newest checkpoint is from before this step",
             )

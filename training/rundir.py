@@ -36,7 +36,7 @@ from typing import Final
 
 from infra.spec.section import did_you_mean, validate
 from observability import runlog
-from training.checkpoint.manifest import MANIFEST_FILE, MODEL_FILE
+from training.checkpoint.manifest import MANIFEST_FILE, TENSOR_SUFFIX
 from training.checkpoint.store import committed_steps
 from training.code import kept
 from training.config.load import load_settings, render
@@ -222,7 +222,7 @@ class RunDirectory:
         steps = [event.step for event in events if isinstance(event, runlog.CheckpointCommitted | runlog.Restored)]
         if not steps:
             return
-        left = sorted(self.checkpoints.glob(f"*/{MODEL_FILE}"))
+        left = sorted(self.checkpoints.glob(f"*/model*{TENSOR_SUFFIX}"))
         found = f"; left are {', '.join(str(path.relative_to(self.checkpoints)) for path in left)}" if left else ""
         unverified = f"; {left[-1]} has weights that safetensors can load, but nothing verifies them" if left else ""
         raise PreflightError(

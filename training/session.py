@@ -9,16 +9,14 @@ from functools import partial
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from pydantic.main import IncEx
 
-from observability.runlog import Emit, Notice, Phase, Restored
+from observability.runlog import Emit, Notice, Phase
 from training.attention import attention_kernel
 from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
 from training.callbacks.checkpointing import Checkpointing
-from training.callbacks.compression import Compression, NoCompression
 from training.callbacks.epoch_gate import EpochGate, GateKeeper
 from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
@@ -26,16 +24,17 @@ from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.usage import Usage
-from training.checkpoint.manifest import MODEL_FILE, Identity, TrainProgress
+from training.checkpoint.manifest import Identity
+from training.checkpoint.ranks import writing_ranks
+from training.checkpoint.restore import restore_newest
 from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import FOLDER, CheckpointStore, local_store
-from training.communication import wire
-from training.communication.powersgd import PowerSgd
+from training.checkpoint.store import FOLDER, local_store
 from training.compute import arranged, compile_steps
 from training.data import cache
 from training.data import registry as datasets
 from training.data.loader import EvalLoader, TrainLoader
 from training.data.order import BatchPlan
+from training.data.place import DataPlace
 from training.data.types import DataBundle, Split
 from training.device import rank_device
 from training.environment import platform_version
@@ -43,6 +42,7 @@ from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
+from training.float8 import convert_linears
 from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
@@ -58,7 +58,7 @@ from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
-from training.strategies.build import build_strategy
+from training.strategies.build import build_strategy, states_of
 from training.strategies.strategy import Strategy
 from training.weight_average import WeightAverage
 
@@ -108,6 +108,11 @@ class Session:
         self._callbacks = callbacks
         self._gate = gate
         self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
+        self._share = DataPlace.of(
+            rank=place.rank,
+            world=place.world,
+            ranks_per_share=task.settings.strategy.ranks_per_share if place.world > 1 else 1,
+        )
 
     def run(self) -> Outcome:
         """Join the process group, train, and leave a committed checkpoint and, if the run is done, its weights.
@@ -143,10 +148,9 @@ class Session:
         if place.rank == 0:
             keep_files(bundle.files, self._task.run_directory / "data")
         self._phase("model")
-        powersgd = self._build_powersgd()
-        strategy = self._build_strategy(bundle, powersgd)
+        strategy = self._build_strategy(bundle)
         average = self._build_average(strategy)
-        loop = self._build_loop(bundle, strategy, average, powersgd)
+        loop = self._build_loop(bundle, strategy, average)
         with ExitStack() as stack:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
@@ -163,16 +167,14 @@ class Session:
                     digest = export_model(trained, folder, settings.model, bundle.spec, files=bundle.files)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
-    def _build_loop(
-        self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None, powersgd: PowerSgd | None
-    ) -> Loop:
+    def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:
         """Build the callbacks, restore all state, and make the loop over it."""
         settings, place = self._settings, self._place
         peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
         plan = BatchPlan(
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
-            world=place.world,
+            world=self._share.world,
             accumulation=settings.loop.accumulation,
         )
         precision = Precision(settings.precision, self._device)
@@ -180,7 +182,7 @@ class Session:
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
-        states = StateRegistry(**strategy.states(), precision=precision)
+        states = StateRegistry(**states_of(strategy, self._report), precision=precision)
         score = partial(
             explained_in_evaluation(settings)(evaluate),
             strategy,
@@ -199,7 +201,6 @@ class Session:
             *self._attention_report(profiling),
             *self._ledger(),
             *([] if average is None else [Averaging(average)]),
-            NoCompression(self._report) if powersgd is None else Compression(powersgd, precision),
             *self._callbacks,
             self._evaluation(bundle, score),
             Checkpointing(
@@ -208,7 +209,7 @@ class Session:
                 identity=identity,
                 settings=settings.checkpoint,
                 ranked_by=ranked_by,
-                writes=place.rank == 0,
+                ranks=partial(writing_ranks, shards_state=strategy.shards_state, rank=place.rank, device=self._device),
             ),
             *self._gate_keeper(),
         ]
@@ -229,7 +230,16 @@ class Session:
                 steps_per_epoch=plan.steps_per_epoch,
             ),
             callbacks=callbacks,
-            progress=self._restore(store, states, identity),
+            progress=restore_newest(
+                store,
+                states,
+                identity,
+                place=place,
+                device=self._device,
+                shards_state=strategy.shards_state,
+                refuse_lost=RunDirectory(self._task.run_directory).refuse_lost_checkpoints,
+                emit=self._emit,
+            ),
             wants_stop=self._wants_stop,
         )
 
@@ -240,10 +250,11 @@ class Session:
             split,
             plan=plan,
             seed=self._settings.run.seed,
-            rank=self._place.rank,
+            rank=self._share.rank,
             loader_workers=data.loader_workers,
             prefetch=data.prefetch,
             augment=data.augment,
+            equal_rows=self._settings.strategy.name == "pipeline",
             copy_to=self._copied_to(),
         )
 
@@ -272,7 +283,7 @@ class Session:
             seed=settings.run.seed,
             rank=place.rank,
             world=place.world,
-            keeps_buffers=self._may_skip_steps,
+            keeps_buffers=settings.may_skip_steps,
             flops=flops,
             is_compiled=settings.compute.compile != "off",
         )
@@ -290,22 +301,13 @@ class Session:
         objective.check_targets(targets, bundle.spec)
         return objective
 
-    def _build_powersgd(self) -> PowerSgd | None:
-        settings = self._settings
-        if settings.communication.hook != "powersgd" or self._place.world == 1:
-            return None
-        return PowerSgd(settings.communication, seed=settings.run.seed, undoes=self._may_skip_steps)
-
-    @property
-    def _may_skip_steps(self) -> bool:
-        """Whether a step may leave everything as it was: under fp16 any, to find the scale."""
-        return self._settings.loop.nonfinite == "skip" or self._settings.precision.mode == "fp16"
-
-    def _build_strategy(self, bundle: DataBundle, powersgd: PowerSgd | None) -> Strategy:
+    def _build_strategy(self, bundle: DataBundle) -> Strategy:
         # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
         torch.manual_seed(self._settings.run.seed)
         module = models.build_model(self._settings.model, bundle.spec).to(self._device)
         module = arranged(module, self._settings.compute, bundle.spec)
+        if self._settings.precision.mode == "fp8":
+            self._report(convert_linears(module, self._device, model=self._settings.model.name))
         if (mode := self._settings.compute.activation_checkpointing) != "off":
             recompute_blocks(module, mode, model=self._settings.model.name)
         peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)
@@ -313,16 +315,14 @@ class Session:
         strategy = build_strategy(
             module,
             make_optimizer,
-            settings=self._settings.strategy,
-            communication=self._settings.communication,
-            powersgd=powersgd,
+            settings=self._settings,
+            place=self._place,
             device=self._device,
-            world=self._place.world,
+            report=self._report,
         )
+        if strategy.note:
+            self._report(strategy.note)
         compile_steps(strategy, self._settings.compute, run_directory=self._task.run_directory)
-        if self._settings.communication.hook != "none" and self._place.world > 1:
-            trained = [one for one in strategy.module.parameters() if one.requires_grad]
-            self._report(wire.describe(trained, self._settings.communication))
         return strategy
 
     def _build_average(self, strategy: Strategy) -> WeightAverage | None:
@@ -350,16 +350,16 @@ class Session:
         return [AttentionReport(self._emit, wanted=wanted, profiling=profiling)]
 
     def _ledger(self) -> list[SampleLedger]:
-        if not self._settings.loop.log_sample_ids:
+        if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
             return []
-        return [SampleLedger(self._task.run_directory, rank=self._place.rank, attempt=self._task.attempt)]
+        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
 
     def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
         loader = partial(
             EvalLoader,
             batch=self._settings.loop.evaluation_batch,
-            rank=self._place.rank,
-            world=self._place.world,
+            rank=self._share.rank,
+            world=self._share.world,
             loader_workers=self._settings.data.loader_workers,
             prefetch=self._settings.data.prefetch,
             copy_to=self._copied_to(),
@@ -383,34 +383,6 @@ class Session:
             settings=self._settings.model_dump(mode="json", exclude=_NOT_RECORDED),
             code=self._task.code.identity.dump() if self._task.code else None,
         )
-
-    def _restore(self, store: CheckpointStore, states: StateRegistry, identity: Identity) -> TrainProgress:
-        """Restore the newest good checkpoint, if any. Rank 0 chooses; its peers open the same one."""
-        checkpoint = store.newest_good(identity) if self._place.rank == 0 else None
-        if checkpoint is None and self._place.rank == 0:
-            RunDirectory(self._task.run_directory).refuse_lost_checkpoints()
-        if self._place.world > 1:
-            chosen = torch.tensor([checkpoint.progress.step if checkpoint else -1], device=self._device)
-            dist.broadcast(chosen, src=0)
-            if self._place.rank > 0 and int(chosen) >= 0:
-                checkpoint = store.open(int(chosen), identity)
-        if checkpoint is None:
-            return TrainProgress(step=0, epoch=1, step_in_epoch=0, samples=0)
-        initial = states.restore(checkpoint)
-        self._emit(
-            Restored(
-                step=checkpoint.progress.step,
-                path=str(checkpoint.path),
-                weights_sha256=checkpoint.manifest.sha256_of(MODEL_FILE),
-                skipped=list(checkpoint.skipped),
-            )
-        )
-        for note in checkpoint.notes:
-            self._emit(Notice(level="info", message=f"resumed with a change: {note}"))
-        for name in initial:
-            message = f"the checkpoint has no state {name}, which keeps its initial values"
-            self._emit(Notice(level="warning", message=message))
-        return checkpoint.progress
 
     def _fill_cache(self) -> None:
         self._phase("cache")

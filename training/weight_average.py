@@ -13,8 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from training.checkpoint.sharding import own_part, placed_like
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors, own_part
 from training.errors import ResumeMismatchError
 
 
@@ -66,17 +65,23 @@ class WeightAverage:
         """The live averages by the names of the module's tensors; empty before `start`."""
         return self._averages
 
-    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
-        """Load the averages, to the device of the module.
+    def tensors_to_load(self, saved: NamedTensors, /) -> NamedTensors:
+        """New tensors on the device of the module's, sharded as they are.
 
         Raises:
-            ResumeMismatchError: they are those of another model.
+            ResumeMismatchError: the averages are those of another model.
         """
-        shapes = {name: value.shape for name, value in self._live.items()}
-        if {name: value.shape for name, value in state_dict.items()} != shapes:
-            different = sorted(name for name in shapes.keys() ^ state_dict.keys()) or sorted(shapes)
-            raise ResumeMismatchError(
-                f"its average of the weights is of another model: {different[0]} differs",
-                remedy="set model.name and model.options back, or start a new run under another run.name",
-            )
-        self._averages = {name: placed_like(live, state_dict[name]).detach() for name, live in self._live.items()}
+        for name, live in sorted(self._live.items()):
+            if name not in saved or saved[name].shape != live.shape:
+                raise ResumeMismatchError(
+                    f"its average of the weights is of another model: {name} differs",
+                    remedy="set model.name and model.options back, or start a new run under another run.name",
+                )
+        return {
+            name: torch.empty_like(live, dtype=saved[name].dtype, requires_grad=False)
+            for name, live in self._live.items()
+        }
+
+    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
+        """Keep the averages of `tensors_to_load`."""
+        self._averages = dict(state_dict)

@@ -21,7 +21,6 @@ import pandas as pd
 
 from infra.spec.section import did_you_mean
 from observability.report.drawing import Plot
-from training.checkpoint.manifest import MODEL_FILE
 from training.checkpoint.store import committed_steps, folder_name
 from training.code import kept
 from training.code.import_path import use_code
@@ -29,6 +28,7 @@ from training.config.load import load_settings
 from training.config.schema import OptionValue, TrainingSettings
 from training.data.registry import load_dataset
 from training.errors import CheckpointError, SettingsError
+from training.models.registry import build_model
 from training.rundir import RunDirectory
 from tune.commands import train_command
 from tune.folder import SearchFolder
@@ -200,6 +200,7 @@ class SearchAnalysis:
             CheckpointError: there are neither.
         """
         from training import export  # noqa: PLC0415 - imports torch
+        from training.checkpoint.weights import load_weights  # noqa: PLC0415 - as export
 
         run = self._run(trial)
         self._use_code()
@@ -212,8 +213,9 @@ class SearchAnalysis:
                 remedy="choose a trial that is done, or raise search.keep_checkpoints, the trials that keep theirs",
             )
         settings = self.settings(run.name)
-        weights = run.checkpoints / folder_name(steps[-1]) / MODEL_FILE
-        return export.load_trained_model(weights, settings.model, load_dataset(settings.data).spec)
+        module = build_model(settings.model, load_dataset(settings.data).spec)
+        load_weights(run.checkpoints / folder_name(steps[-1]), module)
+        return module.eval()
 
     def load_dataset(self, trial: str | None = None) -> DataBundle:
         """The dataset of a trial; None is the best one."""

@@ -20,6 +20,7 @@ from observability.benchmarks import (
     search,
     whole_run,
 )
+from observability.benchmarks.communication import command as communication
 from observability.benchmarks.measure import Comparison, describe_machine
 from observability.benchmarks.scaling_plot import draw
 from training.config.schema import TrainingSettings
@@ -33,20 +34,26 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
     parser.add_argument(
         "--only",
-        choices=[*_MEASUREMENTS, "scaling"],
-        help="run only one comparison; scaling runs only if it is named",
+        choices=[*_MEASUREMENTS, "scaling", "communication"],
+        help="run only one comparison; scaling and communication run only if they are named",
     )
     parser.add_argument(
         "--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of workers of scaling (default 1 2 4)"
     )
+    parser.add_argument("--cases", nargs="+", help="cases of communication, e.g. fp16 powersgd-2 (default all)")
+    parser.add_argument("--rate", type=float, default=50.0, help="Mbit/s of a link of communication (default 50)")
     parser.add_argument(
         "--json", type=Path, default=Path(".local/bench"), help="directory of the JSON file (default .local/bench)"
     )
     arguments = parser.parse_args()
     file = arguments.json / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    results = _Results(file)
     with tempfile.TemporaryDirectory(prefix="rtp-bench-") as folder:
         scratch = Path(folder)
+        if arguments.only == "communication":
+            return communication.run(
+                arguments.cases, rounds=arguments.rounds, megabits=arguments.rate, file=file, scratch=scratch
+            )
+        results = _Results(file)
         for name, measure in _MEASUREMENTS.items():
             if arguments.only in {None, name}:
                 measure(results, arguments.rounds, scratch)

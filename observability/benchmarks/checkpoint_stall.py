@@ -11,6 +11,7 @@ from torch import nn
 
 from observability.benchmarks.measure import Comparison
 from training.checkpoint.manifest import Identity, TrainProgress
+from training.checkpoint.ranks import OneRank
 from training.checkpoint.retention import Retention
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import StateRegistry
@@ -37,6 +38,7 @@ def compare(*, rounds: int, scratch: Path) -> Comparison:
     stalls, copies = [], []
     writer = AsyncCheckpointer(
         local_store(folder),
+        ranks=OneRank(),
         identity=identity,
         retention=Retention(keep_last=1, keep_best=0, higher_is_better=True),
         start_step=0,

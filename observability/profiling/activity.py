@@ -24,6 +24,10 @@ _ON_CPU: Final = frozenset({"cpu_op", "cuda_runtime", "cuda_driver"})
 _ON_DEVICE: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _COLLECTIVES_OF_GLOO: Final = "gloo:"
 _LAUNCHES_COLLECTIVE: Final = "c10d::"
+_ENGINE: Final = "autograd::engine::"
+"""Ranges of the autograd engine: each is around an operator of the backward pass and the hooks after it, in which DDP may wait for a
+collective (PowerSGD on CPUs)."""
+
 _MICRO: Final = 1e-6
 
 
@@ -78,7 +82,9 @@ def sort_activity(events: Iterable[TraceEvent], *, steps: Sequence[Span], comput
         compute = [one for one in on_device if one.category == "kernel" and not _is_nccl(one)]
         collectives = [one for one in on_device if _is_nccl(one)]
     else:
-        compute = [one for one in kept if one.category == "cpu_op" and not one.name.startswith(_LAUNCHES_COLLECTIVE)]
+        compute = [
+            one for one in kept if one.category == "cpu_op" and not one.name.startswith((_LAUNCHES_COLLECTIVE, _ENGINE))
+        ]
         collectives = [one for one in kept if one.name.startswith(_COLLECTIVES_OF_GLOO)]
     own = _own_times(compute, times)
     small = [] if on_gpu else [seconds for seconds in own.values() if median(seconds) < SMALL_OPERATOR]

@@ -98,7 +98,7 @@ def test_an_average_of_another_model_is_refused() -> None:
     other = WeightAverage(nn.Linear(3, 4), decay=DECAY)
     other.start()
     with pytest.raises(ResumeMismatchError, match=r"average of the weights is of another model: 0\.bias differs"):
-        average.load_state_dict(other.state_dict())
+        average.tensors_to_load(other.state_dict())
 
 
 def test_evaluations_and_the_exported_model_have_the_average_and_training_goes_on_without_it(tmp_path: Path) -> None:

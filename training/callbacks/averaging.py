@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from training.callbacks.callback import Callback
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
 from training.data.types import Batch
 from training.loop import Loop
 from training.step import StepResult
@@ -33,10 +33,14 @@ class Averaging(Callback):
         """The average."""
         return self._average.state_dict()
 
-    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
-        """Load the average.
+    def tensors_to_load(self, saved: NamedTensors, /) -> NamedTensors:
+        """The averages to read.
 
         Raises:
-            ResumeMismatchError: it is of another model.
+            ResumeMismatchError: they are those of another model.
         """
+        return self._average.tensors_to_load(saved)
+
+    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
+        """Load the average."""
         self._average.load_state_dict(state_dict)

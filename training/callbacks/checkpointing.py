@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from observability.objective_metrics import Metric
 from training.callbacks.callback import Callback
 from training.checkpoint.manifest import Identity
+from training.checkpoint.ranks import WritingRanks
 from training.checkpoint.retention import Retention
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import CheckpointStore
@@ -21,8 +22,9 @@ from training.step_reducer import StepSums
 class Checkpointing(Callback):
     """Saves all registered state; its own is the best validation metrics so far, best first.
 
-    Every rank collects its state, since a strategy may communicate to do so; rank 0 writes it, in a thread. A failed
-    write ends the run: continuing would risk more work than `checkpoint.every_steps`.
+    Threads write: rank 0's the whole state, or every rank's its part, if the strategy shards the state. In either case every rank
+    collects its state, which may communicate. A failed write ends the run: continuing would risk more work than
+    `checkpoint.every_steps`.
     """
 
     name: ClassVar[str] = "best_metrics"
@@ -35,16 +37,16 @@ class Checkpointing(Callback):
         identity: Identity,
         settings: CheckpointSettings,
         ranked_by: Metric,
-        writes: bool,
+        ranks: Callable[[], WritingRanks | None],
     ) -> None:
-        """Args: `ranked_by` is the validation metric that ranks checkpoints; `writes` is true on the rank that writes them."""
+        """Args: `ranked_by` is the validation metric that ranks checkpoints; `ranks` makes those that write, None on one that does not."""
         self._store = store
         self._states = states
         self._identity = identity
         self._settings = settings
         self._ranked_by = ranked_by
         self._retention = Retention.of(settings, higher_is_better=ranked_by.higher_is_better)
-        self._writes = writes
+        self._ranks = ranks
         self._writer: AsyncCheckpointer | None = None
         self._best: list[float] = []
         self._metric: float | None = None
@@ -61,9 +63,13 @@ class Checkpointing(Callback):
 
     def on_run_start(self, loop: Loop) -> None:
         """Start the writing thread, which first removes the leftovers of crashed writers."""
-        if self._writes:
+        if (ranks := self._ranks()) is not None:
             self._writer = AsyncCheckpointer(
-                self._store, identity=self._identity, retention=self._retention, start_step=loop.progress.step
+                self._store,
+                ranks=ranks,
+                identity=self._identity,
+                retention=self._retention,
+                start_step=loop.progress.step,
             )
 
     def on_window(self, loop: Loop, steps: Sequence[StepRecord], sums: Sequence[StepSums]) -> None:

@@ -35,7 +35,7 @@ class EventLog(Callback):
                 start_step=loop.progress.step,
                 total_steps=loop.total_steps,
                 steps_per_epoch=loop.plan.steps_per_epoch,
-                parameters=sum(p.numel() for p in loop.module.parameters()),
+                parameters=loop.parameters,
                 train_samples=len(self._bundle.train),
                 dataset_fingerprint=self._bundle.fingerprint,
                 objective=self._info.record(),

@@ -1,7 +1,7 @@
 """The ledger of sample ids: which samples each step consumed, to prove that none is lost or repeated.
 
-Each rank appends one line per step to `ledger/rank-<r>.jsonl`. A step that was repeated after a restart has two lines; only the last one
-counts, because the earlier attempt was never committed.
+Each rank appends one line per step to `ledger/rank-<r>.jsonl`; of ranks that read the same samples, the first. A step that was repeated
+after a restart has two lines; only the last one counts, because the earlier attempt was never committed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, TensorSpec, serialize_file
 
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
 from training.checkpoint.store import FileWriter
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -45,6 +45,8 @@ class HostCopy:
         if _layout(tensors) != self._layout:
             self.allocate(tensors)
         sources = [tensor for named in tensors.values() for tensor in named.values()]
+        if not sources:  # of a rank whose state others write
+            return
         buffers = [self._buffers[file][name] for file, named in tensors.items() for name in named]
         with torch.no_grad():
             # One call, not one per tensor: each call releases the GIL, which a busy writer may hold for up to 5 ms.
@@ -52,16 +54,20 @@ class HostCopy:
         for device in {tensor.device for tensor in sources if tensor.is_cuda}:
             torch.cuda.current_stream(device).synchronize()
 
-    def writers(self) -> dict[str, FileWriter]:
-        """The writer of each file, by name. The copies must not change until it has run."""
-        return {file: _safetensors_writer(named) for file, named in self._buffers.items()}
+    def writers(self, headers: Mapping[str, Mapping[str, str]]) -> dict[str, FileWriter]:
+        """The writer of each file, by name. The copies must not change until it has run.
+
+        Args:
+            headers: what a file's header holds besides the tensors, by file.
+        """
+        return {file: _safetensors_writer(named, headers.get(file)) for file, named in self._buffers.items()}
 
 
 def _layout(tensors: Mapping[str, NamedTensors]) -> list[tuple[str, str, torch.Size, torch.dtype]]:
     return [(file, name, t.shape, t.dtype) for file, named in tensors.items() for name, t in named.items()]
 
 
-def _safetensors_writer(named: NamedTensors) -> FileWriter:
+def _safetensors_writer(named: NamedTensors, header: Mapping[str, str] | None) -> FileWriter:
     def write(path: Path) -> None:
         packed = {name: tensor.contiguous() for name, tensor in named.items()}
         # safetensors.torch.save_file takes 30 microseconds of Python per tensor, in which the loop cannot run, to wrap it in NumPy
@@ -76,7 +82,7 @@ def _safetensors_writer(named: NamedTensors) -> FileWriter:
             for name, tensor in packed.items()
         }
         try:
-            serialize_file(specs, path)
+            serialize_file(specs, path, None if header is None else dict(header))
         except SafetensorError as error:
             # The library turns the operating system's errors into text.
             if found := _OS_ERROR.search(str(error)):

@@ -17,14 +17,19 @@ from pydantic import TypeAdapter
 from infra.spec.yaml_text import inline
 from training.code.identity import CodeIdentity
 
-FORMAT = 1
-"""Version of the layout of a checkpoint's folder and of its manifest."""
+WHOLE_FORMAT = 1
+"""Layout of a checkpoint whose tensors are whole: rank 0 has written one file per state."""
+
+SHARDED_FORMAT = 2
+"""Layout of a checkpoint to which every rank has written its parts of the tensors, one file per state and rank."""
 
 MANIFEST_FILE = "manifest.json"
 LOOP_STATE_FILE = "state.json"
 TENSOR_SUFFIX = ".safetensors"
 MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+
+_OF_RANK = "-rank-"
 
 _UNSET = "(unset)"
 """Shown for an option that was not set; a setting of the schema always has a value."""
@@ -118,6 +123,7 @@ class Manifest:
         metric: the metric that ranks it among the best, None if it was not measured at this step.
         created: time of the commit, ISO 8601 in UTC.
         files: every other file of the folder.
+        format: `WHOLE_FORMAT` or `SHARDED_FORMAT`.
     """
 
     step: int
@@ -125,19 +131,33 @@ class Manifest:
     metric: float | None
     created: str
     files: tuple[FileEntry, ...]
+    format: int = WHOLE_FORMAT
 
     @property
     def total_bytes(self) -> int:
         """Size of all files together, without the manifest."""
         return sum(file.bytes for file in self.files)
 
-    def sha256_of(self, name: str) -> str:
-        """Hash of a file of the checkpoint; empty if it has no such file."""
-        return next((file.sha256 for file in self.files if file.name == name), "")
+    @property
+    def tensor_files(self) -> dict[str, list[FileEntry]]:
+        """The files with tensors by the name of their state, in the order of the ranks."""
+        found: dict[str, list[FileEntry]] = {}
+        for file in sorted(self.files, key=lambda file: file.name):
+            if file.name.endswith(TENSOR_SUFFIX):
+                found.setdefault(file.name.removesuffix(TENSOR_SUFFIX).partition(_OF_RANK)[0], []).append(file)
+        return found
+
+    @property
+    def weights_sha256(self) -> str:
+        """Hash of the model's file; of several the hash of their names and hashes. Empty without a model."""
+        files = self.tensor_files.get("model", [])
+        if len(files) == 1:
+            return files[0].sha256
+        return _digest({file.name: file.sha256 for file in files}) if files else ""
 
     def encode(self) -> bytes:
         """The manifest as canonical JSON with its own sha256."""
-        record = {"format": FORMAT, **asdict(self)}
+        record = asdict(self)
         return _canonical({**record, "sha256": _digest(record)}) + b"\n"
 
     @classmethod
@@ -153,8 +173,8 @@ class Manifest:
         claimed = record.pop("sha256", None)
         if claimed != _digest(record):
             raise ValueError("its content does not match its sha256")
-        if record.pop("format", None) != FORMAT:
-            raise ValueError(f"unsupported format, this version reads format {FORMAT}")
+        if record.get("format") not in (WHOLE_FORMAT, SHARDED_FORMAT):
+            raise ValueError(f"unsupported format, this version reads formats {WHOLE_FORMAT} and {SHARDED_FORMAT}")
         return _MANIFEST.validate_python(record)
 
 
@@ -218,6 +238,11 @@ class LoopState:
             ValueError: it is not JSON, or a field is missing or of a wrong type.
         """
         return _LOOP_STATE.validate_python(json.loads(data))
+
+
+def part_file(state: str, rank: int) -> str:
+    """Name of the file with a rank's parts of a state's tensors. The name of a state has no hyphen."""
+    return f"{state}{_OF_RANK}{rank:05d}{TENSOR_SUFFIX}"
 
 
 def _text(name: str, value: Any) -> str:  # noqa: ANN401 - any JSON

@@ -1,11 +1,13 @@
-"""Sharded tensors in checkpoints: a checkpoint holds whole tensors, so that a run may go on under another strategy or world size."""
+"""Tensors that are sharded over the ranks (`DTensor`), as a whole and in parts."""
 
 from __future__ import annotations
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
+
+NamedTensors = dict[str, Tensor]
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -18,14 +20,6 @@ def whole(tensor: Tensor) -> Tensor:
         return tensor
     gathered = tensor.full_tensor()
     return gathered.cpu() if dist.get_rank() == 0 else torch.empty(0, dtype=tensor.dtype)
-
-
-def placed_like(live: Tensor, value: Tensor) -> Tensor:
-    """A whole tensor, which every rank has, on the device of a live one, and sharded as it is. Communicates nothing."""
-    if not isinstance(live, DTensor):
-        return value.to(live.device)
-    own = value.to(live.device)
-    return distribute_tensor(own, live.device_mesh, live.placements, src_data_rank=None)
 
 
 def own_part(tensor: Tensor) -> Tensor:

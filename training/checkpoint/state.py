@@ -6,15 +6,15 @@ Hyperparameters are not saved; they come from the settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from training.checkpoint.sharding import placed_like
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
+from training.checkpoint.stateful import describe
 from training.errors import ResumeMismatchError
 
 
@@ -32,21 +32,19 @@ class ModelState:
         """
         return _only_tensors(self._module.state_dict(keep_vars=True))
 
-    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
-        """Copy weights and buffers into the model, on whatever device it is.
+    def tensors_to_load(self, saved: NamedTensors, /) -> NamedTensors:
+        """The live tensors.
 
         Raises:
-            ResumeMismatchError: the model's tensors have other names, shapes or types; it is left as it was.
+            ResumeMismatchError: the model's tensors have other names, shapes or types.
         """
         wanted = self._module.state_dict()
-        for name in sorted(state_dict.keys() | wanted.keys()):
-            have, want = _describe(state_dict.get(name)), _describe(wanted.get(name))
-            if have != want:
-                raise ResumeMismatchError(
-                    f"{name} is {have} in the checkpoint and {want} in the model",
-                    remedy="set model.name and model.options back, or start a new run under another run.name",
-                )
-        self._module.load_state_dict({name: placed_like(wanted[name], value) for name, value in state_dict.items()})
+        check_fits({name: value for name, value in saved.items() if name in wanted}, wanted)
+        return {name: value.detach() for name, value in wanted.items()}
+
+    def load_state_dict(self, state_dict: NamedTensors, /) -> None:
+        """Load the tensors of `tensors_to_load`, by the module's own hooks."""
+        self._module.load_state_dict(state_dict)
 
 
 class OptimizerState:
@@ -69,26 +67,26 @@ class OptimizerState:
         }
         return {"class": type(self._optimizer).__name__, **_only_tensors(moments)}
 
+    def tensors_to_load(self, saved: NamedTensors, /) -> NamedTensors:
+        """New tensors for the parameters that this rank has, laid out in memory as the optimizer itself would have."""
+        parameters = dict(self._named_parameters())
+        wanted: NamedTensors = {}
+        for full_name, value in saved.items():
+            key, _, name = full_name.partition("/")
+            if name in parameters:
+                wanted[full_name] = _empty_like(parameters[name], key, value)
+        return wanted
+
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Load the tensors. The optimizer keeps its hyperparameters.
+        """Load the tensors of `tensors_to_load`. The optimizer keeps its hyperparameters.
 
         Raises:
             ResumeMismatchError: they belong to an optimizer of another class.
         """
-        moments = dict(state_dict)
-        saved, own = moments.pop("class"), type(self._optimizer).__name__
-        if saved != own:
-            raise ResumeMismatchError(
-                f"it holds the optimizer state of {saved}, this run uses {own}",
-                remedy="set optimizer.name back, or start a new run under another run.name",
-            )
-        by_parameter: dict[str, dict[str, Tensor]] = {}
-        for full_name, value in moments.items():
-            key, _, name = full_name.partition("/")
-            by_parameter.setdefault(name, {})[key] = value
+        by_parameter = check_optimizer(state_dict, self._optimizer)
         state = {
-            index: {key: _like(parameter, key, value) for key, value in by_parameter[name].items()}
-            for index, (name, parameter) in enumerate(self._named_parameters())
+            index: by_parameter[name]
+            for index, (name, _) in enumerate(self._named_parameters())
             if name in by_parameter
         }
         self._optimizer.load_state_dict({"state": state, "param_groups": self._optimizer.state_dict()["param_groups"]})
@@ -103,6 +101,41 @@ class OptimizerState:
         return [(names[id(parameter)], parameter) for parameter in parameters]
 
 
+def check_fits(state_dict: NamedTensors, wanted: NamedTensors) -> None:
+    """Check the tensors of a checkpoint against those of the model, by name.
+
+    Raises:
+        ResumeMismatchError: they have other names, shapes or types.
+    """
+    for name in sorted(state_dict.keys() | wanted.keys()):
+        have, want = describe(state_dict.get(name)), describe(wanted.get(name))
+        if have != want:
+            raise ResumeMismatchError(
+                f"{name} is {have} in the checkpoint and {want} in the model",
+                remedy="set model.name and model.options back, or start a new run under another run.name",
+            )
+
+
+def check_optimizer(state_dict: Mapping[str, Any], optimizer: Optimizer) -> dict[str, dict[str, Tensor]]:
+    """The tensors of `OptimizerState.state_dict` by parameter and key.
+
+    Raises:
+        ResumeMismatchError: they belong to an optimizer of another class.
+    """
+    moments = dict(state_dict)
+    saved, own = moments.pop("class"), type(optimizer).__name__
+    if saved != own:
+        raise ResumeMismatchError(
+            f"it holds the optimizer state of {saved}, this run uses {own}",
+            remedy="set optimizer.name back, or start a new run under another run.name",
+        )
+    by_parameter: dict[str, dict[str, Tensor]] = {}
+    for full_name, value in moments.items():
+        key, _, name = full_name.partition("/")
+        by_parameter.setdefault(name, {})[key] = value
+    return by_parameter
+
+
 def _only_tensors(state: dict[str, Any]) -> NamedTensors:
     for name, value in state.items():
         if not isinstance(value, Tensor):
@@ -112,14 +145,8 @@ def _only_tensors(state: dict[str, Any]) -> NamedTensors:
     return state
 
 
-def _describe(tensor: Tensor | None) -> str:
-    return "absent" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-
-def _like(parameter: nn.Parameter, key: str, value: Tensor) -> Tensor:
-    """A loaded tensor, laid out in memory as the optimizer itself would have. Adam wants its step count on the CPU."""
-    if key == "step" or value.shape != parameter.shape:
-        return value
-    if isinstance(parameter, DTensor):
-        return placed_like(parameter, value)
-    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+def _empty_like(parameter: nn.Parameter, key: str, saved: Tensor) -> Tensor:
+    """A tensor for a saved one of a parameter: sharded as it is, if it has its shape. Adam wants its step count on the CPU."""
+    if key == "step" or saved.shape != parameter.shape:
+        return torch.empty_like(saved, device="cpu")
+    return torch.empty_like(parameter, dtype=saved.dtype, requires_grad=False)

@@ -79,7 +79,7 @@ class LocalStorage:
         """A temporary path in the folder; on leaving, the file is synced and renamed, and the rename is synced."""
         target = self._directory / folder
         if not target.is_dir():
-            target.mkdir(parents=True)
+            target.mkdir(parents=True, exist_ok=True)  # several ranks may write the first file
             _sync(self._directory)
         temporary = target / f"{name}.tmp"
         yield temporary

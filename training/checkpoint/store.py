@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 from training.checkpoint.manifest import (
     LOOP_STATE_FILE,
     MANIFEST_FILE,
+    WHOLE_FORMAT,
     FileEntry,
     Identity,
     LoopState,
@@ -118,14 +119,19 @@ class CheckpointStore:
             )
         return None
 
-    def open(self, step: int, identity: Identity) -> VerifiedCheckpoint:
+    def open(self, step: int, identity: Identity, *, hashes: bool = True) -> VerifiedCheckpoint:
         """The checkpoint of a given step, e.g. the one that rank 0 chose.
+
+        Args:
+            step: optimizer steps done.
+            identity: the run.
+            hashes: verify the content of the files, not only their sizes. Reads them all.
 
         Raises:
             ResumeMismatchError: it belongs to another model, dataset, global batch or seed.
             CheckpointError: it does not verify.
         """
-        if problems := self._problems(step, identity):
+        if problems := self._problems(step, identity, hashes=hashes):
             others = [str(other) for other in self.steps() if other != step]
             raise CheckpointError(
                 f"the checkpoint {self.path(step)} is not good: {'; '.join(problems)}",
@@ -142,7 +148,7 @@ class CheckpointStore:
         files: Mapping[str, FileWriter],
         expected_bytes: int,
     ) -> Manifest:
-        """Write a checkpoint; it is committed when this returns. Earlier content of the step's folder is removed first.
+        """Write a checkpoint with whole tensors; it is committed when this returns. Earlier content of the step's folder is removed first.
 
         Args:
             step: optimizer steps done.
@@ -154,22 +160,74 @@ class CheckpointStore:
         Raises:
             CheckpointError: storage failed. The folder is removed; other checkpoints are unchanged.
         """
-        folder = folder_name(step)
         try:
-            self._storage.remove(folder, first=MANIFEST_FILE)
+            self.clear(step)
+            entries = self.write(step, files, expected_bytes=expected_bytes)
+            return self.seal(step=step, identity=identity, metric=metric, files=entries, layout=WHOLE_FORMAT)
+        except CheckpointError:
+            self.discard(step)
+            raise
+
+    def clear(self, step: int) -> None:
+        """Remove earlier content of a step's folder, the manifest durably before any other file.
+
+        Raises:
+            CheckpointError: storage failed.
+        """
+        with self._explained(step):
+            self._storage.remove(folder_name(step), first=MANIFEST_FILE)
+
+    def discard(self, step: int) -> None:
+        """Remove what was written of a step, if storage allows it; without a manifest it is no checkpoint anyway."""
+        with suppress(OSError):
+            self._storage.remove(folder_name(step), first=MANIFEST_FILE)
+
+    def write(self, step: int, files: Mapping[str, FileWriter], *, expected_bytes: int) -> tuple[FileEntry, ...]:
+        """Write files of a step, which `seal` commits; several processes may write files of other names at the same time.
+
+        Args:
+            step: optimizer steps done.
+            files: the writer of each file, by name.
+            expected_bytes: size of all files, for the message when the disk is full.
+
+        Raises:
+            CheckpointError: storage failed. What was written remains.
+        """
+        with self._explained(step, expected_bytes):
+            return tuple(self._write(folder_name(step), name, write) for name, write in files.items())
+
+    def seal(
+        self, *, step: int, identity: Identity, metric: float | None, files: Sequence[FileEntry], layout: int
+    ) -> Manifest:
+        """Commit what was written of a step, by its manifest.
+
+        Args:
+            step: optimizer steps done.
+            identity: the run.
+            metric: the metric at this step, None if it was not measured.
+            files: everything that was written, by any process.
+            layout: the format of the manifest.
+
+        Raises:
+            CheckpointError: storage failed, or does not have what another process has written.
+        """
+        with self._explained(step, sum(file.bytes for file in files)):
+            sizes = self._storage.sizes(folder_name(step))
+            if absent := [file.name for file in files if sizes.get(file.name) != file.bytes]:
+                raise CheckpointError(
+                    f"{self.path(step)} has no complete {absent[0]}, which a rank has written there",
+                    remedy="set run.directory to a file system that all nodes share, and resume the run",
+                )
             manifest = Manifest(
                 step=step,
                 identity=identity,
                 metric=metric,
-                files=tuple(self._write(folder, name, write) for name, write in files.items()),
+                files=tuple(files),
                 created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                format=layout,
             )
-            with self._storage.writing(folder, MANIFEST_FILE) as path:
+            with self._storage.writing(folder_name(step), MANIFEST_FILE) as path:
                 path.write_bytes(manifest.encode())
-        except OSError as error:
-            with suppress(OSError):
-                self._storage.remove(folder, first=MANIFEST_FILE)
-            raise self._failure(step, error, expected_bytes) from error
         return manifest
 
     def remove_unfinished(self) -> list[str]:
@@ -204,7 +262,7 @@ class CheckpointStore:
             raise ValueError(f"it belongs to step {manifest.step}")
         return manifest
 
-    def _problems(self, step: int, identity: Identity | None) -> list[str]:
+    def _problems(self, step: int, identity: Identity | None, *, hashes: bool = True) -> list[str]:
         try:
             manifest = self._manifest(step)
         except FileNotFoundError:
@@ -215,11 +273,11 @@ class CheckpointStore:
             # Before the hashes, which take minutes for a large checkpoint.
             self._refuse_another_run(manifest, identity)
         try:
-            return list(self._file_problems(manifest))
+            return list(self._file_problems(manifest, hashes=hashes))
         except OSError as error:
             return [f"its files cannot be read: {error}"]
 
-    def _file_problems(self, manifest: Manifest) -> Iterator[str]:
+    def _file_problems(self, manifest: Manifest, *, hashes: bool) -> Iterator[str]:
         folder = folder_name(manifest.step)
         sizes = self._storage.sizes(folder)
         for file in manifest.files:
@@ -227,7 +285,7 @@ class CheckpointStore:
                 yield f"{file.name} is missing"
             elif sizes[file.name] != file.bytes:
                 yield f"{file.name} has {sizes[file.name]} bytes instead of {file.bytes}"
-            elif sha256_of(self._storage.local(folder) / file.name) != file.sha256:
+            elif hashes and sha256_of(self._storage.local(folder) / file.name) != file.sha256:
                 yield f"{file.name} does not match its sha256"
 
     def _refuse_another_run(self, manifest: Manifest, identity: Identity) -> None:
@@ -252,6 +310,14 @@ class CheckpointStore:
         with self._storage.writing(folder, name) as path:
             write(path)
             return FileEntry(name=name, bytes=path.stat().st_size, sha256=sha256_of(path))
+
+    @contextmanager
+    def _explained(self, step: int, expected_bytes: int = 0) -> Iterator[None]:
+        """The block's errors of storage as ones that name the step and the remedy."""
+        try:
+            yield
+        except OSError as error:
+            raise self._failure(step, error, expected_bytes) from error
 
     def _failure(self, step: int, error: OSError, expected_bytes: int) -> CheckpointError:
         where = f"the checkpoint of step {step} could not be written to {self._storage.location}"

@@ -1,7 +1,7 @@
 """Writes checkpoints asynchronously: the loop waits for a copy in memory, a thread does the rest.
 
-At most one checkpoint is being written and at most one snapshot waits, so the host holds at most two copies of the
-state. Storage that is slower than the save period does not slow the loop down: a newer snapshot replaces the waiting one.
+At most one checkpoint is being written and at most one snapshot waits, so the host holds at most two copies of what this rank writes.
+Storage that is slower than the save period does not slow the loop down: a newer snapshot replaces the waiting one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from threading import Lock
 
 from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.manifest import LOOP_STATE_FILE, Identity, LoopState, TrainProgress
+from training.checkpoint.ranks import Draft, Waiting, WritingRanks
 from training.checkpoint.retention import Retention
 from training.checkpoint.stateful import CollectedState, StateRegistry
 from training.checkpoint.store import CheckpointStore, bytes_writer
@@ -49,6 +50,7 @@ class _Snapshot:
     """A filled host copy and everything else that its checkpoint needs."""
 
     tensors: HostCopy
+    headers: dict[str, dict[str, str]]
     step: int
     loop_state: bytes
     metric: float | None
@@ -57,22 +59,34 @@ class _Snapshot:
 
 
 class AsyncCheckpointer:
-    """Saves the state of a run from one rank, usually rank 0. Only the loop's thread may call it.
+    """Saves the state of a run, or this rank's part of it. Only the loop's thread may call it.
+
+    Where every rank has one, all of them call `reserve` and `save` at the same steps.
 
     `poll` and `close` raise the errors of the writing thread. A later `save` may succeed; the newest good checkpoint stays.
     """
 
-    def __init__(self, store: CheckpointStore, *, identity: Identity, retention: Retention, start_step: int) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore,
+        *,
+        ranks: WritingRanks,
+        identity: Identity,
+        retention: Retention,
+        start_step: int,
+    ) -> None:
         """Start the thread, which first removes the leftovers of crashed writers.
 
         Args:
             store: where to write.
+            ranks: those that write.
             identity: the run, recorded in every manifest.
             retention: which checkpoints are kept.
             start_step: step of the checkpoint that the run resumes from, 0 for none. Later checkpoints are not part of this
                 run's history (they failed verification, or an older one was chosen); the next commit removes them.
         """
         self._store = store
+        self._ranks = ranks
         self._identity = identity
         self._retention = retention
         self._start_step = start_step
@@ -83,12 +97,15 @@ class AsyncCheckpointer:
         self._waiting: _Snapshot | None = None
         # Used by the loop's thread only.
         self._reserved = False
+        self._newest = start_step
+        self._dropped: tuple[int, ...] = ()
         self._futures: deque[Future[CommittedCheckpoint | None]] = deque()
         self._committed: list[CommittedCheckpoint] = []
         # Used by the writing thread only.
         self._own_steps = {start_step} if start_step else set()
         self._warnings: list[str] = []
-        self._futures.append(self._thread.submit(self._remove_unfinished))
+        if ranks.leads:
+            self._futures.append(self._thread.submit(self._remove_unfinished))
 
     def reserve(self, states: StateRegistry) -> None:
         """Allocate host memory in the writing thread, so that the first `save` need not.
@@ -98,7 +115,8 @@ class AsyncCheckpointer:
         if self._reserved:
             return
         self._reserved = True
-        self._futures.append(self._thread.submit(self._allocate, self._take_free(), states.collect()))
+        state, _ = self._ranks.collect(states, is_waiting=False)
+        self._futures.append(self._thread.submit(self._allocate, self._take_free(), state))
 
     def save(
         self,
@@ -111,7 +129,8 @@ class AsyncCheckpointer:
         """Copy the state and schedule its write; returns the seconds that the caller waited.
 
         A waiting snapshot is replaced by a newer one, unless it has a metric and the newer one has none: then the newer one
-        is dropped. A step that is already committed is not written again, so evaluate before saving.
+        is dropped. If some ranks have begun to write the waiting one, all write it: a newer one without a metric is dropped, one
+        with a metric is saved once that is done. A step that is already committed is not written again, so evaluate before saving.
 
         Args:
             progress: how far the run has come.
@@ -123,27 +142,37 @@ class AsyncCheckpointer:
             TypeError: a state holds a value that is neither a tensor nor JSON.
         """
         began = time.perf_counter()
-        state = states.collect()
-        loop_state = LoopState.of(progress, state.values).encode()
+        # Taken first: no thread begins to write it while the ranks agree.
         waiting = self._take_waiting()
-        if waiting is not None and waiting.metric is not None and metric is None:
-            if not final:
-                waiting.superseded += (progress.step,)
+        try:
+            state, held = self._ranks.collect(states, is_waiting=waiting is not None)
+            loop_state = LoopState.of(progress, state.values).encode()
+        except BaseException:
+            if waiting is not None:
                 self._submit(waiting)
+            raise
+        if held is Waiting.SOME or (waiting is not None and waiting.metric is not None and metric is None):
+            if metric is None and not final:
+                self._drop(progress.step, waiting)
                 return time.perf_counter() - began
-            self._submit(waiting)
+            if waiting is not None:
+                self._submit(waiting)
             wait(self._futures)
             waiting = None
-        replaced = (*waiting.superseded, waiting.step) if waiting else ()
+        if waiting is not None:
+            self._dropped += (*waiting.superseded, waiting.step)
         self._reserved = True
         snapshot = _Snapshot(
             tensors=waiting.tensors if waiting else self._take_free(),
+            headers=state.headers,
             step=progress.step,
             loop_state=loop_state,
             metric=metric,
             # An interruption may save a step that is already waiting.
-            superseded=tuple(step for step in replaced if step != progress.step),
+            superseded=tuple(step for step in self._dropped if step != progress.step),
         )
+        self._dropped = ()
+        self._newest = progress.step
         snapshot.tensors.fill(state.tensors)
         snapshot.stall_seconds = time.perf_counter() - began
         self._submit(snapshot)
@@ -181,6 +210,15 @@ class AsyncCheckpointer:
             if committed := self._futures.popleft().result():
                 self._committed.append(committed)
 
+    def _drop(self, step: int, waiting: _Snapshot | None) -> None:
+        """Keep the waiting snapshot, if there still is one, and report a newer step with it or with the next."""
+        dropped = () if step == self._newest else (step,)
+        if waiting is None:
+            self._dropped += dropped
+        else:
+            waiting.superseded += dropped
+            self._submit(waiting)
+
     def _take_waiting(self) -> _Snapshot | None:
         with self._lock:
             waiting, self._waiting = self._waiting, None
@@ -215,18 +253,24 @@ class AsyncCheckpointer:
             with self._lock:
                 self._free.append(snapshot.tensors)
 
-    def _write(self, snapshot: _Snapshot) -> CommittedCheckpoint:
+    def _write(self, snapshot: _Snapshot) -> CommittedCheckpoint | None:
         began = time.perf_counter()
-        files = snapshot.tensors.writers()
-        files[LOOP_STATE_FILE] = bytes_writer(snapshot.loop_state)
-        manifest = self._store.commit(
-            step=snapshot.step,
-            identity=self._identity,
-            metric=snapshot.metric,
-            files=files,
-            expected_bytes=snapshot.tensors.nbytes + len(snapshot.loop_state),
+        files = snapshot.tensors.writers(snapshot.headers)
+        if self._ranks.leads:
+            files[LOOP_STATE_FILE] = bytes_writer(snapshot.loop_state)
+        manifest = self._ranks.commit(
+            self._store,
+            Draft(
+                step=snapshot.step,
+                identity=self._identity,
+                metric=snapshot.metric,
+                files=files,
+                expected_bytes=snapshot.tensors.nbytes + len(snapshot.loop_state),
+            ),
         )
         self._own_steps.add(snapshot.step)
+        if manifest is None:
+            return None
         warnings = (*self._warnings, *_not_removed(self._prune))
         self._warnings.clear()
         return CommittedCheckpoint(

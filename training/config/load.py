@@ -80,7 +80,7 @@ class Configuration:
 
     def settings(self, *, checks_names: bool = True) -> TrainingSettings:
         """Merge and check the settings; `load_settings` describes argument and errors."""
-        merged = _plain_is_one_process(reduce(_lay_over, [*self.files, self.invocation], Layer()))
+        merged = _in_groups(_plain_is_one_process(reduce(_lay_over, [*self.files, self.invocation], Layer())))
         _refuse_a_search(merged)
         settings = validate(
             TrainingSettings,
@@ -122,12 +122,13 @@ def load_settings(
 
 
 def validate_names(settings: TrainingSettings) -> None:
-    """Check that model, dataset and objective exist and accept the options, without importing them.
+    """Check that model, dataset and objective exist and accept the options, and fit the strategy, without importing them.
 
     Raises:
-        SettingsError: unknown name or option; names the nearest valid one.
+        SettingsError: unknown name or option, or a pipeline of more stages than the model has parts; names the nearest valid one.
     """
     training.models.registry.validate(settings.model)
+    training.models.registry.check_stages(settings.model, settings.strategy)
     training.data.registry.validate(settings.data)
     training.objectives.registry.validate(settings.objective, settings.checkpoint)
 
@@ -179,7 +180,7 @@ def _lay_over(lower: Layer, upper: Layer) -> Layer:
             values[section] = {key: value for key, value in below.items() if key not in owned}
             dropped = {(section, key) for key in owned}
             origins = {path: origin for path, origin in origins.items() if path[:2] not in dropped}
-    return sources.merge(Layer(values, origins), upper)
+    return sources.merge(Layer(values, origins, lower.groups), upper)
 
 
 def _plain_is_one_process(merged: Layer) -> Layer:
@@ -187,6 +188,16 @@ def _plain_is_one_process(merged: Layer) -> Layer:
     if not isinstance(scale, dict) or scale.get("launcher") != "plain":
         return merged
     return sources.merge(Layer({"scale": {"workers": 1}}), merged)
+
+
+def _in_groups(merged: Layer) -> Layer:
+    """The settings with those that make groups of the ranks of each worker, if it has several."""
+    if merged.groups is None:
+        return merged
+    strategy = merged.values.get("strategy")
+    return sources.merge(
+        merged, sources.from_keys(merged.groups.strategy_keys(strategy if isinstance(strategy, dict) else {}))
+    )
 
 
 def _refuse_a_search(merged: Layer) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from infra.spec.section import Section
-from training.config.communication import CommunicationSettings
+from training.config import deepspeed
+from training.config.communication import CommunicationSettings, check_communication
 from training.config.execution import (
     AllocatorSettings,
     ComputeSettings,
@@ -84,13 +85,24 @@ class TrainingSettings(Section):
     profile: ProfileSettings = Field(default_factory=ProfileSettings)
 
     @model_validator(mode="after")
+    def _the_strategy_fits(self) -> TrainingSettings:
+        check_strategy(self.strategy, loop=self.loop, scale=self.scale, precision=self.precision, compute=self.compute)
+        return self
+
+    @property
+    def shares(self) -> int:
+        """Shares that the samples of a step are divided into: one for each rank, or for each pipeline."""
+        return self.scale.workers // self.strategy.ranks_per_share
+
+    @model_validator(mode="after")
     def _batch_divides(self) -> TrainingSettings:
-        parts = self.scale.workers * self.loop.accumulation
+        parts = self.shares * self.loop.accumulation
         if self.loop.global_batch % parts:
             lower = max(parts, self.loop.global_batch - self.loop.global_batch % parts)
+            divided = "" if self.strategy.ranks_per_share == 1 else " / strategy.stages"
             raise ValueError(
-                f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers x loop.accumulation "
-                f"= {self.scale.workers} x {self.loop.accumulation} = {parts}; nearest: {lower}"
+                f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers{divided} x loop.accumulation "
+                f"= {self.shares} x {self.loop.accumulation} = {parts}; nearest: {lower}"
             )
         return self
 
@@ -98,6 +110,10 @@ class TrainingSettings(Section):
     def _precision_fits_the_device(self) -> TrainingSettings:
         if self.precision.mode == "fp16" and not self.scale.gpu:
             raise ValueError("precision.mode=fp16 needs scale.gpu=true; on a CPU use bf16 or fp32")
+        if self.precision.mode == "fp8" and not self.scale.gpu:
+            raise ValueError(
+                "precision.mode=fp8 needs scale.gpu=true, with GPUs from Ada and Hopper on; on a CPU use bf16 or fp32"
+            )
         return self
 
     @model_validator(mode="after")
@@ -124,36 +140,39 @@ class TrainingSettings(Section):
             raise ValueError("compute.attention=efficient needs scale.gpu=true; CPUs have flash and math")
         if self.compute.attention == "flash" and self.scale.gpu and self.precision.mode == "fp32":
             raise ValueError(
-                "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
+                "compute.attention=flash needs precision.mode=bf16, fp16 or fp8 on GPUs, got fp32; efficient and math do not"
             )
         return self
 
     @model_validator(mode="after")
-    def _the_strategy_fits(self) -> TrainingSettings:
-        check_strategy(self.strategy, scale=self.scale, precision=self.precision, compute=self.compute)
+    def _deepspeed_does_what_the_settings_say(self) -> TrainingSettings:
+        strategy = self.strategy
+        if (
+            strategy.is_zero
+            and self.ema.decay is not None
+            and (strategy.name == "zero3" or strategy.parameters == "bf16")
+        ):
+            raise ValueError(
+                f"ema.decay={self.ema.decay} averages weights in fp32 that each rank has, and strategy.name={strategy.name} with "
+                f"parameters={strategy.parameters} has none; use zero2 with parameters=fp32, or fsdp2"
+            )
+        if strategy.is_zero:
+            deepspeed.check(self)
         return self
 
     @model_validator(mode="after")
     def _there_is_something_to_communicate(self) -> TrainingSettings:
-        given = sorted(self.communication.changed)
-        if not given:
-            return self
-        first = f"communication.{given[0]}={getattr(self.communication, given[0])}"
-        if self.strategy.name != "ddp":
-            raise ValueError(
-                f"{first} is a setting of strategy.name=ddp, got {self.strategy.name}; leave it out, or use strategy.name=ddp"
-            )
-        if self.scale.workers == 1:
-            raise ValueError(
-                f"{first} needs scale.workers=2 or more: one worker sends no gradients; leave it out, or use scale.workers=2"
-            )
-        if self.communication.static_graph and self.loop.accumulation > 1:
-            raise ValueError(
-                f"communication.static_graph=true needs loop.accumulation=1, got {self.loop.accumulation}: DDP learns the graph in a step "
-                "whose every backward pass sends gradients"
-            )
-        if self.communication.sync_batchnorm and not self.scale.gpu:
-            raise ValueError(
-                "communication.sync_batchnorm=true needs scale.gpu=true: torch synchronizes batch norm on GPUs only"
-            )
+        check_communication(
+            self.communication,
+            strategy=self.strategy,
+            scale=self.scale,
+            loop=self.loop,
+            precision=self.precision,
+            ema=self.ema,
+        )
         return self
+
+    @property
+    def may_skip_steps(self) -> bool:
+        """Whether a step may leave everything as it was: under fp16 any, to find the scale."""
+        return self.loop.nonfinite == "skip" or self.precision.mode == "fp16"

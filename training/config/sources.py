@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from infra.spec.errors import SettingsError
 from infra.spec.section import did_you_mean
 from infra.spec.yaml_text import KeyPath, parse, read_file
+from training.config.worker_groups import WorkerGroups
 
 SHIPPED: Final = Path(__file__).resolve().parent.parent / "configs"
 """Folder of the shipped configurations; each is named by its file without the suffix."""
@@ -29,10 +30,12 @@ class Layer:
     Attributes:
         values: nested by section, as the schema has them.
         origins: where each key was set, as messages name it: `my.yaml:12`, `--epochs`, `RTP_TRACKING_URI`.
+        groups: the workers are groups of ranks, which the strategy says how to make.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[KeyPath, str] = field(default_factory=dict)
+    groups: WorkerGroups | None = None
 
 
 FLAG_KEYS: Final = {
@@ -55,7 +58,7 @@ FLAG_KEYS: Final = {
 """The key that each flag sets, by its name in `training.options.SettingsOptions`: `num_workers` is `--num-workers`."""
 
 GPUS_PER_WORKER: Final = "gpus_per_worker"
-"""Name of the flag `--gpus-per-worker`: 0 is `--no-use-gpu`, 1 is `--use-gpu`."""
+"""Name of the flag `--gpus-per-worker`: 0 is `--no-use-gpu`, 1 is `--use-gpu`; more see `worker_groups`."""
 
 ENVIRONMENT: Final = {
     "RTP_TRACKING_URI": "tracking.uri",
@@ -119,23 +122,27 @@ def from_flags(flags: Mapping[str, str | bool | None]) -> Layer:
             typed, which the schema converts.
 
     Raises:
-        SettingsError: several GPUs per worker, or a contradiction to `--use-gpu`.
+        SettingsError: several GPUs per worker without a number of workers, or a contradiction to `--use-gpu`.
         ValueError: unknown flag.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     per_worker = given.pop(GPUS_PER_WORKER, None)
     if unknown := given.keys() - FLAG_KEYS.keys():
         raise ValueError(f"unknown flags: {sorted(unknown)}")
-    keys = [(FLAG_KEYS[name], value, _typed(name, value)) for name, value in given.items()]
+    keys: list[tuple[str, Any, str]] = [(FLAG_KEYS[name], value, _typed(name, value)) for name, value in given.items()]
+    groups = None
     if per_worker is not None:
-        uses_gpu = _uses_gpu(str(per_worker), workers=str(given.get("num_workers", "")))
+        groups = WorkerGroups.of(str(per_worker), workers=given.get("num_workers"))
+        uses_gpu = per_worker != "0"
         if given.get("use_gpu", uses_gpu) != uses_gpu:
             other = "--use-gpu" if given["use_gpu"] else "--no-use-gpu"
             raise SettingsError(
                 f"--gpus-per-worker {per_worker} contradicts {other}", remedy="omit one of the two flags"
             )
         keys.append(("scale.gpu", uses_gpu, f"--gpus-per-worker {per_worker}"))
-    return from_keys(keys)
+        if groups is not None:
+            keys.append((FLAG_KEYS["num_workers"], groups.workers * groups.ranks, groups.typed))
+    return replace(from_keys(keys), groups=groups)
 
 
 def from_overrides(overrides: Sequence[str]) -> Layer:
@@ -157,7 +164,7 @@ def from_overrides(overrides: Sequence[str]) -> Layer:
 
 def merge(lower: Layer, upper: Layer) -> Layer:
     """Merges two layers key by key; values of the upper one override those of the lower one."""
-    return Layer(_merge(lower.values, upper.values), {**lower.origins, **upper.origins})
+    return Layer(_merge(lower.values, upper.values), {**lower.origins, **upper.origins}, upper.groups or lower.groups)
 
 
 def _merge(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
@@ -183,13 +190,3 @@ def from_keys(keys: Iterable[tuple[str, Any, str]]) -> Layer:
 def _typed(name: str, value: object) -> str:
     """The flag as the user typed it."""
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
-
-
-def _uses_gpu(per_worker: str, *, workers: str) -> bool:
-    if per_worker in {"0", "1"}:
-        return per_worker == "1"
-    remedy = "for more GPUs raise the workers: --use-gpu --num-workers N runs N ranks on N GPUs"
-    if workers.isdecimal() and per_worker.isdecimal():
-        total = int(workers) * int(per_worker)
-        remedy = f"--use-gpu --num-workers {total} trains on the same {total} GPUs"
-    raise SettingsError(f"--gpus-per-worker {per_worker}: a DDP rank uses one GPU, so it must be 0 or 1", remedy=remedy)

@@ -2,6 +2,7 @@
 
 * `types`: the `Split` protocol, `DataBundle` and `Batch`.
 * `order`: the samples of each step, rank and micro-batch, as pure functions that do not depend on loader workers.
+* `place`: which of them a rank reads, where several ranks read the same.
 * `sample_order`: the order of an epoch: that of a split that has one of its own, otherwise any.
 * `loader`: reads batches in that order, in the rank's process or in prefetching worker processes.
 * `ray_reader`: has the training split read by tasks of Ray Data instead.

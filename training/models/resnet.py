@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from training.data.types import SampleSpec
 from training.models.inputs import channels_of
 from training.models.options import ResNetOptions
+from training.models.parts import Part
 
 
 class BasicBlock(nn.Module):
@@ -117,8 +118,26 @@ class ResNet(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps images (n, channels, height, width) to logits (n, classes)."""
-        features = self.maxpool(self.relu(self.bn1(self.conv1(inputs))))
-        features = self.layer4(self.layer3(self.layer2(self.layer1(features))))
+        return self._classify(self.layer4(self.layer3(self.layer2(self.layer1(self._stem(inputs))))))
+
+    def parts(self) -> list[Part]:
+        """The stem, each block, and the classifier."""
+        blocks = [
+            Part(names=(f"layer{stage}.{number}",), forward=block)
+            for stage, layer in enumerate((self.layer1, self.layer2, self.layer3, self.layer4), start=1)
+            for number, block in enumerate(layer)
+        ]
+        return [
+            Part(names=("conv1", "bn1"), forward=self._stem),
+            *blocks,
+            Part(names=("fc",), forward=self._classify),
+        ]
+
+    def _stem(self, images: Tensor) -> Tensor:
+        features: Tensor = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        return features
+
+    def _classify(self, features: Tensor) -> Tensor:
         logits: Tensor = self.fc(self.avgpool(features).flatten(1))
         return logits
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from training.data.types import SampleSpec
 from training.models.inputs import channels_of
 from training.models.options import SimpleCnnOptions
+from training.models.parts import Part
 
 
 class SimpleCnn(nn.Module):
@@ -27,7 +28,17 @@ class SimpleCnn(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps images (n, channels, height, width) to logits (n, classes)."""
-        features: Tensor = self.stage3(self.stage2(self.stage1(inputs)))
+        return self._classify(self.stage3(self.stage2(self.stage1(inputs))))
+
+    def parts(self) -> list[Part]:
+        """The three stages and the head."""
+        stages = (("stage1", self.stage1), ("stage2", self.stage2), ("stage3", self.stage3))
+        return [
+            *(Part(names=(name,), forward=stage) for name, stage in stages),
+            Part(names=("head",), forward=self._classify),
+        ]
+
+    def _classify(self, features: Tensor) -> Tensor:
         logits: Tensor = self.head(self.dropout(self.pool(features).flatten(1)))
         return logits
 

@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from training.data.types import SampleSpec
 from training.errors import SettingsError
 from training.models.options import TransformerOptions
+from training.models.parts import Part
 
 _INITIAL_STD = 0.02
 """Standard deviation of initial weights, as in GPT-2 (Radford et al., 2019)."""
@@ -59,8 +60,23 @@ class Transformer(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps tokens (n, length) to logits (n, length, outputs), or (n, outputs) of the mean over the positions."""
-        hidden = self.dropout(self.tokens(inputs) + self.positions[: inputs.shape[1]])
-        features = self.norm(self.blocks(hidden))
+        return self._classify(self.blocks(self._embed(inputs)))
+
+    def parts(self) -> list[Part]:
+        """The embedding, each block, and the head."""
+        blocks = [Part(names=(f"blocks.{number}",), forward=block) for number, block in enumerate(self.blocks)]
+        return [
+            Part(names=("tokens", "positions"), forward=self._embed),
+            *blocks,
+            Part(names=("norm", "head"), forward=self._classify),
+        ]
+
+    def _embed(self, inputs: Tensor) -> Tensor:
+        hidden: Tensor = self.dropout(self.tokens(inputs) + self.positions[: inputs.shape[1]])
+        return hidden
+
+    def _classify(self, hidden: Tensor) -> Tensor:
+        features = self.norm(hidden)
         logits: Tensor = self.head(features if self.is_sequence else features.mean(dim=1))
         return logits
 

@@ -58,7 +58,10 @@ class SettingsOptions(ChangeOptions):
     nodes: str | None = _flag("nodes")
     node_rank: str | None = _flag("node_rank")
     rendezvous: str | None = _flag("rendezvous")
-    gpus_per_worker: str | None = option("0 or 1: GPUs per rank; for more GPUs raise --num-workers", metavar="N")
+    gpus_per_worker: str | None = option(
+        "GPUs of each worker: 0 or 1, or more with strategy.name=pipeline or hsdp, whose ranks then share one copy of the model",
+        metavar="N",
+    )
 
     def flags(self) -> dict[str, str | bool | None]:
         """The plain flags by name, as `training.config.load.load_settings` takes them."""

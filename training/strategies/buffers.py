@@ -8,9 +8,9 @@ from torch import nn
 
 
 @torch.no_grad()
-def copy_from_rank_0(module: nn.Module) -> None:
-    """Copy rank 0's buffers to its peers."""
+def copy_from_rank_0(module: nn.Module, group: dist.ProcessGroup | None = None) -> None:
+    """Copy the buffers of the first rank of a group, by default of all ranks, to its peers."""
     for buffer in module.buffers():
         value = buffer.contiguous()
-        dist.broadcast(value, src=0)
+        dist.broadcast(value, group=group, group_src=0)
         buffer.copy_(value)

@@ -8,7 +8,6 @@ within a group, gradients are summed over the groups.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
@@ -27,6 +26,7 @@ from training.config.schema import StrategySettings
 from training.passes import OneByOne, Passes, StepContext
 from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
+from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.units import units_of
 from training.strategies.update import clip_and_step
@@ -39,13 +39,14 @@ class FullySharded:
     """
 
     computes_together = True
+    shards_state = True
     note = ""
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device
     ) -> None:
         self.averaged_ranks = dist.get_world_size()
-        self._skeleton = copy.deepcopy(module).to("meta")
+        self._skeleton = skeleton_of(module)
         mesh = _mesh(device, settings, world=self.averaged_ranks)
         offload = CPUOffloadPolicy() if settings.offload else OffloadPolicy()
         for part in (*units_of(module), module):
@@ -118,15 +119,7 @@ class FullySharded:
     def whole_module(self) -> nn.Module:
         """On rank 0 a copy with whole weights, in host memory; on its peers the sharded module."""
         state = {name: whole(value) for name, value in self.module.state_dict().items()}
-        if dist.get_rank() != 0:
-            return self.module
-        copied = copy.deepcopy(self._skeleton).to_empty(device="cpu")
-        copied.load_state_dict(state)
-        persistent = state.keys()
-        for name, value in self.module.named_buffers():
-            if name not in persistent:
-                copied.get_buffer(name).copy_(value)
-        return copied
+        return self.module if dist.get_rank() else assembled(self._skeleton, state, live=self.module)
 
     def states(self) -> dict[str, Stateful]:
         """The sharded state of the model and of its optimizer."""

@@ -22,6 +22,7 @@ class SingleProcess:
     averaged_ranks = 1
     note = ""
     computes_together = False
+    shards_state = False
 
     def __init__(self, module: nn.Module, make_optimizer: MakeOptimizer) -> None:
         self.module = module

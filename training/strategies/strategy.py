@@ -33,6 +33,15 @@ class Strategy(Protocol):
         ...
 
     @property
+    def shards_state(self) -> bool:
+        """Whether ranks have different parts of the state of the model or its optimizer.
+
+        Then every rank writes its own part of a checkpoint, and reads no more than that: see `Stateful.state_dict` for what a rank
+        may have, and `Partial` for how a state tells which part it wants.
+        """
+        ...
+
+    @property
     def parameters(self) -> int:
         """Parameters of the whole model."""
         ...
@@ -72,7 +81,10 @@ class Strategy(Protocol):
 
     @property
     def has_gradients(self) -> bool:
-        """Whether the backward passes since the last update gave any weight of the bare model a gradient."""
+        """Whether the backward passes of the step gave a weight of the bare model a gradient.
+
+        A strategy that keeps no whole gradients may answer for all steps so far.
+        """
         ...
 
     def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
@@ -100,6 +112,6 @@ class Strategy(Protocol):
     def states(self) -> dict[str, Stateful]:
         """The state of the model and of the optimizer, under the names `model` and `optimizer`.
 
-        `state_dict` is called on every rank at the same step, and may be sharded; `load_state_dict` gets the whole state on every rank.
+        Under `shards_state` each rank's has that rank's part: `ModelState` and `OptimizerState` of the module that the rank has do.
         """
         ...

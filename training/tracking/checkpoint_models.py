@@ -14,7 +14,7 @@ from pathlib import Path
 from observability.line_file import read_lines
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import FILE_NAME, Evaluated, Event, TrainingStarted, decode
-from training.checkpoint.manifest import MODEL_FILE, Manifest
+from training.checkpoint.manifest import Manifest
 from training.checkpoint.retention import ranked
 from training.checkpoint.store import FOLDER, folder_name, local_store
 from training.tracking import payload
@@ -98,7 +98,7 @@ class CheckpointModels:
             "checkpoint.path": str(self._directory.resolve() / FOLDER / folder_name(manifest.step)),
             "checkpoint.step": str(manifest.step),
             "checkpoint.bytes": str(manifest.total_bytes),
-            "checkpoint.weights_sha256": manifest.sha256_of(MODEL_FILE),
+            "checkpoint.weights_sha256": manifest.weights_sha256,
             _MANIFEST_HASH: hashlib.sha256(manifest.encode()).hexdigest(),
         }
         return tags | ({BEST: "true"} if is_best else {})

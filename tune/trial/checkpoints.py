@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from observability.runlog import Restored, read_all, select
-from training.checkpoint.manifest import MANIFEST_FILE, MODEL_FILE, Manifest
+from training.checkpoint.manifest import MANIFEST_FILE, Manifest
 from training.checkpoint.store import committed_steps, folder_name
 from training.rundir import RunDirectory
 from tune.events import TrialExploited
@@ -152,4 +152,4 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def _weights_sha256(checkpoint: Path) -> str:
-    return Manifest.decode((checkpoint / MANIFEST_FILE).read_bytes()).sha256_of(MODEL_FILE)
+    return Manifest.decode((checkpoint / MANIFEST_FILE).read_bytes()).weights_sha256

@@ -26,6 +26,7 @@ class Recipe:
         runtime: paths of the build context that the stage `runtime` takes, besides the lock.
         room: most that building that stage writes to the engine's store and cache, in bytes.
         unused: list of what the build removes from the installed packages; empty if it removes nothing.
+        added_lock: lock file of packages that are built against those of `lock`; empty if there are none.
     """
 
     dockerfile: str
@@ -34,6 +35,7 @@ class Recipe:
     runtime: tuple[str, ...] = ()
     room: int = 0
     unused: str = ""
+    added_lock: str = ""
 
 
 _COMMON = ("requirements-bootstrap.lock", ".dockerignore")
@@ -90,12 +92,20 @@ RECIPES: Mapping[ImageName, Recipe] = {
     "trainer": Recipe(
         dockerfile="training/image/Dockerfile",
         lock="requirements.lock",
+        added_lock="requirements-deepspeed.lock",
         context=(
             *(*_COMMON, *_SHARED, *_DATA_SYNC),
-            *(".make/environment", "pyproject.toml", "training", "tune", "observability"),
+            *(
+                "requirements-deepspeed.lock",
+                ".make/environment",
+                "pyproject.toml",
+                "training",
+                "tune",
+                "observability",
+            ),
         ),
         runtime=(
-            *("requirements-bootstrap.lock", ".make/environment"),
+            *("requirements-deepspeed.lock", "requirements-bootstrap.lock", ".make/environment"),
             *("training/image/remove_unused.py", "training/image/unused.txt"),
         ),
         room=28 * 10**9,

@@ -33,8 +33,9 @@ _REPLACED = re.compile(r"(torch|triton)$|(nvidia|cuda)-")
 
 def packages(build: Build) -> tuple[Package, ...]:
     """The packages of an image, by name."""
-    removed = _removed(build)
-    locked = [package for package in read_lock(build.lock) if package.name not in removed]
+    removed, added = _removed(build), RECIPES[build.image].added_lock
+    locks = [build.lock, *([build.context / added] if added else [])]
+    locked = sorted(package for lock in locks for package in read_lock(lock) if package.name not in removed)
     if build.torch is None:
         return tuple(locked)
     kept = [package for package in locked if not _REPLACED.match(package.name)]

@@ -78,6 +78,16 @@ def test_operators_of_a_loader_in_the_rank_are_data_and_not_computation(tmp_path
     assert [one.name for one in found.top] == ["aten::conv2d"]
 
 
+def test_a_hook_of_the_backward_pass_that_waits_for_a_collective_does_not_compute_meanwhile(tmp_path: Path) -> None:
+    events = [
+        event("autograd::engine::evaluate_function: AddmmBackward0", "cpu_op", 0, 90),
+        event("AddmmBackward0", "cpu_op", 0, 30),
+        event("gloo:all_reduce", "user_annotation", 30, 80, thread="9"),
+    ]
+    (found,) = analyse(write_profile(tmp_path, [Rank(steps=[(0, 0, 100)], events=events)]), NOTHING_KNOWN).ranks
+    assert (found.compute, found.transfer) == pytest.approx((0.03, 0.05), abs=1e-6)
+
+
 def test_thousands_of_tiny_operators_are_the_host_s_work(tmp_path: Path) -> None:
     tiny = [event("aten::add", "cpu_op", at / 50, at / 50 + 0.005) for at in range(5000)]
     found = analyse(write_profile(tmp_path, [Rank(steps=[(0, 0, 100)], events=tiny)]), NOTHING_KNOWN)

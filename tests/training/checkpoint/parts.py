@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from training.checkpoint.manifest import Identity, TrainProgress
+from training.checkpoint.ranks import OneRank
 from training.checkpoint.retention import Retention
 from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful, StateRegistry
@@ -99,7 +100,7 @@ def progress(step: int) -> TrainProgress:
 
 def checkpointer(store: CheckpointStore, *, retention: Retention = KEEP_ALL, start_step: int = 0) -> AsyncCheckpointer:
     """A writer for the small run."""
-    return AsyncCheckpointer(store, identity=IDENTITY, retention=retention, start_step=start_step)
+    return AsyncCheckpointer(store, ranks=OneRank(), identity=IDENTITY, retention=retention, start_step=start_step)
 
 
 def saved_run(directory: Path, *steps: int) -> tuple[CheckpointStore, SmallRun]:

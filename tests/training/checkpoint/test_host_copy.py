@@ -23,7 +23,7 @@ def test_a_copy_is_written_as_it_was_filled(tmp_path: Path) -> None:
     copy = filled(weight=live, transposed=live.T)
     expected = live.clone()
     live.zero_()
-    copy.writers()["a.safetensors"](tmp_path / "a.safetensors")
+    copy.writers({})["a.safetensors"](tmp_path / "a.safetensors")
     written = load_file(tmp_path / "a.safetensors")
     assert torch.equal(written["weight"], expected)
     assert torch.equal(written["transposed"], expected.T)
@@ -33,5 +33,5 @@ def test_a_copy_is_written_as_it_was_filled(tmp_path: Path) -> None:
 def test_an_error_of_the_file_system_is_raised_as_such_with_the_path(tmp_path: Path) -> None:
     path = tmp_path / "no folder" / "a.safetensors"
     with pytest.raises(FileNotFoundError) as caught:
-        filled(weight=torch.ones(2)).writers()["a.safetensors"](path)
+        filled(weight=torch.ones(2)).writers({})["a.safetensors"](path)
     assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(path))

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.checkpoint.parts import IDENTITY, progress
-from training.checkpoint import manifest as manifest_module
-from training.checkpoint.manifest import FileEntry, LoopState, Manifest
+from training.checkpoint.manifest import FileEntry, LoopState, Manifest, part_file
 
 MANIFEST = Manifest(
     step=50,
@@ -61,12 +60,20 @@ def test_a_manifest_with_a_hash_of_the_settings_instead_of_the_settings_is_read(
     assert identity.notes(IDENTITY) == []
 
 
-def test_a_manifest_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as later:
-        later.setattr(manifest_module, "FORMAT", 2)
-        data = MANIFEST.encode()
-    with pytest.raises(ValueError, match="this version reads format 1"):
+def test_a_manifest_of_another_format_is_refused() -> None:
+    data = dataclasses.replace(MANIFEST, format=3).encode()
+    with pytest.raises(ValueError, match="this version reads formats 1 and 2"):
         Manifest.decode(data)
+
+
+def test_the_files_of_a_state_are_found_in_the_order_of_the_ranks() -> None:
+    names = ["model-rank-00001.safetensors", "ema.safetensors", "model-rank-00000.safetensors", "state.json"]
+    files = tuple(FileEntry(name=name, bytes=1, sha256=name[:1] * 64) for name in names)
+    found = dataclasses.replace(MANIFEST, files=files).tensor_files
+    assert {state: [file.name for file in of] for state, of in found.items()} == {
+        "ema": ["ema.safetensors"],
+        "model": [part_file("model", 0), part_file("model", 1)],
+    }
 
 
 @given(

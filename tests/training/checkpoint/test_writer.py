@@ -23,7 +23,7 @@ from tests.training.checkpoint.parts import (
 )
 from training.checkpoint.host_copy import HostCopy
 from training.checkpoint.retention import Retention
-from training.checkpoint.stateful import NamedTensors
+from training.checkpoint.sharding import NamedTensors
 from training.checkpoint.storage import LocalStorage
 from training.checkpoint.store import CheckpointStore, local_store
 

@@ -107,10 +107,42 @@ def test_gpus_per_worker_sets_use_gpu(typed: str, uses_gpu: bool) -> None:  # no
     assert load_settings(flags={"gpus_per_worker": typed}, environment={}).scale.gpu is uses_gpu
 
 
-def test_several_gpus_per_worker_are_refused_with_the_command_that_uses_them() -> None:
+def test_several_gpus_per_worker_are_refused_under_ddp_with_the_commands_that_use_them() -> None:
     text = message(flags={"num_workers": "4", "gpus_per_worker": "2", "use_gpu": True})
-    assert "a DDP rank uses one GPU" in text
+    assert "under strategy.name=ddp a rank has the whole model and uses one GPU" in text
     assert "--use-gpu --num-workers 8" in text
+    assert "strategy.name=pipeline or hsdp" in text
+
+
+@pytest.mark.parametrize(
+    ("strategy", "workers", "key", "value"),
+    [("pipeline", 4, "stages", 2), ("hsdp", 4, "replicas", 4), ("fsdp2", 1, "replicas", 1)],
+)
+def test_a_worker_of_two_gpus_is_a_group_of_two_ranks(strategy: str, workers: int, key: str, value: int) -> None:
+    settings = load_settings(
+        overrides=[f"strategy.name={strategy}", "loop.accumulation=2"],
+        flags={"num_workers": str(workers), "gpus_per_worker": "2"},
+        environment={},
+    )
+    assert settings.scale.gpu
+    assert settings.scale.workers == 2 * workers
+    assert getattr(settings.strategy, key) == value
+
+
+@pytest.mark.parametrize(
+    ("strategy", "flags", "expected"),
+    [
+        ("name=fsdp2", {"num_workers": "4"}, "strategy.name=hsdp makes 4 of 2"),
+        ("name=hsdp", {"num_workers": "1"}, "strategy.name=fsdp2 makes 1 of 2"),
+        ("name=pipeline", {}, "--num-workers is missing"),
+        ("stages=4", {"num_workers": "2"}, "contradicts strategy.stages=4: it is strategy.stages=2"),
+    ],
+)
+def test_groups_that_the_strategy_cannot_make_are_refused(
+    strategy: str, flags: dict[str, str | bool | None], expected: str
+) -> None:
+    overrides = ["strategy.name=pipeline", f"strategy.{strategy}"]
+    assert expected in message(overrides=overrides, flags={**flags, "gpus_per_worker": "2"})
 
 
 def test_gpus_per_worker_must_not_contradict_use_gpu() -> None:

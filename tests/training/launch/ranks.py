@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -88,7 +89,8 @@ def _answer(end: Connection, call: Callable[[], object]) -> None:
         result = call()
     except Exception as error:  # noqa: BLE001 - raised by the caller
         result = _Raised(error.with_traceback(None), format_exc())
-    end.send(result)
+    # Tensors by value: multiprocessing would share their memory, for which this process would have to live on.
+    end.send_bytes(pickle.dumps(result))
 
 
 def run_world(settings: TrainingSettings, folder: Path) -> Outcome:

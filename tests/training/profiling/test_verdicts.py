@@ -111,9 +111,7 @@ def test_large_gradients_through_a_slow_network_are_communication_bound(tmp_path
         profile={"start_step": FIRST, "steps": STEPS},
         checkpoint={"every_steps": 1000},
     )
-    with hosts(2) as machines:
-        for machine in machines:
-            machine.limit_rate("50mbit")  # 1.2 MB of gradients take 0.2 s
+    with hosts(2, rate="50mbit") as machines:  # 1.2 MB of gradients take 0.2 s
         run_on_hosts(settings, tmp_path / "run", machines)
     (profile,) = ProfileFolder.all_of(tmp_path / "run")
     found = analyse(profile, run_figures(tmp_path / "run"))

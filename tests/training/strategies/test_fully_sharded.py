@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from torch.optim import AdamW
 from observability.runlog import Evaluated, Restored, Step, read_all, select
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import small_settings, steps_of
+from training.checkpoint.storage import LocalStorage
+from training.checkpoint.store import local_store
 from training.config.schema import StrategySettings, TrainingSettings
 from training.data.types import SampleSpec
 from training.launch.task import RankPlace, RankTask
@@ -115,11 +120,45 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_weights(tmp_path: Pa
 
 def test_a_run_goes_on_under_other_strategies_and_numbers_of_ranks(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    for steps, ranks, strategy in ((6, 2, {"name": "ddp"}), (12, 4, FSDP2), (16, 4, HSDP), (STEPS, 1, {"name": "ddp"})):
+    ddp = {"name": "ddp"}
+    for steps, ranks, strategy in ((4, 2, ddp), (8, 4, FSDP2), (12, 2, ddp), (16, 4, HSDP), (STEPS, 1, ddp)):
         train(run, ranks, **{**MLP, "loop": {"max_steps": steps}}, strategy=strategy)
     train(tmp_path / "one", 1, **MLP)
-    assert [one.step for one in select(read_all(run), Restored)] == [6, 12, 16]
+    assert [one.step for one in select(read_all(run), Restored)] == [4, 8, 12, 16]
     assert_close(tmp_path / "one", run)
+
+
+def _killed_rank(place: RankPlace, *, folder: str, sections: dict[str, dict[str, Any]]) -> str:
+    """Rank 1 is killed when it has written the weights of step 10, and not yet its part of the optimizer's state."""
+    writing = LocalStorage.writing
+
+    def killed(storage: LocalStorage, at: str, name: str) -> AbstractContextManager[Path]:
+        if (place.rank, at, name) == (1, "step-00000010", "optimizer-rank-00001.safetensors"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return writing(storage, at, name)
+
+    LocalStorage.writing = killed  # type: ignore[assignment, method-assign]
+    return _rank(place, folder=folder, sections=sections)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "strategy"),
+    [pytest.param(2, FSDP2, id="fsdp2-2"), pytest.param(4, HSDP, id="hsdp-2x2", marks=pytest.mark.long)],
+)
+def test_a_run_whose_rank_is_killed_while_it_writes_resumes_from_the_checkpoint_before_and_ends_in_the_same_weights(
+    tmp_path: Path, ranks: int, strategy: dict[str, Any]
+) -> None:
+    recipe = {**CNN, "loop": {"max_steps": 12}, "strategy": strategy}
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    parted.mkdir()
+    with pytest.raises(RuntimeError, match="rank 1 ended without a result, with status -9"):
+        on_ranks(ranks, _killed_rank, folder=str(parted), sections=recipe)
+    store = local_store(parted / "checkpoints")
+    assert (store.folder_steps(), store.steps()) == ([5, 10], [5])
+    assert store.path(10).joinpath("model-rank-00001.safetensors").exists()
+    assert train(parted, ranks, **recipe) == train(whole, ranks, **recipe)
+    assert [one.step for one in select(read_all(parted), Restored)] == [5]
+    assert store.verify(10) == []
 
 
 def _bytes_of_rank(place: RankPlace, *, replicas: int) -> dict[str, int]:

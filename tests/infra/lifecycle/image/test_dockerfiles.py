@@ -99,15 +99,16 @@ def test_no_package_installer_is_left(image: ImageName, stage: str) -> None:
 def test_the_trainer_image_installs_with_the_developers_script_and_lock() -> None:
     stage = dockerfile("trainer").stages["environment"]
     copied = {source for value in stage.values("COPY") for source in value.split()[:-1]}
-    assert copied - TOOLS == {".make/environment", "requirements.lock", "requirements-bootstrap.lock"}
-    assert ".make/environment train " in stage.values("RUN")[0]
+    locks = {RECIPES["trainer"].lock, RECIPES["trainer"].added_lock, "requirements-bootstrap.lock"}
+    assert copied - TOOLS == {".make/environment", *locks}
+    assert ".make/environment deepspeed " in stage.values("RUN")[0]
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_packages_are_installed_by_hash_only(image: ImageName) -> None:
     script = (ROOT / ".make/environment").read_text(encoding="utf-8")
     installing = script if image == "trainer" else dockerfile(image).stages["environment"].values("RUN")[0]
-    assert installing.count("--require-hashes") == 2
+    assert installing.count("--require-hashes") == (3 if image == "trainer" else 2)
     assert "pip sync --require-hashes " in installing
 
 

@@ -43,7 +43,8 @@ def test_an_sbom_is_valid_cyclonedx(one: Build) -> None:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_every_package_of_the_lock_is_listed_with_its_hashes(image: ImageName) -> None:
-    text = (ROOT / RECIPES[image].lock).read_text(encoding="utf-8")
+    locks = [lock for lock in (RECIPES[image].lock, RECIPES[image].added_lock) if lock]
+    text = "".join((ROOT / lock).read_text(encoding="utf-8") for lock in locks)
     listed = components(build(image))
     pinned = re.findall(r"^(\S+)==(\S+) ", text, flags=re.MULTILINE)
     kept = {one for one in pinned if one[0] not in REMOVED[image]}

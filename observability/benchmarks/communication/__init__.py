@@ -1,0 +1,1 @@
+"""Benchmark of `communication.*`: hosts with slow links train the same model with one setting after the other."""

@@ -1,0 +1,203 @@
+"""The benchmark of communication: what it compares, how it counts and computes bytes, what it refuses, and a short real one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from infra.spec.errors import ExitStatus
+from observability.benchmarks.communication import command
+from observability.benchmarks.communication.cases import CASES, STEPS, Case, chosen
+from observability.benchmarks.communication.measure import Measured, Round, plan
+from observability.benchmarks.communication.ranks import ranks_on
+from observability.benchmarks.communication.table import expected_seconds, rows
+from observability.benchmarks.communication.wire import WireCounter
+from observability.benchmarks.gate.history import read_results
+from observability.benchmarks.hosts import Sent, parse_counters
+from tests.engines.hosts import hosts
+from training.config.load import validate_names
+from training.errors import SettingsError, TrainingFailedError
+
+_FLAT = Case("two ranks of a host", ranks_per_host=2)
+_TWICE = (*CASES, _FLAT, Case("fp16 of them", {"communication": {"hook": "fp16"}}, ranks_per_host=2))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_is_valid_and_differs_from_the_first_in_what_it_names(case: Case) -> None:
+    settings = case.settings(hosts=4)
+    validate_names(settings)
+    plain, changed = CASES[0].settings(hosts=4).model_dump(), settings.model_dump()
+    differing = {f"{one}.{key}" for one, values in changed.items() for key in values if values[key] != plain[one][key]}
+    named = {f"{one}.{key}" for one, values in case.sections.items() for key in values}
+    # powersgd-2 has the default rank.
+    assert differing | {"communication.rank"} == named | {"communication.rank"}
+    assert settings.loop.max_steps == STEPS
+    options = settings.data.options
+    assert int(str(options["samples"])) >= STEPS * settings.loop.global_batch, "an epoch ends before the run"
+
+
+def test_cases_are_measured_beside_the_first_with_as_many_ranks_on_a_host() -> None:
+    def names(*asked: str) -> list[list[str]]:
+        return [[case.name for case in group] for group in chosen(asked or None, _TWICE)]
+
+    assert names() == [[case.name for case in CASES], [case.name for case in _TWICE[-2:]]]
+    assert names("bf16") == [["plain", "bf16"]]
+    assert names("plain") == [["plain"]]
+    assert names("fp16 of them") == [["two ranks of a host", "fp16 of them"]]
+
+
+def test_an_unknown_case_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SettingsError, match=r"--cases powersgd-3: no such case\n.*did you mean powersgd-"):
+        chosen(["plain", "powersgd-3"])
+
+
+def test_bytes_are_computed_for_a_ring_over_all_ranks() -> None:
+    (plain, fp16, rank_1), (flat, _) = plan([[CASES[0], CASES[1], CASES[3]], _TWICE[-2:]], hosts=4)
+    weights = 4 * (4 * 320 * 321 + 10 * 321)
+    assert plain.expected_bytes == 2 * 3 / 4 * weights
+    assert fp16.expected_bytes == plain.expected_bytes / 2
+    assert flat.expected_bytes == 2 * 7 / 8 * weights
+    # Of each layer two columns of PowerSGD, and its bias. The last one's 320 x 10 is larger than (320 + 10) x 2 too.
+    assert rank_1.expected_bytes == 2 * 3 / 4 * 4 * (4 * (640 + 320) + (330 + 10))
+    sometimes = plan([[CASES[0], Case("every fourth step", reduced_per_step=0.25)]], hosts=4)[0][1]
+    assert sometimes.expected_bytes == plain.expected_bytes / 4
+
+
+def test_counters_of_interfaces_are_read_as_the_kernel_writes_them() -> None:
+    text = (
+        "Inter-|   Receive                                                |  Transmit\n"
+        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
+        "    lo:  1000      10    0    0    0     0          0         0     1000      10    0    0    0     0       0          0\n"
+        "rtp123o1:1514       1    0    0    0     0          0         0       66       1    0    0    0     0       0          0\n"
+    )
+    found = parse_counters(text)
+    assert found == {"lo": Sent(frames=10, bytes=1000), "rtp123o1": Sent(frames=1, bytes=1514)}
+    assert found["rtp123o1"].payload == 1448
+
+
+def test_what_was_sent_is_interpolated_between_the_samples_around_a_moment() -> None:
+    wire = WireCounter([])
+    for moment, count in ((10.0, 0), (11.0, 100), (13.0, 500)):
+        wire.add(moment, [Sent(frames=count / 10, bytes=count), Sent(frames=0, bytes=7)])
+    assert wire.sent_between(10.5, 12.0) == [Sent(frames=25, bytes=250), Sent(frames=0, bytes=0)]
+    assert wire.sent_between(10.0, 13.0)[0].bytes == 500
+    for start, end in ((9.9, 11.0), (11.0, 13.1)):
+        with pytest.raises(ValueError, match="not read around"):
+            wire.sent_between(start, end)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "status"),
+    [
+        ({"rounds": 0}, "--rounds 0 --rate 50: at least 1 round", ExitStatus.WRONG_INPUT),
+        ({"megabits": 0.0}, "--rounds 1 --rate 0: at least 1 round, and a rate above 0", ExitStatus.WRONG_INPUT),
+        ({"names": ["fp61"]}, "did you mean fp16?", ExitStatus.WRONG_INPUT),
+    ],
+)
+def test_wrong_options_are_refused(
+    arguments: dict[str, object], said: str, status: ExitStatus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, object] = {"names": None, "rounds": 1, "megabits": 50.0, **arguments}
+    assert command.run(**options, file=tmp_path / "bench" / "one.json", scratch=tmp_path) == status  # type: ignore[arg-type]
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "bench").exists()
+
+
+def test_a_user_who_may_not_create_hosts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tool in ("ip", "tc"):
+        (tmp_path / tool).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    status = command.run(None, rounds=1, megabits=50, file=tmp_path / "one.json", scratch=tmp_path)
+    assert status == ExitStatus.REFUSED
+    assert "only root may create; this is user 1000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["ip", "tc"])
+def test_a_machine_without_iproute2_is_refused(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / {"ip": "tc", "tc": "ip"}[missing]).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status = command.run(None, rounds=1, megabits=50, file=tmp_path / "one.json", scratch=tmp_path)
+    assert status == ExitStatus.REFUSED
+    said = capsys.readouterr().err
+    assert f"there is no {missing} on PATH" in said
+    assert "apt-get install iproute2" in said
+
+
+def rounds(*seconds: float, samples: int = 1024) -> list[Round]:
+    """Rounds of these step times."""
+    return [
+        Round(
+            seconds=one,
+            samples=samples,
+            sent=2_600_000,
+            payload=2_500_000,
+            exposed=one / 2,
+            profiled_exposed=0.3,
+            profiled_seconds=0.4,
+            loss=1.25,
+        )
+        for one in seconds
+    ]
+
+
+def test_a_case_is_compared_by_time_per_sample_round_by_round() -> None:
+    plain = Measured(case=CASES[0], expected_bytes=2_484_540, rounds=rounds(0.4, 0.5, 0.8))
+    larger = Measured(case=CASES[-1], expected_bytes=25_080, baseline=plain, rounds=rounds(0.8, 0.8, 0.8, samples=4096))
+    first, second = rows([plain, larger])
+    assert first[:3] == ["plain", "500 ms (400 to 800)", "1"]
+    assert second[:3] == ["accumulation-4", "800 ms (800 to 800)", "0.40 (0.25 to 0.50)"]
+    assert first[3:] == ["2,600", "2,500", "2,485", "75%", "50%", "1.250"]
+    assert second[5] == "25.1"
+    comparison = larger.comparison(plain)
+    assert comparison.ratios == pytest.approx([0.5, 0.4, 0.25])
+
+
+def test_the_announced_duration_grows_with_rounds_and_with_bytes_over_the_rate() -> None:
+    groups = plan([[CASES[0]]], hosts=4)
+    once, thrice, slower = (
+        expected_seconds(groups, rounds=number, megabits=rate) for number, rate in ((1, 50), (3, 50), (1, 5))
+    )
+    transfer = STEPS * groups[0][0].expected_bytes * 8e-6
+    assert slower - once == pytest.approx(transfer / 5 - transfer / 50)
+    assert thrice > 2 * once - 12 > once
+
+
+def test_two_hosts_count_what_was_computed_and_half_of_it_under_bf16(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with hosts(1):
+        pass  # skips without the rights
+    file = tmp_path / "bench" / "20260101-000000.json"
+    assert command.run(["bf16"], rounds=1, megabits=100, file=file, scratch=tmp_path, count=2) == ExitStatus.DONE
+    printed = capsys.readouterr()
+    assert "2 cases, 2 hosts with links of 100 Mbit/s, 1 round: about" in printed.err
+    assert "| bf16 | " in printed.out
+    assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    plain, bf16 = json.loads(file.read_text())["communication"]["cases"]
+    for case in (plain, bf16):
+        (one,) = case["rounds"]
+        assert one["payload"] == pytest.approx(case["expected_bytes"], rel=0.1)
+        assert one["sent"] > one["payload"]
+        assert 0 < one["exposed"] < one["seconds"]
+        assert 0 < one["profiled_exposed"] < one["profiled_seconds"]
+        # The slowest part of a step cannot be faster than its link.
+        assert one["seconds"] > case["expected_bytes"] * 8 / 100e6
+    assert bf16["rounds"][0]["loss"] == pytest.approx(plain["rounds"][0]["loss"], rel=0.05)
+    (comparison,) = read_results(file).comparisons.values()
+    assert comparison.ratio == pytest.approx(bf16["rounds"][0]["seconds"] / plain["rounds"][0]["seconds"])
+
+
+@pytest.mark.long
+def test_a_rank_that_fails_ends_the_benchmark_with_its_error(tmp_path: Path) -> None:
+    wrong = Case("wrong", {"model": {"name": "mlp", "options": {"hidden": [0]}}}).settings(hosts=2)
+    refused = pytest.raises(TrainingFailedError, match=r"rank \d failed: SettingsError: model.options.hidden")
+    with hosts(2) as found, ranks_on(found, per_host=1, folder=tmp_path) as ranks, refused:
+        ranks.train(wrong)

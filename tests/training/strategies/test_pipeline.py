@@ -1,0 +1,217 @@
+"""Pipelines: the weights of one process, a part of the memory, and every sample once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from pydantic import ValidationError
+from torch import nn
+from torch.optim import AdamW
+
+from observability.runlog import Evaluated, FlopsCounted, Notice, Step, TrainingStarted, read_all, select
+from tests.training.launch.ranks import on_ranks
+from tests.training.strategies.test_fully_sharded import assert_close, exported, train
+from training.callbacks.sample_ledger import consumed_ids
+from training.config.schema import StrategySettings, TrainingSettings
+from training.errors import NonFiniteLossError
+from training.launch.task import RankPlace
+from training.process_group import process_group
+from training.strategies.pipeline import Pipeline
+
+CPU = torch.device("cpu")
+ONE_EPOCH = 21
+"""Steps of the digits' 1293 training samples; the last one has 13."""
+
+MLP: dict[str, Any] = {
+    "model": {"name": "mlp", "options": {"hidden": [64, 64, 64]}},
+    "loop": {"max_steps": ONE_EPOCH + 1, "accumulation": 2, "log_sample_ids": True},
+    "schedule": {"name": "constant"},
+}
+TRANSFORMER: dict[str, Any] = {
+    "model": {"name": "transformer", "options": {"width": 32, "layers": 2, "heads": 2, "dropout": 0.0}},
+    "data": {"dataset": "python_reference", "options": {"length": 32}},
+    "objective": {"name": "language_modelling"},
+    "loop": {"max_steps": 20, "global_batch": 16, "accumulation": 2},
+    "schedule": {"name": "constant"},
+}
+CNN: dict[str, Any] = {
+    "model": {"name": "simple_cnn", "options": {"dropout": 0.0}},
+    "loop": {"max_steps": 20, "accumulation": 2},
+    "schedule": {"name": "constant"},
+    "ema": {"decay": 0.9},
+}
+TWO: dict[str, Any] = {"name": "pipeline", "stages": 2}
+INTERLEAVED: dict[str, Any] = {**TWO, "schedule": "interleaved", "stages_per_rank": 2}
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs of one process, by the name of their recipe."""
+    root = tmp_path_factory.mktemp("one-process")
+    for name, recipe in (("mlp", MLP), ("transformer", TRANSFORMER), ("cnn", CNN)):
+        train(root / name, 1, **recipe)
+    return {name: root / name for name in ("mlp", "transformer", "cnn")}
+
+
+def _of(run: Path, attribute: str) -> list[float]:
+    return [getattr(one, attribute) for one in select(read_all(run), Step)]
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "ranks", "strategy"),
+    [
+        ("mlp", MLP, 2, TWO),
+        ("mlp", MLP, 2, INTERLEAVED),
+        ("transformer", TRANSFORMER, 4, TWO),
+        ("cnn", CNN, 2, TWO),
+    ],
+    ids=["1f1b", "interleaved", "2x2-with-shared-weights", "batch-norm-and-average"],
+)
+def test_twenty_steps_are_those_of_one_process(
+    one_process: dict[str, Path],
+    tmp_path: Path,
+    name: str,
+    recipe: dict[str, Any],
+    ranks: int,
+    strategy: dict[str, Any],
+) -> None:
+    one, piped = one_process[name], tmp_path / "pipeline"
+    train(piped, ranks, **recipe, strategy=strategy)
+    assert_close(one, piped)
+    torch.testing.assert_close(_of(piped, "gradient_norm"), _of(one, "gradient_norm"), rtol=1e-3, atol=1e-6)
+    assert _of(piped, "samples") == _of(one, "samples")
+    for first, second in zip(*(select(read_all(run), Evaluated) for run in (one, piped)), strict=True):
+        assert second.samples == first.samples
+        assert second.loss == pytest.approx(first.loss, rel=1e-3)
+    assert (
+        select(read_all(piped), TrainingStarted)[0].parameters == select(read_all(one), TrainingStarted)[0].parameters
+    )
+    counted = [select(read_all(run), FlopsCounted)[0].per_sample for run in (one, piped)]
+    # Flash attention multiplies queries and keys once more in its backward pass; what is counted without values does not.
+    assert counted[1] == pytest.approx(counted[0], rel=0.02)
+    if recipe is MLP:
+        assert consumed_ids(piped) == consumed_ids(one)
+
+
+def test_the_log_says_how_the_model_is_divided_and_how_long_a_rank_is_idle(tmp_path: Path) -> None:
+    train(tmp_path, 2, **{**MLP, "loop": {"max_steps": 3, "accumulation": 4}}, strategy=TWO)
+    notes = [one.message for one in select(read_all(tmp_path), Notice)]
+    assert "pipelines of 2 ranks, 1f1b: stages of 8,320 + 4,810 parameters" in notes
+    for step in select(read_all(tmp_path), Step):
+        parts = (step.forward_seconds, step.backward_seconds, step.communication_seconds, step.optimizer_seconds)
+        assert all(part > 0 for part in parts)
+        assert sum(parts) <= step.seconds
+        assert len(step.rank_seconds) == 2
+
+
+def test_bf16_and_recomputed_activations_train_like_those_of_one_process(tmp_path: Path) -> None:
+    recipe = {
+        **TRANSFORMER,
+        "loop": {**TRANSFORMER["loop"], "max_steps": 8},
+        "precision": {"mode": "bf16"},
+        "compute": {"activation_checkpointing": "full"},
+    }
+    train(tmp_path / "one", 1, **recipe)
+    train(tmp_path / "pipeline", 2, **recipe, strategy=TWO)
+    one, piped = (torch.tensor(_of(tmp_path / name, "loss")) for name in ("one", "pipeline"))
+    # bf16 has 8 bits of mantissa: a relative rounding error of 2**-8 in each operation.
+    torch.testing.assert_close(piped, one, rtol=2e-2, atol=0)
+    assert {value.dtype for value in exported(tmp_path / "pipeline").values()} == {torch.float32}
+
+
+def test_every_rank_refuses_the_same_step_that_is_not_finite(tmp_path: Path) -> None:
+    wild = {"optimizer": {"name": "sgd", "learning_rate": 1e30}, "loop": {"accumulation": 2, "clip_norm": None}}
+    with pytest.raises(NonFiniteLossError, match=r"step 2: the gradient is not finite \(norm nan\)"):
+        train(tmp_path, 2, **{**MLP, **wild}, strategy=TWO)
+
+
+BLOCK = 64 * 64 + 64
+"""Parameters of one of the equal layers."""
+
+
+def _bytes_of_rank(place: RankPlace, *, stages: int, stages_per_rank: int) -> dict[str, int]:
+    torch.set_num_threads(1)
+    settings = StrategySettings(
+        name="pipeline",
+        stages=stages,
+        stages_per_rank=stages_per_rank,
+        schedule="1f1b" if stages_per_rank == 1 else "interleaved",
+    )
+    with process_group(place, gpu=False, timeout_seconds=120):
+        torch.manual_seed(0)
+        module = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
+        strategy = Pipeline(module, lambda it: AdamW(it.parameters()), settings=settings, device=CPU, model="layers")
+        parameters = list(strategy.module.parameters())
+        for one in parameters:
+            one.grad = torch.ones_like(one)
+        strategy.optimizer.step()
+        moments = [value for state in strategy.optimizer.state.values() for value in state.values() if value.dim()]
+        dist.barrier()  # gloo may abort if a rank leaves while its peer still connects
+        return {
+            "weights": sum(one.nbytes for one in parameters),
+            "gradients": sum(one.grad.nbytes for one in parameters if one.grad is not None),
+            "optimizer": sum(one.nbytes for one in moments),
+        }
+
+
+@pytest.mark.parametrize(("ranks", "stages", "stages_per_rank"), [(2, 2, 1), (2, 2, 2), (4, 4, 1), (4, 2, 2)])
+def test_the_memory_of_a_rank_is_its_stages(ranks: int, stages: int, stages_per_rank: int) -> None:
+    """Of P parameters in float32 with Adam: 4P/s, 4P/s and 8P/s bytes for s stages of equal size, however many copies train."""
+    for found in on_ranks(ranks, _bytes_of_rank, stages=stages, stages_per_rank=stages_per_rank):
+        share = 4 * BLOCK // stages
+        assert found == {"weights": 4 * share, "gradients": 4 * share, "optimizer": 8 * share}
+
+
+FOUR = {"workers": 4}
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"strategy": {"stages": 2}}, "stages=2 is a setting of name=pipeline, got name=ddp"),
+        ({"strategy": {"name": "pipeline"}}, "name=pipeline needs stages=2 or more"),
+        ({"strategy": {**TWO, "stages_per_rank": 2}}, "stages_per_rank=2 needs schedule=interleaved"),
+        ({"strategy": {**TWO, "schedule": "interleaved"}}, "schedule=interleaved needs stages_per_rank=2 or more"),
+        ({"strategy": {**TWO, "offload": True}}, "offload: settings of name=fsdp2 and hsdp, got name=pipeline"),
+        (
+            {"strategy": {"name": "pipeline", "stages": 3}, "scale": FOUR},
+            r"strategy\.stages=3 must divide scale\.workers=4; nearest: scale\.workers=6 or strategy\.stages=2",
+        ),
+        ({"strategy": TWO, "scale": {"launcher": "plain", "workers": 1}}, r"scale\.launcher=plain runs one process"),
+        (
+            {"strategy": {"name": "pipeline", "stages": 4}, "scale": FOUR, "loop": {"accumulation": 3}},
+            r"loop\.accumulation=3 .* at least strategy\.stages=4; nearest: 4",
+        ),
+        (
+            {"strategy": INTERLEAVED, "loop": {"accumulation": 5, "global_batch": 60}},
+            "in equal rounds of that many or more; nearest: 4",
+        ),
+        (
+            {"strategy": TWO, "loop": {"global_batch": 1}},
+            r"loop\.global_batch=1 cannot be divided so among 1 pipelines, raise it",
+        ),
+        (
+            {"strategy": TWO, "scale": FOUR, "loop": {"accumulation": 3}},
+            r"scale\.workers / strategy\.stages x loop\.accumulation = 2 x 3 = 6; nearest: 60",
+        ),
+        (
+            {"strategy": TWO, "precision": {"mode": "fp16"}, "scale": {"gpu": True}, "loop": {"accumulation": 2}},
+            "no loss scaling under strategy.name=pipeline; use bf16",
+        ),
+        (
+            {"strategy": TWO, "compute": {"compile": "default"}, "loop": {"accumulation": 2}},
+            "needs strategy.name=ddp, got pipeline",
+        ),
+        (
+            {"strategy": TWO, "communication": {"hook": "bf16"}, "loop": {"accumulation": 2}},
+            r"communication\.hook=bf16 is a setting of strategy\.name=ddp, got pipeline",
+        ),
+    ],
+)
+def test_a_combination_that_cannot_work_is_refused(sections: dict[str, dict[str, Any]], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TrainingSettings.model_validate(sections)

@@ -1,0 +1,71 @@
+"""Restores a run from its newest good checkpoint, which all ranks agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from observability.runlog import Emit, Notice, Restored
+from training.checkpoint.manifest import Identity, TrainProgress
+from training.checkpoint.stateful import StateRegistry
+from training.checkpoint.store import CheckpointStore
+from training.launch.task import RankPlace
+
+
+def restore_newest(
+    store: CheckpointStore,
+    states: StateRegistry,
+    identity: Identity,
+    *,
+    place: RankPlace,
+    device: torch.device,
+    shards_state: bool,
+    refuse_lost: Callable[[], None],
+    emit: Emit,
+) -> TrainProgress:
+    """Restore the newest good checkpoint, if any. Rank 0 verifies and chooses; its peers open the same one.
+
+    Args:
+        store: the checkpoints of the run.
+        states: what to restore.
+        identity: the run as it is now.
+        place: of this rank.
+        device: of the collectives.
+        shards_state: whether ranks have different parts of the state (`Strategy.shards_state`). Then a peer of rank 0 reads its part
+            only, and does not verify the others' a second time.
+        refuse_lost: called on rank 0 if there is no checkpoint; refuses a run that has had one.
+        emit: accepts the events.
+
+    Returns:
+        How far the run has come.
+
+    Raises:
+        ResumeMismatchError: the checkpoint is of another run, or does not fit the states.
+        CheckpointError: there are checkpoints, but none verifies.
+    """
+    checkpoint = store.newest_good(identity) if place.rank == 0 else None
+    if checkpoint is None and place.rank == 0:
+        refuse_lost()
+    if place.world > 1:
+        chosen = torch.tensor([checkpoint.progress.step if checkpoint else -1], device=device)
+        dist.broadcast(chosen, src=0)
+        if place.rank > 0 and int(chosen) >= 0:
+            checkpoint = store.open(int(chosen), identity, hashes=not shards_state)
+    if checkpoint is None:
+        return TrainProgress(step=0, epoch=1, step_in_epoch=0, samples=0)
+    initial = states.restore(checkpoint, shards_state=shards_state)
+    emit(
+        Restored(
+            step=checkpoint.progress.step,
+            path=str(checkpoint.path),
+            weights_sha256=checkpoint.manifest.weights_sha256,
+            skipped=list(checkpoint.skipped),
+        )
+    )
+    for note in checkpoint.notes:
+        emit(Notice(level="info", message=f"resumed with a change: {note}"))
+    for name in initial:
+        emit(Notice(level="warning", message=f"the checkpoint has no state {name}, which keeps its initial values"))
+    return checkpoint.progress

@@ -1,0 +1,30 @@
+"""A model without memory, from which one is made whole again after its weights were divided among the ranks."""
+
+from __future__ import annotations
+
+import copy
+
+from torch import nn
+
+from training.checkpoint.sharding import NamedTensors
+
+
+def skeleton_of(module: nn.Module) -> nn.Module:
+    """A copy of a module on the meta device: names, shapes and types."""
+    return copy.deepcopy(module).to("meta")
+
+
+def assembled(skeleton: nn.Module, state: NamedTensors, *, live: nn.Module) -> nn.Module:
+    """A copy in host memory with whole weights.
+
+    Args:
+        skeleton: of the module.
+        state: its `state_dict`, whole.
+        live: the module itself, for buffers that are not in the state.
+    """
+    copied = copy.deepcopy(skeleton).to_empty(device="cpu")
+    copied.load_state_dict(state)
+    for name, value in live.named_buffers():
+        if name not in state:
+            copied.get_buffer(name).copy_(value)
+    return copied
