@@ -245,7 +245,8 @@ class Session:
 
     def _train_loader(self, split: Split, plan: BatchPlan) -> TrainLoader:
         data = self._settings.data
-        return TrainLoader(
+        make: Callable[..., TrainLoader] = TrainLoader if data.reader == "loader" else self._ray_data_loader()
+        return make(
             split,
             plan=plan,
             seed=self._settings.run.seed,
@@ -255,6 +256,14 @@ class Session:
             augment=data.augment,
             equal_rows=self._settings.strategy.name == "pipeline",
             copy_to=self._copied_to(),
+        )
+
+    def _ray_data_loader(self) -> Callable[..., TrainLoader]:
+        from training.data.ray_reader import RayDataLoader  # noqa: PLC0415 - imports Ray Data, which takes seconds
+
+        scale, code = self._settings.scale, self._task.code
+        return partial(
+            RayDataLoader, rank_cpus=scale.workers * scale.cpus_per_worker, code=None if code is None else code.folder
         )
 
     def _copied_to(self) -> torch.device | None:

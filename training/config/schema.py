@@ -117,6 +117,14 @@ class TrainingSettings(Section):
         return self
 
     @model_validator(mode="after")
+    def _ray_data_has_ray(self) -> TrainingSettings:
+        if self.data.reader == "ray_data" and self.scale.launcher != "ray":
+            raise ValueError(
+                f"data.reader=ray_data needs scale.launcher=ray, got {self.scale.launcher}; use reader=loader"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _settings_of_gpus_have_gpus(self) -> TrainingSettings:
         compute = self.compute
         given = [name for name in ("memory_fraction", "allocator") if getattr(compute, name) != _COMPUTE[name].default]
