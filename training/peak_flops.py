@@ -14,7 +14,7 @@ import torch
 
 from training.config.schema import PrecisionSettings
 
-Format = Literal["fp32", "tf32", "fp16", "bf16"]
+Format = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
 
 class PeakRates(NamedTuple):
@@ -24,21 +24,22 @@ class PeakRates(NamedTuple):
     tf32: float | None
     fp16: float
     bf16: float | None
+    fp8: float | None
 
 
 PEAKS: dict[tuple[str, ...], PeakRates] = {
-    ("T4",): PeakRates(fp32=8.1, tf32=None, fp16=65, bf16=None),
-    ("A10G",): PeakRates(fp32=35, tf32=35, fp16=70, bf16=70),
-    ("L4",): PeakRates(fp32=30.3, tf32=60, fp16=121, bf16=121),
-    ("L40S",): PeakRates(fp32=91.6, tf32=183, fp16=362, bf16=362),
-    ("A100",): PeakRates(fp32=19.5, tf32=156, fp16=312, bf16=312),
-    ("H100", "PCIe"): PeakRates(fp32=51, tf32=378, fp16=756, bf16=756),
-    ("H100", "NVL"): PeakRates(fp32=60, tf32=417.5, fp16=835.5, bf16=835.5),
-    ("H100",): PeakRates(fp32=67, tf32=494.5, fp16=989.5, bf16=989.5),
-    ("H200", "NVL"): PeakRates(fp32=60, tf32=417.5, fp16=835.5, bf16=835.5),
-    ("H200",): PeakRates(fp32=67, tf32=494.5, fp16=989.5, bf16=989.5),
-    ("B200",): PeakRates(fp32=75, tf32=1125, fp16=2250, bf16=2250),
-    ("B300",): PeakRates(fp32=75, tf32=1125, fp16=2250, bf16=2250),
+    ("T4",): PeakRates(fp32=8.1, tf32=None, fp16=65, bf16=None, fp8=None),
+    ("A10G",): PeakRates(fp32=35, tf32=35, fp16=70, bf16=70, fp8=None),
+    ("L4",): PeakRates(fp32=30.3, tf32=60, fp16=121, bf16=121, fp8=242.5),
+    ("L40S",): PeakRates(fp32=91.6, tf32=183, fp16=362, bf16=362, fp8=733),
+    ("A100",): PeakRates(fp32=19.5, tf32=156, fp16=312, bf16=312, fp8=None),
+    ("H100", "PCIe"): PeakRates(fp32=51, tf32=378, fp16=756, bf16=756, fp8=1513),
+    ("H100", "NVL"): PeakRates(fp32=60, tf32=417.5, fp16=835.5, bf16=835.5, fp8=1670.5),
+    ("H100",): PeakRates(fp32=67, tf32=494.5, fp16=989.5, bf16=989.5, fp8=1979),
+    ("H200", "NVL"): PeakRates(fp32=60, tf32=417.5, fp16=835.5, bf16=835.5, fp8=1670.5),
+    ("H200",): PeakRates(fp32=67, tf32=494.5, fp16=989.5, bf16=989.5, fp8=1979),
+    ("B200",): PeakRates(fp32=75, tf32=1125, fp16=2250, bf16=2250, fp8=4500),
+    ("B300",): PeakRates(fp32=75, tf32=1125, fp16=2250, bf16=2250, fp8=4500),
 }
 """By words of the GPU's name; the first row whose words it all has is the GPU's."""
 

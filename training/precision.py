@@ -1,4 +1,7 @@
-"""Number formats of the forward and backward pass: fp32, bf16 by autocast, fp16 by autocast with a gradient scaler."""
+"""Number formats of the forward and backward pass: fp32, bf16 by autocast, fp16 by autocast with a gradient scaler.
+
+Under fp8 autocast is that of bf16, and some layers of the model are others (`training.float8`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch.optim import Optimizer
 from training.config.schema import PrecisionSettings
 from training.errors import NonFiniteLossError
 
-_AUTOCAST_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+_AUTOCAST_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 _SMALLEST_SCALE = 1e-4
 """Below this scale the gradient itself is infinite or NaN; the default of fairseq's --min-loss-scale."""

@@ -13,12 +13,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from infra.spec.compute_capability import FLOAT8, Capability, parse_capability, written
 from training.config.schema import ScaleSettings, TrainingSettings
 from training.data import registry as datasets
 from training.errors import PreflightError
@@ -78,7 +79,8 @@ def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run
 
     Raises:
         PreflightError: too few CPUs or GPUs, a folder that cannot be written, too little space, a port in use, a Ray
-            cluster that does not answer, no compiler for compute.compile, or no DeepSpeed for strategy.name=zero1 to zero3.
+            cluster that does not answer, no compiler for compute.compile, no DeepSpeed for strategy.name=zero1 to zero3, or no GPU or
+            library for precision.mode=fp8.
         DataError: files of the dataset are missing or truncated.
     """
     scale = settings.scale
@@ -86,6 +88,8 @@ def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run
         _check_cpus(scale, machine)
         if scale.gpu:
             _check_gpus(scale, machine)
+        if settings.precision.mode == "fp8":
+            _check_float8(compute_capabilities())
     else:
         _check_cluster(scale.address)
     metrics = settings.metrics
@@ -105,6 +109,8 @@ def check(settings: TrainingSettings, machine: Machine, *, directory: str = "run
         _check_compiler(settings.compute.compile)
     if settings.strategy.is_zero:
         _check_deepspeed(settings.strategy.name)
+    if settings.precision.mode == "fp8":
+        check_float8_library()
     datasets.check_files(settings.data)
     _check_folder(settings.run.directory, setting=directory)  # last, because it makes it
 
@@ -187,6 +193,38 @@ def _present_gpus() -> int:
         if listed.returncode == 0:
             return len(re.findall(r"^GPU \d+:", listed.stdout, flags=re.MULTILINE))
     return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def compute_capabilities() -> list[Capability]:
+    """Compute capabilities of the machine's GPUs, as the driver lists them; none if it cannot."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    listed = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30)
+    return [parse_capability(text) for text in re.findall(r"^\d+\.\d+", listed.stdout, flags=re.MULTILINE)]
+
+
+def _check_float8(capabilities: Sequence[Capability]) -> None:
+    """Refuse a machine of which no GPU has 8-bit numbers; a rank on a GPU without them is refused later."""
+    if capabilities and max(capabilities) < FLOAT8:
+        raise PreflightError(
+            f"precision.mode=fp8 needs GPUs of compute capability {written(FLOAT8)} or higher, this machine's have "
+            f"{written(max(capabilities))}",
+            remedy="set precision.mode=bf16, or train on GPUs such as L4, L40S, H100 or B200",
+        )
+
+
+def check_float8_library() -> None:
+    """Refuse an environment without the library of precision.mode=fp8.
+
+    Raises:
+        PreflightError: torchao is not installed.
+    """
+    if find_spec("torchao") is None:
+        raise PreflightError(
+            "precision.mode=fp8 needs the package torchao, which is not installed",
+            remedy="run `make env`, install the version of requirements.lock, or set precision.mode=bf16",
+        )
 
 
 def _check_cpus(scale: ScaleSettings, machine: Machine) -> None:

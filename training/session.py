@@ -17,7 +17,6 @@ from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
 from training.callbacks.checkpointing import Checkpointing
-from training.callbacks.compression import Compression, NoCompression
 from training.callbacks.epoch_gate import EpochGate, GateKeeper
 from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
@@ -30,8 +29,6 @@ from training.checkpoint.ranks import writing_ranks
 from training.checkpoint.restore import restore_newest
 from training.checkpoint.stateful import Stateful, StateRegistry
 from training.checkpoint.store import FOLDER, local_store
-from training.communication import wire
-from training.communication.powersgd import PowerSgd
 from training.compute import arranged, compile_steps
 from training.data import cache
 from training.data import registry as datasets
@@ -45,6 +42,7 @@ from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
+from training.float8 import convert_linears
 from training.flops import FlopCount
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
@@ -60,7 +58,7 @@ from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
-from training.strategies.build import build_strategy
+from training.strategies.build import build_strategy, states_of
 from training.strategies.strategy import Strategy
 from training.weight_average import WeightAverage
 
@@ -150,10 +148,9 @@ class Session:
         if place.rank == 0:
             keep_files(bundle.files, self._task.run_directory / "data")
         self._phase("model")
-        powersgd = self._build_powersgd()
-        strategy = self._build_strategy(bundle, powersgd)
+        strategy = self._build_strategy(bundle)
         average = self._build_average(strategy)
-        loop = self._build_loop(bundle, strategy, average, powersgd)
+        loop = self._build_loop(bundle, strategy, average)
         with ExitStack() as stack:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
@@ -170,9 +167,7 @@ class Session:
                     digest = export_model(trained, folder, settings.model, bundle.spec, files=bundle.files)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
-    def _build_loop(
-        self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None, powersgd: PowerSgd | None
-    ) -> Loop:
+    def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:
         """Build the callbacks, restore all state, and make the loop over it."""
         settings, place = self._settings, self._place
         peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
@@ -187,7 +182,7 @@ class Session:
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
-        states = StateRegistry(**strategy.states(), precision=precision)
+        states = StateRegistry(**states_of(strategy, self._report), precision=precision)
         score = partial(
             explained_in_evaluation(settings)(evaluate),
             strategy,
@@ -206,7 +201,6 @@ class Session:
             *self._attention_report(profiling),
             *self._ledger(),
             *([] if average is None else [Averaging(average)]),
-            NoCompression(self._report) if powersgd is None else Compression(powersgd, precision),
             *self._callbacks,
             self._evaluation(bundle, score),
             Checkpointing(
@@ -251,7 +245,8 @@ class Session:
 
     def _train_loader(self, split: Split, plan: BatchPlan) -> TrainLoader:
         data = self._settings.data
-        return TrainLoader(
+        make: Callable[..., TrainLoader] = TrainLoader if data.reader == "loader" else self._ray_data_loader()
+        return make(
             split,
             plan=plan,
             seed=self._settings.run.seed,
@@ -261,6 +256,14 @@ class Session:
             augment=data.augment,
             equal_rows=self._settings.strategy.name == "pipeline",
             copy_to=self._copied_to(),
+        )
+
+    def _ray_data_loader(self) -> Callable[..., TrainLoader]:
+        from training.data.ray_reader import RayDataLoader  # noqa: PLC0415 - imports Ray Data, which takes seconds
+
+        scale, code = self._settings.scale, self._task.code
+        return partial(
+            RayDataLoader, rank_cpus=scale.workers * scale.cpus_per_worker, code=None if code is None else code.folder
         )
 
     def _copied_to(self) -> torch.device | None:
@@ -280,7 +283,7 @@ class Session:
             seed=settings.run.seed,
             rank=place.rank,
             world=place.world,
-            keeps_buffers=self._may_skip_steps,
+            keeps_buffers=settings.may_skip_steps,
             flops=flops,
             is_compiled=settings.compute.compile != "off",
         )
@@ -298,22 +301,13 @@ class Session:
         objective.check_targets(targets, bundle.spec)
         return objective
 
-    def _build_powersgd(self) -> PowerSgd | None:
-        settings = self._settings
-        if settings.communication.hook != "powersgd" or self._place.world == 1:
-            return None
-        return PowerSgd(settings.communication, seed=settings.run.seed, undoes=self._may_skip_steps)
-
-    @property
-    def _may_skip_steps(self) -> bool:
-        """Whether a step may leave everything as it was: under fp16 any, to find the scale."""
-        return self._settings.loop.nonfinite == "skip" or self._settings.precision.mode == "fp16"
-
-    def _build_strategy(self, bundle: DataBundle, powersgd: PowerSgd | None) -> Strategy:
+    def _build_strategy(self, bundle: DataBundle) -> Strategy:
         # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
         torch.manual_seed(self._settings.run.seed)
         module = models.build_model(self._settings.model, bundle.spec).to(self._device)
         module = arranged(module, self._settings.compute, bundle.spec)
+        if self._settings.precision.mode == "fp8":
+            self._report(convert_linears(module, self._device, model=self._settings.model.name))
         if (mode := self._settings.compute.activation_checkpointing) != "off":
             recompute_blocks(module, mode, model=self._settings.model.name)
         peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)
@@ -322,16 +316,13 @@ class Session:
             module,
             make_optimizer,
             settings=self._settings,
-            powersgd=powersgd,
+            place=self._place,
             device=self._device,
-            world=self._place.world,
+            report=self._report,
         )
         if strategy.note:
             self._report(strategy.note)
         compile_steps(strategy, self._settings.compute, run_directory=self._task.run_directory)
-        if self._settings.communication.hook != "none" and self._place.world > 1:
-            trained = [one for one in strategy.module.parameters() if one.requires_grad]
-            self._report(wire.describe(trained, self._settings.communication))
         return strategy
 
     def _build_average(self, strategy: Strategy) -> WeightAverage | None:
@@ -382,6 +373,7 @@ class Session:
 
     def _identity(self, bundle: DataBundle) -> Identity:
         return Identity(
+            model=self._settings.model.name,
             objective=self._settings.objective.name,
             dataset_fingerprint=bundle.fingerprint,
             global_batch=self._settings.loop.global_batch,

@@ -27,6 +27,7 @@ _FREE: Final = (
     "metrics",
     "profile",
     "data.cache",
+    "data.reader",
     "data.loader_workers",
     "data.prefetch",
     "data.pin_memory",

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
+from infra.spec.compute_capability import Capability, parse_capability
 from infra.spec.errors import SettingsError
 from infra.spec.section import Section, nearest, read_document, validate
 
@@ -158,6 +159,9 @@ class Catalog(Section):
     dcgm_exporter_memory_mib: dict[PositiveInt, PositiveInt] = Field(
         description="Memory limit of dcgm-exporter in MiB, by the largest number of GPUs it suffices for."
     )
+    compute_capabilities: dict[str, Annotated[str, Field(pattern=r"^\d+\.\d$")]] = Field(
+        description='Compute capability by GPU model, as in "8.9".'
+    )
     families: dict[str, Family] = Field(description="Instance families by name.")
     instances: dict[str, InstanceType] = Field(description="Instance types by name.")
 
@@ -166,6 +170,13 @@ class Catalog(Section):
         strays = sorted({one.family for one in self.instances.values()} - set(self.families))
         if strays:
             raise ValueError(f"families lacks {', '.join(strays)}, which listed instances belong to")
+        return self
+
+    @model_validator(mode="after")
+    def _every_gpu_has_a_compute_capability(self) -> Catalog:
+        models = {one.gpu.model for one in self.instances.values() if one.gpu is not None}
+        if strays := sorted(models - set(self.compute_capabilities)):
+            raise ValueError(f"compute_capabilities lacks {', '.join(strays)}, which listed instances have")
         return self
 
     def find_instance(self, name: str) -> InstanceType:
@@ -184,6 +195,16 @@ class Catalog(Section):
     def family_of(self, name: str) -> Family:
         """The family of an instance type; raises like `find_instance`."""
         return self.families[self.find_instance(name).family]
+
+    def compute_capability(self, name: str) -> Capability | None:
+        """Compute capability of the GPUs of an instance type, None if it has none; raises like `find_instance`."""
+        gpu = self.find_instance(name).gpu
+        return None if gpu is None else parse_capability(self.compute_capabilities[gpu.model])
+
+    def families_from(self, capability: Capability) -> tuple[str, ...]:
+        """Families with GPUs of that compute capability or a higher one."""
+        having = [one for one in self.instances if (self.compute_capability(one) or (0, 0)) >= capability]
+        return tuple(dict.fromkeys(self.instances[one].family for one in having))
 
     def regions(self) -> frozenset[str]:
         """Every region that offers at least one family."""

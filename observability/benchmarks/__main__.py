@@ -15,6 +15,7 @@ from observability.benchmarks import (
     early_stopping,
     overhead,
     reading_order,
+    reading_path,
     scaling,
     search,
     whole_run,
@@ -127,6 +128,8 @@ def _asha(results: _Results, _rounds: int, scratch: Path) -> None:
 def _data(results: _Results, rounds: int, scratch: Path) -> None:
     _print_status("order of reading")
     results.add(*reading_order.compare(rounds=rounds, scratch=scratch))
+    _print_status("Ray Data")
+    results.add(*reading_path.compare(rounds=rounds, scratch=scratch))
 
 
 _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from infra.spec.catalog import Catalog
+from infra.spec.compute_capability import FLOAT8, written
 from infra.spec.errors import RefusedError, SettingsError
 from infra.spec.outputs import GpuGroupOutput, TeamOutput
 from infra.spec.section import nearest
@@ -242,7 +243,7 @@ def _fit(request: JobRequest, group: GpuGroupOutput, catalog: Catalog) -> Placem
         raise _Unfit(
             f"{group.devices_per_gpu} pods share each of its GPUs; NCCL supports one rank per GPU, not {request.ranks} on shared ones"
         )
-    _check_cache(request, group)
+    _check_devices(request, group, catalog)
     nodes = math.ceil(request.workers / group.gpus_per_node)
     if nodes == 1:
         pods, gpus = _whole_groups(request, group)
@@ -276,16 +277,23 @@ def _fit_like(first: Placement, request: JobRequest, group: GpuGroupOutput, cata
         raise _Unfit(f"a pod of the job has {first.gpus} GPUs, its nodes have {group.gpus_per_node}")
     if group.network_layers != first.groups[0].network_layers:
         raise _Unfit(f"its topology differs from that of {first.groups[0].name}, and Kueue places a job by one of them")
-    _check_cache(request, group)
+    _check_devices(request, group, catalog)
     efa = min(first.efa, group.efa_per_node)
     per_node = min(group.gpus_per_node // first.gpus, group.efa_per_node // efa if efa else first.pods)
     _check_nodes(math.ceil(first.pods / per_node), request, group)
     return replace(first, groups=(group,), share=share.times(first.gpus), efa=efa)
 
 
-def _check_cache(request: JobRequest, group: GpuGroupOutput) -> None:
+def _check_devices(request: JobRequest, group: GpuGroupOutput, catalog: Catalog) -> None:
     if request.needs_cache and not group.cache_gib:
         raise _Unfit("its nodes have no room on NVMe disks for data.cache")
+    capability = catalog.compute_capability(group.instance_type)
+    assert capability is not None, f"{group.name} is a GPU group"
+    if request.needs_float8 and capability < FLOAT8:
+        raise _Unfit(
+            f"precision.mode=fp8 needs GPUs of compute capability {written(FLOAT8)} or higher, its have {written(capability)}; "
+            f"instance types that can: those of {', '.join(catalog.families_from(FLOAT8))}"
+        )
 
 
 def _check_nodes(nodes: int, request: JobRequest, group: GpuGroupOutput) -> None:

@@ -56,6 +56,7 @@ class JobRequest:
             `training.cluster.retention` deletes it.
         run: name of the run of a `train` job, or of a `search`, and of its folder; None uses the job's name.
         needs_cache: the run copies its dataset to the NVMe disks of its nodes.
+        needs_float8: the run computes in 8-bit floating-point numbers, which not all GPUs have.
         image: image of its pods, by digest, in the stack's repository of the trainer; None is the release's trainer image.
         command: what runs instead of the kind's own program; `conformance` and `session` have none and need it.
         shell_command: the command line of a `run` job, which a shell runs on every worker pod; other kinds have none.
@@ -82,6 +83,7 @@ class JobRequest:
     keep_days: float = 14
     run: str | None = None
     needs_cache: bool = False
+    needs_float8: bool = False
     image: str | None = None
     command: tuple[str, ...] | None = None
     shell_command: str | None = None

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from infra.spec.catalog import load_catalog
+from infra.spec.compute_capability import FLOAT8
 from training.config.schema import PrecisionSettings
 from training.peak_flops import PEAKS, Format, device_peak_flops, number_format, peak_flops
 
@@ -24,6 +25,8 @@ from training.peak_flops import PEAKS, Format, device_peak_flops, number_format,
         ("NVIDIA H100 PCIe", "bf16", 756),
         ("NVIDIA H200", "tf32", 494.5),
         ("NVIDIA B200", "bf16", 2250),
+        ("NVIDIA L4", "fp8", 242.5),
+        ("NVIDIA H100 80GB HBM3", "fp8", 1979),
     ],
 )
 def test_the_name_that_the_driver_reports_gives_the_peak(name: str, used: Format, teraflops: float) -> None:
@@ -32,7 +35,12 @@ def test_the_name_that_the_driver_reports_gives_the_peak(name: str, used: Format
 
 @pytest.mark.parametrize(
     ("name", "used"),
-    [("NVIDIA GeForce RTX 4090", "bf16"), ("Tesla T4", "bf16"), ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16")],
+    [
+        ("NVIDIA GeForce RTX 4090", "bf16"),
+        ("Tesla T4", "bf16"),
+        ("NVIDIA A10G", "fp8"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16"),
+    ],
 )
 def test_an_unknown_gpu_a_missing_format_and_a_part_of_a_gpu_have_none(name: str, used: Format) -> None:
     assert peak_flops(name, used) is None
@@ -44,9 +52,22 @@ def test_a_cpu_has_none() -> None:
 
 def test_single_precision_is_tf32_where_torch_permits_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert number_format(PrecisionSettings(mode="bf16")) == "bf16"
+    assert number_format(PrecisionSettings(mode="fp8")) == "fp8"
     assert number_format(PrecisionSettings()) == "tf32"
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     assert number_format(PrecisionSettings()) == "fp32"
+
+
+def test_the_gpus_with_a_rate_in_fp8_are_those_of_the_capability_that_has_it() -> None:
+    catalog = load_catalog()
+    able = {instance.gpu.model for instance in catalog.instances.values() if instance.gpu and can_float8(instance.name)}
+    rated = {words[0] for words, rates in PEAKS.items() if rates.fp8 is not None}
+    assert rated == able & {words[0] for words in PEAKS}
+
+
+def can_float8(instance: str) -> bool:
+    """Whether an instance type has GPUs that compute in fp8."""
+    return (load_catalog().compute_capability(instance) or (0, 0)) >= FLOAT8
 
 
 def test_of_the_gpus_of_the_catalogue_only_the_graphics_cards_are_unknown() -> None:

@@ -61,6 +61,35 @@ def test_too_many_workers_are_refused_with_a_number_that_fits(
     assert [part for part in parts if part not in refused] == [], refused
 
 
+def with_capabilities(folder: Path, monkeypatch: pytest.MonkeyPatch, *capabilities: str) -> None:
+    """Put a driver on PATH that lists GPUs of these compute capabilities."""
+    driver = folder / "nvidia-smi"
+    driver.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(capabilities))
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+FP8 = ("scale.gpu=true", "scale.workers=1", "precision.mode=fp8")
+ONE_GPU = Machine(cpus=2, gpus=1)
+
+
+def test_fp8_is_refused_on_a_machine_whose_gpus_all_lack_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_capabilities(tmp_path, monkeypatch, "7.5", "8.6")
+    refused = refusal(settings(tmp_path, *FP8), ONE_GPU)
+    assert "precision.mode=fp8 needs GPUs of compute capability 8.9 or higher, this machine's have 8.6" in refused
+    assert "precision.mode=bf16" in refused
+    with_capabilities(tmp_path, monkeypatch, "8.6", "12.0")
+    check(settings(tmp_path, *FP8), ONE_GPU)
+
+
+def test_fp8_without_its_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_capabilities(tmp_path, monkeypatch, "9.0")
+    monkeypatch.setattr(preflight, "find_spec", lambda _: None)
+    assert "needs the package torchao, which is not installed\n  remedy: run `make env`" in refusal(
+        settings(tmp_path, *FP8), ONE_GPU
+    )
+
+
 def test_workers_of_a_remote_cluster_are_not_checked_against_this_machine(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         port = head.getsockname()[1]

@@ -35,6 +35,7 @@ CHANGEABLE: Mapping[str, str] = {
     "loop.evaluation_batch": _EVALUATION,
     "loop.log_sample_ids": "the ledger is apart from the checkpoint",
     "data.augment": _READING,
+    "data.reader": _READING,
     "data.loader_workers": _READING,
     "data.prefetch": _READING,
     "data.pin_memory": _READING,

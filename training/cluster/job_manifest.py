@@ -83,6 +83,7 @@ def request_of(
         cpus_per_worker=settings.scale.cpus_per_worker + loaders,
         loader_cpus=loaders,
         needs_cache=settings.data.cache is not None,
+        needs_float8=settings.precision.mode == "fp8",
         code=code,
         **options.given(),
     )

@@ -4,6 +4,7 @@ torch's own, behind names of ours: it refuses a hook by the name of `bf16_compre
 Their annotations are types and not text, which DDP compares; this module therefore has no `from __future__ import annotations`.
 """
 
+import torch
 from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed import ProcessGroup
@@ -23,3 +24,6 @@ def send_bf16(group: ProcessGroup, bucket: GradBucket) -> Future[Tensor]:
 
 CASTS = {"fp16": send_fp16, "bf16": send_bf16}
 """By the name of `communication.hook`."""
+
+SENT_AS = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+"""The type in which gradients are summed, by the same name."""

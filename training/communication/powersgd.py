@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as torchs
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Shard
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from training.checkpoint.sharding import NamedTensors
+from training.communication.ranks import of_all_ranks
 from training.communication.wire import factor_shape
 from training.config.schema import CommunicationSettings
 from training.errors import SettingsError
@@ -158,7 +158,7 @@ class PowerSgd:
             return {}
         return {
             "scale": self._scale,
-            **{f"error/{name}": self._sharded(errors[name]) for name in sorted(errors)},
+            **{f"error/{name}": of_all_ranks(errors[name], self._mesh) for name in sorted(errors)},
             **{f"factor/{name}": factors[name] for name in sorted(factors)},
         }
 
@@ -196,10 +196,6 @@ class PowerSgd:
                 rows, columns, rank = shape
                 by_matrix.setdefault((rows, columns), {})[self._names[parameter]] = (columns, rank)
         return {name: shape for equal in by_matrix.values() for name, shape in equal.items()}
-
-    def _sharded(self, error: Tensor) -> DTensor:
-        """This rank's error as its part of those of all ranks."""
-        return DTensor.from_local(error.to(self._mesh.device_type)[None], self._mesh, [Shard(0)], run_check=False)
 
 
 def _shaped(piece: Tensor, parameter: Tensor) -> Tensor:

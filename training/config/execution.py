@@ -15,8 +15,10 @@ from training.config.values import Timeout
 class PrecisionSettings(Section):
     """Number format of the forward and backward pass."""
 
-    mode: Literal["fp32", "bf16", "fp16"] = Field(
-        "fp32", description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler)."
+    mode: Literal["fp32", "bf16", "fp16", "fp8"] = Field(
+        "fp32",
+        description="fp32 | bf16 (autocast) | fp16 (autocast with a gradient scaler) | fp8 (as bf16, but the linear layers between the "
+        "first and the last layer multiply in 8-bit numbers; GPUs from Ada and Hopper on).",
     )
     initial_scale: PositiveFloat = Field(65536.0, description="Initial loss scale of fp16.")
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from infra.spec.section import Section
 from training.config import deepspeed
-from training.config.communication import CommunicationSettings
+from training.config.communication import CommunicationSettings, check_communication
 from training.config.execution import (
     AllocatorSettings,
     ComputeSettings,
@@ -110,6 +110,18 @@ class TrainingSettings(Section):
     def _precision_fits_the_device(self) -> TrainingSettings:
         if self.precision.mode == "fp16" and not self.scale.gpu:
             raise ValueError("precision.mode=fp16 needs scale.gpu=true; on a CPU use bf16 or fp32")
+        if self.precision.mode == "fp8" and not self.scale.gpu:
+            raise ValueError(
+                "precision.mode=fp8 needs scale.gpu=true, with GPUs from Ada and Hopper on; on a CPU use bf16 or fp32"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ray_data_has_ray(self) -> TrainingSettings:
+        if self.data.reader == "ray_data" and self.scale.launcher != "ray":
+            raise ValueError(
+                f"data.reader=ray_data needs scale.launcher=ray, got {self.scale.launcher}; use reader=loader"
+            )
         return self
 
     @model_validator(mode="after")
@@ -128,7 +140,7 @@ class TrainingSettings(Section):
             raise ValueError("compute.attention=efficient needs scale.gpu=true; CPUs have flash and math")
         if self.compute.attention == "flash" and self.scale.gpu and self.precision.mode == "fp32":
             raise ValueError(
-                "compute.attention=flash needs precision.mode=bf16 or fp16 on GPUs, got fp32; efficient and math do not"
+                "compute.attention=flash needs precision.mode=bf16, fp16 or fp8 on GPUs, got fp32; efficient and math do not"
             )
         return self
 
@@ -150,25 +162,17 @@ class TrainingSettings(Section):
 
     @model_validator(mode="after")
     def _there_is_something_to_communicate(self) -> TrainingSettings:
-        given = sorted(self.communication.changed)
-        if not given:
-            return self
-        first = f"communication.{given[0]}={getattr(self.communication, given[0])}"
-        if self.strategy.name != "ddp":
-            raise ValueError(
-                f"{first} is a setting of strategy.name=ddp, got {self.strategy.name}; leave it out, or use strategy.name=ddp"
-            )
-        if self.scale.workers == 1:
-            raise ValueError(
-                f"{first} needs scale.workers=2 or more: one worker sends no gradients; leave it out, or use scale.workers=2"
-            )
-        if self.communication.static_graph and self.loop.accumulation > 1:
-            raise ValueError(
-                f"communication.static_graph=true needs loop.accumulation=1, got {self.loop.accumulation}: DDP learns the graph in a step "
-                "whose every backward pass sends gradients"
-            )
-        if self.communication.sync_batchnorm and not self.scale.gpu:
-            raise ValueError(
-                "communication.sync_batchnorm=true needs scale.gpu=true: torch synchronizes batch norm on GPUs only"
-            )
+        check_communication(
+            self.communication,
+            strategy=self.strategy,
+            scale=self.scale,
+            loop=self.loop,
+            precision=self.precision,
+            ema=self.ema,
+        )
         return self
+
+    @property
+    def may_skip_steps(self) -> bool:
+        """Whether a step may leave everything as it was: under fp16 any, to find the scale."""
+        return self.loop.nonfinite == "skip" or self.precision.mode == "fp16"

@@ -128,8 +128,10 @@ def check_strategy(
         _check_replicas(strategy, scale)
     if precision.mode == "fp16":
         raise ValueError(f"precision.mode=fp16 has no loss scaling under strategy.name={strategy.name}; use bf16")
-    if strategy.parameters == "bf16" and precision.mode != "bf16":
-        raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16, got {precision.mode}")
+    if precision.mode == "fp8" and strategy.name not in {"fsdp2", "hsdp"}:
+        raise ValueError(f"precision.mode=fp8 needs strategy.name=ddp, fsdp2 or hsdp, got {strategy.name}; use bf16")
+    if strategy.parameters == "bf16" and precision.mode not in {"bf16", "fp8"}:
+        raise ValueError(f"strategy.parameters=bf16 needs precision.mode=bf16 or fp8, got {precision.mode}")
     if strategy.offload and not scale.gpu:
         raise ValueError("strategy.offload=true needs scale.gpu=true: on CPUs everything is in host memory")
     if compute.compile != "off":

@@ -73,7 +73,15 @@ class DataSettings(Section):
         0.1,
         description="Fraction of the training split held out for validation if the dataset has no validation split.",
     )
-    loader_workers: NonNegativeInt = Field(0, description="Loader processes per rank; 0 loads in the rank's process.")
+    reader: Literal["loader", "ray_data"] = Field(
+        "loader",
+        description="What reads the training split: loader (processes beside each rank) | ray_data (tasks on CPUs anywhere in the Ray "
+        "cluster, with launcher=ray). Both read the same samples in the same order.",
+    )
+    loader_workers: NonNegativeInt = Field(
+        0,
+        description="Loader processes per rank; 0 loads in the rank's process. With reader=ray_data, its tasks at a time per rank.",
+    )
     prefetch: PositiveInt = Field(2, description="Batches that each loader process prefetches.")
     pin_memory: bool = Field(
         True,
@@ -90,6 +98,12 @@ class DataSettings(Section):
     def is_in_bucket(self) -> bool:
         """Whether `path` is a folder of an S3 bucket."""
         return isinstance(self.path, str)
+
+    @model_validator(mode="after")
+    def _ray_data_has_tasks(self) -> DataSettings:
+        if self.reader == "ray_data" and not self.loader_workers:
+            raise ValueError("reader=ray_data needs loader_workers=1 or more, which are its tasks at a time per rank")
+        return self
 
     @model_validator(mode="after")
     def _the_cache_has_a_source(self) -> DataSettings:

@@ -6,7 +6,7 @@
 |---|---|---|
 | pipeline | a pipeline of 2 stages | strategy.stages=2 |
 | hsdp | a group that has one copy of the weights in 2 parts | strategy.replicas=4 |
-| fsdp2 | the whole run, so `--num-workers 1` | |
+| fsdp2, zero3 | the whole run, so `--num-workers 1` | |
 
 Under every other strategy a rank has a whole copy of the model, and uses one GPU.
 """
@@ -71,8 +71,8 @@ class WorkerGroups:
             return self._key("stages", self.ranks, strategy)
         if name == "hsdp" and self.workers > 1:
             return self._key("replicas", self.workers, strategy)
-        if name in {"fsdp2", "hsdp"}:
-            if name == "fsdp2" and self.workers == 1:
+        if name in {"fsdp2", "zero3", "hsdp"}:
+            if name != "hsdp" and self.workers == 1:
                 return []
             other = "strategy.name=fsdp2" if name == "hsdp" else "strategy.name=hsdp"
             raise SettingsError(

@@ -8,6 +8,7 @@ copied one step ahead (`training.data.transfer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -68,7 +69,7 @@ class TrainLoader:
         if plan.size != len(split):
             raise ValueError(f"plan.size={plan.size}, but the training split has {len(split)} samples")
         self._plan = plan
-        self._reader = _StepReader(split, plan=plan, seed=seed, rank=rank, augment=augment, equal_rows=equal_rows)
+        self._reader = StepReader(split, plan=plan, seed=seed, rank=rank, augment=augment, equal_rows=equal_rows)
         self._steps = _Requests[tuple[int, int]]()
         self._prefetcher = (
             _make_prefetcher(
@@ -179,10 +180,26 @@ class EvalLoader:
         return self._reader(range(1))
 
 
-class _StepReader:
-    """Reads the micro-batches of a request (epoch, step)."""
+@dataclass(frozen=True)
+class Share:
+    """What a rank reads for one micro-batch.
+
+    Attributes:
+        ids: ids of the samples, the last ones padding.
+        rows: their positions in the epoch; those of padding may lie behind its end.
+        count: samples without padding.
+    """
+
+    ids: NDArray[np.int64]
+    rows: range
+    count: int
+
+
+class StepReader:
+    """Reads the micro-batches of a request (epoch, step) of one rank."""
 
     def __init__(self, split: Split, *, plan: BatchPlan, seed: int, rank: int, augment: bool, equal_rows: bool) -> None:
+        """Reads nothing yet; the arguments are those of `TrainLoader`."""
         self._split = split
         self._plan = plan
         self._seed = seed
@@ -192,19 +209,32 @@ class _StepReader:
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def __call__(self, request: tuple[int, int]) -> list[Batch]:
+        """The micro-batches of a step.
+
+        Raises:
+            DataError: a sample cannot be read.
+        """
+        return [self._read(request[0], share) for share in self.shares(request)]
+
+    def shares(self, request: tuple[int, int]) -> list[Share]:
+        """What is read for each micro-batch of a step."""
         epoch, step = request
         shares = [self._plan.positions(step, rank=self._rank, micro=micro) for micro in range(self._plan.accumulation)]
         least = max(MINIMUM_ROWS, len(shares[0])) if self._equal_rows else MINIMUM_ROWS
-        return [self._read(epoch, positions, least=least) for positions in shares]
+        return [self._padded(epoch, positions, least=least) for positions in shares]
 
-    def _read(self, epoch: int, positions: range, *, least: int) -> Batch:
+    def _padded(self, epoch: int, positions: range, *, least: int) -> Share:
         # Pad with the samples that follow in the epoch's order, wrapping around at its end. They differ from the batch's
         # own samples: batch norm over equal rows would divide by a variance of 0.
         rows = range(positions.start, max(positions.stop, positions.start + least))
         ids = self._epoch_order(epoch).take(np.arange(rows.start, rows.stop), mode="wrap")
-        drawn = uniforms(seed=self._seed, epoch=epoch, positions=rows, draws=self._draws) if self._draws else None
-        inputs, targets = self._split.read(ids, drawn)
-        return Batch(inputs=inputs, targets=targets, ids=ids[: len(positions)], count=len(positions))
+        return Share(ids, rows, len(positions))
+
+    def _read(self, epoch: int, share: Share) -> Batch:
+        draws = self._draws
+        drawn = uniforms(seed=self._seed, epoch=epoch, positions=share.rows, draws=draws) if draws else None
+        inputs, targets = self._split.read(share.ids, drawn)
+        return Batch(inputs=inputs, targets=targets, ids=share.ids[: share.count], count=share.count)
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
         if self._order is None or self._order[0] != epoch:

@@ -162,6 +162,10 @@ class RowGroups(Generic[Values]):
         """The number of the row group of each row, counted from 0 over all files."""
         return (np.searchsorted(self._starts, rows, side="right") - 1).astype(np.int64, copy=False)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without the decoded row groups, which another process does not need."""
+        return {**self.__dict__, "_kept": OrderedDict(), "_kept_bytes": 0, "_refused": {}}
+
     def place(self, row: int) -> str:
         """Where a row is, for errors."""
         group = int(self.group_of(np.array(row)))

@@ -83,6 +83,10 @@ class ShardSamples:
         self._open[shard] = os.open(self._shards[shard], os.O_RDONLY | os.O_CLOEXEC)
         return self._open[shard]
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without the open files, which are those of this process."""
+        return {**self.__dict__, "_open": OrderedDict()}
+
     def __del__(self) -> None:
         for descriptor in self._open.values():
             os.close(descriptor)

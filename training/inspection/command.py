@@ -146,6 +146,9 @@ def _print_rates(settings: TrainingSettings, bundle: DataBundle, options: DataOp
         return
     processes = loader_processes(needed=needed, read=read)
     print(f"training     {needed:,.0f} samples/s on one device, {source}")
+    if not processes:
+        print(f"loader       data.loader_workers=0: one core reads {read / needed:,.0f} times as fast as a rank trains")
+        return
     gpus, cores = _number(options.gpus, "GPU"), _number(processes * options.gpus, "core")
     print(
         f"loader       data.loader_workers={processes}: for {gpus} {cores} in all, of which this machine has {_cpus()}"

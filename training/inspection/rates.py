@@ -21,6 +21,10 @@ _BATCH = 64
 """Samples read at once, when the speed of reading is measured."""
 
 
+_NEGLIGIBLE = 100
+"""Times that one core reads faster than a rank trains, from which on a process to read ahead saves less than it costs."""
+
+
 def reading_rate(split: Split, *, augment: bool, seconds: float) -> float:
     """Samples per second that one core reads, in the order of an epoch, with augmentation as a run does.
 
@@ -87,10 +91,10 @@ def training_rate(settings: TrainingSettings, bundle: DataBundle, *, seconds: fl
 
 
 def loader_processes(*, needed: float, read: float) -> int:
-    """Loader processes of one rank that read as fast as it trains.
+    """Loader processes of one rank that read as fast as it trains; 0 where it reads a batch in a hundredth of a step or less.
 
     Args:
         needed: samples per second that a rank trains on.
         read: samples per second that one core reads.
     """
-    return max(1, math.ceil(needed / read))
+    return 0 if read >= _NEGLIGIBLE * needed else max(1, math.ceil(needed / read))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from training.config.schema import ModelSettings, StrategySettings
 from training.errors import SettingsError
@@ -28,7 +28,11 @@ class ModelSpec(FactorySpec):
     parts: Callable[[Any], int] | None = None
 
 
-_RESNET_BLOCKS: Final = {"resnet18": 8, "resnet50": 16, "resnet101": 33}
+def _resnet(name: str, *, blocks: int) -> ModelSpec:
+    return ModelSpec(
+        name=name, factory=f"training.models.resnet:{name}", options=ResNetOptions, parts=lambda _: blocks + 2
+    )
+
 
 MODELS = Registry(
     kind="model",
@@ -42,15 +46,9 @@ MODELS = Registry(
             options=MlpOptions,
             parts=lambda options: len(options.hidden) + 1,
         ),
-        *(
-            ModelSpec(
-                name=name,
-                factory=f"training.models.resnet:{name}",
-                options=ResNetOptions,
-                parts=lambda _, blocks=blocks: blocks + 2,
-            )
-            for name, blocks in sorted(_RESNET_BLOCKS.items())
-        ),
+        _resnet("resnet101", blocks=33),
+        _resnet("resnet18", blocks=8),
+        _resnet("resnet50", blocks=16),
         ModelSpec(name="rnn", factory="training.models.rnn:rnn", options=RnnOptions),
         ModelSpec(
             name="simple_cnn",

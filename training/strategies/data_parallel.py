@@ -8,11 +8,19 @@ from typing import Final
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from training.communication.casts import CASTS
+from training.checkpoint.stateful import Stateful
+from training.communication.casts import CASTS, SENT_AS
+from training.communication.hierarchical import HierarchicalAllReduce
+from training.communication.nodes import NodeGroups
 from training.communication.powersgd import PowerSgd
+from training.communication.sharded_optimizer import ShardedOptimizerState, shard
 from training.config.schema import CommunicationSettings
+from training.data.types import Batch
+from training.passes import OneByOne, Passes, PassesDone, StepContext
+from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer
@@ -52,11 +60,26 @@ class DataParallel(SingleProcess):
         device: torch.device,
         communication: CommunicationSettings = _WHOLE_GRADIENTS,
         powersgd: PowerSgd | None = None,
+        nodes: NodeGroups | None = None,
     ) -> None:
-        super().__init__(module, make_optimizer)
+        """Wrap the module. Every rank calls it.
+
+        Args:
+            module: the bare model, on its final device.
+            make_optimizer: see `MakeOptimizer`.
+            device: of this rank.
+            communication: what the ranks send each other.
+            powersgd: under hook=powersgd.
+            nodes: the groups of this rank, for a hierarchical all-reduce.
+        """
+        is_sharded = communication.shard_optimizer
+        super().__init__(module, (lambda it: shard(make_optimizer(it))) if is_sharded else make_optimizer)
+        self._device = device
+        self._powersgd = powersgd
         self._parallel = DistributedDataParallel(
             _Forward(module),
             device_ids=[device.index] if device.type == "cuda" else None,
+            forward_sync_buffers=communication.local_steps is None,
             bucket_cap_mb=communication.bucket_megabytes,
             gradient_as_bucket_view=communication.gradient_as_bucket_view,
             static_graph=communication.static_graph,
@@ -65,6 +88,8 @@ class DataParallel(SingleProcess):
             self._divide_into_buckets()
         if powersgd is not None:
             powersgd.attach(self._parallel, module)
+        elif nodes is not None:
+            HierarchicalAllReduce(nodes, sent_as=SENT_AS[communication.hook]).attach(self._parallel)
         elif communication.hook in CASTS:
             self._parallel.register_comm_hook(dist.group.WORLD, CASTS[communication.hook])
         self.model = self._parallel
@@ -88,3 +113,44 @@ class DataParallel(SingleProcess):
     def synchronize_buffers(self) -> None:
         """Copy rank 0's buffers to its peers, as DDP does at the start of the next training forward pass."""
         copy_from_rank_0(self.module)
+
+    def passes(self, context: StepContext) -> Passes:
+        """One micro-batch after the other, announced by `start_step`."""
+        return _Announced(self, context)
+
+    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
+        """Clip by the norm, and step, announced by `end_step`."""
+        norm, applied = super().update(precision, clip_norm)
+        self.end_step(applied=applied)
+        return norm, applied
+
+    def start_step(self, step: int, *, scale: float) -> None:
+        """Tell PowerSGD the optimizer step, counted from 1, and the factor of its loss."""
+        if self._powersgd is not None:
+            self._powersgd.start_step(step, scale=scale)
+
+    def end_step(self, *, applied: bool) -> None:
+        """Let PowerSGD keep the errors of the step, or forget them if the weights were not updated."""
+        if self._powersgd is not None:
+            self._powersgd.end_step(applied=applied)
+
+    def states(self) -> dict[str, Stateful]:
+        """The state of the bare model, of its optimizer, and of PowerSGD."""
+        states = super().states()
+        if isinstance(self.optimizer, ZeroRedundancyOptimizer):
+            states["optimizer"] = ShardedOptimizerState(self.optimizer, self.module, self._device)
+        return states if self._powersgd is None else {**states, "communication": self._powersgd}
+
+
+class _Announced(OneByOne):
+    """The passes of steps that are announced to the strategy."""
+
+    def __init__(self, parallel: DataParallel, context: StepContext) -> None:
+        super().__init__(parallel, context)
+        self._parallel = parallel
+        self._precision = context.precision
+
+    def run(self, step: int, micro_batches: list[Batch], *, total: Tensor | int) -> PassesDone:
+        """See `Passes`."""
+        self._parallel.start_step(step, scale=self._precision.scale)
+        return super().run(step, micro_batches, total=total)

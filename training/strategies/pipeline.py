@@ -175,7 +175,7 @@ class Pipeline:
             for bucket in _buckets(gradients):
                 flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
                 dist.all_reduce(flat, group=self._replicas)
-                parts = flat.split([gradient.numel() for gradient in bucket])
+                parts = torch.split(flat, [gradient.numel() for gradient in bucket])
                 for gradient, summed in zip(bucket, parts, strict=True):
                     gradient.copy_(summed.view_as(gradient))
         self._shared.sum_gradients(self.module)
@@ -208,7 +208,9 @@ class _SharedParameters:
                 members = [ranks[user] for user in users]
                 group = dist.new_group(members)
                 if dist.get_rank() in members:
-                    assert group is not None, "this rank is a member"
+                    assert isinstance(
+                        group, dist.ProcessGroup
+                    )  # torch's type has a number for ranks that are not members
                     self._names_of.append((group, names))
 
     def sum_gradients(self, module: nn.Module) -> None:

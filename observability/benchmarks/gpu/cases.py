@@ -56,7 +56,7 @@ def groups(device: Device, *, steps: int) -> list[Group]:
         "transformer, 1024 tokens" if device == "gpu" else "transformer, 64 tokens", _tokens(device), device, steps
     )
     last = {**_BF16, "compute": {"channels_last": True}}
-    return [
+    on_both = [
         images.group("precision", ("precision", "mode"), ["fp32", "bf16", "fp16"]),
         images.group("memory-order", ("compute", "channels_last"), [False, True], _BF16),
         images.group("compile", ("compute", "compile"), ["off", "default"], last),
@@ -65,6 +65,11 @@ def groups(device: Device, *, steps: int) -> list[Group]:
         tokens.group("attention", ("compute", "attention"), ["math", "efficient", "flash"], _BF16),
         tokens.group("activations", _CHECKPOINTING, ["off", "selective", "full"], _BF16),
     ]
+    if device == "cpu":
+        return on_both
+    # Casts to 8-bit numbers pay off as part of other kernels.
+    compiled = {"compute": {"compile": "default"}}
+    return [*on_both, tokens.group("fp8", ("precision", "mode"), ["bf16", "fp8"], compiled)]
 
 
 @dataclass(frozen=True)

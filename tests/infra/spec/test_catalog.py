@@ -9,7 +9,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra.spec.catalog import CATALOG_FILE, Catalog, InstanceType, load_catalog
+from infra.spec.catalog import CATALOG_FILE, Catalog, InstanceType, load_catalog, with_names
 from infra.spec.errors import SettingsError
 from infra.spec.section import read_document, validate
 
@@ -126,3 +126,21 @@ def test_a_catalogue_with_a_list_of_instances_is_refused_by_key(tmp_path: Path) 
     (tmp_path / "catalog.yaml").write_text("instances: [p5.48xlarge]", encoding="utf-8")
     with pytest.raises(SettingsError, match=r"instances = \[p5.48xlarge\]: must be a mapping"):
         load_catalog(tmp_path / "catalog.yaml")
+
+
+def test_the_compute_capability_of_a_type_is_that_of_its_gpus() -> None:
+    assert CATALOG.compute_capability("g5.xlarge") == (8, 6)
+    assert CATALOG.compute_capability("p6-b300.48xlarge") == (10, 3)
+    assert CATALOG.compute_capability("m6i.xlarge") is None
+
+
+def test_the_families_from_a_compute_capability_on_have_gpus_of_it_or_newer_ones() -> None:
+    assert CATALOG.families_from((10, 0)) == ("g7", "g7e", "p6-b200", "p6-b300")
+    assert CATALOG.families_from((99, 0)) == ()
+
+
+def test_a_gpu_without_a_compute_capability_is_refused() -> None:
+    tree = with_names(read_document(CATALOG_FILE).value)
+    del tree["compute_capabilities"]["A10G"]
+    with pytest.raises(SettingsError, match="compute_capabilities lacks A10G"):
+        validate(Catalog, tree, file="catalog.yaml")

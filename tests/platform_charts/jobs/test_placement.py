@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.spec.catalog import InstanceType, load_catalog
 from infra.spec.errors import PlatformError, RefusedError, SettingsError
-from platform_charts.jobs.placement import find_team, place_job
+from platform_charts.jobs.placement import find_team, gpu_model, place_job
 from platform_charts.jobs.rayjob import render_job
 from platform_charts.jobs.resources import gpu_share
 from tests.platform_charts.jobs.targets import group_of, job, target_of, with_groups
@@ -224,6 +224,26 @@ def test_a_job_that_caches_its_dataset_gets_a_group_with_nvme() -> None:
     cheap, with_nvme = group_of("g6.12xlarge", name="cheap"), group_of("p4d.24xlarge", name="nvme", cache_gib=100)
     placement = place_job(job(workers=4, needs_cache=True), with_groups(cheap, with_nvme))
     assert [group.name for group in placement.groups] == ["nvme"]
+
+
+def test_a_job_in_fp8_gets_a_group_whose_gpus_have_it_though_another_is_cheaper() -> None:
+    assert place_job(job(workers=1, cpus_per_worker=1), with_groups(T4, L4)).groups == (T4,)
+    assert place_job(job(workers=1, cpus_per_worker=1, needs_float8=True), with_groups(T4, L4)).groups == (L4,)
+
+
+@pytest.mark.parametrize(
+    ("instance", "choice", "capability"),
+    [("g4dn.xlarge", "group", "7.5"), ("g5.xlarge", "group", "8.6"), ("p4d.24xlarge", "gpu_model", "8.0")],
+)
+def test_a_job_in_fp8_is_refused_on_older_gpus_with_the_instance_types_that_can(
+    instance: str, choice: str, capability: str
+) -> None:
+    old = group_of(instance)
+    chosen = {"group": old.name, "gpu_model": gpu_model(old, CATALOG)}[choice]
+    request = job(workers=1, cpus_per_worker=1, needs_float8=True, **{choice: chosen})
+    with pytest.raises(RefusedError, match="capability 8.9 or higher, its have " + capability) as refusal:
+        place_job(request, with_groups(old, L4))
+    assert "those of g6, g6e, g7, g7e, p5, p5e, p5en, p6-b200, p6-b300" in str(refusal.value)
 
 
 def test_of_the_groups_of_a_model_those_without_nvme_do_not_cache_a_dataset() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -13,8 +15,10 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
-from torch.distributed.checkpoint import HuggingFaceStorageReader, load
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+from torch.distributed.checkpoint.state_dict_loader import load
 
+from tests.engines.small_disk import small_disk as mounted
 from tests.limits import files_up_to
 from tests.training.checkpoint.parts import IDENTITY, assert_same, checkpointer, progress
 from tests.training.checkpoint.sharded import CPU, ShardedRun, keep_reference, ranks, wait_until, writer_of
@@ -225,7 +229,7 @@ def test_a_step_that_some_ranks_have_begun_to_write_is_written_by_all(tmp_path: 
     assert [store.verify(step) for step in store.steps()] == [[], [], []]
 
 
-def _small_files(place: RankPlace, folder: Path) -> tuple[str, int | None, list[int]]:
+def _small_files(place: RankPlace, folder: Path) -> tuple[str, list[int]]:
     """Rank 1 may not write files of this size; returns what this rank's error says, and the steps of a later success."""
     with ranks(place):
         run = ShardedRun(FSDP2)
@@ -239,16 +243,46 @@ def _small_files(place: RankPlace, folder: Path) -> tuple[str, int | None, list[
             dist.barrier()
             run.train()
             run.save(writer, final=True)
-            failure = Failure.of(caught.value, rank=place.rank)
-            return failure.message, failure.full_disk, local_store(folder).steps()
+            return caught.value.args[0], local_store(folder).steps()
 
 
 def test_a_rank_that_cannot_write_fails_the_checkpoint_on_all_ranks_by_its_name(tmp_path: Path) -> None:
     first, second = on_ranks(2, _small_files, tmp_path)
     assert first == second
-    message, _, steps = first
+    message, steps = first
     assert message.startswith(f"rank 1: the checkpoint of step 1 could not be written to {tmp_path}: File too large")
     assert steps == [2]
+
+
+def _full_disk(place: RankPlace, disk: Path) -> Failure:
+    """The failure of a save to a full disk, after one that fitted, and before one that fits again."""
+    with ranks(place):
+        run, store, ballast = ShardedRun(FSDP2), local_store(disk / "checkpoints"), disk / "ballast"
+        with writer_of(store) as writer:
+            run.train()
+            run.save(writer, final=True)
+            if place.rank == 0:
+                ballast.write_bytes(bytes(shutil.disk_usage(disk).free - 8192))
+            dist.barrier()
+            run.train()
+            run.save(writer, final=True)
+            with pytest.raises(CheckpointError) as caught:
+                writer.poll()
+            assert store.folder_steps() == [1]
+            dist.barrier()
+            ballast.unlink(missing_ok=True)
+            run.save(writer, final=True)
+            assert [store.verify(step) for step in store.folder_steps()] == [[], []]
+            return Failure.of(caught.value, rank=place.rank)
+
+
+def test_on_a_full_disk_all_ranks_fail_as_one_and_the_older_checkpoint_stays(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", size="256k") as disk:
+        first, second = on_ranks(2, _full_disk, disk)
+    assert (first.message, first.remedy) == (second.message, second.remedy)
+    assert first.full_disk == second.full_disk == errno.ENOSPC
+    assert re.match(r"rank \d: the checkpoint of step 2 .* needs \d+ bytes and \d+ are free", first.message)
+    assert "keep_last" in first.remedy
 
 
 def _late(place: RankPlace, folder: Path) -> str:

@@ -120,6 +120,12 @@ def test_a_rank_on_cpus_requests_the_cores_of_its_loaders() -> None:
     assert (request.cpus_per_worker, request.loader_cpus) == (5, 3)
 
 
+@pytest.mark.parametrize(("mode", "needs_float8"), [("bf16", False), ("fp8", True)])
+def test_a_run_in_fp8_requests_gpus_that_have_it(mode: str, needs_float8: bool) -> None:  # noqa: FBT001
+    settings = cluster_settings("scale.gpu=true", f"precision.mode={mode}")
+    assert request_of(settings, team="research", options=JobOptions()).needs_float8 is needs_float8
+
+
 @pytest.mark.parametrize("allowed", ["corpus", "corpus/images"])
 def test_a_dataset_in_a_bucket_of_the_team_is_cached_on_nvme(allowed: str) -> None:
     settings = on_dev(images_in("s3://corpus/images/v2"), "other", allowed)

@@ -1,4 +1,4 @@
-"""How DDP keeps and divides the gradients has no effect on the weights of two ranks."""
+"""How DDP keeps and divides the gradients, and who keeps the optimizer's state, has no effect on the weights of two ranks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,20 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     "communication",
-    [{"static_graph": True}, {"gradient_as_bucket_view": False, "bucket_megabytes": 0.01}],
-    ids=["static graph", "copied gradients in small buckets"],
+    [
+        {"static_graph": True},
+        {"gradient_as_bucket_view": False, "bucket_megabytes": 0.01},
+        {"shard_optimizer": True},
+    ],
+    ids=["static graph", "copied gradients in small buckets", "a sharded optimizer"],
 )
 def test_the_weights_are_those_of_the_defaults(tmp_path: Path, usual: str, communication: dict[str, Any]) -> None:
     assert train(tmp_path, 2, communication, steps=6) == usual
+
+
+def test_a_run_with_a_sharded_optimizer_resumes_from_one_without_and_the_other_way_round(
+    tmp_path: Path, usual: str
+) -> None:
+    for steps, is_sharded in ((2, True), (4, False), (6, True)):
+        weights = train(tmp_path, 2, {"shard_optimizer": is_sharded}, steps=steps)
+    assert weights == usual

@@ -116,7 +116,12 @@ def test_several_gpus_per_worker_are_refused_under_ddp_with_the_commands_that_us
 
 @pytest.mark.parametrize(
     ("strategy", "workers", "key", "value"),
-    [("pipeline", 4, "stages", 2), ("hsdp", 4, "replicas", 4), ("fsdp2", 1, "replicas", 1)],
+    [
+        ("pipeline", 4, "stages", 2),
+        ("hsdp", 4, "replicas", 4),
+        ("fsdp2", 1, "replicas", 1),
+        ("zero3", 1, "replicas", 1),
+    ],
 )
 def test_a_worker_of_two_gpus_is_a_group_of_two_ranks(strategy: str, workers: int, key: str, value: int) -> None:
     settings = load_settings(
@@ -133,6 +138,7 @@ def test_a_worker_of_two_gpus_is_a_group_of_two_ranks(strategy: str, workers: in
     ("strategy", "flags", "expected"),
     [
         ("name=fsdp2", {"num_workers": "4"}, "strategy.name=hsdp makes 4 of 2"),
+        ("name=zero3", {"num_workers": "4"}, "strategy.name=hsdp makes 4 of 2"),
         ("name=hsdp", {"num_workers": "1"}, "strategy.name=fsdp2 makes 1 of 2"),
         ("name=pipeline", {}, "--num-workers is missing"),
         ("stages=4", {"num_workers": "2"}, "contradicts strategy.stages=4: it is strategy.stages=2"),

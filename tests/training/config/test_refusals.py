@@ -57,6 +57,7 @@ def refusal(
         ("data: {dataset: cifar10}\n", ["data.path is not set"]),
         ("data: {dataset: my.module:make}\n", ["data.dataset=my.module:make"]),
         ("precision: {mode: fp16}\n", ["precision.mode=fp16 needs scale.gpu=true", "precision.mode from my.yaml:1"]),
+        ("precision: {mode: fp8}\n", ["precision.mode=fp8 needs scale.gpu=true", "precision.mode from my.yaml:1"]),
         ("- loop\n", ["my.yaml: is a list, not a mapping"]),
     ],
 )

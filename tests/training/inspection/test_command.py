@@ -12,6 +12,7 @@ from PIL import Image
 
 from training.cli import main
 from training.errors import ExitStatus
+from training.inspection.rates import loader_processes
 
 
 def answer(capsys: pytest.CaptureFixture[str], out: Path, *arguments: str) -> tuple[int, str, str]:
@@ -112,7 +113,16 @@ def test_the_step_of_a_model_is_measured_on_this_machine(capsys: pytest.CaptureF
     status, found, _ = answer(capsys, tmp_path / "sheet.png", "--dataset", "digits", "--model", "mlp", "--samples", "9")
     assert status == ExitStatus.DONE
     assert "measured with mlp on this machine's cpu" in found
-    assert "data.loader_workers=1: for 1 GPU 1 core in all" in found
+    assert "loader       data.loader_workers=" in found
+
+
+def test_no_process_is_needed_where_the_rank_reads_a_hundred_times_faster_than_it_trains(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    digits = ["--dataset", "digits", "--samples", "9", "--rate"]
+    _, found, _ = answer(capsys, tmp_path / "sheet.png", *digits, "1")
+    assert "data.loader_workers=0: one core reads " in found
+    assert [loader_processes(needed=10, read=read) for read in (1000, 999, 10, 9)] == [0, 1, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -139,7 +137,7 @@ def _killed_rank(place: RankPlace, *, folder: str, sections: dict[str, dict[str,
             os.kill(os.getpid(), signal.SIGKILL)
         return writing(storage, at, name)
 
-    LocalStorage.writing = killed  # type: ignore[method-assign]
+    LocalStorage.writing = killed  # type: ignore[assignment, method-assign]
     return _rank(place, folder=folder, sections=sections)
 
 
@@ -153,7 +151,7 @@ def test_a_run_whose_rank_is_killed_while_it_writes_resumes_from_the_checkpoint_
     recipe = {**CNN, "loop": {"max_steps": 12}, "strategy": strategy}
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     parted.mkdir()
-    with pytest.raises((BrokenProcessPool, dist.DistNetworkError)):
+    with pytest.raises(RuntimeError, match="rank 1 ended without a result, with status -9"):
         on_ranks(ranks, _killed_rank, folder=str(parted), sections=recipe)
     store = local_store(parted / "checkpoints")
     assert (store.folder_steps(), store.steps()) == ([5, 10], [5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import math
 from collections.abc import Callable
@@ -141,7 +142,7 @@ def _continue(place: RankPlace, stage: str, *, offload: bool) -> dict[str, Any]:
     for index in range(2):
         step(alone, inputs_of(index))
     for name, state in alone.states().items():
-        other.states()[name].load_state_dict(state.state_dict())
+        other.states()[name].load_state_dict(copy.deepcopy(dict(state.state_dict())))
     found: dict[str, Any] = {"loaded": (saved_by(alone), saved_by(other)), "norms": []}
     for index in range(2, 5):
         own = inputs_of(index)[place.rank :: place.world]
