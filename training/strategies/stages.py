@@ -1,6 +1,6 @@
 """The stages of a pipeline: consecutive parts of a model (`training.models.parts`), with about equal numbers of parameters.
 
-A rank keeps the whole model's structure, and of its parameters and buffers those of its own stages: they have the names of the whole
+A rank keeps the model's structure, and of its parameters and buffers those of its own stages: they have the names of the whole
 model, in checkpoints too. Parameters that parts of several stages share, such as a language model's embedding and head, are on each of
 their ranks.
 """
@@ -81,13 +81,11 @@ def divide(module: nn.Module, count: int, *, model: str) -> list[Stage]:
 
 
 def keep_only(module: nn.Module, stages: Sequence[Stage]) -> None:
-    """Remove every parameter and buffer that the stages do not use from a model, in place; its structure stays."""
-    kept = frozenset[int]().union(*(stage.tensors for stage in stages))
-    for one in module.modules():
-        own = [*one.named_parameters(recurse=False), *one.named_buffers(recurse=False)]
-        for name, tensor in own:
-            if id(tensor) not in kept:
-                setattr(one, name, None)
+    """Remove every parameter and buffer that the stages do not use from a model, in place.
+
+    A layer that loses all of them becomes an `nn.Identity`: batch norm without its statistics could not load a state.
+    """
+    _keep(module, frozenset[int]().union(*(stage.tensors for stage in stages)))
 
 
 def balanced(sizes: Sequence[int], groups: int) -> list[range]:
@@ -103,6 +101,18 @@ def balanced(sizes: Sequence[int], groups: int) -> list[range]:
 
     _, ends = best(0, groups)
     return [range(start, end) for start, end in pairwise((0, *ends))]
+
+
+def _keep(module: nn.Module, kept: frozenset[int]) -> None:
+    for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+        if id(tensor) not in kept:
+            setattr(module, name, None)
+    for name, child in list(module.named_children()):
+        tensors = [*child.parameters(), *child.buffers()]
+        if tensors and not any(id(one) in kept for one in tensors):
+            setattr(module, name, nn.Identity())
+        else:
+            _keep(child, kept)
 
 
 def _stage(parts: tuple[Part, ...], tensors: dict[str, Tensor], sizes: dict[int, int]) -> Stage:

@@ -19,7 +19,7 @@ from training.models.simple_cnn import SimpleCnn
 
 
 class _Faulty(SimpleCnn):
-    """Fails in the forward pass of one training step on one rank, unless the file `trace` exists, which it creates.
+    """Fails at the end of the forward pass of one training step on one rank, unless the file `trace` exists, which it creates.
 
     It cannot create it in a folder that does not exist: then every attempt fails. With `run`, a run's folder, it first waits for a
     committed checkpoint, because storage may be slow.
@@ -32,7 +32,7 @@ class _Faulty(SimpleCnn):
         self._trace = Path(trace)
         self._run = run
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def _classify(self, features: Tensor) -> Tensor:
         if self.training:
             self._steps_left -= 1
             own_rank = dist.get_rank() if dist.is_initialized() else 0
@@ -42,7 +42,7 @@ class _Faulty(SimpleCnn):
                 while self._run is not None and not committed_steps(Path(self._run) / FOLDER):
                     time.sleep(0.01)
                 self.fail()
-        return super().forward(inputs)
+        return super()._classify(features)
 
     def fail(self) -> None:
         raise NotImplementedError

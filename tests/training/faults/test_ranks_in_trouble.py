@@ -34,13 +34,20 @@ FAILURE_STEP = 13
 
 
 def settings(
-    fault: str, root: Path, *, launcher: str, max_restarts: int = 2, collective_timeout: float = 300
+    fault: str,
+    root: Path,
+    *,
+    launcher: str,
+    max_restarts: int = 2,
+    collective_timeout: float = 300,
+    stages: int = 1,
 ) -> TrainingSettings:
-    """Two ranks; the second fails once, after the first checkpoint of the run `root/runs/run`."""
+    """Two ranks, or a pipeline of two `stages`; the second fails once, after the first checkpoint of the run `root/runs/run`."""
     options = {"step": FAILURE_STEP, "rank": 1, "trace": str(root / "failed"), "run": str(root / "runs" / "run")}
     return small_settings(
         model={"name": MODELS + fault, "options": options},
-        loop={"log_sample_ids": True},
+        loop={"log_sample_ids": True, "accumulation": stages},
+        strategy={"name": "pipeline", "stages": stages} if stages > 1 else {},
         scale={
             "launcher": launcher,
             "workers": 2,
@@ -60,7 +67,7 @@ def supervise_on(cluster: RayCluster, chosen: TrainingSettings, root: Path, patc
         return Supervisor(chosen, run, view=view).run()
 
 
-def assert_recovered(root: Path, notice: str) -> None:
+def assert_recovered(root: Path, notice: str, *, stages: int = 1) -> None:
     """The run restarted once, from a checkpoint before the failure, and ended in the weights of a run without it."""
     run = root / "runs" / "run"
     events = read_all(run)
@@ -72,9 +79,19 @@ def assert_recovered(root: Path, notice: str) -> None:
     reference = root / "reference"
     reference.mkdir()
     (reference / "failed").touch()
-    uninterrupted = run_world(settings("killed", reference, launcher="torchrun"), reference / "runs" / "run")
+    uninterrupted = run_world(
+        settings("killed", reference, launcher="torchrun", stages=stages), reference / "runs" / "run"
+    )
     assert select(events, RunEnded)[-1].weights_sha256 == uninterrupted.weights_sha256
     assert ledger.consumed_ids(run) == {1: list(range(1293)), 2: list(range(1293))}
+
+
+@pytest.mark.long
+def test_a_stage_of_a_pipeline_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+    assert main(arguments_for(settings("killed", tmp_path, launcher="torchrun", stages=2), tmp_path)) == 0
+    report_table.ran("torchrun")
+    # Its thirteenth forward pass: one learns the shapes, then there are two in each step.
+    assert_recovered(tmp_path, "rank 1 was killed by SIGKILL, in step 6", stages=2)
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from torch import nn
 from torch.optim import AdamW
 
-from observability.runlog import Evaluated, FlopsCounted, Notice, Step, TrainingStarted, read_all, select
+from observability.runlog import Evaluated, FlopsCounted, Notice, Restored, Step, TrainingStarted, read_all, select
 from tests.training.launch.ranks import on_ranks
 from tests.training.strategies.test_fully_sharded import assert_close, exported, train
 from training.callbacks.sample_ledger import consumed_ids
@@ -102,8 +102,9 @@ def test_the_log_says_how_the_model_is_divided_and_how_long_a_rank_is_idle(tmp_p
     notes = [one.message for one in select(read_all(tmp_path), Notice)]
     assert "pipelines of 2 ranks, 1f1b: stages of 8,320 + 4,810 parameters" in notes
     for step in select(read_all(tmp_path), Step):
-        parts = (step.forward_seconds, step.backward_seconds, step.communication_seconds, step.optimizer_seconds)
-        assert all(part > 0 for part in parts)
+        assert step.communication_seconds is not None
+        parts = [step.forward_seconds, step.backward_seconds, step.communication_seconds, step.optimizer_seconds]
+        assert min(parts) > 0
         assert sum(parts) <= step.seconds
         assert len(step.rank_seconds) == 2
 
@@ -127,6 +128,26 @@ def test_every_rank_refuses_the_same_step_that_is_not_finite(tmp_path: Path) -> 
     wild = {"optimizer": {"name": "sgd", "learning_rate": 1e30}, "loop": {"accumulation": 2, "clip_norm": None}}
     with pytest.raises(NonFiniteLossError, match=r"step 2: the gradient is not finite \(norm nan\)"):
         train(tmp_path, 2, **{**MLP, **wild}, strategy=TWO)
+
+
+def test_a_run_with_dropout_that_is_stopped_and_resumed_ends_in_the_same_weights(tmp_path: Path) -> None:
+    recipe = {**CNN, "model": {"name": "simple_cnn"}, "loop": {"max_steps": ONE_EPOCH + 3, "accumulation": 2}}
+    whole = train(tmp_path / "whole", 2, **recipe, strategy=TWO)
+    train(tmp_path / "parted", 2, **{**recipe, "loop": {"max_steps": 7, "accumulation": 2}}, strategy=TWO)
+    assert train(tmp_path / "parted", 2, **recipe, strategy=TWO) == whole
+    assert [one.step for one in select(read_all(tmp_path / "parted"), Restored)] == [7]
+    without = {**recipe, "model": {"name": "simple_cnn", "options": {"dropout": 0.0}}}
+    assert train(tmp_path / "without", 2, **without, strategy=TWO) != whole
+
+
+def test_a_run_goes_on_under_other_strategies_and_numbers_of_ranks(tmp_path: Path) -> None:
+    recipe = {**TRANSFORMER, "ema": {"decay": 0.9}}
+    run, ddp = tmp_path / "run", {"name": "ddp"}
+    for steps, ranks, strategy in ((6, 2, ddp), (10, 2, TWO), (16, 4, INTERLEAVED), (20, 1, ddp)):
+        train(run, ranks, **{**recipe, "loop": {**TRANSFORMER["loop"], "max_steps": steps}}, strategy=strategy)
+    train(tmp_path / "one", 1, **recipe)
+    assert [one.step for one in select(read_all(run), Restored)] == [6, 10, 16]
+    assert_close(tmp_path / "one", run)
 
 
 BLOCK = 64 * 64 + 64

@@ -78,6 +78,9 @@ def test_a_stage_keeps_its_own_tensors_under_the_names_of_the_whole_model() -> N
     kept = set(whole.state_dict())
     assert kept < names
     assert {name.partition(".")[0] for name in kept} == {"stage3", "head"}
+    whole.load_state_dict(
+        dict(whole.state_dict())
+    )  # as from a checkpoint: without the versions of torch's own dictionaries
 
 
 def test_weights_that_two_stages_share_are_kept_by_both_under_both_names() -> None:
