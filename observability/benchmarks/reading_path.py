@@ -17,7 +17,7 @@ BATCH = 64
 EPOCHS = 3
 """The first one has the start of the processes."""
 
-_IMAGES = 2000
+_IMAGES = 1000
 _SIDE = 224
 
 _MEASURED = {
