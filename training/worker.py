@@ -6,6 +6,7 @@ Ranks write to the run's folder: rank 0 its events, every rank its log and, if i
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
@@ -59,6 +60,7 @@ def _run(task: RankTask, place: RankPlace, gate: EpochGate | None) -> Outcome:
     opened = reporting(task.run_directory, task.settings.metrics) if place.rank == 0 else nullcontext(Reporter())
     with opened as reporter:
         reporter.emit(Phase(name="imports", process="rank 0"))
+        os.environ.update({name: str(value) for name, value in task.settings.scale.environment.items()})
         if warning := configure_allocator(task.settings.compute.allocator):
             reporter.emit(Notice(level="warning", message=warning))
         # Imported here, so that the import is reported as a phase.

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from infra.spec.matching import Matching
 from infra.spec.section import Section
 from training.config.values import Timeout
+from training.config.variables import Variables
 
 
 class PrecisionSettings(Section):
@@ -108,6 +109,10 @@ class ScaleSettings(Section):
     node_rank: NonNegativeInt = Field(0, description="Rank of this node (torchrun).")
     rendezvous: Annotated[str, Matching(r"^[^:\s]+:\d{1,5}$", "must be HOST:PORT")] | None = Field(
         None, description="host:port of the rendezvous (torchrun, nodes > 1)."
+    )
+    environment: Variables = Field(
+        default_factory=dict,
+        description="Environment variables of every rank, e.g. NCCL_DEBUG, set before torch is imported; they replace the process's.",
     )
     address: str | None = Field(None, description="Address of a running Ray cluster; null starts one on this machine.")
     start_timeout: Timeout = Field(
