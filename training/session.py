@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import numpy as np
 import torch
-from pydantic.main import IncEx
 
 from observability.runlog import Emit, Notice, Phase
 from training.attention import attention_kernel
@@ -24,7 +23,6 @@ from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.usage import Usage
-from training.checkpoint.manifest import Identity
 from training.checkpoint.ranks import writing_ranks
 from training.checkpoint.restore import restore_newest
 from training.checkpoint.stateful import Stateful, StateRegistry
@@ -32,18 +30,19 @@ from training.checkpoint.store import FOLDER, local_store
 from training.compute import arranged, compile_steps
 from training.data import cache
 from training.data import registry as datasets
-from training.data.loader import EvalLoader, TrainLoader
+from training.data.loader import EvalLoader
+from training.data.loaders import RankLoaders
 from training.data.order import BatchPlan
 from training.data.place import DataPlace
-from training.data.types import DataBundle, Split
+from training.data.types import DataBundle
 from training.device import rank_device
-from training.environment import platform_version
 from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
 from training.float8 import convert_linears
 from training.flops import FlopCount
+from training.identity import identity_of
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
 from training.models import registry as models
@@ -65,16 +64,6 @@ from training.weight_average import WeightAverage
 logger = logging.getLogger(__name__)
 
 _NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
-
-_NOT_RECORDED: Mapping[str, IncEx | bool] = {
-    "run": {"name", "directory", "dollars_per_hour"},
-    "scale": {"workers"},
-    "tracking": True,
-    "metrics": True,
-    "profile": True,
-    "data": {"cache"},
-}
-"""Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
 
 
 class Session:
@@ -112,6 +101,9 @@ class Session:
             rank=place.rank,
             world=place.world,
             ranks_per_share=task.settings.strategy.ranks_per_share if place.world > 1 else 1,
+        )
+        self._loaders = RankLoaders(
+            task.settings, self._share, self._device, code=task.code.folder if task.code else None
         )
 
     def run(self) -> Outcome:
@@ -181,7 +173,8 @@ class Session:
         objective = self._build_objective(bundle)
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
-        store, identity = local_store(self._task.run_directory / FOLDER), self._identity(bundle)
+        store = local_store(self._task.run_directory / FOLDER)
+        identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
         states = StateRegistry(**states_of(strategy, self._report), precision=precision)
         score = partial(
             explained_in_evaluation(settings)(evaluate),
@@ -219,7 +212,7 @@ class Session:
         return Loop(
             settings=settings.loop,
             plan=plan,
-            train=self._train_loader(objective.training_split(bundle.train), plan),
+            train=self._loaders.training(objective.training_split(bundle.train), plan),
             runner=self._step_runner(strategy, objective, precision, flops),
             reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
             learning_rate=partial(
@@ -242,33 +235,6 @@ class Session:
             ),
             wants_stop=self._wants_stop,
         )
-
-    def _train_loader(self, split: Split, plan: BatchPlan) -> TrainLoader:
-        data = self._settings.data
-        make: Callable[..., TrainLoader] = TrainLoader if data.reader == "loader" else self._ray_data_loader()
-        return make(
-            split,
-            plan=plan,
-            seed=self._settings.run.seed,
-            rank=self._share.rank,
-            loader_workers=data.loader_workers,
-            prefetch=data.prefetch,
-            augment=data.augment,
-            equal_rows=self._settings.strategy.name == "pipeline",
-            copy_to=self._copied_to(),
-        )
-
-    def _ray_data_loader(self) -> Callable[..., TrainLoader]:
-        from training.data.ray_reader import RayDataLoader  # noqa: PLC0415 - imports Ray Data, which takes seconds
-
-        scale, code = self._settings.scale, self._task.code
-        return partial(
-            RayDataLoader, rank_cpus=scale.workers * scale.cpus_per_worker, code=None if code is None else code.folder
-        )
-
-    def _copied_to(self) -> torch.device | None:
-        """The GPU that loaders copy batches to; None leaves it to the step."""
-        return self._device if self._device.type == "cuda" and self._settings.data.pin_memory else None
 
     def _step_runner(
         self, strategy: Strategy, objective: Objective, precision: Precision, flops: FlopCount | None
@@ -355,33 +321,11 @@ class Session:
         return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
 
     def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
-        loader = partial(
-            EvalLoader,
-            batch=self._settings.loop.evaluation_batch,
-            rank=self._share.rank,
-            world=self._share.world,
-            loader_workers=self._settings.data.loader_workers,
-            prefetch=self._settings.data.prefetch,
-            copy_to=self._copied_to(),
-        )
         return Evaluation(
             score,
-            validation=loader(bundle.validation),
-            test=loader(bundle.test),
+            validation=self._loaders.evaluation(bundle.validation),
+            test=self._loaders.evaluation(bundle.test),
             every_epochs=self._settings.loop.evaluate_every,
-        )
-
-    def _identity(self, bundle: DataBundle) -> Identity:
-        return Identity(
-            model=self._settings.model.name,
-            objective=self._settings.objective.name,
-            dataset_fingerprint=bundle.fingerprint,
-            global_batch=self._settings.loop.global_batch,
-            seed=self._settings.run.seed,
-            world=self._place.world,
-            platform_version=platform_version(),
-            settings=self._settings.model_dump(mode="json", exclude=_NOT_RECORDED),
-            code=self._task.code.identity.dump() if self._task.code else None,
         )
 
     def _fill_cache(self) -> None:

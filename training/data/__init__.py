@@ -5,6 +5,7 @@
 * `place`: which of them a rank reads, where several ranks read the same.
 * `sample_order`: the order of an epoch: that of a split that has one of its own, otherwise any.
 * `loader`: reads batches in that order, in the rank's process or in prefetching worker processes.
+* `loaders`: those of a rank, as the settings say.
 * `ray_reader`: has the training split read by tasks of Ray Data instead.
 * `registry`, `options`, `files`, `split_files`: names, options and files of the datasets. They import no torch.
 * `digits`, `diabetes`, `synthetic`, `synthetic_text`, `text`, `cifar10`, `image_folder`, `tar_shards`, `parquet`: the datasets.
