@@ -112,7 +112,7 @@ def test_every_kernel_of_this_torch_has_a_name() -> None:
     ("overrides", "rule"),
     [
         (["compute.attention=efficient"], "compute.attention=efficient needs scale.gpu=true; CPUs have flash and math"),
-        (["compute.attention=flash", "scale.gpu=true"], "needs precision.mode=bf16 or fp16 on GPUs, got fp32"),
+        (["compute.attention=flash", "scale.gpu=true"], "needs precision.mode=bf16, fp16 or fp8 on GPUs, got fp32"),
         (["compute.attention=flashy"], "must be one of auto, flash, efficient, math"),
     ],
 )

@@ -240,7 +240,7 @@ def test_units_are_the_blocks_of_a_model() -> None:
             r"strategy\.replicas=4 must divide scale\.workers=6 into groups of 2 or more; nearest: 3",
         ),
         ({"strategy": HSDP, "scale": {"workers": 2}}, "use strategy.name=fsdp2"),
-        ({"strategy": {**FSDP2, "parameters": "bf16"}}, "needs precision.mode=bf16, got fp32"),
+        ({"strategy": {**FSDP2, "parameters": "bf16"}}, "needs precision.mode=bf16 or fp8, got fp32"),
         ({"strategy": {**FSDP2, "offload": True}}, "needs scale.gpu=true"),
         ({"strategy": FSDP2, "compute": {"compile": "default"}}, "needs strategy.name=ddp, got fsdp2"),
         ({"strategy": FSDP2, "precision": {"mode": "fp16"}, "scale": {"gpu": True}}, "no loss scaling"),
