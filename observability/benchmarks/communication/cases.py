@@ -39,12 +39,14 @@ class Case:
         sections: what they change, by section.
         ranks_per_host: ranks of each host; such cases are measured together.
         reduced_per_step: how often a step reduces what `training.communication.wire` computes: 1/8 if the ranks average every 8 steps.
+        sends_weights: after a step each weight goes from the rank that has updated it to all others.
     """
 
     name: str
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ranks_per_host: int = 1
     reduced_per_step: float = 1.0
+    sends_weights: bool = False
 
     @property
     def changes(self) -> str:
@@ -56,6 +58,11 @@ class Case:
     def settings(self, *, hosts: int) -> TrainingSettings:
         """The run on so many hosts: a perceptron with four layers of equal size, whose gradients are 1.7 MB."""
         return TrainingSettings.model_validate(_merged(_base(hosts, self.ranks_per_host), self.sections))
+
+
+def _local(steps: int, **options: object) -> Mapping[str, Mapping[str, Any]]:
+    """The ranks train alone from the first step on, so that the measured steps are whole periods."""
+    return {"communication": {"local_steps": steps, "start_step": 0, **options}}
 
 
 def _hook(hook: str, **options: object) -> Mapping[str, Mapping[str, Any]]:
@@ -72,6 +79,12 @@ CASES: Final = (
     Case("one-bucket", {"communication": {"bucket_megabytes": 25}}),
     Case("small-buckets", {"communication": {"bucket_megabytes": 0.25}}),
     Case("accumulation-4", {"loop": {"accumulation": _ACCUMULATION, "global_batch": _ACCUMULATION * BATCH}}),
+    Case("local-sgd-4", _local(4), reduced_per_step=1 / 4),
+    Case("diloco-4", _local(4, outer_optimizer="nesterov"), reduced_per_step=1 / 4),
+    Case("sharded-optimizer", {"communication": {"shard_optimizer": True}}, sends_weights=True),
+    Case("plain-2-per-host", ranks_per_host=2),
+    # Of 2 ranks on each of 4 hosts: two rings of 4 ranks for half a gradient each, 2 x 3/4, in place of one of 8 for all of it, 2 x 7/8.
+    Case("hierarchical", {"communication": {"hierarchical": True}}, ranks_per_host=2, reduced_per_step=6 / 7),
 )
 """The cases by name. A new one is a line; one with another number of ranks on a host also needs a plain one to be compared with."""
 

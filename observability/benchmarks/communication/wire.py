@@ -58,9 +58,11 @@ def expected_bytes(case: Case, settings: TrainingSettings) -> float:
     """Bytes that a host sends in a step, without headers, Gloo's messages about messages and the small all-reduce of the loss.
 
     Gloo reduces in a ring (reduce-scatter, then all-gather): each of N ranks sends 2 (N - 1) / N of the bytes to the next one. torchrun
-    numbers the ranks host by host, so one rank of each host has its next one on another host.
+    numbers the ranks host by host, so one rank of each host has its next one on another host. A weight that is sent goes to N - 1 ranks;
+    each rank sends 1 / N of them.
     """
     module = build_model(settings.model, load_dataset(settings.data).spec)
     ranks = settings.scale.workers
     reduced = bytes_sent(module.parameters(), settings.communication) * case.reduced_per_step
-    return 2 * (ranks - 1) / ranks * reduced
+    sent = sum(one.nbytes for one in module.parameters()) if case.sends_weights else 0
+    return (ranks - 1) / ranks * (2 * reduced + sent)

@@ -21,15 +21,16 @@ from tests.engines.hosts import hosts
 from training.config.load import validate_names
 from training.errors import SettingsError, TrainingFailedError
 
-_FLAT = Case("two ranks of a host", ranks_per_host=2)
-_TWICE = (*CASES, _FLAT, Case("fp16 of them", {"communication": {"hook": "fp16"}}, ranks_per_host=2))
+NAMED = {case.name: case for case in CASES}
+PLAIN, FLAT = NAMED["plain"], NAMED["plain-2-per-host"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_case_is_valid_and_differs_from_the_first_in_what_it_names(case: Case) -> None:
+def test_a_case_is_valid_and_differs_from_its_baseline_in_what_it_names(case: Case) -> None:
     settings = case.settings(hosts=4)
     validate_names(settings)
-    plain, changed = CASES[0].settings(hosts=4).model_dump(), settings.model_dump()
+    baseline = FLAT if case.ranks_per_host == 2 else PLAIN
+    plain, changed = baseline.settings(hosts=4).model_dump(), settings.model_dump()
     differing = {f"{one}.{key}" for one, values in changed.items() for key in values if values[key] != plain[one][key]}
     named = {f"{one}.{key}" for one, values in case.sections.items() for key in values}
     # powersgd-2 has the default rank.
@@ -41,12 +42,13 @@ def test_a_case_is_valid_and_differs_from_the_first_in_what_it_names(case: Case)
 
 def test_cases_are_measured_beside_the_first_with_as_many_ranks_on_a_host() -> None:
     def names(*asked: str) -> list[list[str]]:
-        return [[case.name for case in group] for group in chosen(asked or None, _TWICE)]
+        return [[case.name for case in group] for group in chosen(asked or None)]
 
-    assert names() == [[case.name for case in CASES], [case.name for case in _TWICE[-2:]]]
+    of_one, of_two = (tuple(case.name for case in CASES if case.ranks_per_host == number) for number in (1, 2))
+    assert names() == [list(of_one), list(of_two)]
     assert names("bf16") == [["plain", "bf16"]]
     assert names("plain") == [["plain"]]
-    assert names("fp16 of them") == [["two ranks of a host", "fp16 of them"]]
+    assert names("hierarchical") == [["plain-2-per-host", "hierarchical"]]
 
 
 def test_an_unknown_case_is_refused_with_the_nearest() -> None:
@@ -54,16 +56,23 @@ def test_an_unknown_case_is_refused_with_the_nearest() -> None:
         chosen(["plain", "powersgd-3"])
 
 
+def computed(name: str) -> float:
+    """Bytes that each of four hosts sends in a step of a case."""
+    ((measured,),) = plan([[NAMED[name]]], hosts=4)
+    return measured.expected_bytes
+
+
 def test_bytes_are_computed_for_a_ring_over_all_ranks() -> None:
-    (plain, fp16, rank_1), (flat, _) = plan([[CASES[0], CASES[1], CASES[3]], _TWICE[-2:]], hosts=4)
     weights = 4 * (4 * 320 * 321 + 10 * 321)
-    assert plain.expected_bytes == 2 * 3 / 4 * weights
-    assert fp16.expected_bytes == plain.expected_bytes / 2
-    assert flat.expected_bytes == 2 * 7 / 8 * weights
+    assert computed("plain") == 2 * 3 / 4 * weights
+    assert computed("fp16") == computed("plain") / 2
     # Of each layer two columns of PowerSGD, and its bias. The last one's 320 x 10 is larger than (320 + 10) x 2 too.
-    assert rank_1.expected_bytes == 2 * 3 / 4 * 4 * (4 * (640 + 320) + (330 + 10))
-    sometimes = plan([[CASES[0], Case("every fourth step", reduced_per_step=0.25)]], hosts=4)[0][1]
-    assert sometimes.expected_bytes == plain.expected_bytes / 4
+    assert computed("powersgd-1") == 2 * 3 / 4 * 4 * (4 * (640 + 320) + (330 + 10))
+    assert computed("diloco-4") == computed("local-sgd-4") == computed("plain") / 4
+    assert computed("sharded-optimizer") == 3 / 4 * (2 * weights + weights)
+    # Two ranks of a host: one ring of eight, or two rings of four for half the gradient each.
+    assert computed("plain-2-per-host") == 2 * 7 / 8 * weights
+    assert computed("hierarchical") == pytest.approx(2 * (2 * 3 / 4 * weights / 2))
 
 
 def test_counters_of_interfaces_are_read_as_the_kernel_writes_them() -> None:
@@ -149,8 +158,10 @@ def rounds(*seconds: float, samples: int = 1024) -> list[Round]:
 
 
 def test_a_case_is_compared_by_time_per_sample_round_by_round() -> None:
-    plain = Measured(case=CASES[0], expected_bytes=2_484_540, rounds=rounds(0.4, 0.5, 0.8))
-    larger = Measured(case=CASES[-1], expected_bytes=25_080, baseline=plain, rounds=rounds(0.8, 0.8, 0.8, samples=4096))
+    plain = Measured(case=PLAIN, expected_bytes=2_484_540, rounds=rounds(0.4, 0.5, 0.8))
+    larger = Measured(
+        case=NAMED["accumulation-4"], expected_bytes=25_080, baseline=plain, rounds=rounds(0.8, 0.8, 0.8, samples=4096)
+    )
     first, second = rows([plain, larger])
     assert first[:3] == ["plain", "500 ms (400 to 800)", "1"]
     assert second[:3] == ["accumulation-4", "800 ms (800 to 800)", "0.40 (0.25 to 0.50)"]
@@ -161,7 +172,7 @@ def test_a_case_is_compared_by_time_per_sample_round_by_round() -> None:
 
 
 def test_the_announced_duration_grows_with_rounds_and_with_bytes_over_the_rate() -> None:
-    groups = plan([[CASES[0]]], hosts=4)
+    groups = plan([[PLAIN]], hosts=4)
     once, thrice, slower = (
         expected_seconds(groups, rounds=number, megabits=rate) for number, rate in ((1, 50), (3, 50), (1, 5))
     )
