@@ -47,6 +47,7 @@ _SHARED = (
             "__init__",
             "cluster_names",
             "command_line",
+            "compute_capability",
             "errors",
             "matching",
             "node_labels",
