@@ -7,7 +7,6 @@ a user's own model compiles runs uncompiled in that micro-batch and is compiled 
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -44,8 +43,10 @@ class FlopCount:
         """
         if self._has_counted:
             return
+        from training.strategies.skeleton import skeleton_of  # noqa: PLC0415 - imports torch
+
         try:
-            copied = without_values(module)
+            copied = skeleton_of(module)
             with self._count(len(inputs)):
                 copied(inputs.to("meta")).sum().backward()
         except Exception as error:  # noqa: BLE001 - a module of the user's own may need values
@@ -86,12 +87,3 @@ class FlopCount:
         # The registered formulas replace tensors by their shapes themselves; with this mark torch does not do it before.
         counted._get_raw = True  # type: ignore[attr-defined]  # noqa: SLF001
         return counted
-
-
-def without_values(module: nn.Module) -> nn.Module:
-    """A copy on torch's meta device, which allocates nothing."""
-    import torch  # noqa: PLC0415 - see above
-
-    bare = {id(value): torch.nn.Parameter(value.to("meta"), value.requires_grad) for value in module.parameters()}
-    buffers = {id(value): value.to("meta") for value in module.buffers()}
-    return copy.deepcopy(module, {**bare, **buffers})

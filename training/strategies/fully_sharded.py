@@ -20,34 +20,31 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 from torch.distributed.tensor import DTensor
 
 from training.checkpoint.sharding import whole
-from training.checkpoint.state import ModelState, OptimizerState
-from training.checkpoint.stateful import Stateful
 from training.config.schema import StrategySettings
-from training.passes import OneByOne, Passes, StepContext
-from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
+from training.strategies.single_process import SingleProcess
 from training.strategies.skeleton import assembled, skeleton_of
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.units import units_of
-from training.strategies.update import clip_and_step
 
 
-class FullySharded:
+class FullySharded(SingleProcess):
     """FSDP2 over all ranks of the process group; after every step the parts of the weights are together those of one process.
+
+    Its hooks are in the module and sharded tensors (`DTensor`) in its parameters, so that most of what one process does serves here too.
 
     Buffers are not sharded: as under DDP, those of rank 0 count.
     """
 
     computes_together = True
     shards_state = True
-    note = ""
 
     def __init__(
         self, module: nn.Module, make_optimizer: MakeOptimizer, *, settings: StrategySettings, device: torch.device
     ) -> None:
-        self.averaged_ranks = dist.get_world_size()
+        world = dist.get_world_size()
         self._skeleton = skeleton_of(module)
-        mesh = _mesh(device, settings, world=self.averaged_ranks)
+        mesh = _mesh(device, settings, world=world)
         offload = CPUOffloadPolicy() if settings.offload else OffloadPolicy()
         for part in (*units_of(module), module):
             fully_shard(
@@ -57,22 +54,8 @@ class FullySharded:
                 mp_policy=_mixed_precision(settings, is_whole=part is module),
                 offload_policy=offload,
             )
-        self.module = self.model = module
-        self.optimizer = make_optimizer(module)
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the model, all parts together."""
-        return sum(one.numel() for one in self.module.parameters())
-
-    def passes(self, context: StepContext) -> Passes:
-        """One micro-batch after the other."""
-        return OneByOne(self, context)
-
-    def infer(self, inputs: Tensor) -> Tensor:
-        """The outputs of the model, whose weights are gathered."""
-        outputs: Tensor = self.module(inputs)
-        return outputs
+        super().__init__(module, make_optimizer)
+        self.averaged_ranks = world
 
     def compile(self, mode: str) -> None:
         """Refused by the settings."""
@@ -87,19 +70,6 @@ class FullySharded:
             yield
         finally:
             sharded.set_requires_gradient_sync(True)
-
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients; the hooks of FSDP2 reduce them to the parts."""
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    @property
-    def has_gradients(self) -> bool:
-        """Whether any weight has a gradient."""
-        return any(one.grad is not None for one in self.module.parameters())
-
-    def update(self, precision: Precision, clip_norm: float | None) -> tuple[float, bool]:
-        """Clip by the norm, and step."""
-        return clip_and_step(self, precision, clip_norm)
 
     def gradient_norm(self) -> Tensor:
         """The L2 norm over all parts of all gradients."""
@@ -120,10 +90,6 @@ class FullySharded:
         """On rank 0 a copy with whole weights, in host memory; on its peers the sharded module."""
         state = {name: whole(value) for name, value in self.module.state_dict().items()}
         return self.module if dist.get_rank() else assembled(self._skeleton, state, live=self.module)
-
-    def states(self) -> dict[str, Stateful]:
-        """The sharded state of the model and of its optimizer."""
-        return {"model": ModelState(self.module), "optimizer": OptimizerState(self.optimizer, self.module)}
 
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self.module.parameters() if p.grad is not None]

@@ -20,11 +20,11 @@ from training.checkpoint.state import ModelState, OptimizerState
 from training.checkpoint.stateful import Stateful
 from training.config.schema import StrategySettings
 from training.errors import SettingsError
-from training.flops import without_values
 from training.passes import Passes, StepContext
 from training.precision import Precision
 from training.strategies.buffers import copy_from_rank_0
 from training.strategies.schedule import PipelinePasses, StageRunner
+from training.strategies.skeleton import skeleton_of
 from training.strategies.stages import Stage, StageModule, divide, keep_only
 from training.strategies.strategy import MakeOptimizer
 from training.strategies.update import clip_and_step
@@ -71,7 +71,7 @@ class Pipeline:
         # Stage i is on rank i modulo the ranks, as torch's schedules expect.
         stages_of = [stages[rank::ranks] for rank in range(ranks)]
         own = stages_of[self._rank]
-        self._skeleton = without_values(module)
+        self._skeleton = skeleton_of(module)
         self._owners = _owners(module, stages_of)
         self._shared = _SharedParameters(module, stages_of, groups=mesh.mesh.tolist())
         keep_only(module, own)

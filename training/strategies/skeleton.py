@@ -10,8 +10,10 @@ from training.checkpoint.sharding import NamedTensors
 
 
 def skeleton_of(module: nn.Module) -> nn.Module:
-    """A copy of a module on the meta device: names, shapes and types."""
-    return copy.deepcopy(module).to("meta")
+    """A copy of a module on torch's meta device, which allocates nothing: names, shapes and types, and which weights are shared."""
+    bare = {id(value): nn.Parameter(value.to("meta"), value.requires_grad) for value in module.parameters()}
+    buffers = {id(value): value.to("meta") for value in module.buffers()}
+    return copy.deepcopy(module, {**bare, **buffers})
 
 
 def assembled(skeleton: nn.Module, state: NamedTensors, *, live: nn.Module) -> nn.Module:
