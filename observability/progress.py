@@ -159,7 +159,8 @@ class ProgressView:
     def _restored(self, event: Restored) -> None:
         for reason in event.skipped:
             self._screen.line(f"warning: checkpoint failed verification: {reason}", tone="warning")
-        self._screen.line(f"resuming from step {event.step}: {event.path}")
+        source = event.path if event.from_rank is None else f"from the memory of rank {event.from_rank}"
+        self._screen.line(f"resuming from step {event.step}: {source}")
 
     def _message(self, event: Notice | ProfileAnswered) -> None:
         if isinstance(event, ProfileAnswered):

@@ -184,6 +184,7 @@ class Restored(Event):
 
     Attributes:
         weights_sha256: hash of the file with its weights.
+        from_rank: rank that had the state in memory when it lost its peers; None for a checkpoint, which has a path.
     """
 
     kind: ClassVar[str] = "restored"
@@ -191,6 +192,7 @@ class Restored(Event):
     path: str
     weights_sha256: str = ""
     skipped: list[str] = field(default_factory=list)
+    from_rank: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

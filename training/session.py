@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.usage import Usage
+from training.checkpoint.memory import RankMemory
 from training.checkpoint.ranks import writing_ranks
 from training.checkpoint.restore import restore_newest
 from training.checkpoint.stateful import Stateful, StateRegistry
@@ -39,6 +40,7 @@ from training.device import rank_device
 from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
+from training.failures import is_communication_error
 from training.flight_recorder import FlightRecorder
 from training.float8 import convert_linears
 from training.flops import FlopCount
@@ -78,6 +80,7 @@ class Session:
         wants_stop: Callable[[], bool],
         callbacks: Sequence[Callback] = (),
         gate: EpochGate | None = None,
+        memory: RankMemory | None = None,
     ) -> None:
         """Prepare the rank.
 
@@ -88,6 +91,7 @@ class Session:
             wants_stop: this rank's vote to save and stop.
             callbacks: called in addition to the built-in ones; the same on every rank.
             gate: holds the run between two epochs; every rank has one, or none.
+            memory: keeps the state for the next attempt if this rank only loses its peers; every rank has one, or none.
         """
         self._task = task
         self._settings = task.settings
@@ -96,6 +100,7 @@ class Session:
         self._wants_stop = wants_stop
         self._callbacks = callbacks
         self._gate = gate
+        self._memory = memory
         self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
         self._share = DataPlace.of(
             rank=place.rank,
@@ -147,7 +152,10 @@ class Session:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
             stack.enter_context(attention_kernel(settings.compute.attention))
-            with explained_in_training(settings, step=lambda: loop.progress.step + 1):
+            with (
+                explained_in_training(settings, step=lambda: loop.progress.step + 1),
+                self._kept_without_peers(strategy, loop),
+            ):
                 loop.run()
             if not loop.is_done:
                 return Outcome(status="stopped", step=loop.progress.step)
@@ -158,6 +166,16 @@ class Session:
                     folder = self._task.run_directory / "model"
                     digest = export_model(trained, folder, settings.model, bundle.spec, files=bundle.files)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
+
+    @contextmanager
+    def _kept_without_peers(self, strategy: Strategy, loop: Loop) -> Iterator[None]:
+        """Keep the state after the last step if a collective fails in the block, and if this rank has all of it."""
+        try:
+            yield
+        except Exception as error:
+            if self._memory is not None and is_communication_error(error) and strategy.has_whole_state:
+                self._memory.keep(loop.progress, self._states, self._identity)
+            raise
 
     def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:
         """Build the callbacks, restore all state, and make the loop over it."""
@@ -174,8 +192,8 @@ class Session:
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store = local_store(self._task.run_directory / FOLDER)
-        identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
-        states = StateRegistry(**states_of(strategy, self._report), precision=precision)
+        identity = self._identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
+        states = self._states = StateRegistry(**states_of(strategy, self._report), precision=precision)
         score = partial(
             explained_in_evaluation(settings)(evaluate),
             strategy,
@@ -232,6 +250,7 @@ class Session:
                 shards_state=strategy.shards_state,
                 refuse_lost=RunDirectory(self._task.run_directory).refuse_lost_checkpoints,
                 emit=self._emit,
+                memory=self._memory,
             ),
             wants_stop=self._wants_stop,
         )
@@ -249,7 +268,7 @@ class Session:
             seed=settings.run.seed,
             rank=place.rank,
             world=place.world,
-            keeps_buffers=settings.may_skip_steps,
+            keeps_buffers=settings.may_skip_steps or self._memory is not None,
             flops=flops,
             is_compiled=settings.compute.compile != "off",
         )

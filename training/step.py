@@ -118,7 +118,11 @@ class StepRunner:
         _copy_all(self._kept, self._buffers)
         counted = micro_batches if self._passes.has_losses else []
         weight, total = self._weigh(counted, micro_batches, global_count)
-        done = self._passes.run(step, micro_batches, total=total)
+        try:
+            done = self._passes.run(step, micro_batches, total=total)
+        except BaseException:
+            _copy_all(self._buffers, self._kept)  # for what is kept of the step before
+            raise
         check_reach(self._context.objective, has_gradients=self.strategy.has_gradients)
         norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:

@@ -21,17 +21,21 @@ from training.reporting import Reporter, reporting
 
 if TYPE_CHECKING:
     from training.callbacks.epoch_gate import EpochGate
+    from training.checkpoint.memory import RankMemory
 
 logger = logging.getLogger(__name__)
 
 
-def run_rank(task: RankTask, place: RankPlace, *, gate: EpochGate | None = None) -> Outcome:
+def run_rank(
+    task: RankTask, place: RankPlace, *, gate: EpochGate | None = None, memory: RankMemory | None = None
+) -> Outcome:
     """Run one rank of an attempt to its end.
 
     Args:
         task: the attempt.
         place: the rank.
         gate: holds the run between two epochs; all ranks have one, or none.
+        memory: keeps the state for the next attempt if this rank only loses its peers; all ranks have one, or none.
 
     Raises:
         Exception: any error of the rank, after it is recorded in the run's folder.
@@ -44,7 +48,7 @@ def run_rank(task: RankTask, place: RankPlace, *, gate: EpochGate | None = None)
     )
     logger.info("attempt %d: rank %d of %d, on %s", task.attempt, place.rank, place.world, socket.gethostname())
     try:
-        return _run(task, place, gate)
+        return _run(task, place, gate, memory)
     except BaseException as error:
         with suppress(OSError):  # the disk is full or the folder gone: the launcher reports `error` itself
             failures.record(task.run_directory, failures.Failure.of(error, rank=place.rank), attempt=task.attempt)
@@ -54,7 +58,7 @@ def run_rank(task: RankTask, place: RankPlace, *, gate: EpochGate | None = None)
         raise
 
 
-def _run(task: RankTask, place: RankPlace, gate: EpochGate | None) -> Outcome:
+def _run(task: RankTask, place: RankPlace, gate: EpochGate | None, memory: RankMemory | None) -> Outcome:
     if task.code is not None:
         use_code(task.code.folder)
     opened = reporting(task.run_directory, task.settings.metrics) if place.rank == 0 else nullcontext(Reporter())
@@ -69,7 +73,7 @@ def _run(task: RankTask, place: RankPlace, gate: EpochGate | None) -> Outcome:
         stop = task.run_directory / "stop"
         # The ranks agree by vote (`training.step_reducer`), so one rank checks the file.
         wants_stop = stop.exists if place.rank == 0 else _never
-        return Session(task, place, emit=reporter.emit, wants_stop=wants_stop, gate=gate).run()
+        return Session(task, place, emit=reporter.emit, wants_stop=wants_stop, gate=gate, memory=memory).run()
 
 
 def _never() -> bool:

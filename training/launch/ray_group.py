@@ -1,0 +1,92 @@
+"""A worker group of Ray Train whose workers are agents: one `fit()` in a thread, on which the driver runs one attempt after the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.train import TrainingFailedError
+
+from training.config.schema import AllocatorSettings, TrainingSettings
+from training.launch.agent.coordinator import Coordinator
+from training.launch.ray_rank import serve_rank
+from training.launch.ray_trainer import dead_ranks, make_trainer
+from training.launch.task import Outcome, RankTask, WorkersFailedError
+
+_LOOPBACK = "127.0.0.1"
+_END_SECONDS = 30.0
+"""How long Ray may take to end a group whose workers have returned or died."""
+
+
+class RayGroup:
+    """The agents of as many ranks as the settings ask for."""
+
+    def __init__(self, settings: TrainingSettings, *, folder: Path, is_local: bool) -> None:
+        """Start the workers, which takes seconds; the first `run` waits for them.
+
+        Args:
+            settings: of the run.
+            folder: for Ray Train's own files, which all nodes share.
+            is_local: the cluster is on this machine.
+        """
+        self._needs = needs_of(settings)
+        self._coordinator = Coordinator(
+            host=_LOOPBACK if is_local else str(ray.util.get_node_ip_address()), world=settings.scale.workers
+        )
+        config: dict[str, Any] = {
+            "driver": self._coordinator.address,
+            "key": self._coordinator.key.hex(),
+            "is_loopback": is_local,
+            "environment": {name: str(value) for name, value in settings.scale.environment.items()},
+            "allocator": settings.compute.allocator.model_dump(mode="json"),
+        }
+        self._trainer = make_trainer(serve_rank, config, scale=settings.scale, folder=folder, is_local=is_local)
+        self._error: Exception | None = None
+        self._deadline = time.monotonic() + 2 * settings.scale.start_timeout
+        self._thread = threading.Thread(target=self._fit, name="ray-train", daemon=True)
+        self._thread.start()
+
+    def fits(self, settings: TrainingSettings) -> bool:
+        """Whether an attempt with these settings can run on this group, of which no worker has died."""
+        return self._thread.is_alive() and self._coordinator.has_all and self._needs == needs_of(settings)
+
+    def run(self, task: RankTask) -> Outcome:
+        """Run an attempt.
+
+        Raises:
+            WorkersFailedError: a rank failed or died, or the group did not start.
+        """
+        return self._coordinator.run(task, check=self._check)
+
+    def stop(self) -> None:
+        """End the ranks and the workers."""
+        self._coordinator.release()
+        self._thread.join(_END_SECONDS)
+
+    def _fit(self) -> None:
+        try:
+            self._trainer.fit()
+        except Exception as error:  # noqa: BLE001 - raised by `_check`, in the thread that waits
+            self._error = error
+
+    def _check(self) -> None:
+        """Raise if Ray has ended the group, or its agents do not come."""
+        if self._error is not None:
+            dead = dead_ranks(self._error) if isinstance(self._error, TrainingFailedError) else []
+            raise WorkersFailedError(str(self._error), exits=dict.fromkeys(dead)) from self._error
+        if not self._thread.is_alive():
+            raise WorkersFailedError("Ray's worker group has ended")
+        if not self._coordinator.has_all and time.monotonic() > self._deadline:
+            host, port = self._coordinator.address
+            raise WorkersFailedError(
+                f"workers have started but have not connected to the driver at {host}:{port}; a firewall or a network policy must let them"
+            )
+
+
+def needs_of(settings: TrainingSettings) -> tuple[int, int, bool, dict[str, Any], AllocatorSettings]:
+    """What a group is started with; one of another run can be used if it is the same."""
+    scale = settings.scale
+    return scale.workers, scale.cpus_per_worker, scale.gpu, dict(scale.environment), settings.compute.allocator
