@@ -62,9 +62,9 @@ class Agent:
             self._obey(order, driver)
         # What the rank has said counts before how its process ended.
         elif self._rank.connection in ready and (result := self._result()) is not None:
+            self._end(driver, Ended(outcome=result.outcome, error=result.error))
             if result.is_last:
                 self._start_another()
-            self._end(driver, Ended(outcome=result.outcome, error=result.error))
         elif self._rank.process.sentinel in ready:
             self._replace(driver)
         elif not ready:
@@ -96,10 +96,9 @@ class Agent:
     def _replace(self, driver: Connection) -> None:
         """Report the end of the rank's process, and start another one, which is ready when the driver starts the next attempt."""
         ended = Ended(status=self._rank.status, was_abandoned=self._deadline is not None)
-        was_running = self._is_running
-        self._start_another()
-        if was_running:
+        if self._is_running:
             self._end(driver, ended)
+        self._start_another()
 
     def _start_another(self) -> None:
         """Start a process in place of one that has ended or is about to."""

@@ -70,6 +70,8 @@ def serve_attempts(agent: Connection, memory: Path) -> None:
     threading.Thread(target=_listen, args=(agent, orders), name="agent", daemon=True).start()
     from training.checkpoint.memory import RankMemory  # noqa: PLC0415 - imports torch, which the agent does not need
 
+    # What was imported before the fork: a collection would only look through it, and copy its pages.
+    gc.freeze()
     kept = RankMemory(memory)
     while True:
         order = orders.get()
@@ -78,6 +80,7 @@ def serve_attempts(agent: Connection, memory: Path) -> None:
         if result.is_last:
             # Without cleaning up: what a failed kernel or library left behind must not delay or change the end.
             os._exit(UNUSABLE)
+        gc.collect()  # what the attempt has built, before the next one builds it again
 
 
 def _listen(agent: Connection, orders: Queue[Order]) -> None:
@@ -107,7 +110,6 @@ def _run(order: Order, kept: RankMemory) -> Result:
         )
         # The frames hold the model and the optimizer, of which the next attempt builds others.
         traceback.clear_frames(error.__traceback__)
-    gc.collect()
     return result
 
 
