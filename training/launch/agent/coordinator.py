@@ -47,6 +47,10 @@ class Coordinator:
         """Shared with the agents, which prove that they know it."""
         self._heard: Queue[tuple[_Peer, Message | None]] = Queue()
         self._peers: dict[int, _Peer] = {}
+        self._lock = threading.Lock()
+        # Guarded by the lock.
+        self._is_released = False
+        self._connected: list[_Peer] = []
         threading.Thread(target=self._accept, name="agents", daemon=True).start()
 
     @property
@@ -88,10 +92,12 @@ class Coordinator:
 
     def release(self) -> None:
         """Let the agents end, and listen no more."""
-        for peer in self._peers.values():
+        with self._lock:
+            self._is_released = True
+            connected = list(self._connected)
+        for peer in connected:
             self._send(peer, Release())
-        with suppress(OSError):
-            self._listener.close()
+        self._listener.close()
 
     def _next(self, check: Callable[[], None]) -> tuple[_Peer, Message | None]:
         """What an agent said, None for one that is gone; new agents are added on the way."""
@@ -117,7 +123,7 @@ class Coordinator:
             try:
                 connection = self._listener.accept()
             except OSError:  # closed, or nobody is there any more
-                if self._listener._listener is None:  # type: ignore[attr-defined] # noqa: SLF001 - has no public property
+                if self._is_released:
                     return
                 continue
             threading.Thread(target=self._listen, args=(connection,), name="agent", daemon=True).start()
@@ -131,6 +137,11 @@ class Coordinator:
             if not isinstance(hello, Hello):
                 return
             peer = _Peer(hello=hello, connection=connection)
+            with self._lock:
+                self._connected.append(peer)
+                is_late = self._is_released
+            if is_late:
+                self._send(peer, Release())
             self._heard.put((peer, hello))
             while True:
                 self._heard.put((peer, receive(connection)))
