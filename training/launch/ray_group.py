@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ray.train import TrainingFailedError
 
 from training.config.schema import AllocatorSettings, TrainingSettings
 from training.launch.agent.coordinator import Coordinator
+from training.launch.drain_watch import DrainWatch
 from training.launch.ray_rank import serve_rank
 from training.launch.ray_trainer import dead_ranks, make_trainer
 from training.launch.task import Outcome, RankTask, WorkersFailedError
@@ -45,21 +47,30 @@ class RayGroup:
         }
         self._trainer = make_trainer(serve_rank, config, scale=settings.scale, folder=folder, is_local=is_local)
         self._error: Exception | None = None
+        self._is_local = is_local
+        self._is_leaving = False
+        self._drains: DrainWatch | None = None
         self._deadline = time.monotonic() + 2 * settings.scale.start_timeout
         self._thread = threading.Thread(target=self._fit, name="ray-train", daemon=True)
         self._thread.start()
 
     def fits(self, settings: TrainingSettings) -> bool:
         """Whether an attempt with these settings can run on this group, of which no worker has died."""
-        return self._thread.is_alive() and self._coordinator.has_all and self._needs == needs_of(settings)
+        is_whole = self._thread.is_alive() and self._coordinator.has_all and not self._is_leaving
+        return is_whole and self._needs == needs_of(settings)
 
     def run(self, task: RankTask) -> Outcome:
-        """Run an attempt.
+        """Run an attempt; it is `moving` if a node of the group is being drained, and then this group is of no more use.
 
         Raises:
             WorkersFailedError: a rank failed or died, or the group did not start.
         """
-        return self._coordinator.run(task, check=self._check)
+        self._drains = None if self._is_local else DrainWatch(self._coordinator, task)
+        outcome = self._coordinator.run(task, check=self._check)
+        if outcome.status != "stopped" or self._drains is None or not self._drains.reason:
+            return outcome
+        self._is_leaving = True
+        return replace(outcome, status="moving", reason=self._drains.reason)
 
     def stop(self) -> None:
         """End the ranks and the workers."""
@@ -73,12 +84,14 @@ class RayGroup:
             self._error = error
 
     def _check(self) -> None:
-        """Raise if Ray has ended the group, or its agents do not come."""
+        """Look for drained nodes; raise if Ray has ended the group, or its agents do not come."""
         if self._error is not None:
             dead = dead_ranks(self._error) if isinstance(self._error, TrainingFailedError) else []
             raise WorkersFailedError(str(self._error), exits=dict.fromkeys(dead)) from self._error
         if not self._thread.is_alive():
             raise WorkersFailedError("Ray's worker group has ended")
+        if self._drains is not None and self._coordinator.has_all:
+            self._drains.look()
         if not self._coordinator.has_all and time.monotonic() > self._deadline:
             host, port = self._coordinator.address
             raise WorkersFailedError(

@@ -1,12 +1,12 @@
-"""The Ray node of a local run: its scheduler and object store (raylet) and its metadata service (GCS), and nothing else; draining nodes.
+"""The Ray node of a local run: its scheduler and object store (raylet) and its metadata service (GCS), and nothing else.
 
 `ray.init` also starts a dashboard, an autoscaler, a log monitor and two agents of the raylet. Each of these five processes imports Ray,
 the first ones one after the other; the raylet waits for its agents before it registers; and Ray gives up when it has not registered
 after 30 s, which a slow machine exceeds. A local run uses none of them: its ranks write their own logs, serve their own metrics and need
 no runtime environment, and it adds no nodes.
 
-This module, `ray_state` and `ray_trainer` are the only ones that use Ray's internals. tests/training/launch/test_ray_contract.py checks
-what they rely on.
+This module, `ray_drain`, `ray_state` and `ray_trainer` are the only ones that use Ray's internals.
+tests/training/launch/test_ray_contract.py checks what they rely on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 
 from ray import NodeID
 from ray._private import ray_constants, services, worker
-from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray._raylet import (  # type: ignore[attr-defined] # a compiled module
@@ -125,11 +124,6 @@ class LocalNode(Node):
     def _raylet_log(self) -> str:
         logs = sorted(Path(self._logs_dir).glob("raylet*.*"))
         return "\n".join(log.read_text(errors="replace")[-_LOG_CHARACTERS:].strip() for log in logs)
-
-
-def draining_nodes() -> frozenset[str]:
-    """Ids of the cluster's nodes that are about to go, as `ray drain-node` announces them; of the cluster that `ray.init` connected to."""
-    return frozenset(ray_state.state.get_draining_nodes())
 
 
 @contextmanager

@@ -34,6 +34,7 @@ def serve_rank(config: dict[str, Any]) -> None:
         world=context.get_world_size(),
         local_rank=context.get_local_rank(),
         local_world=context.get_local_world_size(),
+        node=ray.get_runtime_context().get_node_id(),
         host="127.0.0.1" if config["is_loopback"] else str(ray.util.get_node_ip_address()),
     )
     host, port = config["driver"]

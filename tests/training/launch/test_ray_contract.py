@@ -16,7 +16,6 @@ from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray.train import ScalingConfig, WorkerGroupError
-from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal import constants
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.controller import TrainController
@@ -28,7 +27,6 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from tests.training.runs import small_settings
 from training.launch import ray_cluster, ray_node, ray_trainer
 from training.launch.ray_node import LocalNode
-from training.launch.task import RankTask
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -139,23 +137,16 @@ def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
 
 
 def test_a_local_cluster_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
-    task = RankTask(settings=small_settings(scale={"launcher": "ray"}), run_directory=tmp_path, attempt=0)
+    scale = small_settings(scale={"launcher": "ray"}).scale
     assert constants.V2_ENABLED_ENV_VAR in ray_cluster._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
-        local = ray_trainer.make_trainer(task, is_local=True)
-        remote = ray_trainer.make_trainer(task, is_local=False)
+        local = ray_trainer.make_trainer(print, {}, scale=scale, folder=tmp_path, is_local=True)
+        remote = ray_trainer.make_trainer(print, {}, scale=scale, folder=tmp_path, is_local=False)
     ours = [type(callback).__name__ for callback in local._create_default_callbacks()]
     theirs = [type(callback).__name__ for callback in remote._create_default_callbacks()]
     assert ours == ["AcceleratorSetupCallback", "BackendSetupCallback"]
     assert theirs[:4] == [*ours, "PlacementGroupCleanerCallback", "DatasetsCallback"]
-
-
-def test_a_backend_starts_with_the_worker_group_and_its_config() -> None:
-    assert parameters(Backend.on_start) == ["self", "worker_group", "backend_config"]
-    assert isinstance(BackendConfig.backend_cls, property)
-    assert parameters(WorkerGroup.execute_single)[:3] == ["self", "rank", "fn"]
-    assert parameters(WorkerGroup.execute)[:2] == ["self", "fn"]
 
 
 def test_dead_ranks_are_those_that_failed_the_health_check() -> None:

@@ -12,8 +12,20 @@ from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
 
 from training.launch.agent.fork_server import ForkServer
-from training.launch.agent.messages import Abandon, AskPort, Ended, Hello, Message, Port, Release, Start, receive, send
-from training.launch.agent.resident import Left, Order, Result
+from training.launch.agent.messages import (
+    Abandon,
+    AskPort,
+    Ended,
+    Hello,
+    Message,
+    Port,
+    Release,
+    Start,
+    Stop,
+    receive,
+    send,
+)
+from training.launch.agent.resident import GiveUp, Leave, Order, Result
 from training.launch.task import RankPlace
 from training.network import free_port
 
@@ -80,10 +92,13 @@ class Agent:
             # A process that has just died is noticed by its sentinel.
             with suppress(OSError):
                 self._rank.connection.send(Order(task=order.task, place=RankPlace(**order.place)))
+        elif isinstance(order, Stop):
+            with suppress(OSError):
+                self._rank.connection.send(Leave())
         elif isinstance(order, Abandon) and self._is_running:
             self._deadline = time.monotonic() + order.seconds
             with suppress(OSError):
-                self._rank.connection.send(Left())
+                self._rank.connection.send(GiveUp())
 
     def _result(self) -> Result | None:
         """What the rank has sent; None if its process has ended."""

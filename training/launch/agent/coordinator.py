@@ -12,7 +12,19 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from queue import Empty, Queue
 
-from training.launch.agent.messages import Abandon, AskPort, Ended, Hello, Message, Port, Release, Start, receive, send
+from training.launch.agent.messages import (
+    Abandon,
+    AskPort,
+    Ended,
+    Hello,
+    Message,
+    Port,
+    Release,
+    Start,
+    Stop,
+    receive,
+    send,
+)
 from training.launch.task import Outcome, RankPlace, RankTask, WorkersFailedError
 
 _PATIENCE_S = 10.0
@@ -89,6 +101,16 @@ class Coordinator:
         for peer in self._peers.values():
             self._send(peer, Start(task=task.dump(), place=asdict(_place(peer.hello, first.hello, port.port))))
         return _Attempt(self._peers, self._next, self._send).collect(check)
+
+    def ask_to_stop(self) -> None:
+        """Ask the ranks to commit and stop at the same step; the attempt then ends as `stopped`."""
+        if (first := self._peers.get(0)) is not None:
+            self._send(first, Stop())
+
+    @property
+    def nodes(self) -> dict[int, str]:
+        """The Ray node of each rank."""
+        return {rank: peer.hello.node for rank, peer in sorted(self._peers.items())}
 
     def release(self) -> None:
         """Let the agents end, and listen no more."""

@@ -15,6 +15,7 @@ class Hello:
     Attributes:
         rank, world, local_rank, local_world: as Ray Train numbers its workers.
         host: address of its machine that the other agents can reach.
+        node: id of its Ray node; empty without Ray.
     """
 
     rank: int
@@ -22,6 +23,7 @@ class Hello:
     local_rank: int
     local_world: int
     host: str
+    node: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,11 @@ class Abandon:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stop:
+    """To one rank: vote to commit and stop at the next step, as a user who stops the run does."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ended:
     """The attempt has ended on a rank.
 
@@ -73,10 +80,10 @@ class Release:
     """The run is over: end the rank and the agent."""
 
 
-Message = Hello | AskPort | Port | Start | Abandon | Ended | Release
+Message = Hello | AskPort | Port | Start | Stop | Abandon | Ended | Release
 
 _KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in (Hello, AskPort, Port, Start, Abandon, Ended, Release)
+    kind.__name__: kind for kind in (Hello, AskPort, Port, Start, Stop, Abandon, Ended, Release)
 }
 
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,7 +38,12 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
+class Leave:
+    """Vote to commit and stop at the next step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiveUp:
     """The attempt has failed elsewhere: leave the collectives that wait for peers."""
 
 
@@ -60,14 +66,15 @@ def serve_attempts(agent: Connection, memory: Path) -> None:
     """Run the attempts that the agent orders, until it closes the connection.
 
     Args:
-        agent: sends `Order` and `Left`, gets a `Result` for every order.
+        agent: sends `Order`, `Leave` and `GiveUp`, gets a `Result` for every order.
         memory: folder in which the state is kept between attempts; of this process alone.
     """
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles a terminal's Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not Ray's
     orders: Queue[Order] = Queue()
-    threading.Thread(target=_listen, args=(agent, orders), name="agent", daemon=True).start()
+    is_leaving = threading.Event()
+    threading.Thread(target=_listen, args=(agent, orders, is_leaving), name="agent", daemon=True).start()
     from training.checkpoint.memory import RankMemory  # noqa: PLC0415 - imports torch, which the agent does not need
 
     # What was imported before the fork: a collection would only look through it, and copy its pages.
@@ -75,7 +82,8 @@ def serve_attempts(agent: Connection, memory: Path) -> None:
     kept = RankMemory(memory)
     while True:
         order = orders.get()
-        result = _run(order, kept)
+        result = _run(order, kept, is_leaving.is_set)
+        is_leaving.clear()
         agent.send(result)
         if result.is_last:
             # Without cleaning up: what a failed kernel or library left behind must not delay or change the end.
@@ -83,27 +91,29 @@ def serve_attempts(agent: Connection, memory: Path) -> None:
         gc.collect()  # what the attempt has built, before the next one builds it again
 
 
-def _listen(agent: Connection, orders: Queue[Order]) -> None:
+def _listen(agent: Connection, orders: Queue[Order], is_leaving: threading.Event) -> None:
     """Pass orders on; leave collectives when the attempt has failed elsewhere; end with the agent."""
     while True:
         try:
             order = agent.recv()
         except (EOFError, OSError):
             os._exit(0)
-        if isinstance(order, Left):
+        if isinstance(order, Leave):
+            is_leaving.set()
+        elif isinstance(order, GiveUp):
             _leave_collectives()
         else:
             orders.put(order)
 
 
-def _run(order: Order, kept: RankMemory) -> Result:
+def _run(order: Order, kept: RankMemory, wants_stop: Callable[[], bool]) -> Result:
     task = RankTask.load(order.task)
     set_process_name(f"rtp-rank-{order.place.rank}")
     try:
         with stack_on_death(task.run_directory, attempt=task.attempt, rank=order.place.rank):
             connect(task.settings, rank=order.place.rank)
             # The next attempt may be of another run, with other code.
-            return Result(outcome=run_rank(task, order.place, memory=kept).dump(), is_last=True)
+            return Result(outcome=run_rank(task, order.place, memory=kept, wants_stop=wants_stop).dump(), is_last=True)
     except Exception as error:  # noqa: BLE001 - recorded by `run_rank`
         result = Result(
             error=f"{type(error).__name__}: {error}", is_last=_has_gpu() or not is_communication_error(error)
