@@ -22,6 +22,7 @@ from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
+from training.callbacks.step_deadline import StepDeadline
 from training.callbacks.usage import Usage
 from training.checkpoint.ranks import writing_ranks
 from training.checkpoint.restore import restore_newest
@@ -97,6 +98,7 @@ class Session:
         self._callbacks = callbacks
         self._gate = gate
         self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
+        self._recorder = FlightRecorder(task.run_directory, attempt=task.attempt, rank=place.rank)
         self._share = DataPlace.of(
             rank=place.rank,
             world=place.world,
@@ -120,7 +122,7 @@ class Session:
         gpu = self._device.type == "cuda"
         if scale.gpu and not gpu:
             self._emit(Notice(level="warning", message=_NO_GPU))
-        recorded = FlightRecorder(self._task.run_directory, attempt=self._task.attempt, rank=self._place.rank)
+        recorded = self._recorder
         recorded.prepare()
         with (
             process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
@@ -188,6 +190,7 @@ class Session:
         profiling = self._profiling()
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
+            *StepDeadline.of(self._task, place, self._recorder),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
             Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
             profiling,
