@@ -53,6 +53,7 @@ from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.peak_flops import device_peak_flops
 from training.precision import Precision
 from training.process_group import process_group
+from training.rank_check import check_rank
 from training.recomputation import recompute_blocks
 from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
@@ -124,6 +125,7 @@ class Session:
             self._emit(Notice(level="warning", message=_NO_GPU))
         recorded = self._recorder
         recorded.prepare()
+        check_rank(self._device, memory_fraction=self._settings.compute.memory_fraction, connects=self._place.world > 1)
         with (
             process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
             recorded.dumped_on_failure(),
