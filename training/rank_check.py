@@ -14,7 +14,8 @@ from typing import Final
 
 import torch
 import torch.distributed as dist
-from torch.distributed import HashStore, ProcessGroup
+from torch._C._distributed_c10d import HashStore, ProcessGroupGloo
+from torch.distributed import ProcessGroup
 
 from infra.spec.errors import reason_of
 from training.errors import DeviceError
@@ -103,15 +104,15 @@ def _check_all_reduce(device: torch.device, group: ProcessGroup) -> str:
 
 
 def _gloo() -> ProcessGroup:
-    options = dist.ProcessGroupGloo._Options()  # noqa: SLF001 - has no public name
-    options._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]  # noqa: SLF001
+    options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # noqa: SLF001 - torch.distributed makes them so, too
+    options._devices = [ProcessGroupGloo.create_device(interface="lo")]  # noqa: SLF001
     options._timeout = timedelta(seconds=_GPU_SECONDS)  # noqa: SLF001
-    return dist.ProcessGroupGloo(HashStore(), 0, 1, options)
+    return ProcessGroupGloo(HashStore(), 0, 1, options)  # type: ignore[return-value] # the stubs do not say that it is one
 
 
 def _nccl(device: torch.device) -> ProcessGroup:
     torch.cuda.set_device(device)
-    return dist.ProcessGroupNCCL(HashStore(), 0, 1, dist.ProcessGroupNCCL.Options())
+    return dist.ProcessGroupNCCL(HashStore(), 0, 1, dist.ProcessGroupNCCL.Options())  # type: ignore[return-value] # the same
 
 
 def _within(seconds: float, check: Callable[[], str]) -> str:

@@ -69,7 +69,7 @@ _PLURALS: Final[Mapping[Cause, str]] = MappingProxyType(
         Cause.HANG: "hangs",
         Cause.STORAGE: "storage errors",
         Cause.STARTUP: "failed starts",
-        Cause.SCHEDULING: "waits for resources",
+        Cause.SCHEDULING: "missing resources",
         Cause.PREEMPTION: "preemptions",
     }
 )
