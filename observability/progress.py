@@ -25,6 +25,7 @@ from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
 PHASE_TEXTS = {
     "imports": "loading Python packages",
     "ray_start": "starting Ray",
+    "backoff": "waiting before the restart",
     "workers_start": "starting workers",
     "connect": "connecting the ranks",
     "cache": "copying the dataset",

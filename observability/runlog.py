@@ -203,12 +203,16 @@ class WorkersFailed(Event):
         attempt: restarts by this driver before it.
         reason: which rank failed and why, in one line.
         restarts: whether the driver starts another worker group.
+        cause: e.g. `lost_process` (`training.recovery.causes`); empty in older logs.
+        delay_seconds: that the driver waits before it does.
     """
 
     kind: ClassVar[str] = "workers_failed"
     attempt: int
     reason: str
     restarts: bool
+    cause: str = ""
+    delay_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -182,7 +182,8 @@ def _summarise(outcome: Outcome, run: RunDirectory, code: RunCode | None, delive
     lines = (
         [] if code is None else [("code", f"{run.path / kept.archive_name(code.identity)}  {code.identity.describe()}")]
     )
-    lines.append(("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}"))
+    if outcome.step:  # a run that was stopped while it waited for a restart may have none
+        lines.append(("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}"))
     if outcome.weights_sha256:
         lines.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
     lines.append(("report", str(run.report)))

@@ -10,9 +10,7 @@ import torch
 from training.config.schema import ComputeSettings, TrainingSettings
 from training.config.strategy import schedule_accepts
 from training.errors import OutOfMemoryError
-
-_OF_CPUS = "DefaultCPUAllocator"
-"""torch's allocator of host memory raises a plain RuntimeError that names it."""
+from training.recovery.causes import is_out_of_memory
 
 _ADVICE_OF_TORCH = " If reserved but unallocated memory"
 """Where its own advice begins, which names variables and not settings."""
@@ -65,11 +63,6 @@ def explained_in_evaluation(settings: TrainingSettings) -> Iterator[None]:
             f"evaluation: out of memory with {batch} samples at a time (loop.evaluation_batch): {_first_line(error)}",
             remedy=f"set loop.evaluation_batch={max(1, min(batch // 2, _rows(settings)))}; metrics change by rounding at most",
         ) from error
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory of the GPU or of the host ran out."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _OF_CPUS in str(error)
 
 
 def _rows(settings: TrainingSettings) -> int:

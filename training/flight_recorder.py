@@ -14,7 +14,8 @@ from pathlib import Path
 
 from torch._C._distributed_c10d import _dump_fr_trace_json
 
-from training import failures, flight_records
+from training import flight_records
+from training.recovery.causes import is_communication_error
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +42,12 @@ class FlightRecorder:
         try:
             yield
         except Exception as error:
-            if failures.is_communication_error(error):
-                self._dump()
+            if is_communication_error(error):
+                self.dump()
             raise
 
-    def _dump(self) -> None:
+    def dump(self) -> None:
+        """Write the newest collectives down; on a full disk they are missing."""
         try:
             self._file.parent.mkdir(exist_ok=True)
             self._file.write_bytes(_dump_fr_trace_json())

@@ -44,19 +44,24 @@ def describe_waits(run_directory: Path, *, attempt: int, silent: Sequence[int]) 
         attempt: that failed.
         silent: ranks that reported nothing.
     """
-    entered: dict[int, Collective] = {}
+    found = entered(run_directory, attempt=attempt)
+    return waits_in_words({rank: one for rank, one in found.items() if rank not in silent}, silent)
+
+
+def entered(run_directory: Path, *, attempt: int) -> dict[int, Collective]:
+    """The last collective that each rank has entered, of those that have written theirs."""
+    found: dict[int, Collective] = {}
     for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight"):
-        rank = int(path.stem.rpartition("-")[2])
-        found = _last(path)
-        if found is not None and rank not in silent:
-            entered[rank] = found
-    return waits_in_words(entered, silent)
+        last = _last(path)
+        if last is not None:
+            found[int(path.stem.rpartition("-")[2])] = last
+    return found
 
 
-def waits_in_words(entered: Mapping[int, Collective], silent: Sequence[int]) -> str:
+def waits_in_words(places_of: Mapping[int, Collective], silent: Sequence[int]) -> str:
     """The line of `describe_waits`, for the last collective that each rank has entered."""
     places = defaultdict[Collective, list[int]](list)
-    for rank, collective in sorted(entered.items()):
+    for rank, collective in sorted(places_of.items()):
         places[collective].append(rank)
     if not places:
         return ""

@@ -22,6 +22,7 @@ from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
 from training.callbacks.sample_ledger import SampleLedger
+from training.callbacks.step_deadline import StepDeadline
 from training.callbacks.usage import Usage
 from training.checkpoint.memory import RankMemory
 from training.checkpoint.ranks import writing_ranks
@@ -40,7 +41,6 @@ from training.device import rank_device
 from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
-from training.failures import is_communication_error
 from training.flight_recorder import FlightRecorder
 from training.float8 import convert_linears
 from training.flops import FlopCount
@@ -54,7 +54,9 @@ from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.peak_flops import device_peak_flops
 from training.precision import Precision
 from training.process_group import process_group
+from training.rank_check import check_rank
 from training.recomputation import recompute_blocks
+from training.recovery.causes import is_communication_error
 from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
@@ -102,6 +104,7 @@ class Session:
         self._gate = gate
         self._memory = memory
         self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
+        self._recorder = FlightRecorder(task.run_directory, attempt=task.attempt, rank=place.rank)
         self._share = DataPlace.of(
             rank=place.rank,
             world=place.world,
@@ -125,8 +128,9 @@ class Session:
         gpu = self._device.type == "cuda"
         if scale.gpu and not gpu:
             self._emit(Notice(level="warning", message=_NO_GPU))
-        recorded = FlightRecorder(self._task.run_directory, attempt=self._task.attempt, rank=self._place.rank)
+        recorded = self._recorder
         recorded.prepare()
+        check_rank(self._device, memory_fraction=self._settings.compute.memory_fraction, connects=self._place.world > 1)
         with (
             process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
             recorded.dumped_on_failure(),
@@ -206,6 +210,7 @@ class Session:
         profiling = self._profiling()
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
+            *StepDeadline.of(self._task, place, self._recorder),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
             Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
             profiling,

@@ -134,6 +134,17 @@ def test_work_that_a_second_restart_repeats_is_lost_each_time() -> None:
     }
 
 
+def test_what_failures_took_is_known_by_their_causes() -> None:
+    first, second = replace(failed(125.0), cause="lost_process"), replace(failed(160.0), cause="storage")
+    events = [*FIRST_START, *steps(1, 4, since=110), first, ready(133.0, start_step=2), *steps(3, 4, since=133)]
+    ledger = folded([*events, second, Phase(time=161.0, name="backoff"), ready(170.0, start_step=4)])
+    assert ledger.failure_seconds.keys() == {"lost_process", "storage"}
+    recovered = ledger.seconds["detection"] + ledger.seconds["restart"] + ledger.seconds["lost"]
+    assert sum(ledger.failure_seconds.values()) == pytest.approx(recovered)
+    assert ledger.failure_seconds["storage"] == pytest.approx(170 - max(event.time for event in events))
+    assert "; lost process " in ledger.describe()
+
+
 def test_a_failure_before_the_first_step_is_start_up_and_then_restart() -> None:
     assert seconds_of([started(100.0), failed(105.0), ready(112.0)]) == {"startup": 5.0, "restart": 7.0}
 

@@ -19,7 +19,6 @@ from training.config.schema import AllocatorSettings
 from training.data.types import SampleSpec
 from training.device import FAKE_GPUS
 from training.errors import OutOfMemoryError, SettingsError
-from training.exhausted_memory import is_out_of_memory
 from training.launch.task import RankTask
 from training.worker import run_rank
 
@@ -94,15 +93,11 @@ def test_an_evaluation_names_its_batch(tmp_path: Path) -> None:
     assert "set loop.evaluation_batch=64" in error.remedy
 
 
-def test_the_record_of_the_failure_says_the_same_and_is_not_transient(tmp_path: Path) -> None:
+def test_the_record_of_the_failure_says_the_same_with_its_cause(tmp_path: Path) -> None:
     error = failed(tmp_path, phase="training")
     record = json.loads((tmp_path / "failures" / "attempt-0-rank-0.json").read_text())
     assert (record["message"], record["remedy"]) == (error.args[0], error.remedy)
-    assert not record["is_transient"], "another attempt would run out of memory, too"
-
-
-def test_other_errors_are_not_taken_for_exhausted_memory() -> None:
-    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert record["cause"] == "out_of_memory"
 
 
 def test_the_allocator_is_configured_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from training.config.records import (
     ProfileSettings,
     TrackingSettings,
 )
+from training.config.recovery import RecoverySettings
 from training.config.strategy import StrategySettings, check_strategy
 from training.config.task import (
     DataSettings,
@@ -51,6 +52,7 @@ __all__ = [
     "OptionValue",
     "PrecisionSettings",
     "ProfileSettings",
+    "RecoverySettings",
     "RunSettings",
     "ScaleSettings",
     "ScheduleSettings",
@@ -79,6 +81,7 @@ class TrainingSettings(Section):
     communication: CommunicationSettings = Field(default_factory=CommunicationSettings)
     compute: ComputeSettings = Field(default_factory=ComputeSettings)
     scale: ScaleSettings = Field(default_factory=ScaleSettings)
+    recovery: RecoverySettings = Field(default_factory=RecoverySettings)
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)

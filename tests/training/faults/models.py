@@ -93,6 +93,16 @@ class _Stuck(_Faulty):
             time.sleep(60)
 
 
+class _Hogging(_Faulty):
+    def fail(self) -> None:
+        ctypes.PyDLL(None).sleep(600)  # PyDLL keeps the interpreter's lock
+
+
+def hogging(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
+    """A model whose rank `rank` hangs in native code that stops all of Python in its `step`-th forward pass."""
+    return _Hogging(spec, step=step, rank=rank, trace=trace, run=run)
+
+
 def killed(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` is killed in its `step`-th forward pass."""
     return _Killed(spec, step=step, rank=rank, trace=trace, run=run)

@@ -72,7 +72,7 @@ def assert_recovered(root: Path, notice: str, *, stages: int = 1, from_rank: int
     run = root / "runs" / "run"
     events = read_all(run)
     restarts = [event.message for event in select(events, Notice) if "restart" in event.message]
-    assert restarts == [f"{notice}; restarting from the newest checkpoint (restart 1 of 2)"]
+    assert restarts == [f"{notice}; restarting (restart 1 of 2 for lost processes)"]
     ((restored, source),) = [(event.step, event.from_rank) for event in select(events, Restored)]
     assert [event.start_step for event in select(events, TrainingStarted)] == [0, restored]
     assert source == from_rank
@@ -187,7 +187,7 @@ def test_a_crash_that_repeats_is_restarted_once_and_reported_with_its_place(
     error = capfd.readouterr().err
     assert error.startswith("error: rank 0 was killed by SIGSEGV, in step 3, at ")
     assert "models.py" in error
-    assert "The attempt before ended in the same way" in error
+    assert "An attempt before crashed in the same place" in error
     assert "memory" not in error
     assert len(select(read_all(tmp_path / "runs" / "run"), TrainingStarted)) == 2
 

@@ -16,10 +16,10 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 from training.evidence import stack_on_death
-from training.failures import is_communication_error
 from training.launch.processes import die_with_parent, set_process_name
 from training.launch.ray_client import connect
 from training.launch.task import RankPlace, RankTask
+from training.recovery.causes import is_communication_error
 from training.worker import run_rank
 
 if TYPE_CHECKING:
