@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
-import sys
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 import torch
 
@@ -32,7 +29,6 @@ from training.errors import PlatformError
 from training.evaluate import EvaluationResult, evaluate
 from training.exhausted_memory import explained_in_evaluation
 from training.identity import identity_of
-from training.launch.processes import die_with_parent
 from training.launch.task import RankTask
 from training.objectives.registry import build_objective
 from training.precision import Precision
@@ -43,9 +39,6 @@ from training.validation.messages import Answer
 from training.weight_average import WeightAverage
 
 logger = logging.getLogger(__name__)
-
-_NICE: Final = 10
-"""Added to its niceness: a CPU that a rank wants is the rank's (nice(1): at 10, a tenth of the share of a process at 0)."""
 
 
 class Evaluator:
@@ -135,17 +128,3 @@ def _only(checkpoint: VerifiedCheckpoint, names: set[str]) -> VerifiedCheckpoint
         manifest=replace(checkpoint.manifest, files=files),
         state=replace(checkpoint.state, optimizer="", precision={}, extra=extra),
     )
-
-
-def main(arguments: list[str]) -> None:
-    """Serve the rank that has started this process, over the socket whose file descriptor it has passed on."""
-    die_with_parent()
-    os.nice(_NICE)
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
-    # A copy: the descriptor itself stays open until this process has ended and its status is known.
-    with socket.socket(fileno=os.dup(int(arguments[0]))) as connection:
-        serve(connection)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -48,7 +48,7 @@ class EvaluatorProcess:
         self._log.parent.mkdir(exist_ok=True)
         with end, self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "training.validation.evaluator", str(end.fileno())],
+                [sys.executable, "-m", "training.validation", str(end.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import multiprocessing
 import os
 import re
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from observability.runlog import Evaluated, Notice, read_all, select
+from tests.engines.report_table import skipped as service_skipped
 from tests.training.launch.ranks import run_world
 from tests.training.runs import run_alone, small_settings
 from training.checkpoint.late_metrics import LateMetrics, read
@@ -61,6 +66,10 @@ def assert_same_metrics(folder: Path, inline: Path) -> None:
     assert validated(folder, asynchronous=True)
 
 
+def evaluators(rank: psutil.Process) -> list[psutil.Process]:
+    return [child for child in rank.children() if "training.validation" in child.cmdline()]
+
+
 class Killed(EvaluatorProcess):
     """An evaluator that is killed as soon as it has something to do, so many times."""
 
@@ -88,7 +97,7 @@ def test_an_evaluator_that_is_killed_once_is_replaced_and_its_metrics_equal_thos
     assert_same_metrics(tmp_path / "async", tmp_path / "inline")
     assert STEPS_PER_EPOCH in validated(tmp_path / "async", asynchronous=True)
     assert "the evaluator has died (killed by SIGKILL) and is started again" in warnings(tmp_path / "async")
-    assert not [child for child in psutil.Process().children() if "evaluator" in " ".join(child.cmdline())]
+    assert not evaluators(psutil.Process())
     first = local_store(tmp_path / "async" / "checkpoints").path(STEPS_PER_EPOCH)
     assert read(first) == LateMetrics(metrics=validated(tmp_path / "inline")[STEPS_PER_EPOCH])
 
@@ -108,6 +117,30 @@ def test_an_evaluator_that_ends_with_an_error_is_reported_with_its_last_line(tmp
     with pytest.raises(EvaluatorDiedError, match=r"^status 1: KeyError: 'settings'$"):
         evaluator.answers(timeout=120)
     evaluator.close()
+
+
+def test_an_evaluator_dies_with_its_rank_even_while_it_starts(tmp_path: Path) -> None:
+    task = RankTask(settings=settings("async"), run_directory=tmp_path, attempt=0)
+    rank = multiprocessing.get_context("fork").Process(target=_start_and_wait, args=(task,))
+    rank.start()
+    assert rank.pid is not None
+    started = psutil.Process(rank.pid)
+    until(lambda: bool(evaluators(started)))
+    [evaluator] = evaluators(started)
+    rank.kill()
+    until(lambda: not evaluator.is_running())
+
+
+def _start_and_wait(task: RankTask) -> None:
+    EvaluatorProcess(task, gpu=None)
+    signal.pause()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class _WithoutTask(EvaluatorProcess):
@@ -130,19 +163,22 @@ def test_what_the_end_of_a_run_does_not_wait_for_is_validated_when_it_is_resumed
     assert validated(tmp_path / "run") == validated(tmp_path / "inline")
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        {"name": "ddp"},
-        pytest.param({"name": "fsdp2"}, marks=pytest.mark.long),
-        pytest.param({"name": "pipeline", "stages": 2}, marks=pytest.mark.long),
-    ],
-    ids=lambda strategy: strategy["name"],
-)
-def test_two_workers_get_the_same_metrics_and_weights_either_way(tmp_path: Path, strategy: dict[str, Any]) -> None:
-    """DDP and FSDP2 with an average of the weights, which then is what is evaluated."""
-    world: dict[str, Any] = {"scale": {"launcher": "torchrun", "workers": 2}, "strategy": strategy}
-    world |= {"loop": {"accumulation": 2}} if strategy["name"] == "pipeline" else {"ema": {"decay": 0.9}}
+BESIDE: dict[str, dict[str, Any]] = {
+    "ddp": {"ema": {"decay": 0.9}},
+    "fsdp2": {"strategy": {"name": "fsdp2"}, "ema": {"decay": 0.9}},
+    "fsdp2 in bf16": {"strategy": {"name": "fsdp2"}, "precision": {"mode": "bf16"}},
+    "pipeline": {"strategy": {"name": "pipeline", "stages": 2}, "loop": {"accumulation": 2}},
+    "local SGD": {"communication": {"local_steps": 4, "start_step": 1}},
+    "zero3": {"strategy": {"name": "zero3"}},
+}
+"""Ways to train with two workers; of an average of the weights that is evaluated, too."""
+
+
+@pytest.mark.parametrize("way", [way if way == "ddp" else pytest.param(way, marks=pytest.mark.long) for way in BESIDE])
+def test_two_workers_get_the_same_metrics_and_weights_either_way(tmp_path: Path, way: str) -> None:
+    if way == "zero3" and importlib.util.find_spec("deepspeed") is None:
+        service_skipped("DeepSpeed", "not installed", "make env WITH=deepspeed")
+    world = {"scale": {"launcher": "torchrun", "workers": 2}, **BESIDE[way]}
     inline = run_world(settings("inline", **world), tmp_path / "inline")
     assert run_world(settings("async", **world), tmp_path / "async") == inline
     assert_same_metrics(tmp_path / "async", tmp_path / "inline")
