@@ -147,7 +147,7 @@ class GoodputLedger:
         match event:
             case Step():
                 self._step(event)
-            case Evaluated():
+            case Evaluated(is_asynchronous=False):
                 self._evaluated(event)
             case Phase():
                 self._phase(event)

@@ -150,6 +150,7 @@ class Evaluated(Event):
 
     Attributes:
         metrics: the objective's metrics other than the loss, by name.
+        is_asynchronous: whether another process measured it while the training went on; the event then comes after later steps.
     """
 
     kind: ClassVar[str] = "evaluated"
@@ -160,6 +161,7 @@ class Evaluated(Event):
     samples: int
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
+    is_asynchronous: bool = False
 
     def value(self, metric: str) -> float:
         """A metric of the objective, NaN if the evaluation has no such metric."""

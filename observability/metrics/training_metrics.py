@@ -59,6 +59,7 @@ class TrainingMetrics:
         self._flops: FlopsCounted | None = None
         self._has_trained = past.training is not None
         self._last_step = past.last_step
+        self._evaluated_steps = {evaluation.split: evaluation.step for evaluation in past.evaluations}
         self._goodput = past.goodput
         self._wall_seconds = self._growing("wall_seconds", past.goodput.counted)
         self._repeated_seconds = self._growing("repeated_seconds", past.goodput.repeated)
@@ -120,6 +121,7 @@ class TrainingMetrics:
             recorder.add("rtp_train_restarts_total", run=run)
             recorder.add("rtp_train_lost_steps_total", max(0, self._last_step - event.start_step), run=run)
         self._has_trained, self._last_step = True, event.start_step
+        self._evaluated_steps = {split: min(step, event.start_step) for split, step in self._evaluated_steps.items()}
         recorder.set("rtp_train_planned_steps", event.total_steps, run=run)
         recorder.set("rtp_train_ranks", event.world, run=run)
         recorder.set("rtp_train_parameters", event.parameters, run=run)
@@ -180,7 +182,10 @@ class TrainingMetrics:
                 recorder.set("rtp_train_gpu_memory_bytes", size, run=run, rank=str(rank), state=state)
 
     def _record_evaluation(self, event: Evaluated) -> None:
-        """Record an evaluation of a split."""
+        """Record an evaluation of a split, unless one of a later step came first: an asynchronous one may be late."""
+        if event.step < self._evaluated_steps.get(event.split, 0):
+            return
+        self._evaluated_steps[event.split] = event.step
         labels = {"run": self._run, "split": event.split}
         self._recorder.set("rtp_train_evaluation_loss", event.loss, **labels)
         for name, value in event.metrics.items():

@@ -11,7 +11,7 @@
 | `on_due` | after a step within an epoch for which `is_due` was true, unless the ranks agreed to stop | yes |
 | `on_epoch_end` | after an epoch's last step | yes |
 | `stops_before_epoch` | before every epoch but the first one that this process trains | yes |
-| `on_evaluation` | a split was evaluated | yes |
+| `on_evaluation` | a split was evaluated; on rank 0 only, and some time after the step, if `loop.validation` is `async` | yes |
 | `on_checkpoint` | a checkpoint is committed; rank 0 only, some time after it was taken | |
 | `on_train_end` | all steps are done, or the ranks agreed to stop | yes |
 | `on_run_end` | after every `on_train_end` | yes |
@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from training.checkpoint.manifest import TrainProgress
 from training.checkpoint.writer import CommittedCheckpoint
 from training.data.types import Batch
 from training.evaluate import EvaluationResult
@@ -87,8 +88,8 @@ class Callback:
         del loop
         return False
 
-    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
-        """A split (`validation` or `test`) was evaluated."""
+    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult, at: TrainProgress) -> None:
+        """A split (`validation` or `test`) was evaluated, with the weights of `at`."""
 
     def on_checkpoint(self, loop: Loop, checkpoint: CommittedCheckpoint) -> None:
         """A checkpoint is on storage."""

@@ -35,6 +35,7 @@ from training.config.task import (
     RunSettings,
     ScheduleSettings,
 )
+from training.config.validation import check_validation
 from training.config.values import OptionValue
 
 __all__ = [
@@ -173,6 +174,11 @@ class TrainingSettings(Section):
             precision=self.precision,
             ema=self.ema,
         )
+        return self
+
+    @model_validator(mode="after")
+    def _another_process_can_validate(self) -> TrainingSettings:
+        check_validation(self.loop, scale=self.scale, precision=self.precision, strategy=self.strategy)
         return self
 
     @property

@@ -190,6 +190,19 @@ class LoopSettings(Section):
     clip_norm: PositiveFloat | None = Field(1.0, description="Maximum global gradient norm; null disables clipping.")
     evaluate_every: PositiveInt = Field(1, description="Epochs between evaluations on the validation split.")
     evaluation_batch: PositiveInt = Field(512, description="Samples per batch of an evaluation, on a rank.")
+    validation: Literal["inline", "async"] = Field(
+        "inline",
+        description="Evaluations between epochs: inline by the ranks, which train on afterwards, or async by another process on the "
+        "machine of rank 0, from the epoch's checkpoint, while they train on.",
+    )
+    validation_device: Literal["cpu", "gpu"] = Field(
+        "cpu",
+        description="Device of async: cpu takes CPUs that the ranks leave; gpu is that of rank 0, which then holds a second model.",
+    )
+    validation_wait: PositiveFloat = Field(
+        600.0,
+        description="Seconds that the end of the run waits for async validations; a resumed run does those that are missing.",
+    )
     nonfinite: Literal["stop", "skip"] = Field(
         "stop", description="On a NaN or infinite loss or gradient: stop the run, or skip the step."
     )

@@ -143,6 +143,16 @@ def test_evaluations_are_labelled_by_split(recorder: PrometheusRecorder, metrics
     assert found['rtp_train_evaluation_seconds{split="test"}'] == 0.2
 
 
+def test_a_late_evaluation_does_not_replace_that_of_a_later_step(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    for step, loss in ((7, 0.1), (5, 0.3)):
+        metrics.handle(
+            Evaluated(split="validation", step=step, epoch=1, loss=loss, samples=9, seconds=0.2, is_asynchronous=True)
+        )
+    assert values(recorder.url)['rtp_train_evaluation_loss{split="validation"}'] == 0.1
+
+
 def test_a_commit_records_size_duration_and_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(
         CheckpointCommitted(time=2000.0, step=50, path="c", bytes=1024, stall_seconds=0.002, write_seconds=0.3)
