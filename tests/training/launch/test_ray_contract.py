@@ -26,7 +26,7 @@ from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
-from training.launch import ray_cluster, ray_node, ray_trainer
+from training.launch import ray_cluster, ray_facts, ray_node, ray_trainer
 from training.launch.ray_node import LocalNode
 from training.launch.task import RankTask
 
@@ -216,3 +216,8 @@ def test_ray_knows_which_nodes_drain() -> None:
     """`draining_nodes` reads the keys; the values are deadlines."""
     assert parameters(ray_state.state.get_draining_nodes) == []
     assert get_args(inspect.signature(ray_state.state.get_draining_nodes).return_annotation) == (str, int)
+
+
+def test_ray_says_of_an_actor_that_it_died_with_its_node() -> None:
+    metadata_service = (Path(ray.__file__).parent / "core/src/ray/gcs/gcs_server").read_bytes()
+    assert all(part.encode() in metadata_service for part in ray_facts._LOST_WITH_NODE)
