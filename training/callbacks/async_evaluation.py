@@ -71,6 +71,7 @@ class AsyncEvaluation(Callback):
         self._device = device
         self._start_step = 0
         self._is_inline = False
+        self._next_report = _TURN_SECONDS
 
     def on_run_start(self, loop: Loop) -> None:
         """Start the evaluator, with the validations that an earlier attempt has left."""
@@ -125,34 +126,35 @@ class AsyncEvaluation(Callback):
         if not loop.is_done:
             return
         began = time.monotonic()
-        reported = began
-        is_waiting = True
-        while is_waiting:
-            waited = time.monotonic() - began
-            if waited - (reported - began) >= _REPORT_SECONDS:
-                reported = time.monotonic()
-                self._report_waiting(waited)
-            is_waiting = self._told_by_rank_0(
-                self._validator is not None and self._waits(loop, self._validator, waited)
-            )
+        while self._told_by_rank_0(self._validator is not None and self._waits(loop, self._validator, began=began)):
+            pass
 
     def on_close(self, loop: Loop) -> None:
         """End the evaluator."""
         if self._validator is not None:
             self._validator.close()
 
-    def _waits(self, loop: Loop, validator: Validator, waited: float) -> bool:
-        """Wait a turn for validations; whether some are still awaited, and there is time."""
-        if not self._late.awaited:
+    def _waits(self, loop: Loop, validator: Validator, *, began: float) -> bool:
+        """Wait a turn for validations, since the time `began`; whether some are still to come, and there is time."""
+        if not validator.pending:
             return False
+        waited = time.monotonic() - began
         if waited >= self._patience:
             self._warn(
-                f"{self._awaited_text()} not validated {self._patience:g} s after the end of the training (loop.validation_wait): "
+                f"{_named(validator.pending)} not validated {self._patience:g} s after the end of the training (loop.validation_wait): "
                 "resume the run to validate what is missing"
             )
             return False
+        if waited >= self._next_report:
+            self._next_report = waited + _REPORT_SECONDS
+            self._emit(
+                Notice(
+                    level="info",
+                    message=f"{_named(validator.pending)} still being validated; the run waits up to {self._patience:g} s for that",
+                )
+            )
         self._collect(loop, validator, timeout=min(_TURN_SECONDS, self._patience - waited))
-        return bool(self._late.awaited)
+        return bool(validator.pending)
 
     def _collect(self, loop: Loop, validator: Validator, *, timeout: float = 0.0) -> None:
         for answer in validator.answers(timeout=timeout):
@@ -186,18 +188,6 @@ class AsyncEvaluation(Callback):
                 f"the metrics of step {step} were not written to its checkpoint, which they cannot rank: {error}"
             )
 
-    def _report_waiting(self, waited: float) -> None:
-        self._emit(
-            Notice(
-                level="info",
-                message=f"{self._awaited_text()} being validated, since {waited:.0f} s; the run waits up to {self._patience:g} s",
-            )
-        )
-
-    def _awaited_text(self) -> str:
-        steps = sorted(self._late.awaited)
-        return f"{'step' if len(steps) == 1 else 'steps'} {', '.join(map(str, steps))} {'is' if len(steps) == 1 else 'are'}"
-
     def _warn(self, message: str) -> None:
         self._emit(Notice(level="warning", message=message))
 
@@ -208,3 +198,8 @@ class AsyncEvaluation(Callback):
         told = torch.tensor([answer], dtype=torch.int32, device=self._device)
         dist.broadcast(told, src=0)
         return bool(told)
+
+
+def _named(steps: Sequence[int]) -> str:
+    """`step 21 is` or `steps 21, 42 are`."""
+    return f"{'step' if len(steps) == 1 else 'steps'} {', '.join(map(str, steps))} {'is' if len(steps) == 1 else 'are'}"

@@ -13,9 +13,7 @@ from training.validation.queue import ValidationQueue
 _RESTARTS: Final = 1
 """An evaluator that dies twice would die again: of memory, or of the user's own code."""
 
-_SLOW: Final = (
-    "validating takes longer than the time between two evaluations: the checkpoint of step {step} took its turn"
-)
+_SLOW: Final = "the evaluator was still busy with an earlier one when the checkpoint of step {step} took its turn"
 _GONE: Final = "its evaluator has died"
 
 
