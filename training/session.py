@@ -318,7 +318,8 @@ class Session:
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
             return []
-        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
+        share = self._share
+        return [SampleLedger(self._task.run_directory, rank=share.rank, world=share.world, attempt=self._task.attempt)]
 
     def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
         return Evaluation(
