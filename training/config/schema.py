@@ -17,6 +17,7 @@ from training.config.execution import (
     PrecisionSettings,
     ScaleSettings,
 )
+from training.config.logical_shards import check_logical_shards
 from training.config.records import (
     CheckpointSettings,
     MetricsSettings,
@@ -93,6 +94,24 @@ class TrainingSettings(Section):
     def shares(self) -> int:
         """Shares that the samples of a step are divided into: one for each rank, or for each pipeline."""
         return self.scale.workers // self.strategy.ranks_per_share
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a rank in an optimizer step."""
+        shards = self.loop.logical_shards
+        return self.loop.accumulation if shards is None else shards // self.scale.workers
+
+    @model_validator(mode="after")
+    def _logical_shards_fit(self) -> TrainingSettings:
+        check_logical_shards(
+            self.loop,
+            run=self.run,
+            scale=self.scale,
+            strategy=self.strategy,
+            communication=self.communication,
+            compute=self.compute,
+        )
+        return self
 
     @model_validator(mode="after")
     def _batch_divides(self) -> TrainingSettings:
