@@ -118,10 +118,16 @@ class TrainingSettings(Section):
         parts = self.shares * self.loop.accumulation
         if self.loop.global_batch % parts:
             lower = max(parts, self.loop.global_batch - self.loop.global_batch % parts)
+            ranks, batch = self.strategy.ranks_per_share, self.loop.global_batch
+            fitting = [
+                number * ranks for number in range(1, batch + 1) if batch % (number * self.loop.accumulation) == 0
+            ]
+            workers = min(fitting, key=lambda number: abs(number - self.scale.workers), default=None)
             divided = "" if self.strategy.ranks_per_share == 1 else " / strategy.stages"
             raise ValueError(
                 f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers{divided} x loop.accumulation "
                 f"= {self.shares} x {self.loop.accumulation} = {parts}; nearest: {lower}"
+                + ("" if workers is None else f", or scale.workers={workers}")
             )
         return self
 
