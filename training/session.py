@@ -62,7 +62,7 @@ from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
-from training.strategies.build import build_strategy, states_of
+from training.strategies.build import build_strategy, states_of, sum_over_ranks
 from training.strategies.strategy import Strategy
 from training.validation.validator import Validator
 from training.weight_average import WeightAverage
@@ -193,7 +193,7 @@ class Session:
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
             world=self._share.world,
-            accumulation=settings.loop.accumulation,
+            accumulation=settings.micro_batches,
         )
         precision = Precision(settings.precision, self._device)
         objective = self._build_objective(bundle)
@@ -243,7 +243,9 @@ class Session:
             plan=plan,
             train=self._loaders.training(objective.training_split(bundle.train), plan),
             runner=self._step_runner(strategy, objective, precision, flops),
-            reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
+            reducer=StepReducer(
+                rank=place.rank, world=place.world, device=self._device, sum_over_ranks=sum_over_ranks(settings)
+            ),
             learning_rate=partial(
                 learning_rate_at,
                 settings=settings.schedule,
@@ -280,6 +282,7 @@ class Session:
             rank=place.rank,
             world=place.world,
             keeps_buffers=settings.may_skip_steps or self._memory is not None,
+            sum_over_ranks=sum_over_ranks(settings),
             flops=flops,
             is_compiled=settings.compute.compile != "off",
         )
@@ -343,7 +346,8 @@ class Session:
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
             return []
-        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
+        share = self._share
+        return [SampleLedger(self._task.run_directory, rank=share.rank, world=share.world, attempt=self._task.attempt)]
 
     def _evaluation(
         self,

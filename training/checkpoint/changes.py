@@ -30,6 +30,7 @@ CHANGEABLE: Mapping[str, str] = {
     "schedule.final_fraction": _RATE,
     "schedule.rise_fraction": _RATE,
     "loop.accumulation": _STEP,
+    "loop.logical_shards": _STEP,
     "loop.clip_norm": _STEP,
     "loop.nonfinite": _STEP,
     "loop.evaluation_batch": _EVALUATION,
