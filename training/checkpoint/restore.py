@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from observability.runlog import Emit, Notice, Restored
 from training.checkpoint.manifest import Identity, TrainProgress
+from training.checkpoint.remote.newest import newest_good
+from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import CheckpointStore
 from training.launch.task import RankPlace
@@ -16,6 +19,7 @@ from training.launch.task import RankPlace
 
 def restore_newest(
     store: CheckpointStore,
+    tier: RemoteTier | None,
     states: StateRegistry,
     identity: Identity,
     *,
@@ -29,6 +33,7 @@ def restore_newest(
 
     Args:
         store: the checkpoints of the run.
+        tier: those in its bucket; None without, and on ranks other than 0.
         states: what to restore.
         identity: the run as it is now.
         place: of this rank.
@@ -45,7 +50,7 @@ def restore_newest(
         ResumeMismatchError: the checkpoint is of another run, or does not fit the states.
         CheckpointError: there are checkpoints, but none verifies.
     """
-    checkpoint = store.newest_good(identity) if place.rank == 0 else None
+    checkpoint = newest_good(store, tier, identity, report=partial(_report, emit)) if place.rank == 0 else None
     if checkpoint is None and place.rank == 0:
         refuse_lost()
     if place.world > 1:
@@ -69,3 +74,8 @@ def restore_newest(
     for name in initial:
         emit(Notice(level="warning", message=f"the checkpoint has no state {name}, which keeps its initial values"))
     return checkpoint.progress
+
+
+def _report(emit: Emit, line: str) -> None:
+    level = "warning" if line.startswith("warning: ") else "info"
+    emit(Notice(level=level, message=line.removeprefix("warning: ")))
