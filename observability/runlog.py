@@ -181,6 +181,17 @@ class CheckpointCommitted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointUploaded(Event):
+    """A checkpoint with its manifest is also in the run's bucket; `seconds` is from the begin of its upload."""
+
+    kind: ClassVar[str] = "checkpoint_uploaded"
+    step: int
+    location: str
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Restored(Event):
     """The run resumes from a checkpoint; `skipped` lists newer ones that failed verification, with the reason.
 
@@ -283,6 +294,7 @@ decode = Decoder(
     RanksMeasured,
     Evaluated,
     CheckpointCommitted,
+    CheckpointUploaded,
     Restored,
     WorkersFailed,
     Notice,

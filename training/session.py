@@ -22,15 +22,20 @@ from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
+from training.callbacks.remote_checkpoints import RemoteCheckpoints
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.step_deadline import StepDeadline
 from training.callbacks.usage import Usage
 from training.checkpoint.late_metrics import LateValidations
 from training.checkpoint.memory import RankMemory
 from training.checkpoint.ranks import writing_ranks
+from training.checkpoint.remote.bucket import RunBucket
+from training.checkpoint.remote.location import RemoteLocation
+from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.restore import restore_newest
+from training.checkpoint.retention import Retention
 from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import FOLDER, local_store
+from training.checkpoint.store import FOLDER, CheckpointStore, local_store
 from training.compute import compile_steps
 from training.data import cache
 from training.data import registry as datasets
@@ -200,6 +205,7 @@ class Session:
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store = local_store(self._task.run_directory / FOLDER)
+        bucket = self._bucket()
         identity = self._identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
         late = LateValidations(store, ranked_by=ranked_by.name)
         states = self._states = StateRegistry(**states_of(strategy, self._report), precision=precision)
@@ -224,6 +230,7 @@ class Session:
             *([] if average is None else [Averaging(average)]),
             *self._callbacks,
             self._evaluation(bundle, score, late, prepared=partial(evaluated_weights, strategy, average)),
+            *self._remote_checkpoints(bucket, store, higher_is_better=ranked_by.higher_is_better),
             Checkpointing(
                 store,
                 states,
@@ -256,6 +263,7 @@ class Session:
             callbacks=callbacks,
             progress=restore_newest(
                 store,
+                None if bucket is None else RemoteTier(bucket),
                 states,
                 identity,
                 place=place,
@@ -327,6 +335,28 @@ class Session:
         if self._gate is None:
             return []
         return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
+
+    def _bucket(self) -> RunBucket | None:
+        """The run's bucket, on rank 0 and if it has one."""
+        location = RemoteLocation.of(self._settings.checkpoint, self._task.run_directory.name)
+        return None if location is None or self._place.rank > 0 else RunBucket(location)
+
+    def _remote_checkpoints(
+        self, bucket: RunBucket | None, store: CheckpointStore, *, higher_is_better: bool
+    ) -> list[RemoteCheckpoints]:
+        if bucket is None:
+            return []
+        settings = self._settings.checkpoint
+        return [
+            RemoteCheckpoints(
+                bucket,
+                store,
+                run_directory=self._task.run_directory,
+                retention=Retention.of(settings, higher_is_better=higher_is_better),
+                patience=settings.remote_patience,
+                emit=self._emit,
+            )
+        ]
 
     def _profiling(self) -> Profiling:
         return Profiling(

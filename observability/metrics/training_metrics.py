@@ -15,6 +15,7 @@ from observability.metrics.recorder import Recorder, Series
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import (
     CheckpointCommitted,
+    CheckpointUploaded,
     Evaluated,
     Event,
     FlopsCounted,
@@ -60,6 +61,7 @@ class TrainingMetrics:
         self._has_trained = past.training is not None
         self._last_step = past.last_step
         self._evaluated_steps = {evaluation.split: evaluation.step for evaluation in past.evaluations}
+        self._uploaded = 0
         self._goodput = past.goodput
         self._wall_seconds = self._growing("wall_seconds", past.goodput.counted)
         self._repeated_seconds = self._growing("repeated_seconds", past.goodput.repeated)
@@ -76,10 +78,8 @@ class TrainingMetrics:
             match event:
                 case Evaluated():
                     self._record_evaluation(event)
-                case CheckpointCommitted():
-                    self._record_commit(event)
-                case Restored():
-                    self._record_restore(event)
+                case CheckpointCommitted() | CheckpointUploaded() | Restored():
+                    self._record_checkpoint(event)
                 case TrainingStarted():
                     self._record_start(event)
                 case FlopsCounted():
@@ -192,6 +192,15 @@ class TrainingMetrics:
             self._recorder.set("rtp_train_evaluation_metric", value, metric=name, **labels)
         self._recorder.set("rtp_train_evaluation_seconds", event.seconds, **labels)
 
+    def _record_checkpoint(self, event: CheckpointCommitted | CheckpointUploaded | Restored) -> None:
+        match event:
+            case CheckpointCommitted():
+                self._record_commit(event)
+            case CheckpointUploaded():
+                self._record_upload(event)
+            case Restored():
+                self._record_restore(event)
+
     def _record_commit(self, event: CheckpointCommitted) -> None:
         """Record a checkpoint commit."""
         recorder, run = self._recorder, self._run
@@ -201,6 +210,16 @@ class TrainingMetrics:
         recorder.set("rtp_train_checkpoint_bytes", event.bytes, run=run)
         recorder.set("rtp_train_checkpoint_step", event.step, run=run)
         recorder.set("rtp_train_checkpoint_timestamp_seconds", event.time, run=run)
+
+    def _record_upload(self, event: CheckpointUploaded) -> None:
+        """Record a copy to the bucket. Of a run that lags behind, older ones may follow the newest."""
+        recorder, run = self._recorder, self._run
+        recorder.add("rtp_train_checkpoint_uploads_total", run=run)
+        recorder.observe("rtp_train_checkpoint_upload_seconds", event.seconds, run=run)
+        if event.step >= self._uploaded:
+            self._uploaded = event.step
+            recorder.set("rtp_train_remote_checkpoint_step", event.step, run=run)
+            recorder.set("rtp_train_remote_checkpoint_timestamp_seconds", event.time, run=run)
 
     def _record_restore(self, event: Restored) -> None:
         """Count the checkpoints that failed verification during a restore."""

@@ -12,7 +12,15 @@ from observability.cost import UNPAID
 from observability.history import RunHistory
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import CheckpointCommitted, Evaluated, Restored, RunStarted, Step, TrainingStarted
+from observability.runlog import (
+    CheckpointCommitted,
+    CheckpointUploaded,
+    Evaluated,
+    Restored,
+    RunStarted,
+    Step,
+    TrainingStarted,
+)
 from tests.observability.metrics.exported import FLOPS, RANKS, RUN, families, values
 from tests.observability.sample_run import restarted_run
 
@@ -164,6 +172,18 @@ def test_a_commit_records_size_duration_and_time(recorder: PrometheusRecorder, m
     assert found["rtp_train_checkpoint_timestamp_seconds"] == 2000.0
     assert found["rtp_train_checkpoint_stall_seconds_sum"] == pytest.approx(0.002)
     assert found["rtp_train_checkpoint_write_seconds_sum"] == pytest.approx(0.3)
+
+
+def test_the_time_and_step_of_the_buckets_newest_checkpoint_are_recorded(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    for time, step in ((2000.0, 50), (2001.0, 40)):
+        metrics.handle(CheckpointUploaded(time=time, step=step, location="s3://b/run", bytes=1024, seconds=0.5))
+    found = values(recorder.url)
+    assert found["rtp_train_checkpoint_uploads_total"] == 2
+    assert found["rtp_train_checkpoint_upload_seconds_sum"] == pytest.approx(1.0)
+    assert found["rtp_train_remote_checkpoint_step"] == 50
+    assert found["rtp_train_remote_checkpoint_timestamp_seconds"] == 2000.0
 
 
 def test_checkpoints_that_fail_verification_are_counted(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
