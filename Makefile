@@ -12,7 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
   SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
-  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH
+  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -310,6 +310,10 @@ test: environment-dev ## Run the tests this machine can run; LONG=1 adds the lon
 .PHONY: test-cluster
 test-cluster: environment-dev ## Train, kill, preempt and resume jobs on real nodes of a sandbox, as root; half an hour, after `make engines REAL=1`; ARGS as of `make test`
 	@$(python) -m pytest -n0 --verbose --on-nodes tests/training/on_nodes $(extra)
+
+.PHONY: faults
+faults: environment-dev ## Inject real faults into real runs, prove that each ends as if nothing had happened, and write docs/FAULTS.md; half an hour; SOAK=1000 faults in one run; ARGS="--only rank-1-killed"
+	@$(python) -m tests.faults $(call option,SOAK,--soak) $(extra)
 
 .PHONY: lint
 lint: environment-dev ## Check style, formatting, types and import contracts

@@ -13,7 +13,7 @@ from ray.train import get_context
 
 from training.allocator import configure_allocator
 from training.config.schema import AllocatorSettings
-from training.launch.agent.agent import Agent, memory_folder
+from training.launch.agent.agent import Agent, folder_in_memory
 from training.launch.agent.messages import Hello
 from training.launch.ray_client import ADDRESS
 
@@ -38,5 +38,5 @@ def serve_rank(config: dict[str, Any]) -> None:
         host="127.0.0.1" if config["is_loopback"] else str(ray.util.get_node_ip_address()),
     )
     host, port = config["driver"]
-    with memory_folder() as folder:
-        Agent(hello, memory=folder).serve((host, port), bytes.fromhex(config["key"]))
+    with folder_in_memory() as folder:
+        Agent(hello, memory=folder / "state").serve((host, port), bytes.fromhex(config["key"]))

@@ -134,8 +134,11 @@ class Agent:
 
 
 @contextmanager
-def memory_folder() -> Iterator[Path]:
-    """Path of a folder in memory, which does not exist yet and is removed after the block. So are those that killed agents left behind."""
+def folder_in_memory() -> Iterator[Path]:
+    """A folder in memory for the files of an agent, removed after the block. So are those that killed agents left behind.
+
+    The socket of the fork server is there, too: a Ray worker exits without cleaning up, and one that is killed cannot.
+    """
     parent = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     for left in parent.glob(f"{_FOLDER}*"):
         owner = left.name.removeprefix(_FOLDER)
@@ -143,9 +146,12 @@ def memory_folder() -> Iterator[Path]:
             remove(left)
     folder = parent / f"{_FOLDER}{os.getpid()}"
     remove(folder)
+    folder.mkdir(mode=0o700)
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
         yield folder
     finally:
+        tempfile.tempdir = before
         remove(folder)
 
 
