@@ -23,8 +23,6 @@ _CASES = ("kill", "drain", "goodput")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the comparisons and print them; returns the exit status, which a missed goal does not change."""
     arguments = _parser().parse_args(argv)
-    # The programs have sessions of their own, and are ended as those of an interrupted benchmark are.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         _refuse(arguments)
         _run(arguments)
@@ -57,6 +55,8 @@ def _refuse(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    # The programs have sessions of their own, and are ended as those of an interrupted benchmark are.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     file = arguments.json / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     figures = list[Figure]()
