@@ -99,6 +99,7 @@ def _saved(
     if rank != 0:
         yield None
         return
+    assert isinstance(model.module, torch.nn.Module)
     state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}
     with tempfile.TemporaryDirectory() as folder:
         torch.save(state, Path(folder, _FILE))
