@@ -29,6 +29,7 @@ FIRST = [Mark(what="start", time=9.0), *steps(1, 2, 3, 4, begin=10.0)]
 def test_a_recovery_ends_with_the_first_step_of_the_next_attempt() -> None:
     again = [Mark(what="failure", time=14.1), Mark(what="start", time=15.0, step=2), *steps(3, 4, 5, begin=16.0)]
     found = recovery([*FIRST, *again], fault=13.5)
+    assert found is not None
     assert (found.detect, found.next_step, found.lost_steps) == (pytest.approx(0.6), pytest.approx(2.5), 2)
 
 
