@@ -13,6 +13,7 @@ from pathlib import Path
 from observability.benchmarks import (
     checkpoint_stall,
     early_stopping,
+    equal_bits,
     overhead,
     reading_order,
     reading_path,
@@ -107,6 +108,12 @@ def _metrics(results: _Results, rounds: int, scratch: Path) -> None:
         results.add(*overhead.compare_metrics(name, settings, rounds=rounds, scratch=scratch))
 
 
+def _equal_bits(results: _Results, rounds: int, scratch: Path) -> None:
+    for case in equal_bits.CASES:
+        _print_status(case.name)
+        results.add(*equal_bits.compare(case, rounds=rounds, scratch=scratch))
+
+
 def _whole_run(results: _Results, rounds: int, scratch: Path) -> None:
     _print_status("whole run, first step")
     comparisons, parts = whole_run.compare(TrainingSettings(), rounds=rounds, scratch=scratch)
@@ -144,6 +151,7 @@ _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
     "checkpoint": _checkpoint,
     "overhead": _overhead,
     "metrics": _metrics,
+    "equal-bits": _equal_bits,
     "whole-run": _whole_run,
     "tune": _tune,
     "asha": _asha,

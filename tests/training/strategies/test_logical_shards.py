@@ -168,7 +168,7 @@ def test_a_weight_without_a_use_has_a_gradient_of_zeros() -> None:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"loop": {"logical_shards": 6}}, "logical_shards=6 must be a power of two, .* nearest: 4 or 8"),
+        ({"loop": {"logical_shards": 6}}, "logical_shards=6 must be a power of two: .* nearest: 4 or 8"),
         (
             {"loop": {"logical_shards": 8, "accumulation": 2}},
             "accumulation=2 contradicts logical_shards=8, each of which is a micro-batch",
