@@ -288,9 +288,11 @@ sandbox-down: environment-infra ## Stop the sandbox and delete its files
 bench: environment-train ## Compare the platform with bare PyTorch and Ray's documented loop, side by side
 	@$(python) -m observability.benchmarks $(extra)
 
-.PHONY: bench-scaling bench-gpu bench-fleet bench-gate
+.PHONY: bench-scaling bench-faults bench-gpu bench-fleet bench-gate
 bench-scaling: environment-train ## Measure throughput and efficiency with 1, 2 and 4 workers, with a table and a plot; half an hour on two cores
 	@$(python) -m observability.benchmarks --only scaling $(extra)
+bench-faults: environment-train ## Kill ranks and drain nodes of the platform and of Ray's documented pattern, in turn: time to the next step, lost steps, goodput; half an hour; ARGS="--only kill --rounds 1"
+	@$(python) -m observability.benchmarks.faults $(extra)
 bench-gpu: environment-train ## Measure on this machine's GPU number formats, memory order, compilation, copies, attention, activation checkpointing and NCCL; half an hour; ARGS="--only attention"
 	@$(python) -m observability.benchmarks.gpu $(extra)
 bench-fleet: environment-train ## Measure what a simulated fleet costs a real Prometheus: series, samples, memory, rules; ten minutes; ARGS="--nodes 1000 --runs 300 --minutes 10"

@@ -140,16 +140,14 @@ class GoodputLedger:
         wall = self.wall_seconds
         losses = [f"{name} {duration(value)} ({percent(value / wall)})" for name, value in self.losses()]
         causes = [f"{cause.replace('_', ' ')} {duration(value)}" for cause, value in self._by_cause.items()]
-        return "; ".join(
-            filter(None, [percent(self.ratio), ", ".join(losses[:_SHOWN_LOSSES]), ", ".join(causes)])
-        )
+        return "; ".join(filter(None, [percent(self.ratio), ", ".join(losses[:_SHOWN_LOSSES]), ", ".join(causes)]))
 
     def add(self, event: Event) -> None:
         """Account the time up to the next event of the log; one that changes nothing here is ignored."""
         match event:
             case Step():
                 self._step(event)
-            case Evaluated():
+            case Evaluated(is_asynchronous=False):
                 self._evaluated(event)
             case Phase():
                 self._phase(event)

@@ -150,6 +150,7 @@ class Evaluated(Event):
 
     Attributes:
         metrics: the objective's metrics other than the loss, by name.
+        is_asynchronous: whether another process measured it while the training went on; the event then comes after later steps.
     """
 
     kind: ClassVar[str] = "evaluated"
@@ -160,6 +161,7 @@ class Evaluated(Event):
     samples: int
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
+    is_asynchronous: bool = False
 
     def value(self, metric: str) -> float:
         """A metric of the objective, NaN if the evaluation has no such metric."""
@@ -176,6 +178,17 @@ class CheckpointCommitted(Event):
     bytes: int
     stall_seconds: float
     write_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointUploaded(Event):
+    """A checkpoint with its manifest is also in the run's bucket; `seconds` is from the begin of its upload."""
+
+    kind: ClassVar[str] = "checkpoint_uploaded"
+    step: int
+    location: str
+    bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,6 +294,7 @@ decode = Decoder(
     RanksMeasured,
     Evaluated,
     CheckpointCommitted,
+    CheckpointUploaded,
     Restored,
     WorkersFailed,
     Notice,

@@ -17,6 +17,7 @@ from training.errors import PlatformError, TrainingFailedError
 from training.failures import Failure
 from training.launch.task import Launcher, Outcome, RankTask, WorkersFailedError
 from training.recovery.budgets import budgets_of
+from training.recovery.causes import Cause
 from training.recovery.poison import describe_poison
 from training.recovery.policy import Incident, RecoveryPolicy, Restart, Stop
 from training.rundir import RunDirectory
@@ -119,6 +120,8 @@ def _waited(seconds: float, run: RunDirectory, emit: Callable[[Event], None]) ->
 def _as_error(failure: Failure, *, remedy: str, code: RunCode | None, reason: str) -> PlatformError:
     """The error the command ends with: the rank's message, with its traceback if there is one."""
     text = f"{failure.trace}\n{failure.headline}" if failure.trace else failure.message
+    if failure.rank >= 0 and failure.cause in {Cause.HANG, Cause.HARDWARE}:  # not of what it computes, but of this rank
+        text = f"rank {failure.rank}: {text}"
     if code is not None:
         text = named_at_source(text, folder=code.folder, source=code.source)
     if reason:

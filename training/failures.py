@@ -215,7 +215,8 @@ def _of_missing_ranks(
         if rank in left
     ]
     if known := [failure for failure in died if failure.kind != _DIED]:
-        return known[0]
+        is_timeout = known[0].kind == signal.SIGABRT.name and flight_records.aborted(run_directory, attempt=attempt)
+        return _of_aborted(run_directory, known[0], attempt=attempt, scale=scale) if is_timeout else known[0]
     if died and (lost := ray_facts.lost_with_node(facts)):
         return _of_lost_node(died[0], lost)
     if left and any("timed out" in failure.message.lower() for failure in records):
@@ -262,6 +263,25 @@ def _of_exit(rank: int, status: int | None, found: Evidence, *, output: str) -> 
         return Failure.sudden(f"{message}\n{output}", kind=f"exit code {status}", found=found)
     ended = Failure.sudden(message, kind="exit code 0", remedy=_remedy_of_exit(), found=found)
     return replace(ended, cause=Cause.CODE)  # a decision of the code, which would decide the same again
+
+
+def _of_aborted(run_directory: Path, died: Failure, *, attempt: int, scale: ScaleSettings) -> Failure:
+    """The failure of the ranks that the rank which NCCL's watchdog aborted has waited for: those that have entered fewer collectives."""
+    entered = flight_records.entered(run_directory, attempt=attempt)
+    silent = [rank for rank in range(scale.workers) if rank not in entered]
+    fewest = min((one.number for one in entered.values()), default=0)
+    behind = silent or [rank for rank, one in entered.items() if one.number == fewest]
+    if len(behind) == scale.workers:
+        message = f"{died.headline}: a collective timed out that all ranks have entered"
+        return replace(
+            died,
+            cause=Cause.COMMUNICATION,
+            message=message,
+            remedy="check the network between the nodes, and NCCL's log",
+        )
+    waiting = {rank: one for rank, one in entered.items() if rank not in behind}
+    left = {rank: evidence.read(run_directory, attempt=attempt, rank=rank) for rank in behind}
+    return _of_silence(left, scale.collective_timeout, waits=flight_records.waits_in_words(waiting, behind))
 
 
 def _of_silence(left: dict[int, Evidence], timeout: float, *, waits: str) -> Failure:

@@ -1,7 +1,7 @@
 """torch's flight recorder of a rank: its newest collectives, kept in memory and written down when one fails.
 
 With Gloo a collective that times out raises an error here. NCCL's watchdog ends the process instead; torch then writes the dump itself, as
-a pickle that `torchfrtrace` reads.
+a pickle that `torchfrtrace` and `training.flight_records` read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class FlightRecorder:
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", str(_COLLECTIVES))
         os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
         # torch appends the rank. Another attempt in this process has another file.
-        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = str(self._file.with_name(f"{self._file.name}-nccl-"))
+        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = str(
+            self._file.with_name(f"{self._file.name}{flight_records.NCCL_SUFFIX}")
+        )
 
     @contextmanager
     def dumped_on_failure(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 
 from observability.runlog import Emit, Notice, Phase
 from training.attention import attention_kernel
+from training.callbacks.async_evaluation import AsyncEvaluation
 from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
@@ -21,15 +22,21 @@ from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
+from training.callbacks.remote_checkpoints import RemoteCheckpoints
 from training.callbacks.sample_ledger import SampleLedger
 from training.callbacks.step_deadline import StepDeadline
 from training.callbacks.usage import Usage
+from training.checkpoint.late_metrics import LateValidations
 from training.checkpoint.memory import RankMemory
 from training.checkpoint.ranks import writing_ranks
+from training.checkpoint.remote.bucket import RunBucket
+from training.checkpoint.remote.location import RemoteLocation
+from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.restore import restore_newest
+from training.checkpoint.retention import Retention
 from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import FOLDER, local_store
-from training.compute import arranged, compile_steps
+from training.checkpoint.store import FOLDER, CheckpointStore, local_store
+from training.compute import compile_steps
 from training.data import cache
 from training.data import registry as datasets
 from training.data.loader import EvalLoader
@@ -38,16 +45,14 @@ from training.data.order import BatchPlan
 from training.data.place import DataPlace
 from training.data.types import DataBundle
 from training.device import rank_device
-from training.evaluate import EvaluationResult, evaluate
+from training.evaluate import EvaluationResult, evaluate, evaluated_weights
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
-from training.float8 import convert_linears
 from training.flops import FlopCount
 from training.identity import identity_of
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
-from training.models import registry as models
 from training.objectives.objective import Objective
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
@@ -57,12 +62,14 @@ from training.process_group import process_group
 from training.rank_check import check_rank
 from training.recomputation import recompute_blocks
 from training.recovery.causes import is_communication_error
+from training.run_model import build_run_model
 from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
-from training.strategies.build import build_strategy, states_of
+from training.strategies.build import build_strategy, states_of, sum_over_ranks
 from training.strategies.strategy import Strategy
+from training.validation.validator import Validator
 from training.weight_average import WeightAverage
 
 logger = logging.getLogger(__name__)
@@ -95,6 +102,8 @@ class Session:
             gate: holds the run between two epochs; every rank has one, or none.
             memory: keeps the state for the next attempt if this rank only loses its peers; every rank has one, or none.
         """
+        if gate is not None and task.settings.loop.validation == "async":
+            raise ValueError("a gate decides by the evaluation of the epoch before: loop.validation must be inline")
         self._task = task
         self._settings = task.settings
         self._place = place
@@ -189,14 +198,16 @@ class Session:
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
             world=self._share.world,
-            accumulation=settings.loop.accumulation,
+            accumulation=settings.micro_batches,
         )
         precision = Precision(settings.precision, self._device)
         objective = self._build_objective(bundle)
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store = local_store(self._task.run_directory / FOLDER)
+        bucket = self._bucket()
         identity = self._identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
+        late = LateValidations(store, ranked_by=ranked_by.name)
         states = self._states = StateRegistry(**states_of(strategy, self._report), precision=precision)
         score = partial(
             explained_in_evaluation(settings)(evaluate),
@@ -218,13 +229,15 @@ class Session:
             *self._ledger(),
             *([] if average is None else [Averaging(average)]),
             *self._callbacks,
-            self._evaluation(bundle, score),
+            self._evaluation(bundle, score, late, prepared=partial(evaluated_weights, strategy, average)),
+            *self._remote_checkpoints(bucket, store, higher_is_better=ranked_by.higher_is_better),
             Checkpointing(
                 store,
                 states,
                 identity=identity,
                 settings=settings.checkpoint,
                 ranked_by=ranked_by,
+                late=late,
                 ranks=partial(writing_ranks, shards_state=strategy.shards_state, rank=place.rank, device=self._device),
             ),
             *self._gate_keeper(),
@@ -237,7 +250,9 @@ class Session:
             plan=plan,
             train=self._loaders.training(objective.training_split(bundle.train), plan),
             runner=self._step_runner(strategy, objective, precision, flops),
-            reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
+            reducer=StepReducer(
+                rank=place.rank, world=place.world, device=self._device, sum_over_ranks=sum_over_ranks(settings)
+            ),
             learning_rate=partial(
                 learning_rate_at,
                 settings=settings.schedule,
@@ -248,6 +263,7 @@ class Session:
             callbacks=callbacks,
             progress=restore_newest(
                 store,
+                None if bucket is None else RemoteTier(bucket),
                 states,
                 identity,
                 place=place,
@@ -274,6 +290,7 @@ class Session:
             rank=place.rank,
             world=place.world,
             keeps_buffers=settings.may_skip_steps or self._memory is not None,
+            sum_over_ranks=sum_over_ranks(settings),
             flops=flops,
             is_compiled=settings.compute.compile != "off",
         )
@@ -292,12 +309,7 @@ class Session:
         return objective
 
     def _build_strategy(self, bundle: DataBundle) -> Strategy:
-        # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
-        torch.manual_seed(self._settings.run.seed)
-        module = models.build_model(self._settings.model, bundle.spec).to(self._device)
-        module = arranged(module, self._settings.compute, bundle.spec)
-        if self._settings.precision.mode == "fp8":
-            self._report(convert_linears(module, self._device, model=self._settings.model.name))
+        module = build_run_model(self._settings, bundle.spec, self._device, report=self._report)
         if (mode := self._settings.compute.activation_checkpointing) != "off":
             recompute_blocks(module, mode, model=self._settings.model.name)
         peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)
@@ -324,6 +336,28 @@ class Session:
             return []
         return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
 
+    def _bucket(self) -> RunBucket | None:
+        """The run's bucket, on rank 0 and if it has one."""
+        location = RemoteLocation.of(self._settings.checkpoint, self._task.run_directory.name)
+        return None if location is None or self._place.rank > 0 else RunBucket(location)
+
+    def _remote_checkpoints(
+        self, bucket: RunBucket | None, store: CheckpointStore, *, higher_is_better: bool
+    ) -> list[RemoteCheckpoints]:
+        if bucket is None:
+            return []
+        settings = self._settings.checkpoint
+        return [
+            RemoteCheckpoints(
+                bucket,
+                store,
+                run_directory=self._task.run_directory,
+                retention=Retention.of(settings, higher_is_better=higher_is_better),
+                patience=settings.remote_patience,
+                emit=self._emit,
+            )
+        ]
+
     def _profiling(self) -> Profiling:
         return Profiling(
             self._settings.profile,
@@ -342,14 +376,37 @@ class Session:
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
             return []
-        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
+        share = self._share
+        return [SampleLedger(self._task.run_directory, rank=share.rank, world=share.world, attempt=self._task.attempt)]
 
-    def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
-        return Evaluation(
+    def _evaluation(
+        self,
+        bundle: DataBundle,
+        score: Callable[[EvalLoader], EvaluationResult],
+        late: LateValidations,
+        *,
+        prepared: Callable[[], AbstractContextManager[None]],
+    ) -> Evaluation | AsyncEvaluation:
+        loop, place = self._settings.loop, self._place
+        inline = Evaluation(
             score,
             validation=self._loaders.evaluation(bundle.validation),
             test=self._loaders.evaluation(bundle.test),
-            every_epochs=self._settings.loop.evaluate_every,
+            every_epochs=loop.evaluate_every,
+        )
+        if loop.validation == "inline":
+            return inline
+        on_gpu = loop.validation_device == "gpu" and self._device.type == "cuda"
+        gpu = place.local_rank if on_gpu else None
+        return AsyncEvaluation(
+            inline,
+            Validator(self._task, gpu=gpu, emit=self._emit) if place.rank == 0 else None,
+            late,
+            prepared=prepared,
+            emit=self._emit,
+            patience=loop.validation_wait,
+            world=place.world,
+            device=self._device,
         )
 
     def _fill_cache(self) -> None:

@@ -18,6 +18,7 @@ from observability.benchmarks import (
     reading_path,
     scaling,
     search,
+    validation,
     whole_run,
 )
 from observability.benchmarks.communication import command as communication
@@ -132,6 +133,13 @@ def _data(results: _Results, rounds: int, scratch: Path) -> None:
     results.add(*reading_path.compare(rounds=rounds, scratch=scratch))
 
 
+def _validation(results: _Results, rounds: int, scratch: Path) -> None:
+    for workers in (1, 2):
+        _print_status(f"validation, {workers} worker{'s' * (workers != 1)}")
+        # A round takes minutes.
+        results.add(validation.compare(workers, rounds=max(1, rounds // 2), scratch=scratch))
+
+
 _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
     "checkpoint": _checkpoint,
     "overhead": _overhead,
@@ -140,6 +148,7 @@ _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
     "tune": _tune,
     "asha": _asha,
     "data": _data,
+    "validation": _validation,
 }
 """The comparisons of `make bench` by name, each with results, rounds and a scratch folder."""
 

@@ -80,6 +80,18 @@ def test_the_error_names_the_step_the_micro_batch_and_what_needs_less(tmp_path: 
     assert "expandable_segments" not in error.remedy, "a CPU has none"
 
 
+def test_logical_shards_are_raised_in_place_of_the_accumulation(tmp_path: Path) -> None:
+    error = failed(tmp_path, phase="training", loop={"global_batch": 96, "logical_shards": 2})
+    assert (
+        "out of memory with 48 samples at a time (loop.global_batch=96, scale.workers=1, loop.logical_shards=2)"
+        in str(error.args[0])
+    )
+    assert error.remedy.startswith(
+        "set loop.logical_shards=4, which computes 24 samples at a time; batch norm and dropout aside, the gradient is the same; or "
+    )
+    assert "loop.accumulation" not in error.remedy
+
+
 def test_advice_that_was_followed_is_not_repeated(tmp_path: Path) -> None:
     loop = {"global_batch": 8, "accumulation": 8}
     error = failed(tmp_path, phase="training", loop=loop, precision={"mode": "bf16"})

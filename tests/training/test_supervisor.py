@@ -19,7 +19,14 @@ from observability.progress import ProgressView
 from observability.runlog import Notice, Phase, RunEnded, RunStarted, WorkersFailed, read_all, select
 from tests.training.runs import small_settings
 from training import failures, supervisor
-from training.errors import ExitStatus, Interrupted, PlatformError, ResumeMismatchError, TrainingFailedError
+from training.errors import (
+    DeviceError,
+    ExitStatus,
+    Interrupted,
+    PlatformError,
+    ResumeMismatchError,
+    TrainingFailedError,
+)
 from training.evidence import StepFile
 from training.failures import Failure
 from training.launch.task import Outcome, RankTask, WorkersFailedError
@@ -202,6 +209,21 @@ def test_a_defect_is_reported_with_its_traceback_and_the_path_of_the_logs(
     assert text.startswith("Traceback")
     assert "rank 1 failed: KeyError: 'label'" in text
     assert str(run.logs) in text
+
+
+def test_the_rank_and_the_node_of_a_hardware_error_are_named(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_a_sick_gpu(task: RankTask) -> Outcome:
+        failure = Failure.of(DeviceError("node ip-10-0-0-7, GPU 3: no answer within 60 s"), rank=11)
+        failures.record(task.run_directory, failure, attempt=task.attempt)
+        raise WorkersFailedError("status 1")
+
+    with pytest.raises(TrainingFailedError, match=r"^rank 11: node ip-10-0-0-7, GPU 3: no answer within 60 s"):
+        supervise(run, ScriptedLauncher(find_a_sick_gpu), monkeypatch, max_restarts=0)
+    launcher = ScriptedLauncher(find_a_sick_gpu, well)
+    assert supervise(run, launcher, monkeypatch, max_restarts=1) == DONE
+    assert "(restart 1 of 10 for hardware errors)" in select(read_all(run.path), Notice)[-1].message
 
 
 def test_failure_records_of_earlier_drivers_are_ignored(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

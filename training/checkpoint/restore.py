@@ -11,6 +11,8 @@ import torch.distributed as dist
 from observability.runlog import Emit, Notice, Restored
 from training.checkpoint.manifest import Identity, TrainProgress
 from training.checkpoint.memory import RankMemory
+from training.checkpoint.remote.newest import newest_good
+from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.stateful import StateRegistry
 from training.checkpoint.store import CheckpointStore, VerifiedCheckpoint
 from training.launch.task import RankPlace
@@ -18,6 +20,7 @@ from training.launch.task import RankPlace
 
 def restore_newest(
     store: CheckpointStore,
+    tier: RemoteTier | None,
     states: StateRegistry,
     identity: Identity,
     *,
@@ -34,6 +37,7 @@ def restore_newest(
 
     Args:
         store: the checkpoints of the run.
+        tier: those in its bucket; None without, and on ranks other than 0.
         states: what to restore.
         identity: the run as it is now.
         place: of this rank.
@@ -55,7 +59,7 @@ def restore_newest(
     if memory is not None and place.world > 1:
         found = memory.newest(identity, committed=max(store.steps(), default=-1) if place.rank == 0 else -1)
     if found is None:
-        chosen = store.newest_good(identity) if place.rank == 0 else None
+        chosen = newest_good(store, tier, identity, report=partial(_report, emit)) if place.rank == 0 else None
         if chosen is None and place.rank == 0:
             refuse_lost()
         open_it = partial(store.open, identity=identity, hashes=not shards_state)
@@ -97,3 +101,8 @@ def _agree(
         if place.rank > 0 and int(chosen) >= 0:
             return open_it(int(chosen))
     return checkpoint
+
+
+def _report(emit: Emit, line: str) -> None:
+    level = "warning" if line.startswith("warning: ") else "info"
+    emit(Notice(level=level, message=line.removeprefix("warning: ")))

@@ -50,14 +50,21 @@ class RayGroup:
         self._is_local = is_local
         self._is_leaving = False
         self._drains: DrainWatch | None = None
-        self._deadline = time.monotonic() + 2 * settings.scale.start_timeout
+        # Ray's own timeout, of the start of the workers, comes first.
+        self._patience = 2 * settings.scale.start_timeout
+        self._deadline = time.monotonic() + self._patience
         self._thread = threading.Thread(target=self._fit, name="ray-train", daemon=True)
         self._thread.start()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no worker has died."""
+        return self._thread.is_alive() and self._coordinator.has_all
+
     def fits(self, settings: TrainingSettings) -> bool:
-        """Whether an attempt with these settings can run on this group, of which no worker has died."""
-        is_whole = self._thread.is_alive() and self._coordinator.has_all and not self._is_leaving
-        return is_whole and self._needs == needs_of(settings)
+        """Whether an attempt with these settings can run on this group. Of a local one no worker is replaced."""
+        is_usable = self.is_whole if self._is_local else self._thread.is_alive()
+        return is_usable and not self._is_leaving and self._needs == needs_of(settings)
 
     def run(self, task: RankTask) -> Outcome:
         """Run an attempt; it is `moving` if a node of the group is being drained, and then this group is of no more use.
@@ -65,6 +72,7 @@ class RayGroup:
         Raises:
             WorkersFailedError: a rank failed or died, or the group did not start.
         """
+        self._deadline = time.monotonic() + self._patience
         self._drains = None if self._is_local else DrainWatch(self._coordinator, task)
         outcome = self._coordinator.run(task, check=self._check)
         if outcome.status != "stopped" or self._drains is None or not self._drains.reason:
@@ -73,9 +81,10 @@ class RayGroup:
         return replace(outcome, status="moving", reason=self._drains.reason)
 
     def stop(self) -> None:
-        """End the ranks and the workers."""
+        """End the ranks and the workers. Ray goes on to look for a worker that is missing until the driver disconnects."""
         self._coordinator.release()
-        self._thread.join(_END_SECONDS)
+        if self._is_local or self.is_whole:
+            self._thread.join(_END_SECONDS)
 
     def _fit(self) -> None:
         try:
@@ -95,7 +104,8 @@ class RayGroup:
         if not self._coordinator.has_all and time.monotonic() > self._deadline:
             host, port = self._coordinator.address
             raise WorkersFailedError(
-                f"workers have started but have not connected to the driver at {host}:{port}; a firewall or a network policy must let them"
+                f"{self._needs[0] - len(self._coordinator.nodes)} of {self._needs[0]} workers have not connected to the driver at "
+                f"{host}:{port} within {self._patience:g} s: no node has room for them, or a firewall or network policy is in the way"
             )
 
 

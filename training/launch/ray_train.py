@@ -55,7 +55,7 @@ class RayLauncher:
         try:
             return group.run(task)
         except WorkersFailedError:
-            if not group.fits(task.settings):
+            if not group.is_whole:
                 ray_state.keep(task, since=began)
             raise
 

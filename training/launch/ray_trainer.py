@@ -20,6 +20,7 @@ from typing import Any
 
 import ray
 from ray.train import FailureConfig, Result, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
+from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.callback import RayTrainCallback
@@ -31,6 +32,20 @@ from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from training.config.schema import ScaleSettings
+
+
+class _ReplacingBackend(Backend):
+    """Lets Ray Train replace a lost worker alone, as it does for TorchFT: the other agents keep their ranks."""
+
+    has_replica_groups = True
+
+
+class _ReplacingConfig(BackendConfig):
+    """Settings of `_ReplacingBackend`; it has none."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _ReplacingBackend
 
 
 class _LocalScalingPolicy(FixedScalingPolicy):
@@ -130,7 +145,10 @@ def make_trainer(
     folder: Path,
     is_local: bool,
 ) -> DataParallelTrainer:
-    """The trainer of a worker group, without Ray's retries: the driver starts another group.
+    """The trainer of a worker group.
+
+    On a local cluster a group whose worker dies ends, and the driver starts another one. On any other, Ray replaces lost workers one by
+    one, on whatever node has room, for as long as the driver waits for them.
 
     Args:
         serve: runs on every worker.
@@ -140,9 +158,11 @@ def make_trainer(
         is_local: of a cluster on this machine that nobody else uses.
     """
     trainer = _LocalTrainer if is_local else DataParallelTrainer
+    replacements = 0 if is_local else -1  # without a limit
     return trainer(
         serve,
         train_loop_config=config,
+        backend_config=BackendConfig() if is_local else _ReplacingConfig(),
         scaling_config=ScalingConfig(
             num_workers=scale.workers,
             use_gpu=scale.gpu,
@@ -151,7 +171,9 @@ def make_trainer(
         run_config=RunConfig(
             name=f"group-{uuid.uuid4().hex[:8]}",
             storage_path=str(folder),
-            failure_config=FailureConfig(max_failures=0, controller_failure_limit=0, max_preemption_failures=0),
+            failure_config=FailureConfig(
+                max_failures=replacements, controller_failure_limit=0, max_preemption_failures=replacements
+            ),
         ),
     )
 

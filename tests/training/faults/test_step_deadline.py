@@ -57,7 +57,7 @@ def test_the_rank_that_its_peers_wait_for_is_named_with_the_collective(
     assert main(arguments_for(chosen, tmp_path)) == 1
     report_table.ran("torchrun")
     first, waits, remedy = capfd.readouterr().err.rstrip().split("\n")
-    assert first.startswith("error: step 8 has taken more than 2 s (recovery.step_deadline), at ")
+    assert first.startswith("error: rank 1: step 8 has taken more than 2 s (recovery.step_deadline), at ")
     assert first.endswith(" in fail")
     assert re.fullmatch(r"rank 0 has entered all_reduce \d+ \(.+ float\), which rank 1 has not", waits)
     assert "raise recovery.step_deadline" in remedy

@@ -25,7 +25,7 @@ from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
-from training.launch import ray_cluster, ray_node, ray_trainer
+from training.launch import ray_cluster, ray_facts, ray_node, ray_trainer
 from training.launch.ray_node import LocalNode
 
 
@@ -105,10 +105,16 @@ def test_only_the_methods_that_our_scaling_policy_overrides_send_requests() -> N
 
 
 def test_the_constructor_of_a_node_calls_the_methods_that_our_node_overrides() -> None:
-    for name in ("start_raylet", "start_api_server", "start_ray_processes"):
+    for name in ("start_raylet", "start_api_server", "start_ray_processes", "start_gcs_server"):
         assert inspect.getsource(Node).count(f"self.{name}(") == 1
     assert parameters(LocalNode.start_api_server) == parameters(Node.start_api_server)
     assert {"node_ip_address", "worker_path", "env_vars", "no_monitor"} <= set(parameters(RayParams.__init__))
+
+
+def test_ray_waits_for_the_metadata_service_s_port_with_the_function_that_we_replace() -> None:
+    source = inspect.getsource(Node.start_gcs_server)
+    assert source.count("= wait_for_persisted_port(") == 1
+    assert source.index("self.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER] =") < source.index("wait_for_pers")
 
 
 def test_the_command_of_the_raylet_has_the_agents_that_our_node_replaces() -> None:
@@ -180,10 +186,11 @@ def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
 def test_the_raylet_knows_the_settings_that_we_set() -> None:
     """Ray compiles these settings in and ignores unknown ones."""
     raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
-    ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, "RAY_worker_register_timeout_seconds"]
+    of_core = [name for name in ray_cluster._LOCAL_TIMEOUTS if name != "RAY_gcs_server_port_wait_time_s"]
+    ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, *of_core]
     names = [name.removeprefix("RAY_") for name in ours]
     compiled = [name for name in names if name.islower()]
-    assert len(compiled) == 4
+    assert len(compiled) == 6
     assert all(name.encode() in raylet for name in compiled)
 
 
@@ -200,3 +207,8 @@ def test_ray_knows_which_nodes_drain() -> None:
     """`draining_nodes` reads the keys; the values are deadlines."""
     assert parameters(ray_state.state.get_draining_nodes) == []
     assert get_args(inspect.signature(ray_state.state.get_draining_nodes).return_annotation) == (str, int)
+
+
+def test_ray_says_of_an_actor_that_it_died_with_its_node() -> None:
+    metadata_service = (Path(ray.__file__).parent / "core/src/ray/gcs/gcs_server").read_bytes()
+    assert all(part.encode() in metadata_service for part in ray_facts._LOST_WITH_NODE)

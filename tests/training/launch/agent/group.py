@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -28,15 +28,17 @@ class Group:
         found = [agent._rank.process.pid for agent in self._agents]
         return [pid for pid in found if pid is not None]
 
-    def run(self, settings: TrainingSettings, folder: Path, *, attempt: int = 0) -> Outcome:
-        """Run an attempt.
+    def run(
+        self, settings: TrainingSettings, folder: Path, *, attempt: int = 0, check: Callable[[], None] = lambda: None
+    ) -> Outcome:
+        """Run an attempt; `check` is called often.
 
         Raises:
             WorkersFailedError: a rank failed or died.
         """
         folder.mkdir(parents=True, exist_ok=True)
         task = RankTask(settings=settings, run_directory=folder, attempt=attempt)
-        return self.coordinator.run(task, check=lambda: None)
+        return self.coordinator.run(task, check=check)
 
     def end(self) -> None:
         """Let the agents end, and wait for them."""

@@ -172,6 +172,19 @@ def test_a_rank_that_raises_gets_another_process_and_its_peer_leaves_the_collect
     assert group.processes[0] == before[0]
 
 
+def test_ranks_that_are_asked_to_stop_commit_the_same_step(group: Group, tmp_path: Path) -> None:
+    chosen = small_settings(loop={"epochs": 200}, scale={"launcher": "ray", "workers": 2})
+    run = tmp_path / "run"
+
+    def ask() -> None:
+        if len(steps_of(run)) > 30:
+            group.coordinator.ask_to_stop()
+
+    outcome = group.run(chosen, run, check=ask)
+    assert outcome.status == "stopped"
+    assert outcome.step == max(committed_steps(run / "checkpoints"))
+
+
 def test_every_run_has_processes_of_its_own(group: Group, tmp_path: Path) -> None:
     """Another run may have other code."""
     chosen = small_settings(loop={"max_steps": 1}, scale={"launcher": "ray", "workers": 2})
