@@ -478,7 +478,7 @@ def test_help_lists_every_command() -> None:
     commands += ["outputs", "release-check", "charts", "image", "promote"]
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
-    commands += ["bench", "bench-scaling", "bench-gpu", "bench-fleet", "bench-gate"]
+    commands += ["bench", "bench-scaling", "bench-faults", "bench-gpu", "bench-fleet", "bench-gate"]
     commands += ["test", "test-cluster", "faults", "lint", "env", "lock", "clean", "help"]
     listed = make()
     assert listed.returncode == 0

@@ -33,7 +33,7 @@ class Cost:
         causes: of the failures that the driver counted, in their order.
         detection: seconds from the fault to the first word of it in the log; None if nobody was left to write it.
         next_step: seconds from the fault to the end of the next step.
-        lost_steps: steps that were trained again.
+        lost_steps: steps that were done and trained again.
         goodput: productive share of the wall time, from 0 to 1; starting up takes most of such short runs.
         wall: seconds of the run.
     """
@@ -79,19 +79,24 @@ def prove(run: FaultedRun, *, weights_sha256: str, fault: float) -> Cost:
 
 
 def lost_steps(folder: Path) -> int:
-    """Steps of a run that a rank has taken more than once, of the rank that lost most."""
-    most = 0
-    for path in (folder / sample_ledger.FOLDER).glob("rank-*.jsonl"):
-        steps = [step for line in path.read_text(encoding="utf-8").splitlines() if (step := _step_of(line)) is not None]
-        most = max(most, len(steps) - len(set(steps)))
-    return most
+    """Steps that were taken again, of the rank that lost most; without the one that a fault interrupted."""
+    files = (folder / sample_ledger.FOLDER).glob("rank-*.jsonl")
+    return max(_lost_of(path.read_text(encoding="utf-8").splitlines()) for path in files)
 
 
-def _step_of(line: str) -> int | None:
-    try:
-        return int(json.loads(line)["step"])
-    except ValueError:  # torn by the death of its writer
-        return None
+def _lost_of(lines: Sequence[str]) -> int:
+    """Of a rank's lines, each of which begins a step, or an attempt and says how many steps are done."""
+    lost = newest = 0
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:  # torn by the death of its writer
+            continue
+        if "start" in entry:
+            lost += max(0, newest - 1 - entry["start"])
+        else:
+            newest = entry["step"]
+    return lost
 
 
 def _assert_every_sample_once(folder: Path, events: Sequence[Event]) -> None:

@@ -50,10 +50,12 @@ def test_the_faults_of_a_seed_are_always_the_same_and_the_run_is_longer() -> Non
     assert settings(planned).loop.epochs * 1293 // 64 > planned[-1].step
 
 
-def test_a_step_is_lost_once_for_each_time_that_a_rank_takes_it_again(tmp_path: Path) -> None:
+def test_lost_steps_are_those_done_and_taken_again_on_the_rank_that_lost_most(tmp_path: Path) -> None:
     folder = tmp_path / sample_ledger.FOLDER
     folder.mkdir()
-    for rank, steps in enumerate([[1, 2, 3, 2, 3, 4], [1, 2, 2, 3, 4]]):
-        lines = [json.dumps({"step": step}) for step in steps]
+    for rank, interrupted in enumerate([5, 4]):
+        begun = [{"step": step} for step in range(1, interrupted + 1)]
+        again = [{"start": 2}, {"step": 3}, {"step": 4}, {"start": 3}, {"step": 4}]
+        lines = [json.dumps(entry) for entry in [{"start": 0}, *begun, *again]]
         (folder / f"rank-{rank}.jsonl").write_text("\n".join([*lines, '{"st']), encoding="utf-8")
     assert lost_steps(tmp_path) == 2

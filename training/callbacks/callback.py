@@ -52,8 +52,8 @@ class Callback:
     def on_run_start(self, loop: Loop) -> None:
         """State is restored; `loop.progress` says where the run starts."""
 
-    def on_step_start(self, loop: Loop) -> None:
-        """A step starts; `loop.progress` does not count it yet."""
+    def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
+        """A step starts with these micro-batches of this rank; `loop.progress` does not count it yet."""
 
     def on_bad_step(self, loop: Loop, step: int, result: StepResult) -> None:
         """Step `step` was skipped because its gradient was not finite."""

@@ -1,6 +1,7 @@
 """The ledger of sample ids: which samples each step consumed, to prove that none is lost or repeated.
 
-Each rank appends one line per step to `ledger/rank-<r>.jsonl`; of ranks that read the same samples, the first. An attempt begins with a
+Each rank appends one line per step to `ledger/rank-<r>.jsonl`; of ranks that read the same samples, the first. It does so before the
+step: a rank that dies after the step's all-reduce leaves peers that have taken the step, and may go on from it. An attempt begins with a
 line that says at which step it starts: later steps of the attempts before were never committed, and do not count. Rank 0 also adds it
 to the files of ranks that this attempt does not have, because the attempt before may have had more.
 """
@@ -16,7 +17,6 @@ from observability.line_file import LineFile
 from training.callbacks.callback import Callback
 from training.data.types import Batch
 from training.loop import Loop
-from training.step import StepResult
 
 FOLDER = "ledger"
 
@@ -45,11 +45,11 @@ class SampleLedger(Callback):
                     with LineFile(path) as other:
                         other.append(start)
 
-    def on_step_end(self, loop: Loop, micro_batches: list[Batch], result: StepResult) -> None:
+    def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
         """Record the samples of the step."""
         assert self._file is not None, "the run has not started"
         ids = [int(i) for batch in micro_batches for i in batch.ids]
-        entry = {"step": loop.progress.step, "epoch": loop.progress.epoch, "attempt": self._attempt, "ids": ids}
+        entry = {"step": loop.progress.step + 1, "epoch": loop.progress.epoch, "attempt": self._attempt, "ids": ids}
         self._file.append(_line(entry))
 
     def on_close(self, loop: Loop) -> None:
@@ -59,7 +59,7 @@ class SampleLedger(Callback):
 
 
 def consumed_ids(run_directory: Path) -> dict[int, list[int]]:
-    """Per epoch, the ids that its committed steps consumed, sorted.
+    """Per epoch, the ids that its committed steps consumed, sorted; of a run that broke off, also those after its newest checkpoint.
 
     A truncated line of a killed process is skipped: its step was not committed.
     """

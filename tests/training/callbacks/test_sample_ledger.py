@@ -13,7 +13,6 @@ from training.callbacks import sample_ledger as ledger
 from training.checkpoint.manifest import TrainProgress
 from training.data.types import Batch
 from training.loop import Loop
-from training.step import StepResult
 
 
 def write(folder: Path, *, rank: int = 0, world: int = 1, attempt: int = 0, **ids_of_steps: list[int]) -> None:
@@ -30,8 +29,9 @@ def write(folder: Path, *, rank: int = 0, world: int = 1, attempt: int = 0, **id
             ids=np.array(ids, dtype=np.int64),
             count=len(ids),
         )
-        loop.progress = TrainProgress(step=int(name.removeprefix("step")), epoch=1, step_in_epoch=1, samples=1)
-        writer.on_step_end(loop, [batch], cast("StepResult", None))
+        done = int(name.removeprefix("step")) - 1
+        loop.progress = TrainProgress(step=done, epoch=1, step_in_epoch=done, samples=0)
+        writer.on_step_start(loop, [batch])
     writer.on_close(loop)
 
 
