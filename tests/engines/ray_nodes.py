@@ -63,9 +63,10 @@ class RayNodes:
         """The hosts besides the head."""
         return [host for host in self._processes if host is not self.head]
 
-    def drain(self, host: Host, *, seconds: int) -> None:
-        """Announce that a node goes in some seconds, as the preStop hook of a pod does."""
+    def drain(self, host: Host, *, seconds: int) -> float:
+        """Announce that a node goes in some seconds, as the preStop hook of a pod does; returns the Unix time at which Ray's command starts."""
         node = self._on_head(sys.executable, "-c", _NODE_AT, self.address, host.address).strip()
+        began = time.time()
         self._on_head(
             str(Path(sys.executable).with_name("ray")),
             "drain-node",
@@ -75,6 +76,7 @@ class RayNodes:
             "--reason-message=the pod was asked to end",
             f"--deadline-remaining-seconds={seconds}",
         )
+        return began
 
     def _on_head(self, *command: str) -> str:
         """Run a command on the head; returns its standard output."""

@@ -151,9 +151,7 @@ def _drain(run: FaultedRun) -> tuple[float, Host]:
     assert isinstance(run, ClusterRun)
     run.wait_for_step(_STEP)
     host = run.host_of(1)
-    began = time.time()
-    run.nodes.drain(host, seconds=_NOTICE_SECONDS)
-    return began, host
+    return run.nodes.drain(host, seconds=_NOTICE_SECONDS), host
 
 
 def _drain_with_spare(run: FaultedRun) -> float:

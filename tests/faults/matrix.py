@@ -6,11 +6,13 @@ import signal
 from collections.abc import Sequence
 from typing import Final
 
+from observability.runlog import Restored, read_all, select
 from tests.faults import hosts, mlflow_away
 from tests.faults import injections as faults
 from tests.faults.cell import Cell, Fault
 from tests.faults.disk import run_on_small_disk
 from tests.faults.injections import STEP
+from tests.faults.run import FaultedRun
 from tests.faults.settings import EVERY_STEPS, alone, failing, fixed, two_ranks
 
 _PLAIN = fixed(two_ranks())
@@ -139,7 +141,15 @@ def _damaged(name: str, what: str, damage: faults.Damage) -> Cell:
         reference=_ALONE,
         inject=faults.damage_newest_checkpoint(damage),
         status=-signal.SIGKILL,
+        check=_fell_back,
     )
+
+
+def _fell_back(run: FaultedRun) -> None:
+    """The damage was noticed, and the checkpoint before was taken."""
+    (restored,) = select(read_all(run.folder), Restored)
+    assert len(restored.skipped) == 1
+    assert restored.step > 0
 
 
 _STORAGE: Final = (

@@ -53,7 +53,8 @@ def uninterrupted(settings: TrainingSettings) -> str:
 
 def _assert_cause(cell: Cell, run: FaultedRun) -> None:
     events = read_all(run.folder)
-    causes = {one.cause for one in select(events, WorkersFailed)}
-    assert causes == ({cell.fault.cause} if cell.fault.cause else set()), causes
+    failed = select(events, WorkersFailed)
+    expected = {cell.fault.cause} if cell.fault.cause else set()
+    assert {one.cause for one in failed} == expected, [f"{one.cause}: {one.reason}" for one in failed]
     ends = select(events, RunEnded)
     assert bool(ends) == (cell.status >= 0)
