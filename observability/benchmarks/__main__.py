@@ -12,6 +12,7 @@ from pathlib import Path
 
 from observability.benchmarks import (
     checkpoint_stall,
+    checkpoint_store,
     early_stopping,
     equal_bits,
     overhead,
@@ -23,6 +24,7 @@ from observability.benchmarks import (
     whole_run,
 )
 from observability.benchmarks.communication import command as communication
+from observability.benchmarks.local_s3 import local_s3
 from observability.benchmarks.measure import Comparison, describe_machine
 from observability.benchmarks.scaling_plot import draw
 from training.config.schema import TrainingSettings
@@ -36,12 +38,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
     parser.add_argument(
         "--only",
-        choices=[*_MEASUREMENTS, "scaling", "communication"],
-        help="run only one comparison; scaling and communication run only if they are named",
+        choices=[*_MEASUREMENTS, "scaling", "communication", "checkpoint_store"],
+        help="run only one comparison; scaling, communication and checkpoint_store run only if they are named",
     )
     parser.add_argument(
         "--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of workers of scaling (default 1 2 4)"
     )
+    parser.add_argument("--megabytes", type=int, default=1000, help="checkpoint of checkpoint_store (default 1000)")
     parser.add_argument("--cases", nargs="+", help="cases of communication, e.g. fp16 powersgd-2 (default all)")
     parser.add_argument("--rate", type=float, default=50.0, help="Mbit/s of a link of communication (default 50)")
     parser.add_argument(
@@ -59,6 +62,8 @@ def main() -> int:
         for name, measure in _MEASUREMENTS.items():
             if arguments.only in {None, name}:
                 measure(results, arguments.rounds, scratch)
+        if arguments.only == "checkpoint_store":
+            _store(results, rounds=arguments.rounds, megabytes=arguments.megabytes, scratch=scratch)
         if arguments.only == "scaling":
             _scale(results, arguments.workers, rounds=arguments.rounds, scratch=scratch, plot=file.with_suffix(".png"))
     print(f"\n{describe_machine()}\nwritten to {file}")
@@ -159,6 +164,14 @@ _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
     "validation": _validation,
 }
 """The comparisons of `make bench` by name, each with results, rounds and a scratch folder."""
+
+
+def _store(results: _Results, *, rounds: int, megabytes: int, scratch: Path) -> None:
+    """Measure against an S3 API on this machine."""
+    _print_status("checkpoints behind S3")
+    with local_s3(scratch / "s3.log") as remote:
+        for comparison in checkpoint_store.compare(remote, rounds=rounds, megabytes=megabytes, scratch=scratch):
+            results.add(comparison)
 
 
 def _scale(results: _Results, workers: Sequence[int], *, rounds: int, scratch: Path, plot: Path) -> None:
