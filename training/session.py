@@ -193,7 +193,6 @@ class Session:
     def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:
         """Build the callbacks, restore all state, and make the loop over it."""
         settings, place = self._settings, self._place
-        peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
         plan = BatchPlan(
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
@@ -253,13 +252,7 @@ class Session:
             reducer=StepReducer(
                 rank=place.rank, world=place.world, device=self._device, sum_over_ranks=sum_over_ranks(settings)
             ),
-            learning_rate=partial(
-                learning_rate_at,
-                settings=settings.schedule,
-                peak=peak_rate,
-                total_steps=planned_steps(settings.loop, plan),
-                steps_per_epoch=plan.steps_per_epoch,
-            ),
+            learning_rate=self._learning_rate(plan),
             callbacks=callbacks,
             progress=restore_newest(
                 store,
@@ -274,6 +267,17 @@ class Session:
                 memory=self._memory,
             ),
             wants_stop=self._wants_stop,
+        )
+
+    def _learning_rate(self, plan: BatchPlan) -> Callable[[int], float]:
+        """The learning rate after a number of steps."""
+        settings = self._settings
+        return partial(
+            learning_rate_at,
+            settings=settings.schedule,
+            peak=peak_learning_rate(settings.optimizer, settings.loop.global_batch),
+            total_steps=planned_steps(settings.loop, plan),
+            steps_per_epoch=plan.steps_per_epoch,
         )
 
     def _step_runner(
