@@ -64,7 +64,7 @@ class RayNodes:
         return [host for host in self._processes if host is not self.head]
 
     def drain(self, host: Host, *, seconds: int) -> float:
-        """Announce that a node goes in some seconds, as the preStop hook of a pod does; returns the Unix time at which Ray's command starts."""
+        """Announce that a node goes in some seconds, as the preStop hook of a pod does; returns the Unix time of it."""
         node = self._on_head(sys.executable, "-c", _NODE_AT, self.address, host.address).strip()
         began = time.time()
         self._on_head(
