@@ -45,7 +45,7 @@ class Nodes:
         node = next(one for one in self._cluster.worker_nodes if not free[one.node_id].get("CPU"))
         is_accepted, why = GcsClient(address=self.address).drain_node(
             node.node_id,
-            autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION,
+            autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION"),
             "the instance is reclaimed",
             int(1000 * (time.time() + seconds)),
         )
