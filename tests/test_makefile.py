@@ -478,11 +478,16 @@ def test_help_lists_every_command() -> None:
     commands += ["outputs", "release-check", "charts", "image", "promote"]
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
-    commands += ["bench", "bench-scaling", "bench-gpu", "bench-fleet", "bench-gate"]
-    commands += ["test", "test-cluster", "lint", "env", "lock", "clean", "help"]
+    commands += ["bench", "bench-scaling", "bench-faults", "bench-gpu", "bench-fleet", "bench-gate"]
+    commands += ["test", "test-cluster", "faults", "lint", "env", "lock", "clean", "help"]
     listed = make()
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")] == commands
+
+
+def test_faults_takes_the_number_of_a_soak() -> None:
+    assert command("faults") == ["-m", "tests.faults"]
+    assert command("faults", "SOAK=1000") == ["-m", "tests.faults", "--soak", "1000"]
 
 
 def test_variables_are_not_exported_to_the_command() -> None:

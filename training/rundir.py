@@ -219,7 +219,12 @@ class RunDirectory:
         if committed_steps(self.checkpoints):
             return
         events = runlog.read_all(self.path)
-        steps = [event.step for event in events if isinstance(event, runlog.CheckpointCommitted | runlog.Restored)]
+        steps = [
+            event.step
+            for event in events
+            if isinstance(event, runlog.CheckpointCommitted)
+            or (isinstance(event, runlog.Restored) and event.from_rank is None)
+        ]
         if not steps:
             return
         left = sorted(self.checkpoints.glob(f"*/model*{TENSOR_SUFFIX}"))

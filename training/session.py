@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 
 from observability.runlog import Emit, Notice, Phase
 from training.attention import attention_kernel
+from training.callbacks.async_evaluation import AsyncEvaluation
 from training.callbacks.attention_report import AttentionReport
 from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
@@ -21,13 +22,21 @@ from training.callbacks.evaluation import Evaluation
 from training.callbacks.event_log import EventLog
 from training.callbacks.last_step import LastStep
 from training.callbacks.profiling import Profiling
+from training.callbacks.remote_checkpoints import RemoteCheckpoints
 from training.callbacks.sample_ledger import SampleLedger
+from training.callbacks.step_deadline import StepDeadline
 from training.callbacks.usage import Usage
+from training.checkpoint.late_metrics import LateValidations
+from training.checkpoint.memory import RankMemory
 from training.checkpoint.ranks import writing_ranks
+from training.checkpoint.remote.bucket import RunBucket
+from training.checkpoint.remote.location import RemoteLocation
+from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.restore import restore_newest
+from training.checkpoint.retention import Retention
 from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import FOLDER, local_store
-from training.compute import arranged, compile_steps
+from training.checkpoint.store import FOLDER, CheckpointStore, local_store
+from training.compute import compile_steps
 from training.data import cache
 from training.data import registry as datasets
 from training.data.loader import EvalLoader
@@ -36,29 +45,31 @@ from training.data.order import BatchPlan
 from training.data.place import DataPlace
 from training.data.types import DataBundle
 from training.device import rank_device
-from training.evaluate import EvaluationResult, evaluate
+from training.evaluate import EvaluationResult, evaluate, evaluated_weights
 from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
-from training.float8 import convert_linears
 from training.flops import FlopCount
 from training.identity import identity_of
 from training.launch.task import Outcome, RankPlace, RankTask
 from training.loop import Loop, planned_steps
-from training.models import registry as models
 from training.objectives.objective import Objective
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
 from training.peak_flops import device_peak_flops
 from training.precision import Precision
 from training.process_group import process_group
+from training.rank_check import check_rank
 from training.recomputation import recompute_blocks
+from training.recovery.causes import is_communication_error
+from training.run_model import build_run_model
 from training.rundir import RunDirectory
 from training.seeding import configure_threads, seed_everything
 from training.step import StepRunner
 from training.step_reducer import StepReducer
-from training.strategies.build import build_strategy, states_of
+from training.strategies.build import build_strategy, states_of, sum_over_ranks
 from training.strategies.strategy import Strategy
+from training.validation.validator import Validator
 from training.weight_average import WeightAverage
 
 logger = logging.getLogger(__name__)
@@ -78,6 +89,7 @@ class Session:
         wants_stop: Callable[[], bool],
         callbacks: Sequence[Callback] = (),
         gate: EpochGate | None = None,
+        memory: RankMemory | None = None,
     ) -> None:
         """Prepare the rank.
 
@@ -88,7 +100,10 @@ class Session:
             wants_stop: this rank's vote to save and stop.
             callbacks: called in addition to the built-in ones; the same on every rank.
             gate: holds the run between two epochs; every rank has one, or none.
+            memory: keeps the state for the next attempt if this rank only loses its peers; every rank has one, or none.
         """
+        if gate is not None and task.settings.loop.validation == "async":
+            raise ValueError("a gate decides by the evaluation of the epoch before: loop.validation must be inline")
         self._task = task
         self._settings = task.settings
         self._place = place
@@ -96,7 +111,9 @@ class Session:
         self._wants_stop = wants_stop
         self._callbacks = callbacks
         self._gate = gate
+        self._memory = memory
         self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
+        self._recorder = FlightRecorder(task.run_directory, attempt=task.attempt, rank=place.rank)
         self._share = DataPlace.of(
             rank=place.rank,
             world=place.world,
@@ -120,8 +137,9 @@ class Session:
         gpu = self._device.type == "cuda"
         if scale.gpu and not gpu:
             self._emit(Notice(level="warning", message=_NO_GPU))
-        recorded = FlightRecorder(self._task.run_directory, attempt=self._task.attempt, rank=self._place.rank)
+        recorded = self._recorder
         recorded.prepare()
+        check_rank(self._device, memory_fraction=self._settings.compute.memory_fraction, connects=self._place.world > 1)
         with (
             process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
             recorded.dumped_on_failure(),
@@ -147,7 +165,10 @@ class Session:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
             stack.enter_context(attention_kernel(settings.compute.attention))
-            with explained_in_training(settings, step=lambda: loop.progress.step + 1):
+            with (
+                explained_in_training(settings, step=lambda: loop.progress.step + 1),
+                self._kept_without_peers(strategy, loop),
+            ):
                 loop.run()
             if not loop.is_done:
                 return Outcome(status="stopped", step=loop.progress.step)
@@ -159,23 +180,34 @@ class Session:
                     digest = export_model(trained, folder, settings.model, bundle.spec, files=bundle.files)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
+    @contextmanager
+    def _kept_without_peers(self, strategy: Strategy, loop: Loop) -> Iterator[None]:
+        """Keep the state after the last step if a collective fails in the block, and if this rank has all of it."""
+        try:
+            yield
+        except Exception as error:
+            if self._memory is not None and is_communication_error(error) and strategy.has_whole_state:
+                self._memory.keep(loop.progress, self._states, self._identity)
+            raise
+
     def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:
         """Build the callbacks, restore all state, and make the loop over it."""
         settings, place = self._settings, self._place
-        peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
         plan = BatchPlan(
             size=len(bundle.train),
             global_batch=settings.loop.global_batch,
             world=self._share.world,
-            accumulation=settings.loop.accumulation,
+            accumulation=settings.micro_batches,
         )
         precision = Precision(settings.precision, self._device)
         objective = self._build_objective(bundle)
         ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
         flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
         store = local_store(self._task.run_directory / FOLDER)
-        identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
-        states = StateRegistry(**states_of(strategy, self._report), precision=precision)
+        bucket = self._bucket()
+        identity = self._identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
+        late = LateValidations(store, ranked_by=ranked_by.name)
+        states = self._states = StateRegistry(**states_of(strategy, self._report), precision=precision)
         score = partial(
             explained_in_evaluation(settings)(evaluate),
             strategy,
@@ -188,6 +220,7 @@ class Session:
         profiling = self._profiling()
         callbacks = [
             LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
+            *StepDeadline.of(self._task, place, self._recorder),
             EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
             Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
             profiling,
@@ -195,13 +228,15 @@ class Session:
             *self._ledger(),
             *([] if average is None else [Averaging(average)]),
             *self._callbacks,
-            self._evaluation(bundle, score),
+            self._evaluation(bundle, score, late, prepared=partial(evaluated_weights, strategy, average)),
+            *self._remote_checkpoints(bucket, store, higher_is_better=ranked_by.higher_is_better),
             Checkpointing(
                 store,
                 states,
                 identity=identity,
                 settings=settings.checkpoint,
                 ranked_by=ranked_by,
+                late=late,
                 ranks=partial(writing_ranks, shards_state=strategy.shards_state, rank=place.rank, device=self._device),
             ),
             *self._gate_keeper(),
@@ -214,17 +249,14 @@ class Session:
             plan=plan,
             train=self._loaders.training(objective.training_split(bundle.train), plan),
             runner=self._step_runner(strategy, objective, precision, flops),
-            reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
-            learning_rate=partial(
-                learning_rate_at,
-                settings=settings.schedule,
-                peak=peak_rate,
-                total_steps=planned_steps(settings.loop, plan),
-                steps_per_epoch=plan.steps_per_epoch,
+            reducer=StepReducer(
+                rank=place.rank, world=place.world, device=self._device, sum_over_ranks=sum_over_ranks(settings)
             ),
+            learning_rate=self._learning_rate(plan),
             callbacks=callbacks,
             progress=restore_newest(
                 store,
+                None if bucket is None else RemoteTier(bucket),
                 states,
                 identity,
                 place=place,
@@ -232,8 +264,20 @@ class Session:
                 shards_state=strategy.shards_state,
                 refuse_lost=RunDirectory(self._task.run_directory).refuse_lost_checkpoints,
                 emit=self._emit,
+                memory=self._memory,
             ),
             wants_stop=self._wants_stop,
+        )
+
+    def _learning_rate(self, plan: BatchPlan) -> Callable[[int], float]:
+        """The learning rate after a number of steps."""
+        settings = self._settings
+        return partial(
+            learning_rate_at,
+            settings=settings.schedule,
+            peak=peak_learning_rate(settings.optimizer, settings.loop.global_batch),
+            total_steps=planned_steps(settings.loop, plan),
+            steps_per_epoch=plan.steps_per_epoch,
         )
 
     def _step_runner(
@@ -249,7 +293,8 @@ class Session:
             seed=settings.run.seed,
             rank=place.rank,
             world=place.world,
-            keeps_buffers=settings.may_skip_steps,
+            keeps_buffers=settings.may_skip_steps or self._memory is not None,
+            sum_over_ranks=sum_over_ranks(settings),
             flops=flops,
             is_compiled=settings.compute.compile != "off",
         )
@@ -268,12 +313,7 @@ class Session:
         return objective
 
     def _build_strategy(self, bundle: DataBundle) -> Strategy:
-        # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
-        torch.manual_seed(self._settings.run.seed)
-        module = models.build_model(self._settings.model, bundle.spec).to(self._device)
-        module = arranged(module, self._settings.compute, bundle.spec)
-        if self._settings.precision.mode == "fp8":
-            self._report(convert_linears(module, self._device, model=self._settings.model.name))
+        module = build_run_model(self._settings, bundle.spec, self._device, report=self._report)
         if (mode := self._settings.compute.activation_checkpointing) != "off":
             recompute_blocks(module, mode, model=self._settings.model.name)
         peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)
@@ -300,6 +340,28 @@ class Session:
             return []
         return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
 
+    def _bucket(self) -> RunBucket | None:
+        """The run's bucket, on rank 0 and if it has one."""
+        location = RemoteLocation.of(self._settings.checkpoint, self._task.run_directory.name)
+        return None if location is None or self._place.rank > 0 else RunBucket(location)
+
+    def _remote_checkpoints(
+        self, bucket: RunBucket | None, store: CheckpointStore, *, higher_is_better: bool
+    ) -> list[RemoteCheckpoints]:
+        if bucket is None:
+            return []
+        settings = self._settings.checkpoint
+        return [
+            RemoteCheckpoints(
+                bucket,
+                store,
+                run_directory=self._task.run_directory,
+                retention=Retention.of(settings, higher_is_better=higher_is_better),
+                patience=settings.remote_patience,
+                emit=self._emit,
+            )
+        ]
+
     def _profiling(self) -> Profiling:
         return Profiling(
             self._settings.profile,
@@ -318,14 +380,37 @@ class Session:
     def _ledger(self) -> list[SampleLedger]:
         if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
             return []
-        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
+        share = self._share
+        return [SampleLedger(self._task.run_directory, rank=share.rank, world=share.world, attempt=self._task.attempt)]
 
-    def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
-        return Evaluation(
+    def _evaluation(
+        self,
+        bundle: DataBundle,
+        score: Callable[[EvalLoader], EvaluationResult],
+        late: LateValidations,
+        *,
+        prepared: Callable[[], AbstractContextManager[None]],
+    ) -> Evaluation | AsyncEvaluation:
+        loop, place = self._settings.loop, self._place
+        inline = Evaluation(
             score,
             validation=self._loaders.evaluation(bundle.validation),
             test=self._loaders.evaluation(bundle.test),
-            every_epochs=self._settings.loop.evaluate_every,
+            every_epochs=loop.evaluate_every,
+        )
+        if loop.validation == "inline":
+            return inline
+        on_gpu = loop.validation_device == "gpu" and self._device.type == "cuda"
+        gpu = place.local_rank if on_gpu else None
+        return AsyncEvaluation(
+            inline,
+            Validator(self._task, gpu=gpu, emit=self._emit) if place.rank == 0 else None,
+            late,
+            prepared=prepared,
+            emit=self._emit,
+            patience=loop.validation_wait,
+            world=place.world,
+            device=self._device,
         )
 
     def _fill_cache(self) -> None:

@@ -120,7 +120,9 @@ class ScaleSettings(Section):
     )
     collective_timeout: Timeout = Field(300.0, description="Timeout of a collective, in seconds.")
     max_restarts: NonNegativeInt = Field(
-        2, description="Times a driver restarts a failed worker group from the newest checkpoint."
+        2,
+        description="Times a driver restarts the ranks from the newest checkpoint after lost processes, lost nodes, broken connections and "
+        "hangs, counted for each of these causes; recovery says when a count begins anew, and has the other causes. 0 restarts nothing.",
     )
 
     @model_validator(mode="after")

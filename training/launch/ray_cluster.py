@@ -32,8 +32,14 @@ _LOCAL_ENVIRONMENT = {
 # Ray on connecting and NumPy on import add these while Ray's threads read the environment, which crashes the driver where glibc has to
 # enlarge the table (before 2.41; ray-project/ray#62028). With names that exist, only values change.
 _ADDED_LATER = {"PYTHONBREAKPOINT": "ray.util.rpdb._driver_set_trace", "OPENBLAS_MAIN_FREE": "1"}
-# Waits, in whole seconds, for the port of Ray's metadata service and for a worker's process: 30 and 60 by default.
-_LOCAL_TIMEOUTS = ("RAY_gcs_server_port_wait_time_s", "RAY_worker_register_timeout_seconds")
+# Waits, in whole seconds: for the port of Ray's metadata service, for a worker's process, for an answer of the metadata service, and for a
+# metadata service that does not answer at all, after which raylet and driver end themselves. By default 30, and 60 each.
+_LOCAL_TIMEOUTS = (
+    "RAY_gcs_server_port_wait_time_s",
+    "RAY_worker_register_timeout_seconds",
+    "RAY_gcs_server_request_timeout_seconds",
+    "RAY_gcs_rpc_server_reconnect_timeout_s",
+)
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
     # Time to detect a dead worker; the default of 2 s would be a fifth of a restart.

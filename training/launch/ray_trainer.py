@@ -1,9 +1,10 @@
-"""A `DataParallelTrainer` with our own backend and, on a local cluster, without helper actors.
+"""A `DataParallelTrainer` that, on a local cluster, has no helper actors.
 
 `TorchTrainer` imports torch in the driver and in Ray's controller, which do not need it, and starts several helper actors one after the
-other. On two cores, each import of Ray Train or torch delays the first step by seconds. Our backend only sets the rendezvous address on
-the workers. On a local cluster, the controller runs in the driver's process instead of an actor, without the actors for Ray Data,
-preemption and orphaned placement groups. On any other cluster, Ray's controller and callbacks remain, because they are needed there.
+other. On two cores, each import of Ray Train or torch delays the first step by seconds. Ours has no backend: the driver tells the ranks
+where to meet (`training.launch.agent`). On a local cluster, the controller runs in the driver's process instead of an actor, without
+the actors for Ray Data, preemption and orphaned placement groups. On any other cluster, Ray's controller and callbacks remain, because
+they are needed there.
 
 This is the only module that uses Ray Train's internals. tests/training/launch/test_ray_contract.py checks what it relies on.
 """
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -30,28 +31,21 @@ from ray.train.v2._internal.execution.worker_group import WorkerGroup, state, wo
 from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from training.launch.ray_rank import free_address, set_rendezvous, train_rank
-from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.config.schema import ScaleSettings
 
 
-class _RendezvousBackend(Backend):
-    """Sets the address of rank 0, which the process group will use, on every worker."""
+class _ReplacingBackend(Backend):
+    """Lets Ray Train replace a lost worker alone, as it does for TorchFT: the other agents keep their ranks."""
 
-    def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:  # noqa: ANN401 - Ray's own signature
-        assert isinstance(backend_config, _RendezvousConfig)
-        address, port = worker_group.execute_single(0, free_address, loopback=backend_config.is_loopback)
-        worker_group.execute(set_rendezvous, address, port)
+    has_replica_groups = True
 
 
-@dataclass
-class _RendezvousConfig(BackendConfig):
-    """Settings of `_RendezvousBackend`: whether the workers connect over loopback."""
-
-    is_loopback: bool
+class _ReplacingConfig(BackendConfig):
+    """Settings of `_ReplacingBackend`; it has none."""
 
     @property
     def backend_cls(self) -> type[Backend]:
-        return _RendezvousBackend
+        return _ReplacingBackend
 
 
 class _LocalScalingPolicy(FixedScalingPolicy):
@@ -143,38 +137,45 @@ class _LocalTrainer(DataParallelTrainer):
         return controller.get_result()
 
 
-def make_trainer(task: RankTask, *, is_local: bool) -> DataParallelTrainer:
-    """The trainer of one attempt, without Ray's retries: the supervisor restarts failed attempts."""
-    scale = task.settings.scale
+def make_trainer(
+    serve: Callable[[dict[str, Any]], None],
+    config: dict[str, Any],
+    *,
+    scale: ScaleSettings,
+    folder: Path,
+    is_local: bool,
+) -> DataParallelTrainer:
+    """The trainer of a worker group.
+
+    On a local cluster a group whose worker dies ends, and the driver starts another one. On any other, Ray replaces lost workers one by
+    one, on whatever node has room, for as long as the driver waits for them.
+
+    Args:
+        serve: runs on every worker.
+        config: its argument.
+        scale: number of workers, and what each of them takes.
+        folder: for Ray Train's own files, which all nodes share.
+        is_local: of a cluster on this machine that nobody else uses.
+    """
     trainer = _LocalTrainer if is_local else DataParallelTrainer
+    replacements = 0 if is_local else -1  # without a limit
     return trainer(
-        train_rank,
-        train_loop_config=task.dump(),
-        backend_config=_RendezvousConfig(is_loopback=is_local),
+        serve,
+        train_loop_config=config,
+        backend_config=BackendConfig() if is_local else _ReplacingConfig(),
         scaling_config=ScalingConfig(
             num_workers=scale.workers,
             use_gpu=scale.gpu,
             resources_per_worker={"CPU": scale.cpus_per_worker, **({"GPU": 1} if scale.gpu else {})},
         ),
         run_config=RunConfig(
-            name=f"attempt-{task.attempt}-{uuid.uuid4().hex[:8]}",
-            storage_path=str(task.run_directory / "ray"),
-            failure_config=FailureConfig(max_failures=0, controller_failure_limit=0, max_preemption_failures=0),
+            name=f"group-{uuid.uuid4().hex[:8]}",
+            storage_path=str(folder),
+            failure_config=FailureConfig(
+                max_failures=replacements, controller_failure_limit=0, max_preemption_failures=replacements
+            ),
         ),
     )
-
-
-def run_attempt(task: RankTask, *, is_local: bool) -> Outcome:
-    """Run one attempt.
-
-    Raises:
-        WorkersFailedError: a worker failed or died, or the worker group did not start in time.
-    """
-    try:
-        result = make_trainer(task, is_local=is_local).fit()
-    except TrainingFailedError as error:
-        raise WorkersFailedError(str(error), exits=dict.fromkeys(dead_ranks(error))) from error
-    return Outcome(**result.return_value)
 
 
 def dead_ranks(error: TrainingFailedError) -> list[int]:

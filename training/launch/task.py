@@ -83,14 +83,16 @@ class Outcome:
     """Result of an attempt in which no rank failed.
 
     Attributes:
-        status: `done`, or `stopped` after a requested stop, with the state committed.
+        status: `done`; or, with the state committed, `stopped` after a requested stop, or `moving` if another attempt goes on elsewhere.
         step: number of committed optimizer steps.
         weights_sha256: hash of the final weights; empty unless `done`.
+        reason: why it is moving.
     """
 
     status: str
     step: int
     weights_sha256: str = ""
+    reason: str = ""
 
     def dump(self) -> dict[str, Any]:
         """The outcome as JSON types."""

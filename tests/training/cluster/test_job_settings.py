@@ -53,8 +53,22 @@ def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the
 def test_all_other_settings_are_kept() -> None:
     written = load_settings(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
     settings = on_dev(written)
-    for section in ("model", "data", "optimizer", "schedule", "loop", "precision", "checkpoint"):
+    for section in ("model", "data", "optimizer", "schedule", "loop", "precision"):
         assert getattr(settings, section) == getattr(written, section)
+
+
+def test_checkpoints_are_copied_to_the_teams_part_of_the_stacks_bucket() -> None:
+    outputs = target().outputs
+    checkpoint = cluster_settings("checkpoint.every_steps=7").checkpoint
+    assert checkpoint.remote == f"s3://{outputs.storage.checkpoint_bucket}/{outputs.teams[0].namespace}"
+    assert (checkpoint.remote_owner, checkpoint.every_steps) == (outputs.account, 7)
+
+
+@pytest.mark.parametrize("given", ["null", "s3://elsewhere/mine"])
+def test_a_bucket_that_the_settings_name_and_none_at_all_stay(given: str) -> None:
+    checkpoint = cluster_settings(f"checkpoint.remote={given}").checkpoint
+    assert checkpoint.remote == (None if given == "null" else given)
+    assert checkpoint.remote_owner is None
 
 
 @pytest.mark.parametrize("path", ["/data/cifar", "/mnt/datasets/../etc", "/mnt/datasetsX", "cifar"])

@@ -16,7 +16,6 @@ from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray.train import ScalingConfig, WorkerGroupError
-from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal import constants
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.controller import TrainController
@@ -26,9 +25,8 @@ from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
-from training.launch import ray_cluster, ray_node, ray_trainer
+from training.launch import ray_cluster, ray_facts, ray_node, ray_trainer
 from training.launch.ray_node import LocalNode
-from training.launch.task import RankTask
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -107,10 +105,16 @@ def test_only_the_methods_that_our_scaling_policy_overrides_send_requests() -> N
 
 
 def test_the_constructor_of_a_node_calls_the_methods_that_our_node_overrides() -> None:
-    for name in ("start_raylet", "start_api_server", "start_ray_processes"):
+    for name in ("start_raylet", "start_api_server", "start_ray_processes", "start_gcs_server"):
         assert inspect.getsource(Node).count(f"self.{name}(") == 1
     assert parameters(LocalNode.start_api_server) == parameters(Node.start_api_server)
     assert {"node_ip_address", "worker_path", "env_vars", "no_monitor"} <= set(parameters(RayParams.__init__))
+
+
+def test_ray_waits_for_the_metadata_service_s_port_with_the_function_that_we_replace() -> None:
+    source = inspect.getsource(Node.start_gcs_server)
+    assert source.count("= wait_for_persisted_port(") == 1
+    assert source.index("self.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER] =") < source.index("wait_for_pers")
 
 
 def test_the_command_of_the_raylet_has_the_agents_that_our_node_replaces() -> None:
@@ -139,23 +143,16 @@ def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
 
 
 def test_a_local_cluster_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
-    task = RankTask(settings=small_settings(scale={"launcher": "ray"}), run_directory=tmp_path, attempt=0)
+    scale = small_settings(scale={"launcher": "ray"}).scale
     assert constants.V2_ENABLED_ENV_VAR in ray_cluster._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
-        local = ray_trainer.make_trainer(task, is_local=True)
-        remote = ray_trainer.make_trainer(task, is_local=False)
+        local = ray_trainer.make_trainer(print, {}, scale=scale, folder=tmp_path, is_local=True)
+        remote = ray_trainer.make_trainer(print, {}, scale=scale, folder=tmp_path, is_local=False)
     ours = [type(callback).__name__ for callback in local._create_default_callbacks()]
     theirs = [type(callback).__name__ for callback in remote._create_default_callbacks()]
     assert ours == ["AcceleratorSetupCallback", "BackendSetupCallback"]
     assert theirs[:4] == [*ours, "PlacementGroupCleanerCallback", "DatasetsCallback"]
-
-
-def test_a_backend_starts_with_the_worker_group_and_its_config() -> None:
-    assert parameters(Backend.on_start) == ["self", "worker_group", "backend_config"]
-    assert isinstance(BackendConfig.backend_cls, property)
-    assert parameters(WorkerGroup.execute_single)[:3] == ["self", "rank", "fn"]
-    assert parameters(WorkerGroup.execute)[:2] == ["self", "fn"]
 
 
 def test_dead_ranks_are_those_that_failed_the_health_check() -> None:
@@ -189,10 +186,11 @@ def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
 def test_the_raylet_knows_the_settings_that_we_set() -> None:
     """Ray compiles these settings in and ignores unknown ones."""
     raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
-    ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, "RAY_worker_register_timeout_seconds"]
+    of_core = [name for name in ray_cluster._LOCAL_TIMEOUTS if name != "RAY_gcs_server_port_wait_time_s"]
+    ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, *of_core]
     names = [name.removeprefix("RAY_") for name in ours]
     compiled = [name for name in names if name.islower()]
-    assert len(compiled) == 4
+    assert len(compiled) == 6
     assert all(name.encode() in raylet for name in compiled)
 
 
@@ -209,3 +207,8 @@ def test_ray_knows_which_nodes_drain() -> None:
     """`draining_nodes` reads the keys; the values are deadlines."""
     assert parameters(ray_state.state.get_draining_nodes) == []
     assert get_args(inspect.signature(ray_state.state.get_draining_nodes).return_annotation) == (str, int)
+
+
+def test_ray_says_of_an_actor_that_it_died_with_its_node() -> None:
+    metadata_service = (Path(ray.__file__).parent / "core/src/ray/gcs/gcs_server").read_bytes()
+    assert all(part.encode() in metadata_service for part in ray_facts._LOST_WITH_NODE)
