@@ -94,6 +94,15 @@ class TrainingSettings(Section):
         check_strategy(self.strategy, loop=self.loop, scale=self.scale, precision=self.precision, compute=self.compute)
         return self
 
+    @model_validator(mode="after")
+    def _an_elastic_run_can_be_resized(self) -> TrainingSettings:
+        if self.scale.is_elastic and self.strategy.name == "pipeline":
+            raise ValueError(
+                f"scale.workers={self.scale.min_workers}-{self.scale.workers} cannot be elastic with strategy.name=pipeline, whose workers "
+                f"have different layers; use scale.workers={self.scale.workers}, or strategy.name=ddp or fsdp2"
+            )
+        return self
+
     @property
     def shares(self) -> int:
         """Shares that the samples of a step are divided into: one for each rank, or for each pipeline."""
