@@ -75,6 +75,10 @@ resume: $(environment-run) ## Resume the newest run, or NAME=…, from its newes
 stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a checkpoint. On a cluster: ENV=… JOB=…
 	@$(training) stop $(run) $(cluster) $(detached) $(extra)
 
+.PHONY: resize
+resize: environment ## Let the newest run, or NAME=…, which was started with WORKERS=1-8, continue with at most WORKERS=2
+	@$(training) resize $(run) $(call option,WORKERS,--workers) $(extra)
+
 .PHONY: job
 job: environment-infra ## Write the RayJob that `make train ENV=…` would submit, or with CMD=… `make run`, to OUT=job.yaml; needs no cluster, and with OUTPUTS=… no stack
 	@$(training) $(if $(call is_typed,CMD),$(user-command) --out $(if $(call is_typed,OUT),$(call quoted,$(OUT)),-),job $(settings) $(code) $(cluster) $(group) $(restarts) $(call option,OUT,--out)) $(extra)

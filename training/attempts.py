@@ -58,17 +58,22 @@ def run_attempts(
         began = time.monotonic()
         task = RankTask(settings=settings, run_directory=run.path.resolve(), attempt=attempt, code=code)
         try:
-            outcome = launcher.launch(task, on_phase=lambda name: emit(Phase(name=name)))
+            outcome = launcher.launch(
+                task,
+                on_phase=lambda name: emit(Phase(name=name)),
+                notify=lambda message: emit(Notice(level="warning", message=message)),
+            )
         except WorkersFailedError as error:
             failure = failures.cause(run.path, attempt=attempt, ended=error, scale=settings.scale)
         else:
-            if outcome.status != "moving":
+            if outcome.status == "moving" and not run.stop_is_requested():
+                emit(
+                    Notice(level="warning", message=f"{outcome.reason}: saved step {outcome.step}, continuing from it")
+                )
+                continue
+            if outcome.status == "done":
                 return outcome
-            if run.stop_is_requested():
-                return replace(outcome, status="stopped")
-            message = f"{outcome.reason}: saved step {outcome.step}, and continuing on other nodes"
-            emit(Notice(level="warning", message=message))
-            continue
+            return replace(outcome, status="stopped", step=outcome.step or _committed(run))
         incidents.append(
             Incident(attempt=attempt, began=began, ended=time.monotonic(), failure=failure, committed=_committed(run))
         )

@@ -26,6 +26,7 @@ from training.options.runs import (
     MonitorUpOptions,
     PostmortemOptions,
     ProfileOptions,
+    ResizeOptions,
     StopOptions,
     UiOptions,
 )
@@ -123,6 +124,15 @@ def stop(options: StopOptions) -> ExitStatus:
     run = _chosen(options)
     run.request_stop()
     print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.argument}")
+    return ExitStatus.DONE
+
+
+@COMMANDS.command("train")
+def resize(options: ResizeOptions) -> ExitStatus:
+    """Let a running elastic run continue with another number of workers, after it commits a checkpoint."""
+    run = _chosen(options)
+    run.request_workers(options.workers)
+    print(f"{run.name} commits its next step and continues with at most {options.workers} workers")
     return ExitStatus.DONE
 
 

@@ -112,7 +112,7 @@ class Session:
         self._callbacks = callbacks
         self._gate = gate
         self._memory = memory
-        self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
+        self._device = rank_device(task.settings.scale, index=place.gpu_index)
         self._recorder = FlightRecorder(task.run_directory, attempt=task.attempt, rank=place.rank)
         self._share = DataPlace.of(
             rank=place.rank,
@@ -401,7 +401,7 @@ class Session:
         if loop.validation == "inline":
             return inline
         on_gpu = loop.validation_device == "gpu" and self._device.type == "cuda"
-        gpu = place.local_rank if on_gpu else None
+        gpu = place.gpu_index if on_gpu else None
         return AsyncEvaluation(
             inline,
             Validator(self._task, gpu=gpu, emit=self._emit) if place.rank == 0 else None,

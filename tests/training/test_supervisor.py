@@ -29,7 +29,7 @@ from training.errors import (
 )
 from training.evidence import StepFile
 from training.failures import Failure
-from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.launch.task import Outcome, RankTask, WorkersFailedError, unheard
 from training.rundir import RunDirectory
 from training.supervisor import Supervisor
 
@@ -46,7 +46,10 @@ class ScriptedLauncher:
         self.attempts: list[int] = []
         self.is_closed = False
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
+        del notify
         self.attempts.append(task.attempt)
         on_phase("workers_start")
         return self._endings.pop(0)(task)

@@ -90,6 +90,28 @@ def fitting_workers(settings: TrainingSettings) -> list[int]:
     return [number for number in divisors if not _problem(settings, number)]
 
 
+def check_size(settings: TrainingSettings, workers: int) -> None:
+    """Refuse a number of workers that an elastic run cannot continue with.
+
+    Raises:
+        SettingsError: the run is not elastic, or the number is not in its range or does not divide its batch; names the nearest that work.
+    """
+    scale = settings.scale
+    if not scale.is_elastic:
+        raise SettingsError(
+            f"scale.workers={scale.workers} is not a range, so the run keeps its number of workers",
+            remedy=f"stop it, and resume it with WORKERS={workers}, or with WORKERS=1-{max(workers, scale.workers)} to resize it later",
+        )
+    least = scale.min_workers or 1
+    fitting = [number for number in fitting_workers(settings) if least <= number <= scale.workers]
+    if workers not in fitting:
+        raise SettingsError(
+            f"workers={workers}: the run can have {', '.join(map(str, fitting))} of scale.workers={least}-{scale.workers}, which divide "
+            f"loop.global_batch={settings.loop.global_batch}",
+            remedy=f"use {_nearest(fitting, workers)}",
+        )
+
+
 def _problem(settings: TrainingSettings, workers: int) -> str:
     """Why a run cannot go on with so many workers; empty if it can."""
     loop = settings.loop

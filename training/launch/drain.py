@@ -1,4 +1,4 @@
-"""When ranks leave a node that is about to go: at once if there is room for them elsewhere, otherwise as late as is safe."""
+"""When ranks leave a node that is about to go: once their replacements are ready, otherwise as late as is safe."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class DrainNotice:
     Attributes:
         ranks: those on these nodes.
         deadline: Unix time at which the first of them goes; infinite if nobody said.
-        has_room: all ranks fit on the other nodes.
+        has_replacements: as many other workers are ready.
     """
 
     ranks: tuple[int, ...]
     deadline: float
-    has_room: bool
+    has_replacements: bool
 
     def describe(self, now: float) -> str:
         """The notice in words, e.g. `the node of rank 1 is being drained and goes in 20 s`."""
@@ -38,13 +38,13 @@ class DrainNotice:
 def leaves_at(notice: DrainNotice, *, now: float, save_seconds: float) -> float:
     """The time at which the ranks commit and leave.
 
-    Without room, what they train until then is won, as the next attempt waits for a node.
+    Without replacements, the next attempt has to wait for them, or has fewer workers: so the ranks train as long as it is safe.
 
     Args:
         notice: the newest one.
         now: Unix time.
         save_seconds: of the slowest checkpoint so far, until it was committed.
     """
-    if notice.has_room or math.isinf(notice.deadline):
+    if notice.has_replacements or math.isinf(notice.deadline):
         return now
     return max(now, notice.deadline - _SAVES * save_seconds - _RESERVE_S)

@@ -22,7 +22,7 @@ def serve_rank(config: dict[str, Any]) -> None:
     """The training function: serves the driver of a run until it is over.
 
     Args:
-        config: `RankGroupConfig.dump` of `training.launch.ray_group`.
+        config: as `training.launch.ray_group` makes it.
     """
     context = get_context()
     # Before the rank's process imports torch, which reads them.
@@ -30,13 +30,16 @@ def serve_rank(config: dict[str, Any]) -> None:
     configure_allocator(AllocatorSettings.model_validate(config["allocator"]))
     os.environ[ADDRESS] = ray.get_runtime_context().gcs_address
     hello = Hello(
-        rank=context.get_world_rank(),
-        world=context.get_world_size(),
-        local_rank=context.get_local_rank(),
-        local_world=context.get_local_world_size(),
+        worker=worker_name(config["group"], context.get_world_rank()),
         node=ray.get_runtime_context().get_node_id(),
         host="127.0.0.1" if config["is_loopback"] else str(ray.util.get_node_ip_address()),
+        gpu=context.get_local_rank(),  # Ray Train lets the workers of a group on a node see each other's GPUs
     )
     host, port = config["driver"]
     with folder_in_memory() as folder:
         Agent(hello, memory=folder / "state").serve((host, port), bytes.fromhex(config["key"]))
+
+
+def worker_name(group: str, rank: int) -> str:
+    """Name of a worker, from that of its group and its rank in it. One that Ray starts in its place has the same."""
+    return f"{group}/{rank}"

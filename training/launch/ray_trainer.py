@@ -1,10 +1,10 @@
-"""A `DataParallelTrainer` that, on a local cluster, has no helper actors.
+"""A `DataParallelTrainer` that needs no helper actors where the driver does their work.
 
 `TorchTrainer` imports torch in the driver and in Ray's controller, which do not need it, and starts several helper actors one after the
 other. On two cores, each import of Ray Train or torch delays the first step by seconds. Ours has no backend: the driver tells the ranks
-where to meet (`training.launch.agent`). On a local cluster, the controller runs in the driver's process instead of an actor, without
-the actors for Ray Data, preemption and orphaned placement groups. On any other cluster, Ray's controller and callbacks remain, because
-they are needed there.
+where to meet (`training.launch.agent`). On a local cluster, and for a worker that is started by itself, the controller runs in the
+driver's process instead of an actor, without the actors for Ray Data, preemption and orphaned placement groups. For a whole group on
+any other cluster, Ray's controller and callbacks remain: they replace lost workers.
 
 This is the only module that uses Ray Train's internals. tests/training/launch/test_ray_contract.py checks what it relies on.
 """
@@ -12,7 +12,7 @@ This is the only module that uses Ray Train's internals. tests/training/launch/t
 from __future__ import annotations
 
 import asyncio
-import uuid
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +48,7 @@ class _ReplacingConfig(BackendConfig):
         return _ReplacingBackend
 
 
-class _LocalScalingPolicy(FixedScalingPolicy):
+class _OwnScalingPolicy(FixedScalingPolicy):
     """Asks for no nodes: Ray's policy starts an actor that does, which imports Ray Data, and times out on a slow machine."""
 
     def after_controller_start(self, train_run_context: TrainRunContext) -> None:
@@ -74,23 +74,46 @@ class _NoSynchronization:
         return self
 
 
-@contextmanager
-def _without_synchronization() -> Iterator[None]:
-    """Create worker groups with `_NoSynchronization`: Ray's worker group names the class in the middle of its start."""
-    actor, shutdown = worker_group.SynchronizationActor, state._shutdown_sync_actor  # noqa: SLF001
-    worker_group.SynchronizationActor, state._shutdown_sync_actor = _NoSynchronization, lambda _: None  # noqa: SLF001
-    try:
-        yield
-    finally:
-        worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown  # noqa: SLF001
+class _WithoutSynchronization:
+    """Creates worker groups with `_NoSynchronization` while at least one thread is in the block.
+
+    Ray's worker group names the class in the middle of its start, so it is replaced in the module.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._originals = (worker_group.SynchronizationActor, state._shutdown_sync_actor)  # noqa: SLF001
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, users: int) -> None:
+        with self._lock:
+            self._users += users
+            actor, shutdown = (_NoSynchronization, _do_nothing) if self._users else self._originals
+            worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown  # noqa: SLF001
 
 
-class _LocalWorkerGroup(WorkerGroup):
+def _do_nothing(actor: object) -> None:
+    """In place of what shuts the actor down."""
+    del actor
+
+
+_without_synchronization = _WithoutSynchronization()
+
+
+class _OwnWorkerGroup(WorkerGroup):
     """A worker group without a controller actor to pass to its workers."""
 
     @staticmethod
     def _get_worker_runtime_env(custom_runtime_env: dict[str, Any]) -> dict[str, Any]:
-        """No runtime environment: workers inherit the variables of this process, and the node has no agent to set others."""
+        """No runtime environment: workers inherit the variables of their node, and a local node has no agent to set others."""
         del custom_runtime_env
         return {}
 
@@ -117,12 +140,12 @@ class _LocalWorkerGroup(WorkerGroup):
         self._decorate_worker_log_file_paths(workers)
 
 
-class _LocalController(TrainController):
-    worker_group_cls = _LocalWorkerGroup
+class _OwnController(TrainController):
+    worker_group_cls = _OwnWorkerGroup
 
 
-class _LocalTrainer(DataParallelTrainer):
-    """A trainer for a local cluster: the controller runs in this process, with the callbacks that workers need."""
+class _OwnTrainer(DataParallelTrainer):
+    """A trainer whose controller runs in this process, with the callbacks that workers need."""
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         return [
@@ -131,7 +154,7 @@ class _LocalTrainer(DataParallelTrainer):
         ]
 
     def _initialize_and_run_controller(self, **arguments: Any) -> Result:  # noqa: ANN401 - passed through
-        controller = _LocalController(**{**arguments, "scaling_policy": _LocalScalingPolicy(self.scaling_config)})
+        controller = _OwnController(**{**arguments, "scaling_policy": _OwnScalingPolicy(self.scaling_config)})
         with _without_synchronization():
             asyncio.run(controller.run())
         return controller.get_result()
@@ -142,40 +165,43 @@ def make_trainer(
     config: dict[str, Any],
     *,
     scale: ScaleSettings,
+    workers: int,
     folder: Path,
-    is_local: bool,
+    replaces_lost: bool,
 ) -> DataParallelTrainer:
     """The trainer of a worker group.
-
-    On a local cluster a group whose worker dies ends, and the driver starts another one. On any other, Ray replaces lost workers one by
-    one, on whatever node has room, for as long as the driver waits for them.
 
     Args:
         serve: runs on every worker.
         config: its argument.
-        scale: number of workers, and what each of them takes.
+        scale: what each of the workers takes.
+        workers: number of the workers, all of which start or none.
         folder: for Ray Train's own files, which all nodes share.
-        is_local: of a cluster on this machine that nobody else uses.
+        replaces_lost: Ray replaces lost workers one by one, on whatever node has room, for as long as the driver waits for them; otherwise
+            the group ends with the first that is lost.
     """
-    trainer = _LocalTrainer if is_local else DataParallelTrainer
-    replacements = 0 if is_local else -1  # without a limit
+    trainer = DataParallelTrainer if replaces_lost else _OwnTrainer
+    replacements = -1 if replaces_lost else 0  # without a limit
     return trainer(
         serve,
         train_loop_config=config,
-        backend_config=BackendConfig() if is_local else _ReplacingConfig(),
+        backend_config=_ReplacingConfig() if replaces_lost else BackendConfig(),
         scaling_config=ScalingConfig(
-            num_workers=scale.workers,
-            use_gpu=scale.gpu,
-            resources_per_worker={"CPU": scale.cpus_per_worker, **({"GPU": 1} if scale.gpu else {})},
+            num_workers=workers, use_gpu=scale.gpu, resources_per_worker=needs_of_worker(scale)
         ),
         run_config=RunConfig(
-            name=f"group-{uuid.uuid4().hex[:8]}",
+            name=config["group"],
             storage_path=str(folder),
             failure_config=FailureConfig(
                 max_failures=replacements, controller_failure_limit=0, max_preemption_failures=replacements
             ),
         ),
     )
+
+
+def needs_of_worker(scale: ScaleSettings) -> dict[str, float]:
+    """Ray's resources of one worker."""
+    return {"CPU": float(scale.cpus_per_worker), **({"GPU": 1.0} if scale.gpu else {})}
 
 
 def dead_ranks(error: TrainingFailedError) -> list[int]:

@@ -187,7 +187,7 @@ class Driver:
     def _is_asked_to_stop(self) -> bool:
         """Whether there is a request to stop that has not been answered: a signal, or once the file that a head's drain writes."""
         if self._run.stop_is_requested():
-            self._run.clear_stop()
+            self._run.clear_requests()
             self._requests += 1
         if self._answered == self._requests:
             return False

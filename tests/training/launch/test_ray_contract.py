@@ -50,7 +50,7 @@ def test_the_controller_creates_its_worker_group_from_a_class_attribute() -> Non
 
 def test_our_worker_group_differs_from_rays_only_in_the_controller_actor() -> None:
     name = "_init_train_context_on_workers"
-    ours = getattr(ray_trainer._LocalWorkerGroup, name)
+    ours = getattr(ray_trainer._OwnWorkerGroup, name)
     assert parameters(ours) == parameters(getattr(WorkerGroup, name))
     source = inspect.getsource(getattr(WorkerGroup, name))
     assert "controller_actor=" in source
@@ -73,7 +73,7 @@ def test_workers_accept_the_context_of_our_worker_group() -> None:
 
 def test_workers_have_no_runtime_environment_for_which_the_node_has_no_agent() -> None:
     name = "_get_worker_runtime_env"
-    assert parameters(getattr(ray_trainer._LocalWorkerGroup, name)) == parameters(getattr(WorkerGroup, name))
+    assert parameters(getattr(ray_trainer._OwnWorkerGroup, name)) == parameters(getattr(WorkerGroup, name))
     assert f"self.{name}(" in inspect.getsource(WorkerGroup._create_workers)
 
 
@@ -83,7 +83,7 @@ def test_a_worker_group_passes_the_synchronization_actor_only_to_what_we_replace
     assert "self._init_train_context(workers, sync_actor)" in source
     assert "_shutdown_sync_actor(self.sync_actor)" in inspect.getsource(state.WorkerGroupState.shutdown)
     before = worker_group.SynchronizationActor, state._shutdown_sync_actor
-    with ray_trainer._without_synchronization():
+    with ray_trainer._without_synchronization(), ray_trainer._without_synchronization():
         actor = worker_group.SynchronizationActor.options(label_selector={}).remote(timeout_s=1, warn_interval_s=1)
         assert isinstance(actor, ray_trainer._NoSynchronization)
         state._shutdown_sync_actor(actor)
@@ -97,8 +97,8 @@ def test_only_the_methods_that_our_scaling_policy_overrides_send_requests() -> N
     # The second is called by the first; the third does nothing without the first; the last is for elastic policies.
     others = {"_send_resource_request", "_cancel_resource_request", "_autoscaling_coordinator"}
     assert users == {"__init__", *overridden, *others}
-    assert overridden <= vars(ray_trainer._LocalScalingPolicy).keys()
-    policy = ray_trainer._LocalScalingPolicy(ScalingConfig(num_workers=2))
+    assert overridden <= vars(ray_trainer._OwnScalingPolicy).keys()
+    policy = ray_trainer._OwnScalingPolicy(ScalingConfig(num_workers=2))
     policy.after_controller_start(None)
     assert policy.make_decision_for_non_running_worker_group().num_workers == 2
     policy._cancel_resource_request()
@@ -142,15 +142,19 @@ def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
     assert not inspect.iscoroutinefunction(TrainController.get_result)
 
 
-def test_a_local_cluster_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
+def test_a_controller_in_the_driver_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
     scale = small_settings(scale={"launcher": "ray"}).scale
     assert constants.V2_ENABLED_ENV_VAR in ray_cluster._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
-        local = ray_trainer.make_trainer(print, {}, scale=scale, folder=tmp_path, is_local=True)
-        remote = ray_trainer.make_trainer(print, {}, scale=scale, folder=tmp_path, is_local=False)
-    ours = [type(callback).__name__ for callback in local._create_default_callbacks()]
-    theirs = [type(callback).__name__ for callback in remote._create_default_callbacks()]
+        own, rays = (
+            ray_trainer.make_trainer(
+                print, {"group": "group-1"}, scale=scale, workers=2, folder=tmp_path, replaces_lost=replaces_lost
+            )
+            for replaces_lost in (False, True)
+        )
+    ours = [type(callback).__name__ for callback in own._create_default_callbacks()]
+    theirs = [type(callback).__name__ for callback in rays._create_default_callbacks()]
     assert ours == ["AcceleratorSetupCallback", "BackendSetupCallback"]
     assert theirs[:4] == [*ours, "PlacementGroupCleanerCallback", "DatasetsCallback"]
 

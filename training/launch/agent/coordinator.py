@@ -1,11 +1,11 @@
-"""The driver's end of the agents: it waits for them, starts attempts on them, and collects how each rank ended."""
+"""The driver's end of the agents: it accepts them, starts attempts on some of them, and collects how each rank ended."""
 
 from __future__ import annotations
 
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing import AuthenticationError
@@ -25,6 +25,7 @@ from training.launch.agent.messages import (
     receive,
     send,
 )
+from training.launch.agent.places import in_rank_order, local_ranks
 from training.launch.task import Outcome, RankPlace, RankTask, WorkersFailedError
 
 _PATIENCE_S = 10.0
@@ -49,16 +50,16 @@ class _Peer:
 
 
 class Coordinator:
-    """Listens for the agents of a worker group. All methods but those of its threads belong to one thread."""
+    """Listens for the agents of a run, which come and go. All methods but those of its threads belong to one thread."""
 
-    def __init__(self, *, host: str, world: int) -> None:
-        """Listen on a free port of an address of this machine, which the agents can reach, for as many agents."""
-        self._world = world
+    def __init__(self, *, host: str) -> None:
+        """Listen on a free port of an address of this machine, which the agents can reach."""
         self._listener = Listener((host, 0), "AF_INET", backlog=_BACKLOG)
         self.key = secrets.token_bytes(32)
         """Shared with the agents, which prove that they know it."""
         self._heard: Queue[tuple[_Peer, Message | None]] = Queue()
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[str, _Peer] = {}
+        self._first: _Peer | None = None
         self._lock = threading.Lock()
         # Guarded by the lock.
         self._is_released = False
@@ -72,16 +73,22 @@ class Coordinator:
         return str(host), int(port)
 
     @property
-    def has_all(self) -> bool:
-        """Whether all agents are connected, as far as `run` has noticed."""
-        return len(self._peers) == self._world
+    def agents(self) -> Mapping[str, Hello]:
+        """The agents that are connected, by the name of their worker, in the order in which they came; as far as it is known by now."""
+        return {worker: peer.hello for worker, peer in self._peers.items()}
 
-    def run(self, task: RankTask, *, check: Callable[[], None]) -> Outcome:
-        """Run an attempt on all agents, once they are connected.
+    def wait(self, is_enough: Callable[[], bool], *, check: Callable[[], None]) -> None:
+        """Wait until the agents are enough; calls `check` often while nothing happens."""
+        while not is_enough():
+            self._next(check)
+
+    def run(self, task: RankTask, workers: Sequence[str], *, check: Callable[[], None]) -> Outcome:
+        """Run an attempt on agents that are connected, as many as its settings have workers.
 
         Args:
             task: the attempt.
-            check: called often while nothing else happens; raises if the worker group has ended.
+            workers: names of their workers; the node of the first one has rank 0.
+            check: called often while nothing else happens; raises if the attempt has no use any more.
 
         Returns:
             The outcome of rank 0.
@@ -89,31 +96,47 @@ class Coordinator:
         Raises:
             WorkersFailedError: a rank failed or died; raised when no rank runs the attempt any more.
         """
-        while not self.has_all:
-            self._next(check)
-        first = self._peers[0]
-        self._send(first, AskPort())
+        chosen = in_rank_order([self._peers[worker].hello for worker in workers])
+        ranks = {rank: self._peers[hello.worker] for rank, hello in enumerate(chosen)}
+        self._first = ranks[0]
+        self._send(ranks[0], AskPort())
         port = None
-        while not isinstance(port, Port):
-            peer, port = self._next(check)
-            if port is None:
-                raise _lost(peer)
-        for peer in self._peers.values():
-            self._send(peer, Start(task=task.dump(), place=asdict(_place(peer.hello, first.hello, port.port))))
-        return _Attempt(self._peers, self._next, self._send).collect(check)
+        while port is None:
+            peer, message = self._next(check)
+            if isinstance(message, Port):
+                port = message.port
+            elif message is None and peer in ranks.values():
+                raise _lost(list(ranks.values()).index(peer))
+        for rank, (local_rank, local_world) in enumerate(local_ranks(chosen)):
+            place = RankPlace(
+                rank=rank,
+                world=len(chosen),
+                local_rank=local_rank,
+                local_world=local_world,
+                master_address=chosen[0].host,
+                master_port=port,
+                gpu=chosen[rank].gpu,
+            )
+            self._send(ranks[rank], Start(task=task.dump(), place=asdict(place)))
+        attempt = _Attempt(ranks, self._next, self._send)
+        try:
+            return attempt.collect(check)
+        finally:
+            for peer in attempt.silent:
+                self._drop(peer)
 
     def ask_to_stop(self) -> None:
         """Ask the ranks to commit and stop at the same step; the attempt then ends as `stopped`."""
-        if (first := self._peers.get(0)) is not None:
-            self._send(first, Stop())
+        if self._first is not None:
+            self._send(self._first, Stop())
 
-    @property
-    def nodes(self) -> dict[int, str]:
-        """The Ray node of each rank."""
-        return {rank: peer.hello.node for rank, peer in sorted(self._peers.items())}
+    def dismiss(self, worker: str) -> None:
+        """Let an agent end that no attempt runs on."""
+        if (peer := self._peers.pop(worker, None)) is not None:
+            self._send(peer, Release())
 
     def release(self) -> None:
-        """Let the agents end, and listen no more."""
+        """Let all agents end, and listen no more."""
         with self._lock:
             self._is_released = True
             connected = list(self._connected)
@@ -130,10 +153,17 @@ class Coordinator:
                 check()
                 continue
             if isinstance(message, Hello):
-                self._peers[message.rank] = peer
-            elif message is None and self._peers.get(peer.hello.rank) is peer:
-                del self._peers[peer.hello.rank]
+                self._peers[message.worker] = peer
+            elif message is None and self._peers.get(peer.hello.worker) is peer:
+                del self._peers[peer.hello.worker]
             return peer, message
+
+    def _drop(self, peer: _Peer) -> None:
+        """Forget an agent that does not answer; it ends itself when it finds the connection closed."""
+        if self._peers.get(peer.hello.worker) is peer:
+            del self._peers[peer.hello.worker]
+        with suppress(OSError):
+            peer.connection.close()
 
     def _send(self, peer: _Peer, message: Message) -> None:
         """Send; a lost agent is reported by the thread that listens to it."""
@@ -179,16 +209,22 @@ class _Attempt:
 
     def __init__(
         self,
-        peers: dict[int, _Peer],
+        ranks: Mapping[int, _Peer],
         listen: Callable[[Callable[[], None]], tuple[_Peer, Message | None]],
         tell: Callable[[_Peer, Message], None],
     ) -> None:
-        self._running = dict(peers)
+        self._running = dict(ranks)
+        self._rank_of = {id(peer): rank for rank, peer in ranks.items()}
         self._listen = listen
         self._tell = tell
         self._ended: dict[int, Ended] = {}
         self._gone: list[int] = []
         self._deadline: float | None = None
+
+    @property
+    def silent(self) -> list[_Peer]:
+        """Those that have not said how the attempt ended."""
+        return list(self._running.values())
 
     def collect(self, check: Callable[[], None]) -> Outcome:
         """Wait until it has ended on every rank, and end it everywhere once it has failed on one."""
@@ -197,8 +233,8 @@ class _Attempt:
                 peer, message = self._listen(lambda: self._check(check))
             except TimeoutError:
                 break
-            rank = peer.hello.rank
-            if self._running.get(rank) is not peer or not isinstance(message, Ended | None):
+            rank = self._rank_of.get(id(peer), -1)
+            if rank not in self._running or not isinstance(message, Ended | None):
                 continue
             del self._running[rank]
             if message is None:
@@ -235,16 +271,5 @@ class _Attempt:
         raise WorkersFailedError("\n".join(said) or "a rank died", exits={**died, **dict.fromkeys(gone)})
 
 
-def _lost(peer: _Peer) -> WorkersFailedError:
-    return WorkersFailedError(f"the Ray worker of rank {peer.hello.rank} is gone", exits={peer.hello.rank: None})
-
-
-def _place(hello: Hello, first: Hello, port: int) -> RankPlace:
-    return RankPlace(
-        rank=hello.rank,
-        world=hello.world,
-        local_rank=hello.local_rank,
-        local_world=hello.local_world,
-        master_address=first.host,
-        master_port=port,
-    )
+def _lost(rank: int) -> WorkersFailedError:
+    return WorkersFailedError(f"the Ray worker of rank {rank} is gone", exits={rank: None})

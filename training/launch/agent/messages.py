@@ -10,20 +10,19 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Hello:
-    """The first message of an agent: its place in the worker group.
+    """The first message of an agent.
 
     Attributes:
-        rank, world, local_rank, local_world: as Ray Train numbers its workers.
+        worker: name of its worker, which no other of the run has.
         host: address of its machine that the other agents can reach.
         node: id of its Ray node; empty without Ray.
+        gpu: index of its GPU among those that its process can see.
     """
 
-    rank: int
-    world: int
-    local_rank: int
-    local_world: int
+    worker: str
     host: str
     node: str = ""
+    gpu: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

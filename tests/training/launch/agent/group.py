@@ -38,7 +38,9 @@ class Group:
         """
         folder.mkdir(parents=True, exist_ok=True)
         task = RankTask(settings=settings, run_directory=folder, attempt=attempt)
-        return self.coordinator.run(task, check=check)
+        world = settings.scale.workers
+        self.coordinator.wait(lambda: len(self.coordinator.agents) >= world, check=check)
+        return self.coordinator.run(task, sorted(self.coordinator.agents)[:world], check=check)
 
     def end(self) -> None:
         """Let the agents end, and wait for them."""
@@ -51,8 +53,8 @@ class Group:
 @contextmanager
 def agents(world: int, folder: Path) -> Iterator[Group]:
     """A group whose ranks keep their state in `folder`."""
-    coordinator = Coordinator(host="127.0.0.1", world=world)
-    started = [Agent(_hello(rank, world), memory=folder / f"memory-{rank}") for rank in range(world)]
+    coordinator = Coordinator(host="127.0.0.1")
+    started = [Agent(_hello(rank), memory=folder / f"memory-{rank}") for rank in range(world)]
     with ExitStack() as stack:
         threads = [
             threading.Thread(target=one.serve, args=(coordinator.address, coordinator.key), daemon=True)
@@ -65,5 +67,5 @@ def agents(world: int, folder: Path) -> Iterator[Group]:
         yield group
 
 
-def _hello(rank: int, world: int) -> Hello:
-    return Hello(rank=rank, world=world, local_rank=rank, local_world=world, host="127.0.0.1")
+def _hello(number: int) -> Hello:
+    return Hello(worker=f"worker-{number}", host="127.0.0.1")
