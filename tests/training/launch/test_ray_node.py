@@ -185,8 +185,9 @@ def test_a_raylet_that_exits_is_an_error_with_the_end_of_its_log(
 def test_a_local_run_starts_only_the_processes_that_it_needs(scratch: Path, earlier: frozenset[int]) -> None:
     outcome, waiting = run_one_step(scratch, earlier)
     assert outcome.step == 1
-    rank = "ray::RayTrainWo"  # of the attempt, which may still be exiting; the kernel cuts names off
-    assert [name for name in waiting if not name.startswith(rank)] == ["cat", "cat", "gcs_server", "raylet"]
+    # The agent, which the kernel cuts the name of, its fork server with the server's resource tracker, and the rank for the next attempt.
+    agents = ("ray::RayTrainWo", "python", "rtp-rank")
+    assert [name for name in waiting if not name.startswith(agents)] == ["cat", "cat", "gcs_server", "raylet"]
     assert children(earlier) == []
     assert not ray.is_initialized()
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
