@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from observability.objective_metrics import Metric
 from training.checkpoint.manifest import Identity
 from training.checkpoint.remote.bucket import RunBucket
 from training.checkpoint.remote.location import RemoteLocation
@@ -17,7 +18,6 @@ from training.data.order import BatchPlan
 from training.data.types import DataBundle
 from training.flops import FlopCount
 from training.identity import identity_of
-from training.objectives.metrics import Metric
 from training.objectives.objective import Objective
 from training.objectives.registry import build_objective, ranking_metric
 from training.optim import build_optimizer, peak_learning_rate
