@@ -18,9 +18,9 @@
 | `on_close` | the run is over, after an error too; in reverse order | |
 
 "Window settled" means that every step done so far has been reported by `on_window`. All ranks reach the same points in the same order,
-so a hook may communicate. At each point the callbacks are called in the order in which the session lists them: `LastStep`, `StepDeadline`,
-`EventLog`, `Usage`, `Profiling`, `AttentionReport`, `SampleLedger`, `Averaging`, callbacks of the caller, `Evaluation`,
-`RemoteCheckpoints`, `Checkpointing`, `GateKeeper`.
+so a hook may communicate. At each point the callbacks are called in the order in which `training.rank.callbacks` lists them:
+`LastStep`, `StepDeadline`, `EventLog`, `Usage`, `Profiling`, `AttentionReport`, `SampleLedger`, `Averaging`, callbacks of the caller,
+`Evaluation`, `RemoteCheckpoints`, `Checkpointing`, `GateKeeper`.
 A callback that is `Stateful` (`training.checkpoint.stateful`) is saved and restored under its `name`.
 """
 

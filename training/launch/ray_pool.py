@@ -57,17 +57,16 @@ class _Attempt:
 class RayPool:
     """The workers of one run."""
 
-    def __init__(self, settings: TrainingSettings, *, folder: Path, is_local: bool) -> None:
+    def __init__(self, task: RankTask, *, is_local: bool) -> None:
         """Prepare; the first `run` starts the workers.
 
         Args:
-            settings: of the run, as it began.
-            folder: for Ray Train's own files, which all nodes share.
+            task: the first attempt, with the settings of the run as it began.
             is_local: the cluster is on this machine.
         """
-        self._settings = settings
-        self._sizes = Sizes.of(settings)
-        self._folder = folder
+        self._settings = task.settings
+        self._sizes = Sizes.of(task.settings)
+        self._folder = task.run_directory / "ray"  # for Ray Train's own files, which all nodes share
         self._is_local = is_local
         self._coordinator = Coordinator(host=_LOOPBACK if is_local else str(ray.util.get_node_ip_address()))
         self._groups: list[RayGroup] = []
@@ -75,6 +74,10 @@ class RayPool:
         self._next_look = 0.0
         self._next_start = 0.0
         self._workers: Sequence[str] = ()
+
+    def fits(self, task: RankTask) -> bool:
+        """Whether the workers are what an attempt needs, which may be of another run."""
+        return _needs(self._settings) == _needs(task.settings)
 
     @property
     def has_lost(self) -> bool:
@@ -95,6 +98,8 @@ class RayPool:
         Raises:
             WorkersFailedError: a rank failed or died, or too few workers started.
         """
+        if task.settings != self._settings:
+            self._settings, self._sizes, self._workers = task.settings, Sizes.of(task.settings), ()
         attempt = self._gather(task, notify)
         if attempt is None:
             return Outcome(status="stopped", step=0)
@@ -270,6 +275,13 @@ class RayPool:
         """Whether an elastic run can do without the workers that did not start."""
         scale = self._settings.scale
         return scale.is_elastic and len(self._staying()) >= (scale.min_workers or 1)
+
+
+def _needs(settings: TrainingSettings) -> tuple[object, ...]:
+    """What the workers are started with."""
+    scale = settings.scale
+    needs = (scale.cpus_per_worker, scale.gpu, dict(scale.environment), settings.compute.allocator)
+    return scale.min_workers, scale.workers, *needs
 
 
 def _slowest_save(run_directory: Path) -> float:

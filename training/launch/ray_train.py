@@ -65,17 +65,22 @@ class RayLauncher:
 
     def close(self) -> None:
         """Stop the workers, and the local Ray cluster, or disconnect from the existing one."""
+        self._end_pool()
+        self._cluster.close()
+        self._is_started = False
+
+    def _end_pool(self) -> None:
         if self._pool is not None:
             self._pool.stop()
             self._pool = None
-        self._cluster.close()
-        self._is_started = False
 
     def _pool_of(self, task: RankTask) -> RayPool:
         from training.launch.ray_pool import RayPool  # noqa: PLC0415 - imports Ray, after its environment is set
 
+        if self._pool is not None and not self._pool.fits(task):
+            self._end_pool()
         if self._pool is None:
-            self._pool = RayPool(task.settings, folder=task.run_directory / "ray", is_local=self._cluster.is_local)
+            self._pool = RayPool(task, is_local=self._cluster.is_local)
         return self._pool
 
 
