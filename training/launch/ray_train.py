@@ -1,9 +1,9 @@
 """Ranks on Ray Train workers.
 
-Ray Train schedules the workers, monitors them, and shuts the group down when one dies. A worker is the agent of a rank, whose process can
-die without it (`training.launch.agent`). `training.launch.ray_pool` says which workers a run has; `training.worker` does the rest. For
-measured reasons (docs/ARCHITECTURE.md), three features of Ray Train are not used: `report` for metrics (each call waits for a poll), its checkpoint
-registry (loses completed checkpoints on a crash), and its retries (the supervisor restarts from our own checkpoints).
+Ray Train schedules the workers and notices one that dies. A worker is the agent of a rank, whose process can die without it
+(`training.launch.agent`). `training.launch.ray_pool` says which workers a run has; `training.worker` does the rest. For measured
+reasons (docs/ARCHITECTURE.md), three features of Ray Train are not used: `report` for metrics (each call waits for a poll), its
+checkpoint registry (loses completed checkpoints on a crash), and its retries (the supervisor restarts from our own checkpoints).
 """
 
 from __future__ import annotations
