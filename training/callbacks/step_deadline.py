@@ -60,6 +60,7 @@ class StepDeadline(Callback):
         self._attempt = attempt
         self._rank = rank
         self._seconds = seconds
+        self._poll = seconds / _POLLS
         self._dump_collectives = dump_collectives
         self._stacks = evidence.stack_file(run_directory, attempt=attempt, rank=rank).open("a", encoding="utf-8")
         self._running: _Running | None = None
@@ -89,6 +90,8 @@ class StepDeadline(Callback):
 
     def on_step_end(self, loop: Loop, micro_batches: list[Batch], result: StepResult) -> None:
         """The next step begins."""
+        if self._running is None:
+            self._arm()  # not later, in the thread: the next steps may be over, and the interpreter's lock be held, before it looks
         self._running = _Running(loop.progress.step + 1, time.monotonic())
 
     def on_epoch_end(self, loop: Loop) -> None:
@@ -113,17 +116,19 @@ class StepDeadline(Callback):
         faulthandler.cancel_dump_traceback_later()
 
     def _watch(self) -> None:
-        poll = self._seconds / _POLLS
-        while not self._is_over.wait(poll):
+        while not self._is_over.wait(self._poll):
             running = self._running
             if running is None:
                 continue
-            # Native code that holds the interpreter's lock also stops this thread: then faulthandler's ends the process.
-            faulthandler.dump_traceback_later(self._seconds + poll, exit=True, file=self._stacks)
+            self._arm()
             if self._running is None:
                 faulthandler.cancel_dump_traceback_later()
             elif time.monotonic() - running.began > self._seconds:
                 self._end(running.step)
+
+    def _arm(self) -> None:
+        """Native code that holds the interpreter's lock also stops our thread: then faulthandler's ends the process."""
+        faulthandler.dump_traceback_later(self._seconds + self._poll, exit=True, file=self._stacks)
 
     def _end(self, step: int) -> None:
         faulthandler.cancel_dump_traceback_later()
