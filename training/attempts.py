@@ -64,7 +64,8 @@ def run_attempts(
                 notify=lambda message: emit(Notice(level="warning", message=message)),
             )
         except WorkersFailedError as error:
-            failure = failures.cause(run.path, attempt=attempt, ended=error, scale=settings.scale)
+            scale = settings.scale.model_copy(update={"workers": error.world or settings.scale.workers})
+            failure = failures.cause(run.path, attempt=attempt, ended=error, scale=scale)
         else:
             if outcome.status == "moving" and not run.stop_is_requested():
                 emit(

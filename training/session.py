@@ -56,7 +56,7 @@ class Session:
             wants_stop: this rank's vote to save and stop.
             callbacks: called in addition to the built-in ones; the same on every rank.
             gate: holds the run between two epochs; every rank has one, or none.
-            memory: keeps the state for the next attempt if this rank only loses its peers; every rank has one, or none.
+            memory: keeps the state for the next attempt if this rank only loses its peers, on a CPU; every rank has one, or none.
 
         Raises:
             ValueError: the gate would decide before the evaluation that it decides by.
@@ -67,7 +67,8 @@ class Session:
         self._wants_stop = wants_stop
         self._callbacks = callbacks
         self._gate = gate
-        self._memory = memory
+        # The process of a rank on a GPU does not outlive an attempt that fails (`training.launch.agent.resident`).
+        self._memory = None if self._context.device.type == "cuda" else memory
         self._recorder = FlightRecorder(task.run_directory, attempt=task.attempt, rank=place.rank)
 
     def run(self) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,13 @@ class RankMemory:
         """`folder` is in memory, of this process alone, and need not exist."""
         self._folder = folder
         self._store = CheckpointStore(LocalStorage(folder))
+        self._run: Path | None = None
+
+    def serve(self, run_directory: Path) -> None:
+        """An attempt of a run begins: what is kept of another run, which may have the same settings, is dropped."""
+        if run_directory != self._run:
+            self.clear()
+        self._run = run_directory
 
     @property
     def step(self) -> int | None:
@@ -105,7 +113,8 @@ class RankMemory:
         dist.broadcast_object_list(listed, src=source)
         if not has_it:
             self.clear()
-            folder.mkdir(mode=0o700, parents=True)
+            with suppress(OSError):  # the first file cannot be written then
+                folder.mkdir(mode=0o700, parents=True)
         problems = [_broadcast_file(folder / name, size, source=source, writes=not has_it) for name, size in listed[0]]
         for problem in problems:
             if problem is not None:
@@ -113,26 +122,43 @@ class RankMemory:
 
 
 def _broadcast_file(path: Path, size: int, *, source: int, writes: bool) -> OSError | None:
-    """Send a file from one rank to all; returns why it could not be written here, as the others go on."""
-    problem = None
-    is_source = dist.get_rank() == source
-    with path.open("wb" if writes else "rb") as file:
-        for start in range(0, size, _CHUNK_BYTES):
-            count = min(_CHUNK_BYTES, size - start)
-            chunk = torch.empty(count, dtype=torch.uint8)
-            if is_source:
-                chunk.numpy()[:] = np.frombuffer(file.read(count), dtype=np.uint8)
-            dist.broadcast(chunk, src=source)
-            if writes and problem is None:
-                try:
-                    file.write(chunk.numpy().data)
-                except OSError as error:
-                    problem = error
+    """Send a file from one rank to all; returns why it could not be read or written here, as the others go on."""
+    problem = _append(path, torch.empty(0, dtype=torch.uint8)) if writes else None
+    for start in range(0, size, _CHUNK_BYTES):
+        chunk = torch.zeros(min(_CHUNK_BYTES, size - start), dtype=torch.uint8)
+        if dist.get_rank() == source:
+            problem = problem or _read(path, chunk, start)
+        dist.broadcast(chunk, src=source)
+        if writes:
+            problem = problem or _append(path, chunk)
     return problem
 
 
+def _read(path: Path, chunk: torch.Tensor, start: int) -> OSError | None:
+    """Fill `chunk` from a position of a file; returns why that failed."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            chunk.numpy()[:] = np.frombuffer(file.read(chunk.numel()), dtype=np.uint8)
+    except OSError as error:
+        return error
+    return None
+
+
+def _append(path: Path, chunk: torch.Tensor) -> OSError | None:
+    """Append `chunk` to a file; returns why that failed."""
+    try:
+        with path.open("ab") as file:
+            file.write(chunk.numpy().data)
+    except OSError as error:
+        return error
+    return None
+
+
 def _gathered(numbers: list[int]) -> list[list[int]]:
-    """The numbers of every rank."""
+    """The numbers of every rank; a single one needs no process group."""
+    if not dist.is_initialized():
+        return [numbers]
     own = torch.tensor(numbers, dtype=torch.int64)
     found = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(found, own)

@@ -56,7 +56,7 @@ def restore_newest(
         CheckpointError: there are checkpoints, but none verifies.
     """
     found = None
-    if memory is not None and place.world > 1:
+    if memory is not None:
         found = memory.newest(identity, committed=max(store.steps(), default=-1) if place.rank == 0 else -1)
     if found is None:
         chosen = newest_good(store, tier, identity, report=partial(_report, emit)) if place.rank == 0 else None

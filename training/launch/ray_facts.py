@@ -18,6 +18,9 @@ from training.evidence import FOLDER
 MISSING: Final = "MISSING"
 """State of the fact that says which resources the ranks asked for and the cluster does not have."""
 
+SILENT: Final = "SILENT"
+"""State of a node of the ranks whose raylet does not answer. Ray itself takes half a minute to call it dead."""
+
 _LOST_WITH_NODE = ("its node has died", "node was terminated")
 """Parts of Ray's reasons for the death of an actor (gcs_actor_manager.cc)."""
 
@@ -63,8 +66,10 @@ def read(run_directory: Path, *, attempt: int) -> list[Fact]:
 
 
 def lost_with_node(facts: Sequence[Fact]) -> str:
-    """Ray's reason for the death of an actor that died with its node; empty if none did."""
-    return next((fact.why for fact in facts if any(part in fact.why for part in _LOST_WITH_NODE)), "")
+    """Ray's reason for the death of an actor that died with its node, or which node does not answer; empty if none is lost."""
+    died = (fact.why for fact in facts if any(part in fact.why for part in _LOST_WITH_NODE))
+    silent = (f"{fact.what} does not answer: {fact.why}" for fact in facts if fact.state == SILENT)
+    return next(died, "") or next(silent, "")
 
 
 def shortage(facts: Sequence[Fact]) -> str:

@@ -7,20 +7,25 @@ the cluster ends, and the cluster of a job ends with it.
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 from ray._private import state as ray_state
 
 from training.launch import ray_facts
-from training.launch.ray_facts import MISSING, Fact, Node
+from training.launch.ray_facts import MISSING, SILENT, Fact, Node
 from training.launch.task import RankTask
 
 _PATIENCE_S = 3.0
 """Longest delay of a restart; a metadata service that is lost answers after a minute."""
+
+_ANSWER_S = 1.0
+"""Within which the raylet of a node answers."""
 
 _RANK = "RayTrainWorker"
 """Part of the name of the class of Ray Train's workers."""
@@ -43,7 +48,7 @@ def keep(task: RankTask, *, since: float) -> None:
 
 def _write(task: RankTask, since: float) -> None:
     with suppress(Exception):  # Ray's state is in whatever condition the failure left it
-        facts = [*_nodes(), *_actors(since), *_placement_groups(), *_resources(task, since)]
+        facts = [*_nodes(since), *_actors(since), *_placement_groups(), *_resources(task, since)]
         path = ray_facts.file(task.run_directory, attempt=task.attempt)
         path.parent.mkdir(exist_ok=True)
         partial = path.with_suffix(".partial")
@@ -51,11 +56,29 @@ def _write(task: RankTask, since: float) -> None:
         partial.replace(path)
 
 
-def _nodes() -> Iterable[Fact]:
-    nodes = sorted(ray_state.state.node_table(), key=lambda node: bool(node["Alive"]))
-    for node in nodes[:_MOST]:
-        why = node.get("DeathReasonMessage") or ""
-        yield Fact(f"node {node['NodeManagerAddress']}", "ALIVE" if node["Alive"] else "DEAD", why[:_LONGEST])
+def _nodes(since: float) -> Iterable[Fact]:
+    """The nodes, those that are lost first; those of the ranks are asked, and the others are as the metadata service knows them."""
+    of_ranks = {one["Address"]["NodeID"] for one in _ranks(since)}
+    nodes = sorted(
+        ray_state.state.node_table(), key=lambda node: (bool(node["Alive"]), node["NodeID"] not in of_ranks)
+    )[:_MOST]
+    asked = [node for node in nodes if node["Alive"] and node["NodeID"] in of_ranks]
+    with ThreadPoolExecutor(_MOST) as pool:
+        silent = dict(zip((node["NodeID"] for node in asked), pool.map(_silence_of, asked), strict=True))
+    for node in nodes:
+        state, why = "ALIVE" if node["Alive"] else "DEAD", node.get("DeathReasonMessage") or ""
+        if silence := silent.get(node["NodeID"]):
+            state, why = SILENT, silence
+        yield Fact(f"node {node['NodeManagerAddress']}", state, why[:_LONGEST])
+
+
+def _silence_of(node: Mapping[str, Any]) -> str:
+    """Why the raylet of a node cannot be reached; empty if it can."""
+    try:
+        with socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), timeout=_ANSWER_S):
+            return ""
+    except OSError as error:
+        return f"its raylet at port {node['NodeManagerPort']}: {error}"
 
 
 def _actors(since: float) -> Iterable[Fact]:
@@ -70,6 +93,10 @@ def _actors(since: float) -> Iterable[Fact]:
 def _lived(since: float) -> list[Mapping[str, Any]]:
     actors: Mapping[str, Mapping[str, Any]] = ray_state.state.actor_table(None)
     return [one for one in actors.values() if not one["EndTime"] or one["EndTime"] >= since * 1000]
+
+
+def _ranks(since: float) -> list[Mapping[str, Any]]:
+    return [one for one in _lived(since) if _RANK in one["ActorClassName"] and one["Pid"]]
 
 
 def _death(cause: Any) -> str:  # noqa: ANN401 - a protocol buffer of Ray's
@@ -94,6 +121,6 @@ def _resources(task: RankTask, since: float) -> Iterable[Fact]:
         for node in ray_state.state.node_table()
         if node["Alive"]
     ]
-    placed = [one for one in _lived(since) if _RANK in one["ActorClassName"] and one["Pid"]]
-    if lacks := ray_facts.missing(scale.workers, each, nodes, were_placed=len(placed) >= scale.workers):
+    needed = scale.min_workers or scale.workers
+    if lacks := ray_facts.missing(needed, each, nodes, were_placed=len(_ranks(since)) >= needed):
         yield Fact("resources", MISSING, lacks[:_LONGEST])

@@ -219,6 +219,7 @@ class _Attempt:
         self._tell = tell
         self._ended: dict[int, Ended] = {}
         self._gone: list[int] = []
+        self._gone_later: list[int] = []
         self._deadline: float | None = None
 
     @property
@@ -238,7 +239,7 @@ class _Attempt:
                 continue
             del self._running[rank]
             if message is None:
-                self._gone.append(rank)
+                (self._gone if self._deadline is None else self._gone_later).append(rank)
             else:
                 self._ended[rank] = message
             if message is None or message.outcome is None:
@@ -259,16 +260,18 @@ class _Attempt:
     def _result(self) -> Outcome:
         outcomes = [self._ended[rank].outcome for rank in sorted(self._ended)]
         first = outcomes[0] if outcomes else None
-        gone = [*self._gone, *self._running]
-        if not gone and first is not None and None not in outcomes:
+        if not (self._gone or self._gone_later or self._running) and first is not None and None not in outcomes:
             return Outcome(**first)
         died = {
             rank: one.status for rank, one in self._ended.items() if one.status is not None and not one.was_abandoned
         }
+        exits = {**died, **dict.fromkeys([*self._gone, *self._running])}
+        # A group whose first worker is lost may end as a whole: those that go after the failure are its cause only if nobody else is.
+        exits = exits or dict.fromkeys(self._gone_later)
         said = [f"rank {rank}: {one.error}" for rank, one in sorted(self._ended.items()) if one.error]
-        said += [f"the Ray worker of rank {rank} is gone" for rank in sorted(self._gone)]
+        said += [f"the Ray worker of rank {rank} is gone" for rank in sorted([*self._gone, *self._gone_later])]
         said += [f"the machine of rank {rank} does not answer" for rank in sorted(self._running)]
-        raise WorkersFailedError("\n".join(said) or "a rank died", exits={**died, **dict.fromkeys(gone)})
+        raise WorkersFailedError("\n".join(said) or "a rank died", exits=exits)
 
 
 def _lost(rank: int) -> WorkersFailedError:

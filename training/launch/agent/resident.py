@@ -108,6 +108,7 @@ def _listen(agent: Connection, orders: Queue[Order], is_leaving: threading.Event
 
 def _run(order: Order, kept: RankMemory, wants_stop: Callable[[], bool]) -> Result:
     task = RankTask.load(order.task)
+    kept.serve(task.run_directory)
     set_process_name(f"rtp-rank-{order.place.rank}")
     try:
         with stack_on_death(task.run_directory, attempt=task.attempt, rank=order.place.rank):
