@@ -23,6 +23,7 @@ from tests.training.runs import small_settings, steps_of
 from training import failures
 from training.callbacks import sample_ledger as ledger
 from training.checkpoint.store import committed_steps
+from training.config.resize import resized
 from training.config.schema import TrainingSettings
 from training.launch.task import WorkersFailedError
 
@@ -99,6 +100,28 @@ def test_the_peer_of_a_killed_rank_keeps_its_process_and_no_step_is_lost(
     # A step whose sums died with the rank is in no window; every other one is there once.
     logged = [step.step for step in steps_of(tmp_path / "run")]
     assert len(set(logged)) == len(logged)
+
+
+def test_a_survivor_goes_on_alone_from_its_memory(group: Group, tmp_path: Path) -> None:
+    chosen = settings("killed", tmp_path)
+    with pytest.raises(WorkersFailedError):
+        group.run(chosen, tmp_path / "run")
+    alone, _ = resized(chosen, 1)
+    assert group.run(alone, tmp_path / "run", attempt=1).status == "done"
+    assert restored(tmp_path) == [(STEP - 1, 0)]
+    everything = list(range(1293))
+    assert ledger.consumed_ids(tmp_path / "run") == {1: everything, 2: everything}
+
+
+def test_what_a_rank_remembers_of_a_run_is_not_restored_in_another_with_the_same_settings(
+    group: Group, tmp_path: Path, uninterrupted: str
+) -> None:
+    chosen = settings("killed", tmp_path)
+    with pytest.raises(WorkersFailedError):
+        group.run(chosen, tmp_path / "failed-run")
+    outcome = group.run(chosen, tmp_path / "run")
+    assert restored(tmp_path) == []
+    assert outcome.weights_sha256 == uninterrupted
 
 
 def test_without_rank_0_the_statistics_of_batch_norm_come_from_a_checkpoint(
