@@ -32,11 +32,11 @@ _DRAINED = fixed(two_ranks(loop={"epochs": 60}, checkpoint={"every_steps": 100_0
 
 
 class ClusterRun(FaultedRun):
-    """A run on a cluster: a head, two workers with a CPU each, and a spare host, which has joined or not.
+    """A run on a cluster: a head, two workers with a CPU each, and spare hosts, which have joined or not.
 
     Attributes:
         nodes: the cluster.
-        spare: a host without a rank.
+        spares: hosts without a rank.
     """
 
     def __init__(self, settings: TrainingSettings, folder: Path, machines: list[Host], undo: ExitStack) -> None:
@@ -44,7 +44,7 @@ class ClusterRun(FaultedRun):
         self._machines = machines
         self._undo = undo
         self.nodes = self._start_cluster("a")
-        self.spare = machines[-1]
+        self.spares = machines[1 + _WORKERS :]
         scale = settings.scale.model_copy(update={"address": self.nodes.address})
         super().__init__(
             settings.model_copy(update={"scale": scale}),
@@ -84,24 +84,18 @@ class ClusterRun(FaultedRun):
 
 
 @contextmanager
-def _cluster(settings: TrainingSettings, *, with_spare: bool) -> Iterator[FaultedRun]:
-    with hosts(2 + _WORKERS) as machines, short_folder() as folder, ExitStack() as undo:
+def run_on_cluster(settings: TrainingSettings, *, spares: int = 1) -> Iterator[ClusterRun]:
+    """A run on a cluster, whose spare hosts have not joined."""
+    with hosts(1 + _WORKERS + spares) as machines, short_folder() as folder, ExitStack() as undo:
         run = ClusterRun(settings, folder, list(machines), undo)
         undo.callback(run.close)
-        if with_spare:
-            run.nodes.join(run.spare)
         yield run
 
 
 @contextmanager
 def _with_spare(settings: TrainingSettings) -> Iterator[FaultedRun]:
-    with _cluster(settings, with_spare=True) as run:
-        yield run
-
-
-@contextmanager
-def _without_spare(settings: TrainingSettings) -> Iterator[FaultedRun]:
-    with _cluster(settings, with_spare=False) as run:
+    with run_on_cluster(settings) as run:
+        run.nodes.join(*run.spares)
         yield run
 
 
@@ -167,7 +161,7 @@ def _drain_without_spare(run: FaultedRun) -> float:
     began, leaving = _drain(run)
     assert isinstance(run, ClusterRun)
     _take_away(run, leaving, at=began + _NOTICE_SECONDS)
-    run.nodes.join(run.spare)
+    run.nodes.join(*run.spares)
     return began
 
 
@@ -194,7 +188,7 @@ CELLS: Final = (
         inject=_lose_head,
         status=-signal.SIGKILL,
         repair=_restart_cluster,
-        run_on=_without_spare,
+        run_on=run_on_cluster,
     ),
     Cell(
         name="node-partitioned",
@@ -226,6 +220,6 @@ CELLS: Final = (
         reference=_WITHOUT_SPARE,
         inject=_drain_without_spare,
         most_lost=0,
-        run_on=_without_spare,
+        run_on=run_on_cluster,
     ),
 )

@@ -118,6 +118,6 @@ def test_a_run_leaves_a_node_that_is_being_drained_and_repeats_no_step(
     assert steps == list(range(1, second.total_steps + 1))
     (moved,) = [event.message for event in select(events, Notice) if "drained" in event.message]
     assert moved.startswith(("the node of rank 0 is being drained", "the node of rank 1 is being drained"))
-    assert moved.endswith(f"saved step {second.start_step}, and continuing on other nodes")
+    assert moved.endswith(f"saved step {second.start_step}, continuing from it")
     assert not select(events, WorkersFailed)
     assert select(events, RunEnded)[-1].weights_sha256 == run_world(settings, tmp_path / "reference").weights_sha256
