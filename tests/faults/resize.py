@@ -21,11 +21,11 @@ from training.rundir import RunDirectory
 _STEP = 100
 
 
-def _elastic(workers: str | int) -> Settings:
+def _elastic(workers: str | int, *, epochs: int = 100) -> Settings:
     """Two workers at first. New ones take seconds to start, while the run trains on."""
     return fixed(
         two_ranks(
-            loop={"epochs": 100, "logical_shards": 4},
+            loop={"epochs": epochs, "logical_shards": 4},
             checkpoint={"every_steps": 100_000, "keep_best": 0},
             scale={"workers": workers},
         )
@@ -56,9 +56,9 @@ def _grow_and_leave(run: FaultedRun) -> float:
     """Two nodes join, and the run grows by itself; then it is asked to do without two workers."""
     assert isinstance(run, ClusterRun)
     run.wait_for_step(_STEP)
-    began = time.time()
     for host in run.spares:
         run.nodes.join(host)
+    began = time.time()
     _wait_for_workers(run, 4)
     run.wait_for_step(2 * _STEP)
     _ask_for(run, 2)
@@ -94,8 +94,8 @@ CELLS: Final = (
     Cell(
         name="resize-2-4-2",
         fault=Fault(what="two nodes join an elastic run, which then is asked for 2 workers", when=f"step {_STEP}"),
-        settings=_elastic("2-4"),
-        reference=_elastic(2),
+        settings=_elastic("2-4", epochs=200),
+        reference=_elastic(2, epochs=200),
         inject=_grow_and_leave,
         most_lost=0,
         check=_had(2, 4, 2),
