@@ -202,8 +202,10 @@ def _of_missing_ranks(
     ended: WorkersFailedError,
     scale: ScaleSettings,
 ) -> Failure | None:
-    """The failure of a rank that has recorded none; None if none of them is known to have failed."""
-    reported = {failure.rank for failure in records}
+    """The failure of a rank that has recorded none, or is gone with its machine; None if none of them is known to have failed."""
+    # A machine that is cut off may still reach the run's folder, where its rank records that it has lost the others.
+    gone = {rank for rank, status in ended.exits.items() if status is None}
+    reported = {failure.rank for failure in records} - gone
     left = {
         rank: evidence.read(run_directory, attempt=attempt, rank=rank)
         for rank in range(scale.workers)
@@ -224,10 +226,10 @@ def _of_missing_ranks(
         return _of_silence(left, scale.collective_timeout, waits=waits)
     if died:
         return died[0]
-    gone = [rank for rank, found in left.items() if not found.was_terminated]
-    if records and gone and scale.launcher == "torchrun" and scale.nodes == 1:
+    ended_early = [rank for rank, found in left.items() if not found.was_terminated]
+    if records and ended_early and scale.launcher == "torchrun" and scale.nodes == 1:
         # torchrun lists a rank that failed, and one that it terminated leaves a stack: this one has exited with 0.
-        return _of_exit(gone[0], 0, left[gone[0]], output="")
+        return _of_exit(ended_early[0], 0, left[ended_early[0]], output="")
     return None
 
 
