@@ -28,7 +28,7 @@ _WORKERS = 2
 _CHOSEN = fixed(two_ranks(loop={"epochs": 60}, checkpoint={"every_steps": 50}))
 _PARTITIONED = fixed(two_ranks(loop={"epochs": 60}, checkpoint={"every_steps": 50}, scale={"collective_timeout": 5}))
 _WITHOUT_SPARE = fixed(two_ranks(loop={"epochs": 300}, checkpoint={"every_steps": 100_000, "keep_best": 0}))
-_DRAINED = fixed(two_ranks(loop={"epochs": 60}, checkpoint={"every_steps": 100_000, "keep_best": 0}))
+_DRAINED = fixed(two_ranks(loop={"epochs": 150}, checkpoint={"every_steps": 100_000, "keep_best": 0}))
 
 
 class ClusterRun(FaultedRun):
