@@ -1,4 +1,4 @@
-"""A worker group of Ray Train whose workers are agents: one `fit()` in a thread."""
+"""A worker group of Ray Train whose workers are agents: one `fit()` in a thread. It ends with the first worker that is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class RayGroup:
         workers: int,
         folder: Path,
         is_local: bool,
-        replaces_lost: bool,
     ) -> None:
         """Start the workers, which takes seconds; their agents then connect to the coordinator.
 
@@ -40,13 +39,11 @@ class RayGroup:
             workers: number of the workers, all of which start or none.
             folder: for Ray Train's own files, which all nodes share.
             is_local: the cluster is on this machine.
-            replaces_lost: Ray replaces workers that are lost; otherwise the group ends with the first of them.
         """
         name = f"group-{uuid.uuid4().hex[:8]}"
         self._names = {worker_name(name, rank) for rank in range(workers)}
         self._coordinator = coordinator
-        self._has_started = False
-        self._dismissed: set[str] = set()
+        self._came: set[str] = set()
         config: dict[str, Any] = {
             "group": name,
             "driver": coordinator.address,
@@ -55,9 +52,7 @@ class RayGroup:
             "environment": {name: str(value) for name, value in settings.scale.environment.items()},
             "allocator": settings.compute.allocator.model_dump(mode="json"),
         }
-        self._trainer = make_trainer(
-            serve_rank, config, scale=settings.scale, workers=workers, folder=folder, replaces_lost=replaces_lost
-        )
+        self._trainer = make_trainer(serve_rank, config, scale=settings.scale, workers=workers, folder=folder)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._fit, name=name, daemon=True)
         self._thread.start()
@@ -71,24 +66,22 @@ class RayGroup:
     def agents(self) -> list[str]:
         """Names of its workers that are connected."""
         found = [worker for worker in self._coordinator.agents if worker in self._names]
-        self._has_started = self._has_started or len(found) == len(self._names)
-        self._dismissed.difference_update(found)  # Ray has started one in its place
+        self._came.update(found)
         return found
 
     @property
     def starting(self) -> int:
-        """Workers that are not connected, and may still come."""
-        return len(self._names) - len({*self.agents, *self._dismissed}) if self.is_alive else 0
+        """Workers that have not connected, and may still come."""
+        return len(self._names - self._came.union(self.agents)) if self.is_alive else 0
 
     def dismiss(self, worker: str) -> None:
         """Let a worker end; does nothing to one of another group."""
         if worker in self._names:
-            self._dismissed.add(worker)
             self._coordinator.dismiss(worker)
 
     def failure_of_start(self) -> WorkersFailedError | None:
         """Why it has ended before all of its workers were connected; None if it has not."""
-        if self.is_alive or self._has_started:
+        if self.is_alive or self._came.issuperset(self._names):
             return None
         dead = dead_ranks(self._error) if isinstance(self._error, TrainingFailedError) else []
         failure = WorkersFailedError(str(self._error or "Ray's worker group has ended"), exits=dict.fromkeys(dead))

@@ -1,8 +1,8 @@
 """The Ray workers of a run: whom it trains on, whom it waits for, and whom it leaves.
 
-A run of a fixed number of workers starts as one group, so that two runs on one cluster cannot each hold half of what the other needs.
-The workers of an elastic run, and those that replace workers on drained nodes, are groups of one: each is placed where there is room, and
-its resources are free again once it has ended. The decisions are `training.launch.scaling` and `training.launch.drain`.
+On a cluster, every worker is a group of its own: it is placed where there is room, its resources are free again once it has ended, and the
+others stay when it is lost. A run of a fixed size reserves room for all of them first. On this machine the workers start as one group,
+which is faster. The decisions are `training.launch.scaling` and `training.launch.drain`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from training.launch.agent.coordinator import Coordinator
 from training.launch.drain import DrainNotice, leaves_at
 from training.launch.ray_drain import draining_nodes, room_for
 from training.launch.ray_group import RayGroup
+from training.launch.ray_reservation import Reservation
 from training.launch.ray_trainer import needs_of_worker
 from training.launch.scaling import Sizes, Supply, can_grow, can_leave, can_start, workers_to_start
 from training.launch.task import Outcome, RankTask, WorkersFailedError
@@ -73,6 +74,7 @@ class RayPool:
         self._going: dict[str, float] = {}
         self._next_look = 0.0
         self._next_start = 0.0
+        self._reservation: Reservation | None = None
         self._workers: Sequence[str] = ()
 
     def fits(self, task: RankTask) -> bool:
@@ -81,8 +83,8 @@ class RayPool:
 
     @property
     def has_lost(self) -> bool:
-        """Whether a worker of the newest attempt is gone."""
-        return not self._coordinator.agents.keys() >= set(self._workers)
+        """Whether a worker of the newest attempt is gone, or the first attempt did not get its workers."""
+        return not self._workers or not self._coordinator.agents.keys() >= set(self._workers)
 
     def run(self, task: RankTask, *, notify: Callable[[str], None]) -> Outcome:
         """Run an attempt on the workers that the run can have.
@@ -122,6 +124,7 @@ class RayPool:
 
     def stop(self) -> None:
         """End the ranks and the workers."""
+        self._give_back()
         self._coordinator.release()
         for group in self._groups:
             group.join()
@@ -133,7 +136,6 @@ class RayPool:
             WorkersFailedError: too few of them have started in time.
         """
         began = time.monotonic()
-        patience = 2 * self._settings.scale.start_timeout  # Ray's own timeout, of the start of the workers, comes first
         is_first = not self._workers
         is_announced = is_first  # the phase of the start says so
         run = RunDirectory(task.run_directory)
@@ -141,12 +143,12 @@ class RayPool:
             sizes = self._sizes.limited(run.requested_workers())
             self._look_at_nodes()
             self._drop_ended(raises=True)
-            self._start(workers_to_start(sizes, self._supply()), is_first=is_first)
+            self._start(workers_to_start(sizes, self._supply()), waits_for_all=is_first)
             supply = self._supply()
             size = can_start(sizes, supply, waits_for_all=is_first)
             if size is not None:
                 return _Attempt(workers=self._staying()[:size], sizes=sizes)
-            waited = time.monotonic() - began
+            waited, patience = time.monotonic() - began, self._patience()
             if waited > patience:
                 raise WorkersFailedError(self._missing(sizes, supply, patience))
             if waited > _SAY_AFTER_SECONDS and not is_announced:
@@ -157,6 +159,11 @@ class RayPool:
                 )
             self._wait_for_news()
         return None
+
+    def _patience(self) -> float:
+        """Seconds until a start has failed: for room, and for the workers, whose own start has a timeout in Ray, which comes first."""
+        timeout = self._settings.scale.start_timeout
+        return timeout if self._reservation is not None else 2 * timeout
 
     def _wait_for_news(self) -> None:
         """Wait until an agent comes or goes, or it is time to look again."""
@@ -190,7 +197,7 @@ class RayPool:
             self._next_start = now + _RETRY_SECONDS
         supply = self._supply()
         if now >= self._next_start:
-            self._start(workers_to_start(attempt.sizes, supply), is_first=False)
+            self._start(workers_to_start(attempt.sizes, supply), waits_for_all=False)
             supply = self._supply()
         attempt.reason = self._reason(attempt, supply, task, now)
         if attempt.reason:
@@ -243,20 +250,31 @@ class RayPool:
         agent = self._coordinator.agents.get(worker)
         return agent is not None and agent.node in self._going
 
-    def _start(self, workers: int, *, is_first: bool) -> None:
-        """Ask for workers: as one group at the beginning of a run that needs all of them, otherwise one by one."""
-        is_group = (is_first or self._is_local) and not self._settings.scale.is_elastic
-        for size in [workers] if is_group and workers else [1] * workers:
+    def _start(self, workers: int, *, waits_for_all: bool) -> None:
+        """Ask for workers; those of a fixed run on a cluster, which waits for all of them, once there is room for all."""
+        if not workers:
+            return
+        is_fixed = not self._settings.scale.is_elastic
+        if waits_for_all and is_fixed and not self._is_local and not self._has_room(workers):
+            return
+        for size in [workers] if is_fixed and self._is_local else [1] * workers:
             self._groups.append(
-                RayGroup(
-                    self._settings,
-                    self._coordinator,
-                    workers=size,
-                    folder=self._folder,
-                    is_local=self._is_local,
-                    replaces_lost=is_group and not self._is_local,
-                )
+                RayGroup(self._settings, self._coordinator, workers=size, folder=self._folder, is_local=self._is_local)
             )
+
+    def _has_room(self, workers: int) -> bool:
+        """Reserve room for so many workers; whether it is there, and now free for them."""
+        if self._reservation is None:
+            self._reservation = Reservation(needs_of_worker(self._settings.scale), workers=workers)
+        if not self._reservation.is_ready:
+            return False
+        self._give_back()
+        return True
+
+    def _give_back(self) -> None:
+        if self._reservation is not None:
+            self._reservation.release()
+            self._reservation = None
 
     def _drop_ended(self, *, raises: bool) -> bool:
         """Forget groups that have ended; returns whether one of them did not even start.

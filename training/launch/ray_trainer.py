@@ -2,9 +2,8 @@
 
 `TorchTrainer` imports torch in the driver and in Ray's controller, which do not need it, and starts several helper actors one after the
 other. On two cores, each import of Ray Train or torch delays the first step by seconds. Ours has no backend: the driver tells the ranks
-where to meet (`training.launch.agent`). On a local cluster, and for a worker that is started by itself, the controller runs in the
-driver's process instead of an actor, without the actors for Ray Data, preemption and orphaned placement groups. For a whole group on
-any other cluster, Ray's controller and callbacks remain: they replace lost workers.
+where to meet (`training.launch.agent`). The controller runs in the driver's process instead of an actor, without the actors for Ray
+Data, preemption and orphaned placement groups: those of a driver end with it. It replaces no worker; `training.launch.ray_pool` does.
 
 This is the only module that uses Ray Train's internals. tests/training/launch/test_ray_contract.py checks what it relies on.
 """
@@ -20,7 +19,7 @@ from typing import Any
 
 import ray
 from ray.train import FailureConfig, Result, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
-from ray.train.backend import Backend, BackendConfig
+from ray.train.backend import BackendConfig
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.callback import RayTrainCallback
@@ -32,20 +31,6 @@ from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from training.config.schema import ScaleSettings
-
-
-class _ReplacingBackend(Backend):
-    """Lets Ray Train replace a lost worker alone, as it does for TorchFT: the other agents keep their ranks."""
-
-    has_replica_groups = True
-
-
-class _ReplacingConfig(BackendConfig):
-    """Settings of `_ReplacingBackend`; it has none."""
-
-    @property
-    def backend_cls(self) -> type[Backend]:
-        return _ReplacingBackend
 
 
 class _OwnScalingPolicy(FixedScalingPolicy):
@@ -167,9 +152,8 @@ def make_trainer(
     scale: ScaleSettings,
     workers: int,
     folder: Path,
-    replaces_lost: bool,
 ) -> DataParallelTrainer:
-    """The trainer of a worker group.
+    """The trainer of a worker group, which ends with the first worker that is lost.
 
     Args:
         serve: runs on every worker.
@@ -177,24 +161,18 @@ def make_trainer(
         scale: what each of the workers takes.
         workers: number of the workers, all of which start or none.
         folder: for Ray Train's own files, which all nodes share.
-        replaces_lost: Ray replaces lost workers one by one, on whatever node has room, for as long as the driver waits for them; otherwise
-            the group ends with the first that is lost.
     """
-    trainer = DataParallelTrainer if replaces_lost else _OwnTrainer
-    replacements = -1 if replaces_lost else 0  # without a limit
-    return trainer(
+    return _OwnTrainer(
         serve,
         train_loop_config=config,
-        backend_config=_ReplacingConfig() if replaces_lost else BackendConfig(),
+        backend_config=BackendConfig(),
         scaling_config=ScalingConfig(
             num_workers=workers, use_gpu=scale.gpu, resources_per_worker=needs_of_worker(scale)
         ),
         run_config=RunConfig(
             name=config["group"],
             storage_path=str(folder),
-            failure_config=FailureConfig(
-                max_failures=replacements, controller_failure_limit=0, max_preemption_failures=replacements
-            ),
+            failure_config=FailureConfig(max_failures=0, controller_failure_limit=0, max_preemption_failures=0),
         ),
     )
 

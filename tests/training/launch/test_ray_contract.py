@@ -147,14 +147,9 @@ def test_a_controller_in_the_driver_has_only_the_callbacks_that_workers_need(tmp
     assert constants.V2_ENABLED_ENV_VAR in ray_cluster._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
-        own, rays = (
-            ray_trainer.make_trainer(
-                print, {"group": "group-1"}, scale=scale, workers=2, folder=tmp_path, replaces_lost=replaces_lost
-            )
-            for replaces_lost in (False, True)
-        )
-    ours = [type(callback).__name__ for callback in own._create_default_callbacks()]
-    theirs = [type(callback).__name__ for callback in rays._create_default_callbacks()]
+        trainer = ray_trainer.make_trainer(print, {"group": "group-1"}, scale=scale, workers=2, folder=tmp_path)
+        theirs = [type(callback).__name__ for callback in DataParallelTrainer._create_default_callbacks(trainer)]
+    ours = [type(callback).__name__ for callback in trainer._create_default_callbacks()]
     assert ours == ["AcceleratorSetupCallback", "BackendSetupCallback"]
     assert theirs[:4] == [*ours, "PlacementGroupCleanerCallback", "DatasetsCallback"]
 
