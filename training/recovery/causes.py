@@ -111,6 +111,11 @@ def is_communication_error(error: BaseException) -> bool:
     return bool(names & _COMMUNICATION_ERRORS) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
+def has_timed_out(error: BaseException) -> bool:
+    """Whether a collective failed because a peer did not come in time."""
+    return is_communication_error(error) and "timed out" in str(error).lower()
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory of the GPU or of the host ran out."""
     names = {cls.__name__ for cls in type(error).__mro__}

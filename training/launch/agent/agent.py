@@ -74,7 +74,7 @@ class Agent:
             self._obey(order, driver)
         # What the rank has said counts before how its process ended.
         elif self._rank.connection in ready and (result := self._result()) is not None:
-            self._end(driver, Ended(outcome=result.outcome, error=result.error))
+            self._end(driver, Ended(outcome=result.outcome, error=result.error, has_timed_out=result.has_timed_out))
             if result.is_last:
                 self._start_another()
         elif self._rank.process.sentinel in ready:

@@ -31,6 +31,9 @@ from training.launch.task import Outcome, RankPlace, RankTask, WorkersFailedErro
 _PATIENCE_S = 10.0
 """How long a rank may take to leave an attempt that failed elsewhere: it notices a lost peer at the next collective, or after the step."""
 
+_PATIENCE_AFTER_TIMEOUT_S = 3.0
+"""The same if its peers have waited for it in vain: it hangs. Ranks that only wait, too, leave once their state is kept."""
+
 _SILENCE_S = 5.0
 """How much longer its agent may take to say so; one that is silent is on a machine that is gone."""
 
@@ -243,7 +246,7 @@ class _Attempt:
             else:
                 self._ended[rank] = message
             if message is None or message.outcome is None:
-                self._abandon()
+                self._abandon(is_late=message is not None and message.has_timed_out)
         return self._result()
 
     def _check(self, check: Callable[[], None]) -> None:
@@ -251,11 +254,13 @@ class _Attempt:
             raise TimeoutError
         check()
 
-    def _abandon(self) -> None:
+    def _abandon(self, *, is_late: bool) -> None:
+        """End the attempt on the ranks that still run it; `is_late` if one of them has not come to a collective in time."""
         if self._deadline is None:
-            self._deadline = time.monotonic() + _PATIENCE_S + _SILENCE_S
+            patience = _PATIENCE_AFTER_TIMEOUT_S if is_late else _PATIENCE_S
+            self._deadline = time.monotonic() + patience + _SILENCE_S
             for peer in self._running.values():
-                self._tell(peer, Abandon(seconds=_PATIENCE_S))
+                self._tell(peer, Abandon(seconds=patience))
 
     def _result(self) -> Outcome:
         outcomes = [self._ended[rank].outcome for rank in sorted(self._ended)]

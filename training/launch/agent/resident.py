@@ -19,7 +19,7 @@ from training.evidence import stack_on_death
 from training.launch.processes import die_with_parent, set_process_name
 from training.launch.ray_client import connect
 from training.launch.task import RankPlace, RankTask
-from training.recovery.causes import is_communication_error
+from training.recovery.causes import has_timed_out, is_communication_error
 from training.worker import run_rank
 
 if TYPE_CHECKING:
@@ -54,11 +54,13 @@ class Result:
     Attributes:
         outcome: `Outcome.dump`, if it did not fail.
         error: message of the exception, which is recorded in the run's folder.
+        has_timed_out: a collective did, because a peer did not come.
         is_last: the process ends, because it cannot run another attempt.
     """
 
     outcome: dict[str, Any] | None = None
     error: str = ""
+    has_timed_out: bool = False
     is_last: bool = False
 
 
@@ -117,7 +119,9 @@ def _run(order: Order, kept: RankMemory, wants_stop: Callable[[], bool]) -> Resu
             return Result(outcome=run_rank(task, order.place, memory=kept, wants_stop=wants_stop).dump(), is_last=True)
     except Exception as error:  # noqa: BLE001 - recorded by `run_rank`
         result = Result(
-            error=f"{type(error).__name__}: {error}", is_last=_has_gpu() or not is_communication_error(error)
+            error=f"{type(error).__name__}: {error}",
+            has_timed_out=has_timed_out(error),
+            is_last=_has_gpu() or not is_communication_error(error),
         )
         # The frames hold the model and the optimizer, of which the next attempt builds others.
         traceback.clear_frames(error.__traceback__)
