@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from training.errors import CheckpointError, DataError, DeviceError, NonFiniteLossError, OutOfMemoryError
-from training.recovery.causes import MEANINGS, Cause, cause_of, is_out_of_memory
+from training.recovery.causes import MEANINGS, Cause, cause_of, has_timed_out, is_out_of_memory
 
 GLOO = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]")
 
@@ -52,6 +52,19 @@ def cuda_error(number: int) -> Exception:
 )
 def test_the_cause_of_an_exception(error: BaseException, cause: Cause) -> None:
     assert cause_of(error) is cause
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 2000ms"), True),
+        (dist.DistBackendError("Watchdog caught collective operation timeout: it timed out"), True),
+        (GLOO, False),
+        (TimeoutError("the model timed out"), False),
+    ],
+)
+def test_a_peer_that_did_not_come_is_told_from_one_that_is_gone(*, error: Exception, expected: bool) -> None:
+    assert has_timed_out(error) == expected
 
 
 def test_an_error_that_hides_its_origin_has_no_cause_of_storage() -> None:
