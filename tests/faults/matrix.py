@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from observability.runlog import Restored, read_all, select
-from tests.faults import hosts, mlflow_away, resize
+from tests.faults import bucket, hosts, mlflow_away, resize
 from tests.faults import injections as faults
 from tests.faults.cell import Cell, Fault
 from tests.faults.disk import run_on_small_disk
@@ -175,6 +175,7 @@ CELLS: Final[Sequence[Cell]] = (
     *_PROCESSES,
     *_COMMITS,
     *_STORAGE,
+    *bucket.CELLS,
     *mlflow_away.CELLS,
     *hosts.CELLS,
     *resize.CELLS,

@@ -96,14 +96,16 @@ def test_a_run_leaves_a_node_that_is_being_drained_and_repeats_no_step(
     nodes: RayNodes, machines: list[Host], tmp_path: Path
 ) -> None:
     leaving = nodes.workers[-1]
-    nodes.join(next(host for host in machines[1:] if host not in nodes.workers))
+    spare = next(host for host in machines[1:] if host not in nodes.workers)
     settings = small_settings(
         scale={"launcher": "torchrun", "workers": 2},
-        loop={"epochs": 60, "log_sample_ids": True},
+        # Long enough for a node to join, and for a worker to start on it.
+        loop={"epochs": 200, "log_sample_ids": True},
         checkpoint={"every_steps": 100_000, "keep_best": 0},
     )
     with drive(nodes, settings, tmp_path) as driver:
         assert driver.wait_for(lambda event: isinstance(event, Step) and event.step >= 100)
+        nodes.join(spare)
         asked = time.time()
         nodes.drain(leaving, seconds=300)
         ended = driver.end()

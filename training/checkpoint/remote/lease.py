@@ -37,6 +37,7 @@ RENEWED_EVERY: Final = 10.0
 """Seconds; a lease outlives five renewals that fail."""
 
 _SETTLING_SECONDS = 1.0
+_RELEASE_SECONDS = 10.0
 _GONE = "NoSuchKey"
 _WITHOUT_CONDITIONS = frozenset({"NotImplemented", "InvalidArgument", "501"})
 
@@ -265,10 +266,21 @@ def held(
         yield
     finally:
         is_over.set()
-        thread.join()
         file.unlink(missing_ok=True)
-        with suppress(RemoteStoreError):  # it expires
+        _release(lease, after=thread)
+
+
+def _release(lease: Lease, *, after: threading.Thread) -> None:
+    """Give a lease back once nobody renews it any more; one whose store does not answer expires."""
+
+    def release() -> None:
+        after.join()
+        with suppress(RemoteStoreError):
             lease.release()
+
+    thread = threading.Thread(target=release, name="lease-release", daemon=True)
+    thread.start()
+    thread.join(_RELEASE_SECONDS)
 
 
 def writer_of(run_directory: Path) -> str | None:

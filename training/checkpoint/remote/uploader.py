@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from observability.runlog import CheckpointUploaded, Event, Notice
 from training.checkpoint.manifest import Manifest
@@ -22,9 +23,15 @@ from training.checkpoint.remote.tier import RemoteTier
 from training.checkpoint.retention import Retention, ranked
 from training.checkpoint.store import CheckpointStore
 
+UPLOAD_THREAD: Final = "upload"
+"""Name of the thread."""
+
 _FIRST_RETRY = 5.0
 _LONGEST_RETRY = 60.0
 """Seconds after a failed upload, doubled each time: after the retries of every request."""
+
+_CLOSE_SECONDS = 5.0
+"""A request that is not answered cannot be given up before its timeout; it ends with the process."""
 
 _LAST_ATTEMPTS = 3
 """Failed attempts at the end of a run, after which it waits no longer."""
@@ -96,7 +103,7 @@ class Uploader:
         self._damaged: set[int] = set()
         self._own_steps: set[int] = set()
         self._failing_since = 0.0
-        self._thread = threading.Thread(target=self._run, name="upload", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=UPLOAD_THREAD, daemon=True)
         self._thread.start()
 
     def notify(self) -> None:
@@ -139,7 +146,7 @@ class Uploader:
             self._is_over = True
             self._changed.notify_all()
         self._cancel()
-        self._thread.join()
+        self._thread.join(_CLOSE_SECONDS)
 
     def _is_settled(self) -> bool:
         return self._is_idle or self._is_over or self._failures >= _LAST_ATTEMPTS

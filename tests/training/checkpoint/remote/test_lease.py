@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.engines.s3_faults import FaultyS3
 from tests.training.checkpoint.remote.parts import connect, failing
+from training.checkpoint.remote import lease as leases
 from training.checkpoint.remote.bucket import RunBucket
 from training.checkpoint.remote.lease import (
     LEASE_OBJECT,
@@ -135,6 +137,17 @@ def test_a_store_that_fails_for_a_while_costs_no_lease(bucket: RunBucket, tmp_pa
         token = writer_of(tmp_path) or ""
         confirm(bucket, token)
         assert bucket.location == first
+
+
+def test_a_store_that_does_not_answer_does_not_delay_the_end(
+    bucket: RunBucket, tmp_path: Path, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_RELEASE_SECONDS", 0.2)
+    with held(bucket, tmp_path, say=pytest.fail, on_lost=pytest.fail):
+        proxy.fault = lambda _request: "hang"
+        began = time.monotonic()
+    assert time.monotonic() - began < 10  # and not the 20 s of the request's timeout
+    assert writer_of(tmp_path) is None
 
 
 def test_a_store_without_conditional_requests_is_read_again_after_each_write(remote: str, proxy: FaultyS3) -> None:

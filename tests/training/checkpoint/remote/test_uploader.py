@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from observability.runlog import CheckpointUploaded, Event, Notice, select
 from tests.engines.s3_faults import FaultyS3, Request
 from tests.training.checkpoint.parts import IDENTITY
 from tests.training.checkpoint.remote.parts import failing, nothing, puts, upload_all
+from training.checkpoint.remote import uploader as uploads
 from training.checkpoint.remote.bucket import RunBucket
 from training.checkpoint.remote.lease import LeaseLostError
 from training.checkpoint.remote.tier import RemoteTier
@@ -203,6 +207,20 @@ def test_an_upload_that_is_under_way_ends_with_the_run_that_fails(
         threading.Timer(0.2, gate.open).start()
     assert uploader.poll() == []
     assert steps_in(bucket) == []
+
+
+def test_a_request_that_is_not_answered_does_not_delay_the_end(
+    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "_CLOSE_SECONDS", 0.2)
+    store = local_store(tmp_path)
+    commit(store, 10)
+    proxy.fault = lambda _request: "hang"
+    with uploading(store, bucket):
+        while not proxy.failed:
+            time.sleep(0.01)
+        began = time.monotonic()
+    assert time.monotonic() - began < 10  # and not the 20 s of the request's timeout
 
 
 def test_other_files_are_in_the_bucket_before_the_first_checkpoint_and_again_once_they_change(
