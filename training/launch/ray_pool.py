@@ -187,7 +187,7 @@ class RayPool:
 
     def _watch(self, attempt: _Attempt, task: RankTask) -> None:
         """Ask the ranks to commit and stop where another attempt should continue; called often."""
-        now = time.time()
+        now = time.monotonic()
         if attempt.reason or now < self._next_look:
             return
         self._next_look = now + _LOOK_SECONDS
@@ -199,13 +199,13 @@ class RayPool:
         if now >= self._next_start:
             self._start(workers_to_start(attempt.sizes, supply), waits_for_all=False)
             supply = self._supply()
-        attempt.reason = self._reason(attempt, supply, task, now)
+        attempt.reason = self._reason(attempt, supply, task)
         if attempt.reason:
             self._coordinator.ask_to_stop()
 
-    def _reason(self, attempt: _Attempt, supply: Supply, task: RankTask, now: float) -> str:
+    def _reason(self, attempt: _Attempt, supply: Supply, task: RankTask) -> str:
         """Why the attempt should make way for another one; empty if it should not."""
-        world = len(attempt.workers)
+        world, now = len(attempt.workers), time.time()
         leaving = tuple(rank for rank, worker in enumerate(attempt.workers) if self._is_leaving(worker))
         if leaving:
             notice = DrainNotice(
