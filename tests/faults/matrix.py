@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from observability.runlog import Restored, read_all, select
-from tests.faults import bucket, hosts, mlflow_away, resize
+from tests.faults import bucket, clock, hosts, mlflow_away, resize
 from tests.faults import injections as faults
 from tests.faults.cell import Cell, Fault
 from tests.faults.disk import run_on_small_disk
@@ -179,4 +179,5 @@ CELLS: Final[Sequence[Cell]] = (
     *mlflow_away.CELLS,
     *hosts.CELLS,
     *resize.CELLS,
+    *clock.CELLS,
 )
