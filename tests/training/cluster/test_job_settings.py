@@ -45,6 +45,12 @@ def test_settings_of_the_machine_are_replaced() -> None:
     assert (settings.metrics.exporter, settings.metrics.host) == ("ray", "0.0.0.0")  # noqa: S104
 
 
+def test_a_job_of_an_elastic_run_asks_for_the_most_workers_and_may_run_with_fewer() -> None:
+    settings = cluster_settings("scale.workers=2-8")
+    assert (settings.scale.min_workers, settings.scale.workers) == (2, 8)
+    assert request_of(settings, team="research", options=JobOptions()).workers == 8
+
+
 @pytest.mark.parametrize(("written", "on_the_cluster"), [(120, 1800), (3600, 3600)])
 def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the_cluster: float) -> None:
     assert cluster_settings(f"scale.start_timeout={written}").scale.start_timeout == on_the_cluster
