@@ -152,7 +152,7 @@ def _fell_back(run: FaultedRun) -> None:
     assert restored.step > 0
 
 
-_STORAGE: Final = (
+OF_STORAGE: Final[Sequence[Cell]] = (
     _damaged("checkpoint-truncated", "newest checkpoint truncated", faults.truncate_tensors),
     _damaged("checkpoint-bit-flipped", "a bit of the newest checkpoint flipped", faults.flip_a_bit),
     _damaged("checkpoint-file-missing", "a file of the newest checkpoint missing", faults.remove_loop_state),
@@ -170,11 +170,12 @@ _STORAGE: Final = (
     ),
 )
 
+OF_PROCESSES: Final[Sequence[Cell]] = (*_CODE, *_PROCESSES, *_COMMITS)
+"""Faults of the code and the processes of a run."""
+
 CELLS: Final[Sequence[Cell]] = (
-    *_CODE,
-    *_PROCESSES,
-    *_COMMITS,
-    *_STORAGE,
+    *OF_PROCESSES,
+    *OF_STORAGE,
     *bucket.CELLS,
     *mlflow_away.CELLS,
     *hosts.CELLS,

@@ -1,4 +1,4 @@
-"""Cells of the matrix as tests; the document has all of them."""
+"""The document of the matrix, the plan of the soak, and how lost steps are counted."""
 
 from __future__ import annotations
 
@@ -8,27 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.distribution import RAY
-from tests.faults.cell import Cell
 from tests.faults.document import FILE, row_begin, rows
 from tests.faults.matrix import CELLS
 from tests.faults.proof import lost_steps
-from tests.faults.runner import run_cell
 from tests.faults.soak import plan, settings, soak
 from training.callbacks import sample_ledger
-
-SHORT = {"rank-1-killed", "checkpoint-bit-flipped"}
-"""A process and a file; the others take as long each."""
-
-
-def _parameter(cell: Cell) -> object:
-    is_alone = cell.settings(Path()).scale.launcher == "plain"
-    marks = [*([] if is_alone else [pytest.mark.xdist_group(RAY)]), *([] if cell.name in SHORT else [pytest.mark.long])]
-    return pytest.param(cell, marks=marks, id=cell.name)
-
-
-@pytest.mark.parametrize("cell", map(_parameter, CELLS))
-def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
-    run_cell(cell)
 
 
 @pytest.mark.long
