@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import time
@@ -17,7 +18,7 @@ from tests.engines.hosts import Host, hosts
 from tests.engines.ray_cluster import short_folder
 from tests.engines.ray_nodes import RayNodes
 from tests.faults.cell import Cell, Fault
-from tests.faults.run import FaultedRun, name_of, on_namespace
+from tests.faults.run import IN_MEMORY, FaultedRun, name_of, on_namespace
 from tests.faults.settings import fixed, two_ranks
 from training.config.schema import TrainingSettings
 
@@ -77,6 +78,13 @@ class ClusterRun(FaultedRun):
         name = f"rtp-rank-{rank}"
         return next(host for host in self.nodes.workers if name in map(name_of, on_namespace(host.namespace)))
 
+    def lose(self, host: Host) -> None:
+        """Kill a node; what it has in memory goes with it."""
+        agents = [process.pid for process in on_namespace(host.namespace)]
+        self.nodes.lose(host)
+        for pid in agents:
+            shutil.rmtree(IN_MEMORY / f"rtp-rank-{pid}", ignore_errors=True)
+
     def restart_cluster(self) -> None:
         """Start a new head with new workers in place of the old ones, as KubeRay does."""
         self.nodes.stop()
@@ -105,7 +113,7 @@ def _lose_node(run: FaultedRun) -> float:
     run.wait_for_step(_STEP)
     host = run.host_of(1)
     began = time.time()
-    run.nodes.lose(host)
+    run.lose(host)
     return began
 
 
@@ -136,7 +144,7 @@ def _partition(run: FaultedRun) -> float:
     began = time.time()
     subprocess.run(["ip", "link", "set", host.outside, "down"], check=True)
     run.wait_for(lambda event: isinstance(event, TrainingStarted) and event.time > began)
-    run.nodes.lose(host)
+    run.lose(host)
     return began
 
 
@@ -168,7 +176,7 @@ def _drain_without_spare(run: FaultedRun) -> float:
 def _take_away(run: ClusterRun, host: Host, *, at: float) -> None:
     """Kill a node at a Unix time."""
     time.sleep(max(0.0, at - time.time()))
-    run.nodes.lose(host)
+    run.lose(host)
 
 
 CELLS: Final = (

@@ -17,7 +17,9 @@ from training.checkpoint.manifest import MANIFEST_FILE
 from training.checkpoint.store import FOLDER
 from training.config.schema import TrainingSettings
 
-_IN_MEMORY = Path("/dev/shm")
+IN_MEMORY = Path("/dev/shm")
+"""Where agents keep the state of ranks."""
+
 _GONE_SECONDS = 60.0
 """How long processes may take to end after their driver, on a busy machine."""
 
@@ -122,7 +124,7 @@ class FaultedRun:
         while (running := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.05)
         names = [f"process {process.pid} {name_of(process)}" for process in running]
-        in_memory = [path for pid in self._seen if (path := _IN_MEMORY / f"rtp-rank-{pid}").exists()]
+        in_memory = [path for pid in self._seen if (path := IN_MEMORY / f"rtp-rank-{pid}").exists()]
         files = [path for path in self.temporary.rglob("*") if not path.is_dir()]
         unfinished = [path for path in (self.folder / FOLDER).iterdir() if not (path / MANIFEST_FILE).exists()]
         return [*names, *map(str, [*in_memory, *files, *unfinished])]

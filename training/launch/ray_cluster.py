@@ -42,6 +42,8 @@ _LOCAL_TIMEOUTS = (
 )
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
+    # Otherwise the thread of a worker group that outlives the cluster starts another cluster with its next call.
+    "RAY_ENABLE_AUTO_CONNECT": "0",
     # Time to detect a dead worker; the default of 2 s would be a fifth of a restart.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
     "RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING": "0",

@@ -174,7 +174,14 @@ def test_ray_train_reads_the_variables_that_we_set(variable: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "variable", ["RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_gcs_server_port_wait_time_s"]
+    "variable",
+    [
+        "RAY_USAGE_STATS_ENABLED",
+        "RAY_AUTH_MODE",
+        "RAY_AUTH_TOKEN",
+        "RAY_gcs_server_port_wait_time_s",
+        "RAY_ENABLE_AUTO_CONNECT",
+    ],
 )
 def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
     package = Path(ray.__file__).parent
