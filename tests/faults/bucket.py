@@ -16,7 +16,7 @@ from tests.engines.s3 import S3Api, s3_server
 from tests.engines.s3_faults import Fault as StoreFault
 from tests.engines.s3_faults import FaultyS3, Request, faulty_s3
 from tests.faults import injections as faults
-from tests.faults.cell import Cell, Fault
+from tests.faults.cell import Cell, Fault, Settings
 from tests.faults.injections import STEP
 from tests.faults.run import FaultedRun
 from tests.faults.settings import alone, fixed
@@ -25,6 +25,9 @@ from training.checkpoint.store import FOLDER, committed_steps
 from training.config.schema import TrainingSettings
 
 _LOOP = {"epochs": 60}
+_LONG_LOOP = {"epochs": 200}
+"""For runs that are killed after a number of uploads, which take as long as the machine is busy."""
+
 _REFERENCE = fixed(alone(loop=_LOOP))
 _FOLDER = "runs"
 _UPLOADS = 2
@@ -69,8 +72,8 @@ def _run_with_bucket(settings: TrainingSettings) -> Iterator[FaultedRun]:
             run.close()
 
 
-def _with_bucket(*, patience: float = 600.0) -> Callable[..., TrainingSettings]:
-    return fixed(alone(loop=_LOOP, checkpoint={"remote_patience": patience}))
+def _with_bucket(*, loop: dict[str, int] = _LOOP, patience: float = 600.0) -> Settings:
+    return fixed(alone(loop=loop, checkpoint={"remote_patience": patience}))
 
 
 def _every_other(*statuses: int | str, when: Callable[[Request], bool] = lambda _request: True) -> StoreFault:
@@ -200,8 +203,8 @@ def _lost(name: str, what: str, damage: Callable[[_BucketRun], None] = lambda _r
             what=f"SIGKILL of the driver, the run's checkpoints lost{what}; resumed from the bucket",
             when=f"upload {_UPLOADS}",
         ),
-        settings=_with_bucket(),
-        reference=_REFERENCE,
+        settings=_with_bucket(loop=_LONG_LOOP),
+        reference=fixed(alone(loop=_LONG_LOOP)),
         inject=_lose_folder(damage),
         status=-signal.SIGKILL,
         check=_came_from_the_bucket,
