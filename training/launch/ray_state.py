@@ -27,6 +27,8 @@ _PATIENCE_S = 3.0
 _ANSWER_S = 1.0
 """Within which the raylet of a node answers."""
 
+_POLL_S = 0.05
+
 _RANK = "RayTrainWorker"
 """Part of the name of the class of Ray Train's workers."""
 
@@ -48,7 +50,10 @@ def keep(task: RankTask, *, since: float) -> None:
 
 def _write(task: RankTask, since: float) -> None:
     with suppress(Exception):  # Ray's state is in whatever condition the failure left it
-        facts = [*_nodes(since), *_actors(since), *_placement_groups(), *_resources(task, since)]
+        nodes = list(_nodes(since))
+        if not any(fact.state == SILENT for fact in nodes):
+            _await_death(since)
+        facts = [*nodes, *_actors(since), *_placement_groups(), *_resources(task, since)]
         path = ray_facts.file(task.run_directory, attempt=task.attempt)
         path.parent.mkdir(exist_ok=True)
         partial = path.with_suffix(".partial")
@@ -93,6 +98,13 @@ def _actors(since: float) -> Iterable[Fact]:
 def _lived(since: float) -> list[Mapping[str, Any]]:
     actors: Mapping[str, Mapping[str, Any]] = ray_state.state.actor_table(None)
     return [one for one in actors.values() if not one["EndTime"] or one["EndTime"] >= since * 1000]
+
+
+def _await_death(since: float) -> None:
+    """Wait a moment until Ray knows that a worker is dead: the driver, whose connection to it broke, is the first to know."""
+    deadline = time.monotonic() + _ANSWER_S
+    while (ranks := _ranks(since)) and all(one["State"] != "DEAD" for one in ranks) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
 
 
 def _ranks(since: float) -> list[Mapping[str, Any]]:
