@@ -430,6 +430,7 @@ def test_help_lists_every_command() -> None:
         "new",
         "resume",
         "stop",
+        "resize",
         "job",
         "unschedule",
         "tune",
