@@ -187,7 +187,7 @@ def test_cost_is_that_of_a_run_a_job_or_a_team_if_one_is_named(typed: list[str],
     assert command("cost", *typed) == ["-m", "training", "cost", *words]
 
 
-@pytest.mark.parametrize("target", ["resume", "stop", "monitor", "logs", "sync", "verify"])
+@pytest.mark.parametrize("target", ["resume", "stop", "resize", "monitor", "logs", "sync", "verify"])
 def test_name_selects_the_run(target: str) -> None:
     assert command(target, "NAME=mine") == ["-m", "training", target, "mine"]
 
