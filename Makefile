@@ -76,7 +76,7 @@ stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a
 	@$(training) stop $(run) $(cluster) $(detached) $(extra)
 
 .PHONY: resize
-resize: environment ## Let the newest run, or NAME=…, which was started with WORKERS=1-8, continue with at most WORKERS=2
+resize: environment-train ## Let the newest run, or NAME=…, which was started with WORKERS=1-8, continue with at most WORKERS=2
 	@$(training) resize $(run) $(call option,WORKERS,--workers) $(extra)
 
 .PHONY: job
