@@ -22,7 +22,7 @@ from training.evidence import FATAL_SIGNALS, FOLDER, Evidence
 from training.launch import ray_facts
 from training.launch.ray_facts import Fact
 from training.launch.task import WorkersFailedError
-from training.recovery.causes import Cause, cause_of
+from training.recovery.causes import Cause, cause_of, speaks_of_timeout
 from training.user_code import user_traceback
 
 STEP_DEADLINE: Final = "StepDeadlineExceeded"
@@ -221,7 +221,7 @@ def _of_missing_ranks(
         return _of_aborted(run_directory, known[0], attempt=attempt, scale=scale) if is_timeout else known[0]
     if died and (lost := ray_facts.lost_with_node(facts)):
         return _of_lost_node(died[0], lost)
-    if left and any("timed out" in failure.message.lower() for failure in records):
+    if left and any(speaks_of_timeout(failure.message) for failure in records):
         waits = flight_records.describe_waits(run_directory, attempt=attempt, silent=sorted(left))
         return _of_silence(left, scale.collective_timeout, waits=waits)
     if died:

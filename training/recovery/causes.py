@@ -76,6 +76,9 @@ _PLURALS: Final[Mapping[Cause, str]] = MappingProxyType(
 
 _COMMUNICATION_ERRORS = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError", "DistError"})
 
+_CLOSED_PAIR = "Application timeout caused pair closure"
+"""gloo's message of a collective that waits for a peer with which another one has timed out (transport/tcp/pair.cc)."""
+
 _OUT_OF_MEMORY_ERRORS = frozenset({"OutOfMemoryError", "MemoryError"})
 _OF_CPUS = "DefaultCPUAllocator"
 """torch's allocator of host memory raises a plain RuntimeError that names it."""
@@ -106,14 +109,20 @@ def cause_of(error: BaseException) -> Cause:
 
 def is_communication_error(error: BaseException) -> bool:
     """Whether a collective failed: a peer is gone, or did not come in time."""
-    # gloo reports a lost peer as a plain RuntimeError whose text names its own source file.
+    # gloo reports a lost peer as a plain RuntimeError whose text names its own source file, but for a pair that a timeout has closed.
     names = {cls.__name__ for cls in type(error).__mro__}
-    return bool(names & _COMMUNICATION_ERRORS) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+    of_gloo = isinstance(error, RuntimeError) and any(part in str(error) for part in ("gloo", _CLOSED_PAIR))
+    return bool(names & _COMMUNICATION_ERRORS) or of_gloo
 
 
 def has_timed_out(error: BaseException) -> bool:
     """Whether a collective failed because a peer did not come in time."""
-    return is_communication_error(error) and "timed out" in str(error).lower()
+    return is_communication_error(error) and speaks_of_timeout(str(error))
+
+
+def speaks_of_timeout(message: str) -> bool:
+    """Whether the message of a failed collective says that a peer did not come in time."""
+    return "timed out" in message.lower() or _CLOSED_PAIR in message
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -35,6 +35,7 @@ def cuda_error(number: int) -> Exception:
         (FileNotFoundError(errno.ENOENT, "no such file"), Cause.CODE),
         (PermissionError(errno.EACCES, "not yours"), Cause.CODE),
         (GLOO, Cause.COMMUNICATION),
+        (RuntimeError("Application timeout caused pair closure"), Cause.COMMUNICATION),
         (dist.DistBackendError("NCCL communicator was aborted"), Cause.COMMUNICATION),
         (dist.DistNetworkError("the peer is gone"), Cause.COMMUNICATION),
         (MemoryError(), Cause.OUT_OF_MEMORY),
@@ -59,6 +60,7 @@ def test_the_cause_of_an_exception(error: BaseException, cause: Cause) -> None:
     [
         (RuntimeError("[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 2000ms"), True),
         (dist.DistBackendError("Watchdog caught collective operation timeout: it timed out"), True),
+        (RuntimeError("Application timeout caused pair closure"), True),
         (GLOO, False),
         (TimeoutError("the model timed out"), False),
     ],
