@@ -12,7 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 variables := MODEL DATASET OBJECTIVE DATA WORKERS GPU EPOCHS BATCH LR SEED CONFIG LAUNCHER NAME SET RANK DAYS PORT ARGS OUTPUTS RECORDED ENV TEAM GROUP JOB OUT \
   DETACH YES FILE IMAGE VARIANT PUSH FROM TO FROM_PROFILE TO_PROFILE FOR PYTHON TORCH_INDEX TORCH_VERSION UPGRADE COVERAGE ALL DRAIN HOURS \
   SCHEDULE CONCURRENCY ZONE PAUSE GPUS RATE IDLE HEAD JOBS SRC DST DELETE ACCOUNT GPU_MODEL SPOT CODE CMD RESTARTS REAL IMAGES ACCEPT WHAT LONG \
-  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH
+  CONFIRM UNREACHABLE OWNER TTL MAX_USD KEEP_ON_FAIL PLAN CANARY VERIFY ROLLBACK JSON DRY_RUN REGION STACK BACKUP KEEP REGIONS JUNIT WITH SOAK
 is_typed = $(filter command,$(firstword $(origin $1)))
 typed := $(foreach v,$(.VARIABLES),$(if $(call is_typed,$v),$v))
 ifneq ($(filter-out $(variables),$(typed)),)
@@ -74,6 +74,10 @@ resume: $(environment-run) ## Resume the newest run, or NAME=…, from its newes
 .PHONY: stop
 stop: $(environment-run) ## Stop the newest run, or NAME=…, after it commits a checkpoint. On a cluster: ENV=… JOB=…
 	@$(training) stop $(run) $(cluster) $(detached) $(extra)
+
+.PHONY: resize
+resize: environment-train ## Let the newest run, or NAME=…, which was started with WORKERS=1-8, continue with at most WORKERS=2
+	@$(training) resize $(run) $(call option,WORKERS,--workers) $(extra)
 
 .PHONY: job
 job: environment-infra ## Write the RayJob that `make train ENV=…` would submit, or with CMD=… `make run`, to OUT=job.yaml; needs no cluster, and with OUTPUTS=… no stack
@@ -288,9 +292,11 @@ sandbox-down: environment-infra ## Stop the sandbox and delete its files
 bench: environment-train ## Compare the platform with bare PyTorch and Ray's documented loop, side by side
 	@$(python) -m observability.benchmarks $(extra)
 
-.PHONY: bench-scaling bench-gpu bench-fleet bench-gate
+.PHONY: bench-scaling bench-faults bench-gpu bench-fleet bench-gate
 bench-scaling: environment-train ## Measure throughput and efficiency with 1, 2 and 4 workers, with a table and a plot; half an hour on two cores
 	@$(python) -m observability.benchmarks --only scaling $(extra)
+bench-faults: environment-train ## Kill ranks and drain nodes of the platform and of Ray's documented pattern, in turn: time to the next step, lost steps, goodput; half an hour; ARGS="--only kill --rounds 1"
+	@$(python) -m observability.benchmarks.faults $(extra)
 bench-gpu: environment-train ## Measure on this machine's GPU number formats, memory order, compilation, copies, attention, activation checkpointing and NCCL; half an hour; ARGS="--only attention"
 	@$(python) -m observability.benchmarks.gpu $(extra)
 bench-fleet: environment-train ## Measure what a simulated fleet costs a real Prometheus: series, samples, memory, rules; ten minutes; ARGS="--nodes 1000 --runs 300 --minutes 10"
@@ -310,6 +316,10 @@ test: environment-dev ## Run the tests this machine can run; LONG=1 adds the lon
 .PHONY: test-cluster
 test-cluster: environment-dev ## Train, kill, preempt and resume jobs on real nodes of a sandbox, as root; half an hour, after `make engines REAL=1`; ARGS as of `make test`
 	@$(python) -m pytest -n0 --verbose --on-nodes tests/training/on_nodes $(extra)
+
+.PHONY: faults
+faults: environment-dev ## Inject real faults into real runs, prove that each ends as if nothing had happened, and write docs/FAULTS.md; half an hour; SOAK=1000 faults in one run; ARGS="--only rank-1-killed"
+	@$(python) -m tests.faults $(call option,SOAK,--soak) $(extra)
 
 .PHONY: lint
 lint: environment-dev ## Check style, formatting, types and import contracts

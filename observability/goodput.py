@@ -61,6 +61,8 @@ class GoodputLedger:
         self._until: float | None = None
         self._open: TimeClass = "startup"
         self._has_trained = False
+        self._failure = ""
+        self._by_cause: dict[str, float] = {}
         self._price: float | None = None
         self._has_price = False
         self._unpriced_seconds = 0.0
@@ -128,18 +130,24 @@ class GoodputLedger:
         taken = [(name, value) for name, value in self.seconds.items() if name != "productive" and value > 0]
         return sorted(taken, key=lambda loss: -loss[1])
 
+    @property
+    def failure_seconds(self) -> Mapping[str, float]:
+        """What failures took, by their cause: of the classes detection, restart and lost the seconds of each."""
+        return self._by_cause
+
     def describe(self) -> str:
-        """The goodput and the largest losses in one line: `81.3 %; startup 9.1 s (12.2 %), data 2.0 s (2.7 %)`."""
+        """The goodput and the largest losses in one line: `81.3 %; startup 9.1 s (12.2 %), data 2.0 s (2.7 %); lost process 5.1 s`."""
         wall = self.wall_seconds
         losses = [f"{name} {duration(value)} ({percent(value / wall)})" for name, value in self.losses()]
-        return "; ".join(filter(None, [percent(self.ratio), ", ".join(losses[:_SHOWN_LOSSES])]))
+        causes = [f"{cause.replace('_', ' ')} {duration(value)}" for cause, value in self._by_cause.items()]
+        return "; ".join(filter(None, [percent(self.ratio), ", ".join(losses[:_SHOWN_LOSSES]), ", ".join(causes)]))
 
     def add(self, event: Event) -> None:
         """Account the time up to the next event of the log; one that changes nothing here is ignored."""
         match event:
             case Step():
                 self._step(event)
-            case Evaluated():
+            case Evaluated(is_asynchronous=False):
                 self._evaluated(event)
             case Phase():
                 self._phase(event)
@@ -148,6 +156,7 @@ class GoodputLedger:
             case CheckpointCommitted():
                 self._commit(event.step)
             case WorkersFailed():
+                self._failure = event.cause
                 self._end_of_workers(event.time, then="restart" if event.restarts else "finish")
             case RunStarted():
                 self._start(event)
@@ -155,6 +164,7 @@ class GoodputLedger:
                 self._end_of_driver(event.time, then="idle")
 
     def _start(self, event: RunStarted) -> None:
+        self._failure = ""
         waited: TimeClass = "idle"
         if 0 < event.submitted < event.time and (self._until is None or event.submitted > self._until):
             self._count("idle", self._advance(event.submitted))
@@ -205,6 +215,7 @@ class GoodputLedger:
         self._count(name, self._advance(event.time))
         self._open, self._has_trained = "other", True
         self._take_back(event.start_step)
+        self._failure = ""
 
     @property
     def _starting(self) -> TimeClass:
@@ -232,9 +243,16 @@ class GoodputLedger:
     def _count(self, name: TimeClass, seconds: float) -> None:
         """Count seconds that are not part of a step; those of the loop belong to the step before them."""
         spent = self._charge(name, seconds)
+        if name in {"detection", "restart"}:
+            self._blame(seconds)
         newest = self._newest
         if self._open == "other" and newest is not None and name in self._repeated:
             newest.add(name, spent)
+
+    def _blame(self, seconds: float) -> None:
+        """Add seconds to the cause of the failure that the run recovers from, if that is known."""
+        if self._failure and seconds:
+            self._by_cause[self._failure] = self._by_cause.get(self._failure, 0.0) + seconds
 
     def _charge(self, name: TimeClass, seconds: float) -> Spent:
         """Add seconds to a class, at the price of the present driver."""
@@ -267,7 +285,9 @@ class GoodputLedger:
                 group = groups.pop()
                 kept = group.up_to(step) if group.first <= step else None
                 for name, spent in group.spent.items():
-                    self._repeated[name] += spent - (kept.spent[name] if kept else NOTHING)
+                    repeated = spent - (kept.spent[name] if kept else NOTHING)
+                    self._repeated[name] += repeated
+                    self._blame(repeated.seconds)
                 if kept is not None:
                     groups.append(kept)
 

@@ -5,6 +5,7 @@ The progress view, the monitor and the report read it, and so do the metrics, wh
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,7 +63,7 @@ class RunHistory:
 
     Attributes:
         steps: steps that contributed to the current weights; steps lost to a restart are removed.
-        evaluations: evaluations of those steps.
+        evaluations: evaluations of those steps, by step.
         phases: phases of all attempts.
         started: when the run was first started.
         resumed: when it was last started; equal to `started` unless a command resumed the run.
@@ -114,7 +115,7 @@ class RunHistory:
             case Step():
                 self.steps.append(event)
             case Evaluated():
-                self.evaluations.append(event)
+                insort(self.evaluations, event, key=lambda evaluation: evaluation.step)
             case CheckpointCommitted():
                 self.checkpoints.append(event)
             case FlopsCounted() | RanksMeasured():

@@ -25,6 +25,7 @@ from observability.screens import PlainScreen, Screen, TerminalScreen, Tone
 PHASE_TEXTS = {
     "imports": "loading Python packages",
     "ray_start": "starting Ray",
+    "backoff": "waiting before the restart",
     "workers_start": "starting workers",
     "connect": "connecting the ranks",
     "cache": "copying the dataset",
@@ -159,7 +160,8 @@ class ProgressView:
     def _restored(self, event: Restored) -> None:
         for reason in event.skipped:
             self._screen.line(f"warning: checkpoint failed verification: {reason}", tone="warning")
-        self._screen.line(f"resuming from step {event.step}: {event.path}")
+        source = event.path if event.from_rank is None else f"from the memory of rank {event.from_rank}"
+        self._screen.line(f"resuming from step {event.step}: {source}")
 
     def _message(self, event: Notice | ProfileAnswered) -> None:
         if isinstance(event, ProfileAnswered):

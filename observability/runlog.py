@@ -150,6 +150,7 @@ class Evaluated(Event):
 
     Attributes:
         metrics: the objective's metrics other than the loss, by name.
+        is_asynchronous: whether another process measured it while the training went on; the event then comes after later steps.
     """
 
     kind: ClassVar[str] = "evaluated"
@@ -160,6 +161,7 @@ class Evaluated(Event):
     samples: int
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
+    is_asynchronous: bool = False
 
     def value(self, metric: str) -> float:
         """A metric of the objective, NaN if the evaluation has no such metric."""
@@ -179,11 +181,23 @@ class CheckpointCommitted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointUploaded(Event):
+    """A checkpoint with its manifest is also in the run's bucket; `seconds` is from the begin of its upload."""
+
+    kind: ClassVar[str] = "checkpoint_uploaded"
+    step: int
+    location: str
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Restored(Event):
     """The run resumes from a checkpoint; `skipped` lists newer ones that failed verification, with the reason.
 
     Attributes:
         weights_sha256: hash of the file with its weights.
+        from_rank: rank that had the state in memory when it lost its peers; None for a checkpoint, which has a path.
     """
 
     kind: ClassVar[str] = "restored"
@@ -191,6 +205,7 @@ class Restored(Event):
     path: str
     weights_sha256: str = ""
     skipped: list[str] = field(default_factory=list)
+    from_rank: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,12 +216,16 @@ class WorkersFailed(Event):
         attempt: restarts by this driver before it.
         reason: which rank failed and why, in one line.
         restarts: whether the driver starts another worker group.
+        cause: e.g. `lost_process` (`training.recovery.causes`); empty in older logs.
+        delay_seconds: that the driver waits before it does.
     """
 
     kind: ClassVar[str] = "workers_failed"
     attempt: int
     reason: str
     restarts: bool
+    cause: str = ""
+    delay_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +294,7 @@ decode = Decoder(
     RanksMeasured,
     Evaluated,
     CheckpointCommitted,
+    CheckpointUploaded,
     Restored,
     WorkersFailed,
     Notice,

@@ -187,7 +187,7 @@ def test_cost_is_that_of_a_run_a_job_or_a_team_if_one_is_named(typed: list[str],
     assert command("cost", *typed) == ["-m", "training", "cost", *words]
 
 
-@pytest.mark.parametrize("target", ["resume", "stop", "monitor", "logs", "sync", "verify"])
+@pytest.mark.parametrize("target", ["resume", "stop", "resize", "monitor", "logs", "sync", "verify"])
 def test_name_selects_the_run(target: str) -> None:
     assert command(target, "NAME=mine") == ["-m", "training", target, "mine"]
 
@@ -430,6 +430,7 @@ def test_help_lists_every_command() -> None:
         "new",
         "resume",
         "stop",
+        "resize",
         "job",
         "unschedule",
         "tune",
@@ -478,11 +479,16 @@ def test_help_lists_every_command() -> None:
     commands += ["outputs", "release-check", "charts", "image", "promote"]
     commands += ["release-lock", "prices"]
     commands += ["engines", "sandbox", "sandbox-down"]
-    commands += ["bench", "bench-scaling", "bench-gpu", "bench-fleet", "bench-gate"]
-    commands += ["test", "test-cluster", "lint", "env", "lock", "clean", "help"]
+    commands += ["bench", "bench-scaling", "bench-faults", "bench-gpu", "bench-fleet", "bench-gate"]
+    commands += ["test", "test-cluster", "faults", "lint", "env", "lock", "clean", "help"]
     listed = make()
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")] == commands
+
+
+def test_faults_takes_the_number_of_a_soak() -> None:
+    assert command("faults") == ["-m", "tests.faults"]
+    assert command("faults", "SOAK=1000") == ["-m", "tests.faults", "--soak", "1000"]
 
 
 def test_variables_are_not_exported_to_the_command() -> None:

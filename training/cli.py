@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from infra.spec.command_line import CommandLine, NoOptions
+from training.checkpoint.remote.run_files import bring_back
 from training.code.given import configurations, given_code, importable
 from training.code.kept import current
 from training.config.load import load_settings, render
@@ -25,6 +26,7 @@ from training.options.runs import (
     MonitorUpOptions,
     PostmortemOptions,
     ProfileOptions,
+    ResizeOptions,
     StopOptions,
     UiOptions,
 )
@@ -101,6 +103,7 @@ def resume(options: ResumeOptions) -> int:
 
         return commands.resume(options)
     check_local(options)
+    bring_back(options.run, options.set, root=options.root)
     run = _chosen(options)
     archive = given_code(options.code) or current(run.path)
     with importable(archive):
@@ -121,6 +124,15 @@ def stop(options: StopOptions) -> ExitStatus:
     run = _chosen(options)
     run.request_stop()
     print(f"{run.name} saves and stops at its next step; resume it: make resume NAME={run.argument}")
+    return ExitStatus.DONE
+
+
+@COMMANDS.command("train")
+def resize(options: ResizeOptions) -> ExitStatus:
+    """Let a running elastic run continue with another number of workers, after it commits a checkpoint."""
+    run = _chosen(options)
+    run.request_workers(options.workers)
+    print(f"{run.name} commits its next step and continues with at most {options.workers} workers")
     return ExitStatus.DONE
 
 
@@ -364,12 +376,14 @@ def conformance(options: ConformanceOptions) -> ExitStatus:
 
 @COMMANDS.command("look at runs")
 def verify(options: RunOptions) -> ExitStatus:
-    """Verify the sizes and sha256 of every checkpoint of a run; fails if one is damaged or there is none."""
+    """Verify the sizes and sha256 of every checkpoint of a run, in its folder and its bucket; fails if one is damaged or there is none."""
     from training.checkpoint.manifest import MANIFEST_FILE
+    from training.checkpoint.remote.verify import verify_bucket
     from training.checkpoint.store import verify_run
 
     run = _chosen(options)
-    committed = {path: problems for path, problems in verify_run(run.path) if (path / MANIFEST_FILE).exists()}
+    committed = {str(path): problems for path, problems in verify_run(run.path) if (path / MANIFEST_FILE).exists()}
+    committed |= verify_bucket(run)
     for path, problems in committed.items():
         print(f"{path}: {'; '.join(problems) if problems else 'good'}")
     if not committed:

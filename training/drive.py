@@ -6,7 +6,7 @@ All checks run before a folder is created or a process is started.
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from observability.profiling.text import describe
 from observability.profiling.window import ProfileFolder
 from observability.progress import ProgressView
 from training import preflight, unwritable
+from training.checkpoint.remote.driving import check_bucket, leased
 from training.checkpoint.store import committed_steps, folder_name
 from training.code import kept
 from training.code.kept import RunCode
@@ -54,14 +55,18 @@ def _drive(settings: TrainingSettings, code: CodeArchive | None) -> ExitStatus:
     machine = preflight.this_machine()
     settings, notice = preflight.fit_workers(settings, machine)
     preflight.check(settings, machine)
+    is_first_node = settings.scale.node_rank == 0
+    is_in_bucket = is_first_node and check_bucket(settings)
     view = ProgressView(stream=sys.stdout, is_terminal=sys.stdout.isatty())
     run = RunDirectory.create(settings, now=datetime.now().astimezone())
     settings = settings.model_copy(update={"run": settings.run.model_copy(update={"name": run.name})})
-    is_first_node = settings.scale.node_rank == 0
-    with run.driving() if is_first_node else nullcontext():
+    with ExitStack() as stack:
         if is_first_node:
+            stack.enter_context(run.driving())
             _refuse_to_repeat(settings, run)
-            run.refuse_lost_checkpoints()
+            if not is_in_bucket:
+                run.refuse_lost_checkpoints()
+            stack.enter_context(leased(settings, run, say=view.say))
         if notice:
             view.say(notice)
         own = _kept(run, code, view)
@@ -182,7 +187,8 @@ def _summarise(outcome: Outcome, run: RunDirectory, code: RunCode | None, delive
     lines = (
         [] if code is None else [("code", f"{run.path / kept.archive_name(code.identity)}  {code.identity.describe()}")]
     )
-    lines.append(("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}"))
+    if outcome.step:  # a run that was stopped while it waited for a restart may have none
+        lines.append(("checkpoint", f"{run.checkpoints}/{folder_name(outcome.step)}"))
     if outcome.weights_sha256:
         lines.append(("weights", f"{run.model / 'model.safetensors'}  sha256 {outcome.weights_sha256[:16]}"))
     lines.append(("report", str(run.report)))

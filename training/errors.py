@@ -7,6 +7,7 @@ from infra.spec.errors import ExitStatus, PlatformError, RefusedError, SettingsE
 __all__ = [
     "CheckpointError",
     "DataError",
+    "DeviceError",
     "ExitStatus",
     "Interrupted",
     "NonFiniteLossError",
@@ -45,6 +46,10 @@ class NonFiniteLossError(TrainingFailedError):
 
 class OutOfMemoryError(TrainingFailedError):
     """A rank ran out of memory (exit status 1)."""
+
+
+class DeviceError(TrainingFailedError):
+    """A device or the host of a rank failed the check before the ranks connect (exit status 1)."""
 
 
 class Interrupted(PlatformError):  # noqa: N818 - an interruption is not an error

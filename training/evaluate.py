@@ -8,7 +8,8 @@ another device or another version of torch may round differently.
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -24,11 +25,15 @@ from training.weight_average import WeightAverage
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationResult:
-    """The objective's metrics over all `samples` of a split, and the wall time that it took."""
+    """The objective's metrics over all `samples` of a split, and the wall time that it took.
+
+    `is_asynchronous` says whether another process has measured it, from a checkpoint, while the ranks went on.
+    """
 
     metrics: dict[str, float]
     samples: int
     seconds: float = field(compare=False)
+    is_asynchronous: bool = field(default=False, compare=False)
 
 
 @torch.no_grad()
@@ -48,8 +53,7 @@ def evaluate(
     """
     started = time.perf_counter()
     objective = objective.for_evaluation()
-    with nullcontext() if average is None else average.in_model():
-        strategy.synchronize_buffers()
+    with evaluated_weights(strategy, average):
         sums = _sums(strategy, loader, objective=objective, precision=precision, device=device)
     if world > 1:
         dist.all_reduce(sums)  # a row is zero on all ranks but one
@@ -57,6 +61,14 @@ def evaluate(
     return EvaluationResult(
         metrics=objective.summarize(totals, weight), samples=int(samples), seconds=time.perf_counter() - started
     )
+
+
+@contextmanager
+def evaluated_weights(strategy: Strategy, average: WeightAverage | None) -> Iterator[None]:
+    """The context in which the model has what is evaluated: the average, if there is one, and rank 0's buffers on every rank."""
+    with nullcontext() if average is None else average.in_model():
+        strategy.synchronize_buffers()
+        yield
 
 
 def _sums(

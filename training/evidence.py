@@ -24,6 +24,9 @@ FOLDER: Final = "failures"
 
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 _FATAL = re.compile(r"^Fatal Python error: (?P<text>.+)$", re.MULTILINE)
+_TIMEOUT = re.compile(r"^Timeout \([\d:.]+\)!$", re.MULTILINE)
+"""The first line of faulthandler.dump_traceback_later; the main thread's stack is the last one."""
+
 FATAL_SIGNALS: Final = {
     "Segmentation fault": signal.SIGSEGV,
     "Bus error": signal.SIGBUS,
@@ -42,12 +45,14 @@ class Evidence:
         step: the step it was in; None before its first one.
         fatal: the signal that ended it; None if Python wrote no stack for one.
         was_terminated: it still ran when the launcher ended the group.
+        exceeded_deadline: faulthandler's thread ended it, because its step took too long and native code held the interpreter's lock.
         place: `file:line in function` of its innermost frame, of user code if there is any; empty without a stack.
     """
 
     step: int | None = None
     fatal: signal.Signals | None = None
     was_terminated: bool = False
+    exceeded_deadline: bool = False
     place: str = ""
 
 
@@ -72,7 +77,7 @@ class StepFile:
 def stack_on_death(run_directory: Path, *, attempt: int, rank: int) -> Iterator[None]:
     """Within the block, Python writes the stack of the current thread when a signal ends this process."""
     (run_directory / FOLDER).mkdir(exist_ok=True)
-    with _path(run_directory, attempt, rank, "stack").open("w", encoding="utf-8") as file:
+    with stack_file(run_directory, attempt=attempt, rank=rank).open("w", encoding="utf-8") as file:
         faulthandler.enable(file, all_threads=False)
         faulthandler.register(signal.SIGTERM, file, all_threads=False, chain=True)
         try:
@@ -84,15 +89,27 @@ def stack_on_death(run_directory: Path, *, attempt: int, rank: int) -> Iterator[
 
 def read(run_directory: Path, *, attempt: int, rank: int) -> Evidence:
     """The evidence of a rank; empty if it ended before it could leave any."""
-    stack = _text(_path(run_directory, attempt, rank, "stack"))
+    stack = _text(stack_file(run_directory, attempt=attempt, rank=rank))
     fatal = _FATAL.search(stack)
+    exceeded = _TIMEOUT.search(stack) is not None
     step = _text(_path(run_directory, attempt, rank, "step"))
     return Evidence(
         step=int(step) if step.strip().isdigit() else None,
         fatal=FATAL_SIGNALS.get(fatal["text"]) if fatal else None,
-        was_terminated=bool(stack) and fatal is None,
-        place=_innermost(stack),
+        was_terminated=bool(stack) and fatal is None and not exceeded,
+        exceeded_deadline=exceeded,
+        place=_innermost(stack.rpartition("\n\n")[2] if exceeded else stack),
     )
+
+
+def has_started(run_directory: Path, *, attempt: int) -> bool:
+    """Whether a rank of the attempt has begun to run."""
+    return any((run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.stack"))
+
+
+def stack_file(run_directory: Path, *, attempt: int, rank: int) -> Path:
+    """The file of a rank's stacks."""
+    return _path(run_directory, attempt, rank, "stack")
 
 
 def _innermost(stack: str) -> str:

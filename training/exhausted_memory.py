@@ -7,12 +7,10 @@ from contextlib import contextmanager
 
 import torch
 
-from training.config.schema import ComputeSettings, TrainingSettings
+from training.config.schema import ComputeSettings, LoopSettings, TrainingSettings
 from training.config.strategy import schedule_accepts
 from training.errors import OutOfMemoryError
-
-_OF_CPUS = "DefaultCPUAllocator"
-"""torch's allocator of host memory raises a plain RuntimeError that names it."""
+from training.recovery.causes import is_out_of_memory
 
 _ADVICE_OF_TORCH = " If reserved but unallocated memory"
 """Where its own advice begins, which names variables and not settings."""
@@ -42,8 +40,7 @@ def explained_in_training(settings: TrainingSettings, *, step: Callable[[], int]
             raise
         raise OutOfMemoryError(
             f"step {step()}: out of memory with {_rows(settings)} samples at a time (loop.global_batch="
-            f"{settings.loop.global_batch}, scale.workers={settings.scale.workers}, loop.accumulation="
-            f"{settings.loop.accumulation}): {_first_line(error)}",
+            f"{settings.loop.global_batch}, scale.workers={settings.scale.workers}, {_division(settings.loop)}): {_first_line(error)}",
             remedy="; or ".join(_remedies(settings)),
         ) from error
 
@@ -67,32 +64,42 @@ def explained_in_evaluation(settings: TrainingSettings) -> Iterator[None]:
         ) from error
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory of the GPU or of the host ran out."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _OF_CPUS in str(error)
-
-
 def _rows(settings: TrainingSettings) -> int:
     """Samples of the largest micro-batch of a rank."""
-    return settings.loop.global_batch // (settings.shares * settings.loop.accumulation)
+    return settings.loop.global_batch // (settings.shares * settings.micro_batches)
+
+
+def _division(loop: LoopSettings) -> str:
+    if loop.logical_shards is not None:
+        return f"loop.logical_shards={loop.logical_shards}"
+    return f"loop.accumulation={loop.accumulation}"
 
 
 def _remedies(settings: TrainingSettings) -> Iterator[str]:
     """Settings that need less memory, those without an effect on the result first."""
     loop, compute = settings.loop, settings.compute
     share = loop.global_batch // settings.shares
-    finer = next(
-        (
-            number
-            for number in range(loop.accumulation + 1, share + 1)
-            if share % number == 0 and schedule_accepts(number, settings.strategy)
-        ),
-        None,
+    finer = (
+        None
+        if loop.logical_shards is not None
+        else next(
+            (
+                number
+                for number in range(loop.accumulation + 1, share + 1)
+                if share % number == 0 and schedule_accepts(number, settings.strategy)
+            ),
+            None,
+        )
     )
     if finer is not None:
         yield (
             f"set loop.accumulation={finer}, which computes {share // finer} samples at a time; batch norm aside, the gradient is the "
             "same"
+        )
+    if loop.logical_shards is not None and loop.global_batch % (2 * loop.logical_shards) == 0:
+        yield (
+            f"set loop.logical_shards={2 * loop.logical_shards}, which computes {_rows(settings) // 2} samples at a time; batch norm and "
+            "dropout aside, the gradient is the same"
         )
     if compute.activation_checkpointing == "off":
         yield "compute.activation_checkpointing=selective or full, which keeps fewer activations"

@@ -10,20 +10,26 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
 from training import evidence, flight_records, unwritable
 from training.config.schema import ScaleSettings
 from training.errors import ExitStatus, PlatformError
 from training.evidence import FATAL_SIGNALS, FOLDER, Evidence
+from training.launch import ray_facts
+from training.launch.ray_facts import Fact
 from training.launch.task import WorkersFailedError
+from training.recovery.causes import Cause, cause_of, speaks_of_timeout
 from training.user_code import user_traceback
+
+STEP_DEADLINE: Final = "StepDeadlineExceeded"
+"""Kind of the failure of a rank that `training.callbacks.step_deadline` ends."""
 
 _DIED = "WorkerDied"
 _HUNG = "RankNotAnswering"
-_COMMUNICATION_ERRORS = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError", "DistError"})
 _CRASHES = frozenset(number.name for number in FATAL_SIGNALS.values())
 _MEMORY = (
     "often the out-of-memory killer: check dmesg or the pod's status; lower loop.global_batch, raise loop.accumulation, "
@@ -44,7 +50,7 @@ class Failure:
     Attributes:
         kind: class name of the exception.
         status: exit status the run ends with if this is the cause.
-        is_transient: another attempt may succeed: a broken connection or a killed process, not a defect of code or input.
+        cause: what decides on a restart.
         trace: the traceback as text, from user code on; empty for errors whose message is enough.
         step: the step in which the rank died or hung; None if unknown.
         place: where it was in the code; empty if unknown.
@@ -57,7 +63,7 @@ class Failure:
     message: str
     remedy: str = ""
     status: int = ExitStatus.FAILED
-    is_transient: bool = False
+    cause: Cause = Cause.CODE
     trace: str = ""
     step: int | None = None
     place: str = ""
@@ -76,6 +82,7 @@ class Failure:
                 message=str(error.args[0]),
                 remedy=error.remedy,
                 status=error.status,
+                cause=cause_of(error),
                 full_disk=number,
             )
         message, remedy = str(error), ""
@@ -88,13 +95,21 @@ class Failure:
             kind=type(error).__name__,
             message=message,
             remedy=remedy,
-            is_transient=is_communication_error(error),
+            cause=cause_of(error),
             trace=user_traceback(error),
             full_disk=number,
         )
 
     @classmethod
-    def sudden(cls, message: str, *, kind: str = _DIED, remedy: str = "", found: Evidence | None = None) -> Failure:
+    def sudden(
+        cls,
+        message: str,
+        *,
+        kind: str = _DIED,
+        cause: Cause = Cause.LOST_PROCESS,
+        remedy: str = "",
+        found: Evidence | None = None,
+    ) -> Failure:
         """Workers ended without a record; the message names them. `found` is what the rank left."""
         found = found or Evidence()
         where = f", in step {found.step}" if found.step is not None else ""
@@ -106,10 +121,15 @@ class Failure:
             kind=kind,
             message=f"{first}{where}{line_end}{rest}",
             remedy=remedy or f"check the logs of the ranks; a process that vanishes was {_MEMORY}",
-            is_transient=True,
+            cause=cause,
             step=found.step,
             place=found.place,
         )
+
+    @classmethod
+    def load(cls, record: Mapping[str, Any]) -> Failure:
+        """The failure from its JSON types."""
+        return cls(**{**record, "cause": Cause(record["cause"])})
 
     @property
     def headline(self) -> str:
@@ -121,19 +141,9 @@ class Failure:
             return f"rank {self.rank} {first}"
         return f"rank {self.rank} failed: {self.kind}: {first}" if first else f"rank {self.rank} failed: {self.kind}"
 
-    def repeats(self, earlier: Failure | None) -> bool:
-        """Whether a rank died or hung as in an earlier attempt: in the same step, or by a crash in the same place."""
-        if earlier is None or self.rank >= 0 or self.kind != earlier.kind:
-            return False
-        is_same_step = self.step is not None and self.step == earlier.step
-        return is_same_step or (self.kind in _CRASHES and bool(self.place) and self.place == earlier.place)
-
-
-def is_communication_error(error: BaseException) -> bool:
-    """Whether a collective failed: a peer is gone, or did not come in time."""
-    # gloo reports a lost peer as a plain RuntimeError whose text names its own source file.
-    names = {cls.__name__ for cls in type(error).__mro__}
-    return bool(names & _COMMUNICATION_ERRORS) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+    def crashed_as(self, other: Failure) -> bool:
+        """Whether native code crashed in both, by the same signal in the same place."""
+        return self.kind in _CRASHES and bool(self.place) and (self.kind, self.place) == (other.kind, other.place)
 
 
 def record(run_directory: Path, failure: Failure, *, attempt: int) -> None:
@@ -152,19 +162,50 @@ def clear(run_directory: Path) -> None:
         path.unlink()
 
 
+def _records(run_directory: Path, attempt: int) -> list[Failure]:
+    """What the ranks have recorded, the earliest first, each with the step that it was in."""
+    paths = (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.json")
+    records = [Failure.load(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    return [
+        replace(one, step=one.step or evidence.read(run_directory, attempt=attempt, rank=one.rank).step)
+        for one in sorted(records, key=lambda failure: failure.time)
+    ]
+
+
 def cause(run_directory: Path, *, attempt: int, ended: WorkersFailedError, scale: ScaleSettings) -> Failure:
     """The failure that ended an attempt.
 
     In this order: the earliest exception that is not a lost connection; a rank that died, by its exit status; a rank that its peers
     waited for in vain; a rank that is missing without a trace; else what the launcher reports.
     """
-    paths = (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.json")
-    records = [Failure(**json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    records.sort(key=lambda failure: failure.time)
-    for failure in records:
-        if not failure.is_transient:
-            return failure
-    reported = {failure.rank for failure in records}
+    records = _records(run_directory, attempt)
+    facts = ray_facts.read(run_directory, attempt=attempt)
+    raised = next((failure for failure in records if failure.cause is not Cause.COMMUNICATION), None)
+    if raised is not None and raised.kind == STEP_DEADLINE:
+        return _of_step_deadline(run_directory, records, attempt=attempt, workers=scale.workers)
+    missing = raised or _of_missing_ranks(run_directory, records, facts, attempt=attempt, ended=ended, scale=scale)
+    if missing is not None:
+        return missing
+    if records and not ended.exits:
+        return records[0]
+    if not evidence.has_started(run_directory, attempt=attempt):
+        return _of_start(str(ended), facts)
+    return Failure.sudden(str(ended))
+
+
+def _of_missing_ranks(
+    run_directory: Path,
+    records: Sequence[Failure],
+    facts: Sequence[Fact],
+    *,
+    attempt: int,
+    ended: WorkersFailedError,
+    scale: ScaleSettings,
+) -> Failure | None:
+    """The failure of a rank that has recorded none, or is gone with its machine; None if none of them is known to have failed."""
+    # A machine that is cut off may still reach the run's folder, where its rank records that it has lost the others.
+    gone = {rank for rank, status in ended.exits.items() if status is None}
+    reported = {failure.rank for failure in records} - gone
     left = {
         rank: evidence.read(run_directory, attempt=attempt, rank=rank)
         for rank in range(scale.workers)
@@ -175,23 +216,43 @@ def cause(run_directory: Path, *, attempt: int, ended: WorkersFailedError, scale
         for rank, status in sorted(ended.exits.items(), key=lambda item: (item[1] is None, item))
         if rank in left
     ]
-    known = [failure for failure in died if failure.kind != _DIED]
-    if known:
-        return known[0]
-    if left and any("timed out" in failure.message.lower() for failure in records):
+    if known := [failure for failure in died if failure.kind != _DIED]:
+        is_timeout = known[0].kind == signal.SIGABRT.name and flight_records.aborted(run_directory, attempt=attempt)
+        return _of_aborted(run_directory, known[0], attempt=attempt, scale=scale) if is_timeout else known[0]
+    if died and (lost := ray_facts.lost_with_node(facts)):
+        return _of_lost_node(died[0], lost)
+    if left and any(speaks_of_timeout(failure.message) for failure in records):
         waits = flight_records.describe_waits(run_directory, attempt=attempt, silent=sorted(left))
         return _of_silence(left, scale.collective_timeout, waits=waits)
     if died:
         return died[0]
-    gone = [rank for rank, found in left.items() if not found.was_terminated]
-    if records and gone and scale.launcher == "torchrun" and scale.nodes == 1:
+    ended_early = [rank for rank, found in left.items() if not found.was_terminated]
+    if records and ended_early and scale.launcher == "torchrun" and scale.nodes == 1:
         # torchrun lists a rank that failed, and one that it terminated leaves a stack: this one has exited with 0.
-        return _of_exit(gone[0], 0, left[gone[0]], output="")
-    return records[0] if records and not ended.exits else Failure.sudden(str(ended))
+        return _of_exit(ended_early[0], 0, left[ended_early[0]], output="")
+    return None
+
+
+def _of_step_deadline(run_directory: Path, records: Sequence[Failure], *, attempt: int, workers: int) -> Failure:
+    """The failure of the rank that its peers wait for, of those whose step took too long; the first one if that is not known."""
+    exceeded = [failure for failure in records if failure.kind == STEP_DEADLINE]
+    entered = flight_records.entered(run_directory, attempt=attempt)
+    silent = sorted(set(range(workers)) - {failure.rank for failure in records})
+    first = min(exceeded, key=lambda one: entered[one.rank].number if one.rank in entered else -1)
+    behind = silent or [first.rank]
+    waiting = {rank: collective for rank, collective in entered.items() if rank not in behind}
+    if not silent and first.rank in entered and all(one == entered[first.rank] for one in waiting.values()):
+        return exceeded[0]  # all of them are in the same collective
+    waits = flight_records.waits_in_words(waiting, behind)
+    return replace(first, message=f"{first.message}\n{waits}") if waits else first
 
 
 def _of_exit(rank: int, status: int | None, found: Evidence, *, output: str) -> Failure:
     """The failure of a rank that ended without a record, with its exit status if that is known."""
+    if found.exceeded_deadline:
+        message = f"rank {rank} did not end its step in time (recovery.step_deadline)"
+        remedy = remedy_of_deadline()
+        return Failure.sudden(message, kind=STEP_DEADLINE, cause=Cause.HANG, remedy=remedy, found=found)
     number = found.fatal if status is None or found.fatal else signal.Signals(-status) if status < 0 else None
     if number is not None:
         message = f"rank {rank} was killed by {number.name}"
@@ -203,7 +264,26 @@ def _of_exit(rank: int, status: int | None, found: Evidence, *, output: str) -> 
     if status:
         return Failure.sudden(f"{message}\n{output}", kind=f"exit code {status}", found=found)
     ended = Failure.sudden(message, kind="exit code 0", remedy=_remedy_of_exit(), found=found)
-    return replace(ended, is_transient=False)  # a decision of the code, which would decide the same again
+    return replace(ended, cause=Cause.CODE)  # a decision of the code, which would decide the same again
+
+
+def _of_aborted(run_directory: Path, died: Failure, *, attempt: int, scale: ScaleSettings) -> Failure:
+    """The failure of the ranks that the rank which NCCL's watchdog aborted has waited for: those that have entered fewer collectives."""
+    entered = flight_records.entered(run_directory, attempt=attempt)
+    silent = [rank for rank in range(scale.workers) if rank not in entered]
+    fewest = min((one.number for one in entered.values()), default=0)
+    behind = silent or [rank for rank, one in entered.items() if one.number == fewest]
+    if len(behind) == scale.workers:
+        message = f"{died.headline}: a collective timed out that all ranks have entered"
+        return replace(
+            died,
+            cause=Cause.COMMUNICATION,
+            message=message,
+            remedy="check the network between the nodes, and NCCL's log",
+        )
+    waiting = {rank: one for rank, one in entered.items() if rank not in behind}
+    left = {rank: evidence.read(run_directory, attempt=attempt, rank=rank) for rank in behind}
+    return _of_silence(left, scale.collective_timeout, waits=flight_records.waits_in_words(waiting, behind))
 
 
 def _of_silence(left: dict[int, Evidence], timeout: float, *, waits: str) -> Failure:
@@ -213,9 +293,40 @@ def _of_silence(left: dict[int, Evidence], timeout: float, *, waits: str) -> Fai
     return Failure.sudden(
         f"{names} did not answer within {timeout:g} s (scale.collective_timeout)" + (f"\n{waits}" if waits else ""),
         kind=_HUNG,
+        cause=Cause.HANG,
         remedy="it hangs, its machine is gone, or its step takes longer: see its log and stack in the run's folder, "
         "logs/ and failures/; raise scale.collective_timeout if steps are that slow",
         found=left[ranks[0]],
+    )
+
+
+def _of_lost_node(died: Failure, reason: str) -> Failure:
+    """The failure of a rank that died with its node, which Ray knows."""
+    return replace(
+        died,
+        cause=Cause.LOST_NODE,
+        message=f"{died.headline}: its node is gone\n{reason}",
+        remedy="see the node's events, or its instance's, for why it went",
+    )
+
+
+def _of_start(message: str, facts: Sequence[Fact]) -> Failure:
+    """The failure of ranks of which none has started; `message` is the launcher's."""
+    if lacks := ray_facts.shortage(facts):
+        return Failure.sudden(
+            f"the cluster has too few resources for the ranks\n{lacks}",
+            kind="NotScheduled",
+            cause=Cause.SCHEDULING,
+            remedy="ask for less (scale.workers, scale.cpus_per_worker, scale.gpu), add nodes, or raise recovery.scheduling.deadline",
+        )
+    return Failure.sudden(message, kind="NotStarted", cause=Cause.STARTUP)
+
+
+def remedy_of_deadline() -> str:
+    """What to do about a step that took too long."""
+    return (
+        "it hangs, or the step takes longer: see the stacks in the run's folder, failures/; raise recovery.step_deadline if steps are that "
+        "slow"
     )
 
 

@@ -1,7 +1,7 @@
 """torch's flight recorder of a rank: its newest collectives, kept in memory and written down when one fails.
 
 With Gloo a collective that times out raises an error here. NCCL's watchdog ends the process instead; torch then writes the dump itself, as
-a pickle that `torchfrtrace` reads.
+a pickle that `torchfrtrace` and `training.flight_records` read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 
 from torch._C._distributed_c10d import _dump_fr_trace_json
 
-from training import failures, flight_records
+from training import flight_records
+from training.recovery.causes import is_communication_error
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,9 @@ class FlightRecorder:
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", str(_COLLECTIVES))
         os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
         # torch appends the rank. Another attempt in this process has another file.
-        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = str(self._file.with_name(f"{self._file.name}-nccl-"))
+        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = str(
+            self._file.with_name(f"{self._file.name}{flight_records.NCCL_SUFFIX}")
+        )
 
     @contextmanager
     def dumped_on_failure(self) -> Iterator[None]:
@@ -41,11 +44,12 @@ class FlightRecorder:
         try:
             yield
         except Exception as error:
-            if failures.is_communication_error(error):
-                self._dump()
+            if is_communication_error(error):
+                self.dump()
             raise
 
-    def _dump(self) -> None:
+    def dump(self) -> None:
+        """Write the newest collectives down; on a full disk they are missing."""
         try:
             self._file.parent.mkdir(exist_ok=True)
             self._file.write_bytes(_dump_fr_trace_json())

@@ -1,22 +1,29 @@
 """Who waits for whom, from what the flight recorders of the ranks wrote when a collective timed out (`training.flight_recorder`).
 
-    failures/attempt-0-rank-0.flight    the newest collectives of rank 0, as JSON in torch's own format
+    failures/attempt-0-rank-0.flight           the newest collectives of rank 0 under Gloo, as JSON in torch's own format
+    failures/attempt-0-rank-0.flight-nccl-0    those under NCCL, whose watchdog writes the same as a pickle before it aborts the process
 
-A rank that hangs outside a collective writes none: it is the one that the others wait for.
+Under Gloo a rank that hangs outside a collective writes none. Under NCCL the watchdogs tell each other to write, so that it may have one,
+in which its last collective is an earlier one. Either way it is the one that the others wait for.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NoReturn
 
 from training.evidence import FOLDER
+
+NCCL_SUFFIX: Final = "-nccl-"
+"""torch appends the rank."""
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -44,19 +51,29 @@ def describe_waits(run_directory: Path, *, attempt: int, silent: Sequence[int]) 
         attempt: that failed.
         silent: ranks that reported nothing.
     """
-    entered: dict[int, Collective] = {}
-    for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight"):
-        rank = int(path.stem.rpartition("-")[2])
-        found = _last(path)
-        if found is not None and rank not in silent:
-            entered[rank] = found
-    return waits_in_words(entered, silent)
+    found = entered(run_directory, attempt=attempt)
+    return waits_in_words({rank: one for rank, one in found.items() if rank not in silent}, silent)
 
 
-def waits_in_words(entered: Mapping[int, Collective], silent: Sequence[int]) -> str:
+def entered(run_directory: Path, *, attempt: int) -> dict[int, Collective]:
+    """The last collective that each rank has entered, of those that have written theirs."""
+    found: dict[int, Collective] = {}
+    for path in (run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight*"):
+        last = _last(path)
+        if last is not None:
+            found[int(path.name.partition(".")[0].rpartition("-")[2])] = last
+    return found
+
+
+def aborted(run_directory: Path, *, attempt: int) -> bool:
+    """Whether a watchdog of NCCL has written, which it does when a collective times out."""
+    return any((run_directory / FOLDER).glob(f"attempt-{attempt}-rank-*.flight{NCCL_SUFFIX}*"))
+
+
+def waits_in_words(places_of: Mapping[int, Collective], silent: Sequence[int]) -> str:
     """The line of `describe_waits`, for the last collective that each rank has entered."""
     places = defaultdict[Collective, list[int]](list)
-    for rank, collective in sorted(entered.items()):
+    for rank, collective in sorted(places_of.items()):
         places[collective].append(rank)
     if not places:
         return ""
@@ -68,10 +85,22 @@ def waits_in_words(entered: Mapping[int, Collective], silent: Sequence[int]) -> 
 
 def _last(path: Path) -> Collective | None:
     """The last collective of a dump; None without one, or if the dump is damaged. Of Gloo's, torch does not record which have ended."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
+    with suppress(OSError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
+        read = _unpickled if NCCL_SUFFIX in path.name else json.loads
+        entries = read(path.read_bytes())["entries"]
         return _collective(entries[-1]) if entries else None
     return None
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads numbers, texts, lists and mappings, of which a dump consists: another pickle in the run's folder runs no code."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"{module}.{name} is not plain data")
+
+
+def _unpickled(data: bytes) -> Any:  # noqa: ANN401 - like JSON
+    return _PlainUnpickler(io.BytesIO(data)).load()
 
 
 def _collective(entry: Mapping[str, Any]) -> Collective:

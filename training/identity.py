@@ -19,6 +19,7 @@ _NOT_RECORDED: Mapping[str, IncEx | bool] = {
     "metrics": True,
     "profile": True,
     "data": {"cache"},
+    "checkpoint": {"remote", "remote_owner", "remote_patience"},
 }
 """Settings that a checkpoint does not hold: a run may be moved and report elsewhere, and the world size is recorded as such."""
 

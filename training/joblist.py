@@ -26,12 +26,13 @@ def _row(run: RunDirectory) -> tuple[str, str, str, str, str]:
     events = read_all(run.path)
     steps, plans = select(events, Step), select(events, TrainingStarted)
     evaluations = [event for event in select(events, Evaluated) if event.split == "validation"]
+    newest = max(reversed(evaluations), key=lambda event: event.step, default=None)
     metric = ObjectiveInfo.of(plans[-1].objective).headline if plans else LOSS
     return (
         run.name,
         _state(run, events),
         f"{steps[-1].step if steps else 0}/{plans[-1].total_steps if plans else '?'}",
-        f"{metric.title} {metric.text(evaluations[-1].value(metric.name))}" if evaluations else "",
+        f"{metric.title} {metric.text(newest.value(metric.name))}" if newest else "",
         f"{datetime.fromtimestamp(events[-1].time).astimezone():%Y-%m-%d %H:%M:%S}" if events else "",
     )
 

@@ -137,7 +137,7 @@ class Loop:
     def _step(self, micro_batches: list[Batch], *, began: float, data_seconds: float) -> None:
         """Do the step that began when the previous one ended."""
         for step_start in self.hooks.step_start:
-            step_start(self)
+            step_start(self, micro_batches)
         progress = self.progress
         step = progress.step + 1
         set_step(step)

@@ -11,8 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch.distributed as dist
 from torch import Tensor, device, nn
 
+from training.communication.tree import SumOverRanks
 from training.data.types import Batch
 from training.exposed_communication import when_gradients_are_computed
 from training.flops import FlopCount
@@ -37,6 +39,7 @@ class StepContext:
         seed: of the run.
         rank: of this process.
         world: number of ranks.
+        sum_over_ranks: sums a tensor over the ranks, in place.
         flops: counts those of the first micro-batch; None on ranks that do not count.
         is_compiled: the strategy's model is compiled.
     """
@@ -48,6 +51,7 @@ class StepContext:
     seed: int
     rank: int
     world: int
+    sum_over_ranks: SumOverRanks = dist.all_reduce
     flops: FlopCount | None = None
     is_compiled: bool = False
 
@@ -149,17 +153,22 @@ class OneByOne:
         for micro, batch in enumerate(micro_batches):
             is_last = micro == len(micro_batches) - 1
             seed_step(context.seed, step, micro, context.rank)
-            with contextlib.nullcontext() if is_last else strategy.accumulating(), self._counting(batch):
-                began = context.clock.mark()
-                loss, *others = self._forward(batch)
-                forwarded = context.clock.mark()
-                scaled = loss * (strategy.averaged_ranks / total)
-                computed, done.ended = self._backward(scaled, waits=is_last and context.world > 1)
-            done.forward.append((began, forwarded))
-            done.backward.append((forwarded, computed))
-            done.communication.append((computed, done.ended))
-            done.sums.append((loss.detach(), *others))
+            with contextlib.nullcontext() if is_last else strategy.accumulating():
+                self._compute(batch, done, factor=strategy.averaged_ranks / total, waits=is_last and context.world > 1)
         return done
+
+    def _compute(self, batch: Batch, done: PassesDone, *, factor: Tensor | float, waits: bool = False) -> None:
+        """Both passes of a micro-batch, whose loss counts times `factor`; `waits` if the backward pass does for the peers' gradients."""
+        clock = self._context.clock
+        with self._counting(batch):
+            began = clock.mark()
+            loss, *others = self._forward(batch)
+            forwarded = clock.mark()
+            computed, done.ended = self._backward(loss * factor, waits=waits)
+        done.forward.append((began, forwarded))
+        done.backward.append((forwarded, computed))
+        done.communication.append((computed, done.ended))
+        done.sums.append((loss.detach(), *others))
 
     def _counting(self, batch: Batch) -> AbstractContextManager[None]:
         flops = self._context.flops

@@ -227,8 +227,15 @@ def check_float8_library() -> None:
         )
 
 
+def _fewest(scale: ScaleSettings) -> tuple[int, str]:
+    """The workers that this machine needs room for, and what they are called: of an elastic run the fewest."""
+    if scale.is_elastic and scale.min_workers is not None:
+        return scale.min_workers, f"scale.workers={scale.min_workers}-{scale.workers} needs at least"
+    return scale.workers // scale.nodes, f"scale.workers={scale.workers} needs"
+
+
 def _check_cpus(scale: ScaleSettings, machine: Machine) -> None:
-    local = scale.workers // scale.nodes
+    local, needs = _fewest(scale)
     needed = local * scale.cpus_per_worker
     if needed <= machine.cpus:
         return
@@ -239,13 +246,13 @@ def _check_cpus(scale: ScaleSettings, machine: Machine) -> None:
     else:
         remedy = f"--num-workers {scale.nodes} --set scale.cpus_per_worker={machine.cpus} fits"
     raise PreflightError(
-        f"scale.workers={scale.workers} needs {local}{per_worker} = {needed} CPUs{where}, this machine has {machine.cpus}",
+        f"{needs} {local}{per_worker} = {needed} CPUs{where}, this machine has {machine.cpus}",
         remedy=remedy,
     )
 
 
 def _check_gpus(scale: ScaleSettings, machine: Machine) -> None:
-    local = scale.workers // scale.nodes
+    local, needs = _fewest(scale)
     if local <= machine.gpus:
         return
     if machine.gpus == 0:
@@ -258,7 +265,7 @@ def _check_gpus(scale: ScaleSettings, machine: Machine) -> None:
             remedy="omit --use-gpu (GPU=1) to train on CPUs, or check the driver with nvidia-smi",
         )
     raise PreflightError(
-        f"scale.workers={scale.workers} with scale.gpu=true needs {local} GPUs on this machine, which has {machine.gpus}",
+        f"{needs} {local} GPUs on this machine (scale.gpu=true), which has {machine.gpus}",
         remedy=f"--use-gpu --num-workers {machine.gpus * scale.nodes} fits",
     )
 

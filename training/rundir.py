@@ -40,6 +40,7 @@ from training.checkpoint.manifest import MANIFEST_FILE, TENSOR_SUFFIX
 from training.checkpoint.store import committed_steps
 from training.code import kept
 from training.config.load import load_settings, render
+from training.config.resize import check_size
 from training.config.schema import RunSettings, TrainingSettings
 from training.driver_lock import DriverLock
 from training.errors import PreflightError, SettingsError
@@ -176,6 +177,11 @@ class RunDirectory:
         """Present while a stop is requested."""
         return self.path / "stop"
 
+    @property
+    def resize_request(self) -> Path:
+        """Present while an elastic run is asked for fewer workers than it may have: it has their number."""
+        return self.path / "workers"
+
     def settings(self, changes: Sequence[str] = ()) -> TrainingSettings:
         """The settings the run was started with, for the run in this folder: it may have been moved or copied since.
 
@@ -219,7 +225,12 @@ class RunDirectory:
         if committed_steps(self.checkpoints):
             return
         events = runlog.read_all(self.path)
-        steps = [event.step for event in events if isinstance(event, runlog.CheckpointCommitted | runlog.Restored)]
+        steps = [
+            event.step
+            for event in events
+            if isinstance(event, runlog.CheckpointCommitted)
+            or (isinstance(event, runlog.Restored) and event.from_rank is None)
+        ]
         if not steps:
             return
         left = sorted(self.checkpoints.glob(f"*/model*{TENSOR_SUFFIX}"))
@@ -254,7 +265,7 @@ class RunDirectory:
                     f"run {self.name} is already driven by process {self.driver_pid()}",
                     remedy=f"wait for it, stop it (make stop NAME={self.argument}), or give this run another --name",
                 ) from None
-            self.clear_stop()
+            self.clear_requests()
             RequestFile(self.path).withdraw()
             yield
 
@@ -297,13 +308,37 @@ class RunDirectory:
             raise PreflightError(f"run {self.name} is not running", remedy="make jobs lists the runs and their states")
         self.stop_request.touch()
 
-    def clear_stop(self) -> None:
-        """Remove a stop request to an earlier driver."""
+    def clear_requests(self) -> None:
+        """Remove requests to an earlier driver: to stop, or to continue with other workers."""
         self.stop_request.unlink(missing_ok=True)
+        self.resize_request.unlink(missing_ok=True)
 
     def stop_is_requested(self) -> bool:
         """Whether a stop was requested since the driver started."""
         return self.stop_request.exists()
+
+    def request_workers(self, workers: int) -> None:
+        """Ask the running driver of an elastic run to train on at most so many workers.
+
+        Raises:
+            PreflightError: no driver runs, or the run cannot have so many workers; names the nearest numbers that it can have.
+        """
+        if not self.is_running():
+            raise PreflightError(
+                f"run {self.name} is not running",
+                remedy=f"make resume NAME={self.argument} WORKERS={workers} resumes it with them",
+            )
+        check_size(self.settings(), workers)
+        partial = self.resize_request.with_suffix(".partial")
+        partial.write_text(f"{workers}\n", encoding="utf-8")
+        partial.replace(self.resize_request)
+
+    def requested_workers(self) -> int | None:
+        """The most workers that a user has asked for since the driver started; None if nobody has."""
+        try:
+            return int(self.resize_request.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
 
 
 def default_root() -> Path:

@@ -1,67 +1,34 @@
-"""A rank's session: everything it builds from the settings, in order, and the loop over it."""
+"""A rank's session: it connects, builds what the settings say (`training.rank`), trains, and exports the weights."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 
-import numpy as np
 import torch
 
-from observability.runlog import Emit, Notice, Phase
+from observability.runlog import Emit, Notice
 from training.attention import attention_kernel
-from training.callbacks.attention_report import AttentionReport
-from training.callbacks.averaging import Averaging
 from training.callbacks.callback import Callback
-from training.callbacks.checkpointing import Checkpointing
-from training.callbacks.epoch_gate import EpochGate, GateKeeper
-from training.callbacks.evaluation import Evaluation
-from training.callbacks.event_log import EventLog
-from training.callbacks.last_step import LastStep
-from training.callbacks.profiling import Profiling
-from training.callbacks.sample_ledger import SampleLedger
-from training.callbacks.usage import Usage
-from training.checkpoint.ranks import writing_ranks
-from training.checkpoint.restore import restore_newest
-from training.checkpoint.stateful import Stateful, StateRegistry
-from training.checkpoint.store import FOLDER, local_store
-from training.compute import arranged, compile_steps
+from training.callbacks.epoch_gate import EpochGate
+from training.checkpoint.memory import RankMemory
 from training.data import cache
 from training.data import registry as datasets
-from training.data.loader import EvalLoader
 from training.data.loaders import RankLoaders
-from training.data.order import BatchPlan
-from training.data.place import DataPlace
 from training.data.types import DataBundle
-from training.device import rank_device
-from training.evaluate import EvaluationResult, evaluate
-from training.exhausted_memory import explained_in_evaluation, explained_in_training, limit_memory
+from training.exhausted_memory import explained_in_training, limit_memory
 from training.export import export_model, keep_files
 from training.flight_recorder import FlightRecorder
-from training.float8 import convert_linears
-from training.flops import FlopCount
-from training.identity import identity_of
 from training.launch.task import Outcome, RankPlace, RankTask
-from training.loop import Loop, planned_steps
-from training.models import registry as models
-from training.objectives.objective import Objective
-from training.objectives.registry import build_objective, ranking_metric
-from training.optim import build_optimizer, learning_rate_at, peak_learning_rate
-from training.peak_flops import device_peak_flops
-from training.precision import Precision
+from training.loop import Loop
 from training.process_group import process_group
-from training.recomputation import recompute_blocks
-from training.rundir import RunDirectory
+from training.rank.callbacks import build_callbacks
+from training.rank.components import Components, build_components
+from training.rank.context import RankContext
+from training.rank.loop import build_loop
+from training.rank_check import check_rank
+from training.recovery.causes import is_communication_error
 from training.seeding import configure_threads, seed_everything
-from training.step import StepRunner
-from training.step_reducer import StepReducer
-from training.strategies.build import build_strategy, states_of
-from training.strategies.strategy import Strategy
-from training.weight_average import WeightAverage
-
-logger = logging.getLogger(__name__)
 
 _NO_GPU = "the GPUs of this sandbox do not exist: training on the CPU, with Gloo"
 
@@ -78,6 +45,7 @@ class Session:
         wants_stop: Callable[[], bool],
         callbacks: Sequence[Callback] = (),
         gate: EpochGate | None = None,
+        memory: RankMemory | None = None,
     ) -> None:
         """Prepare the rank.
 
@@ -88,23 +56,20 @@ class Session:
             wants_stop: this rank's vote to save and stop.
             callbacks: called in addition to the built-in ones; the same on every rank.
             gate: holds the run between two epochs; every rank has one, or none.
+            memory: keeps the state for the next attempt if this rank only loses its peers, on a CPU; every rank has one, or none.
+
+        Raises:
+            ValueError: the gate would decide before the evaluation that it decides by.
         """
-        self._task = task
-        self._settings = task.settings
-        self._place = place
-        self._emit = emit
+        if gate is not None and task.settings.loop.validation == "async":
+            raise ValueError("a gate decides by the evaluation of the epoch before: loop.validation must be inline")
+        self._context = RankContext.of(task, place, emit=emit)
         self._wants_stop = wants_stop
         self._callbacks = callbacks
         self._gate = gate
-        self._device = rank_device(task.settings.scale, local_rank=place.local_rank)
-        self._share = DataPlace.of(
-            rank=place.rank,
-            world=place.world,
-            ranks_per_share=task.settings.strategy.ranks_per_share if place.world > 1 else 1,
-        )
-        self._loaders = RankLoaders(
-            task.settings, self._share, self._device, code=task.code.folder if task.code else None
-        )
+        # The process of a rank on a GPU does not outlive an attempt that fails (`training.launch.agent.resident`).
+        self._memory = None if self._context.device.type == "cuda" else memory
+        self._recorder = FlightRecorder(task.run_directory, attempt=task.attempt, rank=place.rank)
 
     def run(self) -> Outcome:
         """Join the process group, train, and leave a committed checkpoint and, if the run is done, its weights.
@@ -112,229 +77,85 @@ class Session:
         Raises:
             PlatformError: data, checkpoint or settings are refused, or training failed with a known remedy.
         """
-        scale = self._settings.scale
-        self._phase("connect")
-        prepare = None if self._settings.data.cache is None else self._fill_cache
-        code = self._task.code.identity.sha256 if self._task.code else ""
-        timeout = scale.collective_timeout
-        gpu = self._device.type == "cuda"
-        if scale.gpu and not gpu:
-            self._emit(Notice(level="warning", message=_NO_GPU))
-        recorded = FlightRecorder(self._task.run_directory, attempt=self._task.attempt, rank=self._place.rank)
-        recorded.prepare()
+        context, settings = self._context, self._context.settings
+        context.phase("connect")
+        prepare = None if settings.data.cache is None else self._fill_cache
+        code = context.task.code.identity.sha256 if context.task.code else ""
+        timeout = settings.scale.collective_timeout
+        gpu = context.device.type == "cuda"
+        if settings.scale.gpu and not gpu:
+            context.emit(Notice(level="warning", message=_NO_GPU))
+        self._recorder.prepare()
+        check_rank(context.device, memory_fraction=settings.compute.memory_fraction, connects=context.place.world > 1)
         with (
-            process_group(self._place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
-            recorded.dumped_on_failure(),
+            process_group(context.place, gpu=gpu, timeout_seconds=timeout, code=code, prepare=prepare),
+            self._recorder.dumped_on_failure(),
         ):
             return self._train()
 
     def _train(self) -> Outcome:
-        settings, place = self._settings, self._place
-        configure_threads(settings.scale.cpus_per_worker)
-        seed_everything(settings.run.seed, deterministic=settings.run.deterministic)
-        if self._device.type == "cuda":
-            torch.cuda.set_device(self._device)
-            limit_memory(settings.compute, self._device)
-        self._phase("data")
+        context, settings = self._context, self._context.settings
+        self._configure_process()
+        context.phase("data")
         bundle = datasets.load_dataset(cache.cached(settings.data))
-        if place.rank == 0:
-            keep_files(bundle.files, self._task.run_directory / "data")
-        self._phase("model")
-        strategy = self._build_strategy(bundle)
-        average = self._build_average(strategy)
-        loop = self._build_loop(bundle, strategy, average)
+        if context.place.rank == 0:
+            keep_files(bundle.files, context.task.run_directory / "data")
+        context.phase("model")
+        components = build_components(context, bundle)
+        loop = self._build_loop(components)
         with ExitStack() as stack:
             for close in loop.hooks.close:
                 stack.callback(close, loop)
             stack.enter_context(attention_kernel(settings.compute.attention))
-            with explained_in_training(settings, step=lambda: loop.progress.step + 1):
+            with (
+                explained_in_training(settings, step=lambda: loop.progress.step + 1),
+                self._kept_without_peers(components, loop),
+            ):
                 loop.run()
             if not loop.is_done:
                 return Outcome(status="stopped", step=loop.progress.step)
-            digest = ""
-            with nullcontext() if average is None else average.in_model():
-                trained = strategy.whole_module()
-                if place.rank == 0:
-                    folder = self._task.run_directory / "model"
-                    digest = export_model(trained, folder, settings.model, bundle.spec, files=bundle.files)
+            digest = self._export(components, bundle)
         return Outcome(status="done", step=loop.progress.step, weights_sha256=digest)
 
-    def _build_loop(self, bundle: DataBundle, strategy: Strategy, average: WeightAverage | None) -> Loop:
-        """Build the callbacks, restore all state, and make the loop over it."""
-        settings, place = self._settings, self._place
-        peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
-        plan = BatchPlan(
-            size=len(bundle.train),
-            global_batch=settings.loop.global_batch,
-            world=self._share.world,
-            accumulation=settings.loop.accumulation,
+    def _configure_process(self) -> None:
+        """Set threads, seeds and the device of this process."""
+        settings, device = self._context.settings, self._context.device
+        configure_threads(settings.scale.cpus_per_worker)
+        seed_everything(settings.run.seed, deterministic=settings.run.deterministic)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            limit_memory(settings.compute, device)
+
+    def _build_loop(self, components: Components) -> Loop:
+        context = self._context
+        code = context.task.code
+        loaders = RankLoaders(context.settings, context.share, context.device, code=code.folder if code else None)
+        callbacks = build_callbacks(
+            context, components, loaders, self._recorder, added=self._callbacks, gate=self._gate
         )
-        precision = Precision(settings.precision, self._device)
-        objective = self._build_objective(bundle)
-        ranked_by = ranking_metric(objective, settings.checkpoint, name=settings.objective.name)
-        flops = FlopCount() if place.rank == 0 and settings.metrics.flops else None
-        store = local_store(self._task.run_directory / FOLDER)
-        identity = identity_of(settings, bundle, world=place.world, code=self._task.code)
-        states = StateRegistry(**states_of(strategy, self._report), precision=precision)
-        score = partial(
-            explained_in_evaluation(settings)(evaluate),
-            strategy,
-            objective=objective,
-            precision=precision,
-            device=self._device,
-            world=place.world,
-            average=average,
-        )
-        profiling = self._profiling()
-        callbacks = [
-            LastStep(self._task.run_directory, attempt=self._task.attempt, rank=place.rank),
-            EventLog(self._emit, objective=objective, ranked_by=ranked_by, bundle=bundle, world=place.world),
-            Usage(self._emit, flops=flops, device=self._device, peak=self._peak_flops()),
-            profiling,
-            *self._attention_report(profiling),
-            *self._ledger(),
-            *([] if average is None else [Averaging(average)]),
-            *self._callbacks,
-            self._evaluation(bundle, score),
-            Checkpointing(
-                store,
-                states,
-                identity=identity,
-                settings=settings.checkpoint,
-                ranked_by=ranked_by,
-                ranks=partial(writing_ranks, shards_state=strategy.shards_state, rank=place.rank, device=self._device),
-            ),
-            *self._gate_keeper(),
-        ]
-        for callback in callbacks:
-            if isinstance(callback, Stateful):
-                states.register(callback.name, callback)
-        return Loop(
-            settings=settings.loop,
-            plan=plan,
-            train=self._loaders.training(objective.training_split(bundle.train), plan),
-            runner=self._step_runner(strategy, objective, precision, flops),
-            reducer=StepReducer(rank=place.rank, world=place.world, device=self._device),
-            learning_rate=partial(
-                learning_rate_at,
-                settings=settings.schedule,
-                peak=peak_rate,
-                total_steps=planned_steps(settings.loop, plan),
-                steps_per_epoch=plan.steps_per_epoch,
-            ),
-            callbacks=callbacks,
-            progress=restore_newest(
-                store,
-                states,
-                identity,
-                place=place,
-                device=self._device,
-                shards_state=strategy.shards_state,
-                refuse_lost=RunDirectory(self._task.run_directory).refuse_lost_checkpoints,
-                emit=self._emit,
-            ),
-            wants_stop=self._wants_stop,
-        )
+        return build_loop(context, components, loaders, callbacks, memory=self._memory, wants_stop=self._wants_stop)
 
-    def _step_runner(
-        self, strategy: Strategy, objective: Objective, precision: Precision, flops: FlopCount | None
-    ) -> StepRunner:
-        settings, place = self._settings, self._place
-        return StepRunner(
-            strategy=strategy,
-            objective=objective,
-            precision=precision,
-            device=self._device,
-            clip_norm=settings.loop.clip_norm,
-            seed=settings.run.seed,
-            rank=place.rank,
-            world=place.world,
-            keeps_buffers=settings.may_skip_steps,
-            flops=flops,
-            is_compiled=settings.compute.compile != "off",
-        )
+    def _export(self, components: Components, bundle: DataBundle) -> str:
+        """Write the run's weights; the sha256 of their file on rank 0, empty on the others."""
+        context, average = self._context, components.average
+        with nullcontext() if average is None else average.in_model():
+            trained = components.strategy.whole_module()
+            if context.place.rank > 0:
+                return ""
+            folder = context.task.run_directory / "model"
+            return export_model(trained, folder, context.settings.model, bundle.spec, files=bundle.files)
 
-    def _peak_flops(self) -> float:
-        """FLOP/s that the devices of all ranks can reach; 0 if it is unknown."""
-        settings = self._settings
-        peak = settings.metrics.peak_flops or device_peak_flops(self._device, settings.precision)
-        return (peak or 0.0) * self._place.world
-
-    def _build_objective(self, bundle: DataBundle) -> Objective:
-        """The objective, which the dataset must have targets for."""
-        objective = build_objective(self._settings.objective, bundle.spec)
-        _, targets = bundle.train.read(np.zeros(1, dtype=np.int64))
-        objective.check_targets(targets, bundle.spec)
-        return objective
-
-    def _build_strategy(self, bundle: DataBundle) -> Strategy:
-        # A user's own dataset may have drawn from the global generators; the weights must not depend on that.
-        torch.manual_seed(self._settings.run.seed)
-        module = models.build_model(self._settings.model, bundle.spec).to(self._device)
-        module = arranged(module, self._settings.compute, bundle.spec)
-        if self._settings.precision.mode == "fp8":
-            self._report(convert_linears(module, self._device, model=self._settings.model.name))
-        if (mode := self._settings.compute.activation_checkpointing) != "off":
-            recompute_blocks(module, mode, model=self._settings.model.name)
-        peak_rate = peak_learning_rate(self._settings.optimizer, self._settings.loop.global_batch)
-        make_optimizer = partial(build_optimizer, settings=self._settings.optimizer, learning_rate=peak_rate)
-        strategy = build_strategy(
-            module,
-            make_optimizer,
-            settings=self._settings,
-            place=self._place,
-            device=self._device,
-            report=self._report,
-        )
-        if strategy.note:
-            self._report(strategy.note)
-        compile_steps(strategy, self._settings.compute, run_directory=self._task.run_directory)
-        return strategy
-
-    def _build_average(self, strategy: Strategy) -> WeightAverage | None:
-        decay = self._settings.ema.decay
-        return None if decay is None else WeightAverage(strategy.module, decay=decay)
-
-    def _gate_keeper(self) -> list[GateKeeper]:
-        if self._gate is None:
-            return []
-        return [GateKeeper(self._gate, rank=self._place.rank, world=self._place.world, device=self._device)]
-
-    def _profiling(self) -> Profiling:
-        return Profiling(
-            self._settings.profile,
-            self._task.run_directory,
-            emit=self._emit,
-            place=self._place,
-            device=self._device,
-        )
-
-    def _attention_report(self, profiling: Profiling) -> list[AttentionReport]:
-        wanted = self._settings.compute.attention
-        if wanted == "auto" or self._place.rank > 0:
-            return []
-        return [AttentionReport(self._emit, wanted=wanted, profiling=profiling)]
-
-    def _ledger(self) -> list[SampleLedger]:
-        if not self._settings.loop.log_sample_ids or not self._share.is_recorder:
-            return []
-        return [SampleLedger(self._task.run_directory, rank=self._share.rank, attempt=self._task.attempt)]
-
-    def _evaluation(self, bundle: DataBundle, score: Callable[[EvalLoader], EvaluationResult]) -> Evaluation:
-        return Evaluation(
-            score,
-            validation=self._loaders.evaluation(bundle.validation),
-            test=self._loaders.evaluation(bundle.test),
-            every_epochs=self._settings.loop.evaluate_every,
-        )
+    @contextmanager
+    def _kept_without_peers(self, components: Components, loop: Loop) -> Iterator[None]:
+        """Keep the state after the last step if a collective fails in the block, and if this rank has all of it."""
+        try:
+            yield
+        except Exception as error:
+            if self._memory is not None and is_communication_error(error) and components.strategy.has_whole_state:
+                self._memory.keep(loop.progress, components.states, components.identity)
+            raise
 
     def _fill_cache(self) -> None:
-        self._phase("cache")
-        cache.fill(self._settings.data, is_restart=self._task.attempt > 0, report=self._report)
-
-    def _report(self, line: str) -> None:
-        logger.info("%s", line)
-        self._emit(Notice(level="warning" if line.startswith("warning: ") else "info", message=line))
-
-    def _phase(self, name: str) -> None:
-        self._emit(Phase(name=name, process="rank 0"))
+        context = self._context
+        context.phase("cache")
+        cache.fill(context.settings.data, is_restart=context.task.attempt > 0, report=context.report)

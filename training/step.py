@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from training.communication.tree import SumOverRanks, tree_sum
 from training.data.types import Batch
 from training.flops import FlopCount
 from training.objectives.objective import Objective, check_reach
@@ -71,6 +72,7 @@ class StepRunner:
         rank: int,
         world: int,
         keeps_buffers: bool,
+        sum_over_ranks: SumOverRanks = dist.all_reduce,
         flops: FlopCount | None = None,
         is_compiled: bool = False,
     ) -> None:
@@ -86,6 +88,7 @@ class StepRunner:
             rank: of this process.
             world: number of ranks.
             keeps_buffers: restore batch norm's statistics after a step that was not applied.
+            sum_over_ranks: of the weights of the objective.
             flops: counts those of the first micro-batch.
             is_compiled: the strategy's model is compiled.
         """
@@ -101,6 +104,7 @@ class StepRunner:
             seed=seed,
             rank=rank,
             world=world,
+            sum_over_ranks=sum_over_ranks,
             flops=flops,
             is_compiled=is_compiled,
         )
@@ -118,7 +122,11 @@ class StepRunner:
         _copy_all(self._kept, self._buffers)
         counted = micro_batches if self._passes.has_losses else []
         weight, total = self._weigh(counted, micro_batches, global_count)
-        done = self._passes.run(step, micro_batches, total=total)
+        try:
+            done = self._passes.run(step, micro_batches, total=total)
+        except BaseException:
+            _copy_all(self._buffers, self._kept)  # for what is kept of the step before
+            raise
         check_reach(self._context.objective, has_gradients=self.strategy.has_gradients)
         norm, applied = self.strategy.update(self.precision, self._clip_norm)
         if not applied:
@@ -139,7 +147,7 @@ class StepRunner:
     def _sums(self, measured: list[tuple[Tensor, ...]]) -> list[float]:
         if not measured:
             return [0.0] * len(self._context.objective.sums)
-        return [sum(map(float, column)) for column in zip(*measured, strict=True)]
+        return [tree_sum([float(value) for value in column]) for column in zip(*measured, strict=True)]
 
     def _seconds(self, spans: list[Span]) -> float:
         return sum(self._clock.seconds(began, ended) for began, ended in spans)
@@ -153,12 +161,13 @@ class StepRunner:
         known = [weight for weight in weights if weight is not None]
         if not known:
             return sum(batch.count for batch in counted), global_count
-        own = torch.stack(known).sum().float() if counted else torch.zeros((), device=context.device)
+        all_known = tree_sum([weight.double() for weight in known])
+        own = all_known if counted else torch.zeros_like(all_known)
         total = own.clone()
         if context.world > 1:
-            dist.all_reduce(total)
+            context.sum_over_ranks(total)
         # Where nothing counts, the sum of the losses is 0, and so is the gradient.
-        return own, torch.where(total > 0, total, 1.0)
+        return own, torch.where(total > 0, total, 1.0).float()
 
 
 def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:

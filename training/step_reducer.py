@@ -15,6 +15,7 @@ from itertools import chain, islice
 import torch
 import torch.distributed as dist
 
+from training.communication.tree import SumOverRanks
 from training.gpu_usage import GpuProbe, GpuUsage
 
 WINDOW_SECONDS = 0.25
@@ -76,9 +77,12 @@ class StepReducer:
     Every rank has to call `add` and `reduce` in the same order. `is_due` has the same value on all ranks.
     """
 
-    def __init__(self, *, rank: int, world: int, device: torch.device) -> None:
+    def __init__(
+        self, *, rank: int, world: int, device: torch.device, sum_over_ranks: SumOverRanks = dist.all_reduce
+    ) -> None:
         self._gpu = GpuProbe(device) if device.type == "cuda" else None
         self._communication_seconds = 0.0
+        self._sum_over_ranks = sum_over_ranks
         self._rank = rank
         self._world = world
         self._device = device
@@ -126,7 +130,7 @@ class StepReducer:
         usage[len(own) * self._rank : len(own) * (self._rank + 1)] = own
         totals = torch.tensor([*head, *usage, *chain(*self._steps)], dtype=torch.float64, device=self._device)
         if self._world > 1:
-            dist.all_reduce(totals)
+            self._sum_over_ranks(totals)
         summed = iter(totals.tolist())
         stop_votes, *asked, seconds = islice(summed, len(head))
         usage = list(islice(summed, len(usage)))

@@ -64,7 +64,7 @@ class Supervisor:
         offset = self._run.events.stat().st_size if self._run.events.exists() else 0
         if self._is_first_node:
             failures.clear(self._run.path)
-            self._run.clear_stop()
+            self._run.clear_requests()
         settings = self._settings.model_dump(mode="json")
         described = environment.describe(None if self._code is None else self._code.describe())
         self._emit(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,27 @@ from training.reporting import Reporter, reporting
 
 if TYPE_CHECKING:
     from training.callbacks.epoch_gate import EpochGate
+    from training.checkpoint.memory import RankMemory
 
 logger = logging.getLogger(__name__)
 
 
-def run_rank(task: RankTask, place: RankPlace, *, gate: EpochGate | None = None) -> Outcome:
+def run_rank(
+    task: RankTask,
+    place: RankPlace,
+    *,
+    gate: EpochGate | None = None,
+    memory: RankMemory | None = None,
+    wants_stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
     """Run one rank of an attempt to its end.
 
     Args:
         task: the attempt.
         place: the rank.
         gate: holds the run between two epochs; all ranks have one, or none.
+        memory: keeps the state for the next attempt if this rank only loses its peers; all ranks have one, or none.
+        wants_stop: this rank's vote to save and stop, besides the file `stop` in the run's folder.
 
     Raises:
         Exception: any error of the rank, after it is recorded in the run's folder.
@@ -44,7 +55,7 @@ def run_rank(task: RankTask, place: RankPlace, *, gate: EpochGate | None = None)
     )
     logger.info("attempt %d: rank %d of %d, on %s", task.attempt, place.rank, place.world, socket.gethostname())
     try:
-        return _run(task, place, gate)
+        return _run(task, place, gate, memory, wants_stop)
     except BaseException as error:
         with suppress(OSError):  # the disk is full or the folder gone: the launcher reports `error` itself
             failures.record(task.run_directory, failures.Failure.of(error, rank=place.rank), attempt=task.attempt)
@@ -54,7 +65,13 @@ def run_rank(task: RankTask, place: RankPlace, *, gate: EpochGate | None = None)
         raise
 
 
-def _run(task: RankTask, place: RankPlace, gate: EpochGate | None) -> Outcome:
+def _run(
+    task: RankTask,
+    place: RankPlace,
+    gate: EpochGate | None,
+    memory: RankMemory | None,
+    wants_stop: Callable[[], bool],
+) -> Outcome:
     if task.code is not None:
         use_code(task.code.folder)
     opened = reporting(task.run_directory, task.settings.metrics) if place.rank == 0 else nullcontext(Reporter())
@@ -68,9 +85,5 @@ def _run(task: RankTask, place: RankPlace, gate: EpochGate | None) -> Outcome:
 
         stop = task.run_directory / "stop"
         # The ranks agree by vote (`training.step_reducer`), so one rank checks the file.
-        wants_stop = stop.exists if place.rank == 0 else _never
-        return Session(task, place, emit=reporter.emit, wants_stop=wants_stop, gate=gate).run()
-
-
-def _never() -> bool:
-    return False
+        is_asked = (lambda: stop.exists() or wants_stop()) if place.rank == 0 else wants_stop
+        return Session(task, place, emit=reporter.emit, wants_stop=is_asked, gate=gate, memory=memory).run()

@@ -23,6 +23,7 @@ _FREE: Final = (
     "scale.start_timeout",
     "scale.collective_timeout",
     "scale.max_restarts",
+    "recovery",
     "tracking",
     "metrics",
     "profile",

@@ -132,7 +132,9 @@ def _load(
         now = datetime.now(UTC)
         name = shared.run.name or timed_name("search", now=now)
         named = shared.model_copy(update={"run": shared.run.model_copy(update={"name": name})})
-        return configuration, for_cluster(named, context.target.outputs, team=context.team, now=now)
+        on_cluster = for_cluster(named, context.target.outputs, team=context.team, now=now)
+        # A search keeps the checkpoints of its trials itself.
+        return configuration, on_cluster.model_copy(update={"checkpoint": named.checkpoint})
 
 
 def _check_concurrency(search: SearchSettings, shared: TrainingSettings) -> None:

@@ -111,6 +111,7 @@ class SearchConfiguration:
                 self.search, self.space, epochs=shared.loop.epochs, evaluate_every=shared.loop.evaluate_every
             )
             check_scale(shared.scale, self.search)
+            _check_checkpoints(shared)
 
     @property
     def shared(self) -> TrainingSettings:
@@ -169,6 +170,15 @@ def _shipped(config: str | Path) -> Path | None:
     """The file of a search that is shipped under this name, if there is one."""
     path = SHIPPED / f"{config}.yaml"
     return path if Path(config).name == str(config) and path.is_file() else None
+
+
+def _check_checkpoints(shared: TrainingSettings) -> None:
+    """Refuse a bucket: trials are pruned, copied and continued in the search's folder, and their names are not unique."""
+    if shared.checkpoint.remote is not None:
+        raise SettingsError(
+            f"checkpoint.remote={shared.checkpoint.remote}: a search keeps the checkpoints of its trials in its folder only",
+            remedy="leave checkpoint.remote out; a run with the best trial's settings may have it",
+        )
 
 
 def _split(layer: Layer) -> tuple[Layer, Layer]:

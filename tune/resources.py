@@ -52,8 +52,13 @@ def check_scale(scale: ScaleSettings, search: SearchSettings) -> float:
     """Refuse what no machine or cluster can run; returns the GPUs of a rank.
 
     Raises:
-        SettingsError: another launcher than Ray, or a share of a GPU for ranks that cannot share one.
+        SettingsError: another launcher than Ray, a range of workers, or a share of a GPU for ranks that cannot share one.
     """
+    if scale.is_elastic:
+        raise SettingsError(
+            f"scale.workers={scale.min_workers}-{scale.workers}: the trials of a search have a fixed number of workers",
+            remedy=f"use scale.workers={scale.min_workers} or {scale.workers}",
+        )
     if scale.launcher != "ray":
         raise SettingsError(
             f"scale.launcher={scale.launcher}: only Ray can start the workers of a search's trials",

@@ -12,15 +12,19 @@ from pathlib import Path
 
 from observability.benchmarks import (
     checkpoint_stall,
+    checkpoint_store,
     early_stopping,
+    equal_bits,
     overhead,
     reading_order,
     reading_path,
     scaling,
     search,
+    validation,
     whole_run,
 )
 from observability.benchmarks.communication import command as communication
+from observability.benchmarks.local_s3 import local_s3
 from observability.benchmarks.measure import Comparison, describe_machine
 from observability.benchmarks.scaling_plot import draw
 from training.config.schema import TrainingSettings
@@ -34,12 +38,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
     parser.add_argument(
         "--only",
-        choices=[*_MEASUREMENTS, "scaling", "communication"],
-        help="run only one comparison; scaling and communication run only if they are named",
+        choices=[*_MEASUREMENTS, "scaling", "communication", "checkpoint_store"],
+        help="run only one comparison; scaling, communication and checkpoint_store run only if they are named",
     )
     parser.add_argument(
         "--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of workers of scaling (default 1 2 4)"
     )
+    parser.add_argument("--megabytes", type=int, default=1000, help="checkpoint of checkpoint_store (default 1000)")
     parser.add_argument("--cases", nargs="+", help="cases of communication, e.g. fp16 powersgd-2 (default all)")
     parser.add_argument("--rate", type=float, default=50.0, help="Mbit/s of a link of communication (default 50)")
     parser.add_argument(
@@ -57,6 +62,8 @@ def main() -> int:
         for name, measure in _MEASUREMENTS.items():
             if arguments.only in {None, name}:
                 measure(results, arguments.rounds, scratch)
+        if arguments.only == "checkpoint_store":
+            _store(results, rounds=arguments.rounds, megabytes=arguments.megabytes, scratch=scratch)
         if arguments.only == "scaling":
             _scale(results, arguments.workers, rounds=arguments.rounds, scratch=scratch, plot=file.with_suffix(".png"))
     print(f"\n{describe_machine()}\nwritten to {file}")
@@ -106,6 +113,12 @@ def _metrics(results: _Results, rounds: int, scratch: Path) -> None:
         results.add(*overhead.compare_metrics(name, settings, rounds=rounds, scratch=scratch))
 
 
+def _equal_bits(results: _Results, rounds: int, scratch: Path) -> None:
+    for case in equal_bits.CASES:
+        _print_status(case.name)
+        results.add(*equal_bits.compare(case, rounds=rounds, scratch=scratch))
+
+
 def _whole_run(results: _Results, rounds: int, scratch: Path) -> None:
     _print_status("whole run, first step")
     comparisons, parts = whole_run.compare(TrainingSettings(), rounds=rounds, scratch=scratch)
@@ -132,16 +145,33 @@ def _data(results: _Results, rounds: int, scratch: Path) -> None:
     results.add(*reading_path.compare(rounds=rounds, scratch=scratch))
 
 
+def _validation(results: _Results, rounds: int, scratch: Path) -> None:
+    for workers in (1, 2):
+        _print_status(f"validation, {workers} worker{'s' * (workers != 1)}")
+        # A round takes minutes.
+        results.add(validation.compare(workers, rounds=max(1, rounds // 2), scratch=scratch))
+
+
 _MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
     "checkpoint": _checkpoint,
     "overhead": _overhead,
     "metrics": _metrics,
+    "equal-bits": _equal_bits,
     "whole-run": _whole_run,
     "tune": _tune,
     "asha": _asha,
     "data": _data,
+    "validation": _validation,
 }
 """The comparisons of `make bench` by name, each with results, rounds and a scratch folder."""
+
+
+def _store(results: _Results, *, rounds: int, megabytes: int, scratch: Path) -> None:
+    """Measure against an S3 API on this machine."""
+    _print_status("checkpoints behind S3")
+    with local_s3(scratch / "s3.log") as remote:
+        for comparison in checkpoint_store.compare(remote, rounds=rounds, megabytes=megabytes, scratch=scratch):
+            results.add(comparison)
 
 
 def _scale(results: _Results, workers: Sequence[int], *, rounds: int, scratch: Path, plot: Path) -> None:

@@ -146,6 +146,18 @@ INVENTORY: tuple[MetricSpec, ...] = (
     _gauge("checkpoint_bytes", "Size of the newest committed checkpoint.", unit="bytes"),
     _gauge("checkpoint_step", "Step of the newest committed checkpoint."),
     _gauge("checkpoint_timestamp_seconds", "Unix time of the newest checkpoint commit.", unit="seconds"),
+    _counter("checkpoint_uploads", "Checkpoints copied to the run's bucket."),
+    _seconds_histogram(
+        "checkpoint_upload",
+        "Time from the begin of a checkpoint's upload to its commit in the bucket.",
+        CHECKPOINT_BUCKETS,
+    ),
+    _gauge("remote_checkpoint_step", "Step of the newest checkpoint in the run's bucket; nothing without a bucket."),
+    _gauge(
+        "remote_checkpoint_timestamp_seconds",
+        "Unix time at which the newest checkpoint was complete in the run's bucket.",
+        unit="seconds",
+    ),
     _counter("checkpoints_refused", "Checkpoints that failed verification during a restore."),
     _counter("restarts", "Restarts of training after the first attempt of the run."),
     _counter(

@@ -15,6 +15,7 @@ from observability.metrics.recorder import Recorder, Series
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import (
     CheckpointCommitted,
+    CheckpointUploaded,
     Evaluated,
     Event,
     FlopsCounted,
@@ -59,6 +60,8 @@ class TrainingMetrics:
         self._flops: FlopsCounted | None = None
         self._has_trained = past.training is not None
         self._last_step = past.last_step
+        self._evaluated_steps = {evaluation.split: evaluation.step for evaluation in past.evaluations}
+        self._uploaded = 0
         self._goodput = past.goodput
         self._wall_seconds = self._growing("wall_seconds", past.goodput.counted)
         self._repeated_seconds = self._growing("repeated_seconds", past.goodput.repeated)
@@ -75,10 +78,8 @@ class TrainingMetrics:
             match event:
                 case Evaluated():
                     self._record_evaluation(event)
-                case CheckpointCommitted():
-                    self._record_commit(event)
-                case Restored():
-                    self._record_restore(event)
+                case CheckpointCommitted() | CheckpointUploaded() | Restored():
+                    self._record_checkpoint(event)
                 case TrainingStarted():
                     self._record_start(event)
                 case FlopsCounted():
@@ -120,6 +121,7 @@ class TrainingMetrics:
             recorder.add("rtp_train_restarts_total", run=run)
             recorder.add("rtp_train_lost_steps_total", max(0, self._last_step - event.start_step), run=run)
         self._has_trained, self._last_step = True, event.start_step
+        self._evaluated_steps = {split: min(step, event.start_step) for split, step in self._evaluated_steps.items()}
         recorder.set("rtp_train_planned_steps", event.total_steps, run=run)
         recorder.set("rtp_train_ranks", event.world, run=run)
         recorder.set("rtp_train_parameters", event.parameters, run=run)
@@ -180,12 +182,24 @@ class TrainingMetrics:
                 recorder.set("rtp_train_gpu_memory_bytes", size, run=run, rank=str(rank), state=state)
 
     def _record_evaluation(self, event: Evaluated) -> None:
-        """Record an evaluation of a split."""
+        """Record an evaluation of a split, unless one of a later step came first: an asynchronous one may be late."""
+        if event.step < self._evaluated_steps.get(event.split, 0):
+            return
+        self._evaluated_steps[event.split] = event.step
         labels = {"run": self._run, "split": event.split}
         self._recorder.set("rtp_train_evaluation_loss", event.loss, **labels)
         for name, value in event.metrics.items():
             self._recorder.set("rtp_train_evaluation_metric", value, metric=name, **labels)
         self._recorder.set("rtp_train_evaluation_seconds", event.seconds, **labels)
+
+    def _record_checkpoint(self, event: CheckpointCommitted | CheckpointUploaded | Restored) -> None:
+        match event:
+            case CheckpointCommitted():
+                self._record_commit(event)
+            case CheckpointUploaded():
+                self._record_upload(event)
+            case Restored():
+                self._record_restore(event)
 
     def _record_commit(self, event: CheckpointCommitted) -> None:
         """Record a checkpoint commit."""
@@ -196,6 +210,16 @@ class TrainingMetrics:
         recorder.set("rtp_train_checkpoint_bytes", event.bytes, run=run)
         recorder.set("rtp_train_checkpoint_step", event.step, run=run)
         recorder.set("rtp_train_checkpoint_timestamp_seconds", event.time, run=run)
+
+    def _record_upload(self, event: CheckpointUploaded) -> None:
+        """Record a copy to the bucket. Of a run that lags behind, older ones may follow the newest."""
+        recorder, run = self._recorder, self._run
+        recorder.add("rtp_train_checkpoint_uploads_total", run=run)
+        recorder.observe("rtp_train_checkpoint_upload_seconds", event.seconds, run=run)
+        if event.step >= self._uploaded:
+            self._uploaded = event.step
+            recorder.set("rtp_train_remote_checkpoint_step", event.step, run=run)
+            recorder.set("rtp_train_remote_checkpoint_timestamp_seconds", event.time, run=run)
 
     def _record_restore(self, event: Restored) -> None:
         """Count the checkpoints that failed verification during a restore."""

@@ -29,11 +29,14 @@ _HINDRANCES = frozenset(
 )
 
 _TEXTS = (
-    (r"did not answer within", "hang", "its log and stack name the line in which it hangs"),
+    (r"did not answer within|recovery\.step_deadline", "hang", "its log and stack name the line in which it hangs"),
     (r"No space left on device|Disk quota exceeded", "disk full", "free space, or keep fewer checkpoints"),
     (r"CUDA out of memory|OutOfMemoryError", "GPU memory", "lower loop.global_batch or raise loop.accumulation"),
     (r"was killed by SIGKILL", "killed", "often the kernel's out-of-memory killer: give the ranks more memory"),
     (r"was killed by SIG", "crash", "native code crashed: the stack in failures/ names the line"),
+    (r"DeviceError", "hardware", "take the node out of service, and look for its errors"),
+    (r": its node is gone", "node lost", "its node's events say why it went"),
+    (r"too few resources for the ranks", "not scheduled", "ask for less, or add nodes"),
     (r"died without reporting", "rank lost", "often the out-of-memory killer, or its node was lost"),
     (r"NCCL|Dist(?:Backend|Network|Store)?Error|gloo", "connection", "look for a rank or a node that was lost before"),
     (r"ended with exit code", "exit", "an exception reports an error; sys.exit and os._exit do not"),

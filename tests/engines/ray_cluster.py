@@ -12,7 +12,7 @@ import pytest
 from tests.engines.report_table import ran
 from training.config.schema import ScaleSettings, TrainingSettings
 from training.launch.ray_train import RayLauncher
-from training.launch.task import Outcome, RankTask
+from training.launch.task import Outcome, RankTask, unheard
 
 SLOTS = 4
 """CPUs that the cluster reports, and so the maximum world size; on a machine with fewer, the tests are slower."""
@@ -24,14 +24,16 @@ class RayCluster:
     def __init__(self, launcher: RayLauncher) -> None:
         self._launcher = launcher
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
         """Run an attempt, as a `Launcher` does.
 
         Raises:
             WorkersFailedError: a rank failed or died.
         """
         try:
-            return self._launcher.launch(task, on_phase=on_phase)
+            return self._launcher.launch(task, on_phase=on_phase, notify=notify)
         finally:
             ran("Ray cluster")
 

@@ -18,6 +18,11 @@ PORT = 6379
 _OBJECT_STORE_BYTES = 100 * 2**20
 _START_SECONDS = 120.0
 _STARTS = 3
+_NODE_AT = """
+import sys, ray
+ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
+print(next(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeManagerAddress"] == sys.argv[2]))
+"""
 
 
 class RayNodes:
@@ -52,6 +57,34 @@ class RayNodes:
         """Kill every process of a node, as a power failure does."""
         with suppress(ProcessLookupError):  # it could not start
             os.killpg(self._processes.pop(host).pid, signal.SIGKILL)
+
+    @property
+    def workers(self) -> list[Host]:
+        """The hosts besides the head."""
+        return [host for host in self._processes if host is not self.head]
+
+    def drain(self, host: Host, *, seconds: int) -> float:
+        """Announce that a node goes in some seconds, as the preStop hook of a pod does; returns the Unix time of it."""
+        node = self._on_head(sys.executable, "-c", _NODE_AT, self.address, host.address).strip()
+        began = time.time()
+        self._on_head(
+            str(Path(sys.executable).with_name("ray")),
+            "drain-node",
+            f"--address={self.address}",
+            f"--node-id={node}",
+            "--reason=DRAIN_NODE_REASON_PREEMPTION",
+            "--reason-message=the pod was asked to end",
+            f"--deadline-remaining-seconds={seconds}",
+        )
+        return began
+
+    def _on_head(self, *command: str) -> str:
+        """Run a command on the head; returns its standard output."""
+        environment = {**os.environ, **self.environment}
+        done = subprocess.run(
+            [*self.head.prefix, *command], env=environment, check=True, stdout=subprocess.PIPE, text=True
+        )
+        return done.stdout
 
     def stop(self) -> None:
         """Kill every node."""

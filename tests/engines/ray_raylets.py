@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ class Raylet(LocalNode):
             cluster: address of the head that a worker joins; None starts a head.
         """
         self._start_timeout = _START_SECONDS
+        self._deadline = time.monotonic() + _START_SECONDS
         joined = {} if cluster is None else {"gcs_address": cluster, "redis_address": cluster}
         parameters = RayParams(
             **joined,

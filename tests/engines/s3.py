@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,32 @@ class S3Api:
         pages = _client(self.endpoint).get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
         return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
 
+    def read(self, key: str) -> bytes:
+        """The content of an object."""
+        content: bytes = _client(self.endpoint).get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        return content
+
+    def write(self, key: str, content: bytes) -> None:
+        """Create or replace an object."""
+        _client(self.endpoint).put_object(Bucket=self.bucket, Key=key, Body=content)
+
+    def remove(self, key: str) -> None:
+        """Remove an object."""
+        _client(self.endpoint).delete_object(Bucket=self.bucket, Key=key)
+
 
 @pytest.fixture(scope="session")
 def s3_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Api]:
+    """An S3 endpoint with an empty bucket."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as api:
+        yield api
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[S3Api]:
     """An S3 endpoint with an empty bucket, in a separate process, because moto's mocks in this one reset its stores."""
     port = free_port()
-    log = tmp_path_factory.mktemp("s3") / "moto.log"
+    log = folder / "moto.log"
     command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as server:
         try:

@@ -111,8 +111,8 @@ class SampleRun:
         """A worker dies and the driver starts a new worker group."""
         self._now += 0.9
         reason = "rank 1 failed: killed by signal 9"
-        self.events.append(WorkersFailed(time=self._now, attempt=0, reason=reason, restarts=True))
-        message = f"{reason}; restarting from the newest checkpoint (restart 1 of 2)"
+        self.events.append(WorkersFailed(time=self._now, attempt=0, reason=reason, restarts=True, cause="lost_process"))
+        message = f"{reason}; restarting (restart 1 of 2 for lost processes)"
         self.events.append(Notice(time=self._now, level="warning", message=message))
         self._phase("workers_start", "driver", 1.0)
         return self

@@ -109,6 +109,12 @@ def test_a_run_without_failures_has_start_up_loop_evaluation_and_finish() -> Non
     assert ledger.describe() == "8.9 %; startup 10.0 s (37.0 %), evaluation 6.0 s (22.2 %), finish 4.0 s (14.8 %)"
 
 
+def test_an_evaluation_next_to_the_training_takes_none_of_its_time() -> None:
+    beside = replace(evaluated(112.5), is_asynchronous=True)
+    events = [*FIRST_START, *steps(1, 1, since=110), beside, *steps(2, 2, since=112)]
+    assert seconds_of(events) == TWO_STEPS | {"startup": 10.0}
+
+
 def test_a_failure_is_detected_and_restarted_and_repeats_steps() -> None:
     after = [failed(125.0), Phase(time=126.0, name="workers_start"), ready(133.0, start_step=2)]
     events = [*FIRST_START, *steps(1, 4, since=110), *after, *steps(3, 4, since=133)]
@@ -132,6 +138,17 @@ def test_work_that_a_second_restart_repeats_is_lost_each_time() -> None:
         "restart": 20.0,
         "lost": 8.0,
     }
+
+
+def test_what_failures_took_is_known_by_their_causes() -> None:
+    first, second = replace(failed(125.0), cause="lost_process"), replace(failed(160.0), cause="storage")
+    events = [*FIRST_START, *steps(1, 4, since=110), first, ready(133.0, start_step=2), *steps(3, 4, since=133)]
+    ledger = folded([*events, second, Phase(time=161.0, name="backoff"), ready(170.0, start_step=4)])
+    assert ledger.failure_seconds.keys() == {"lost_process", "storage"}
+    recovered = ledger.seconds["detection"] + ledger.seconds["restart"] + ledger.seconds["lost"]
+    assert sum(ledger.failure_seconds.values()) == pytest.approx(recovered)
+    assert ledger.failure_seconds["storage"] == pytest.approx(170 - max(event.time for event in events))
+    assert "; lost process " in ledger.describe()
 
 
 def test_a_failure_before_the_first_step_is_start_up_and_then_restart() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.runlog import FlopsCounted, RunEnded, RunStarted, Step, TrainingStarted
+from observability.runlog import Evaluated, FlopsCounted, RunEnded, RunStarted, Step, TrainingStarted
 from tests.observability.sample_run import START, SampleRun, finished_run, restarted_run
 
 
@@ -48,6 +48,14 @@ def test_evaluations_of_lost_steps_are_removed() -> None:
 def test_an_evaluation_of_the_restored_step_remains() -> None:
     history = RunHistory.from_events(SampleRun().start().train(1, 50).train(47, 48).events)
     assert [evaluation.step for evaluation in history.evaluations] == [23, 46]
+
+
+def test_evaluations_are_ordered_by_step_however_late_they_are_measured() -> None:
+    events = SampleRun().start().train(1, 50).events
+    first, second = (event for event in events if isinstance(event, Evaluated))
+    others = [event for event in events if event not in (first, second)]
+    late = replace(first, is_asynchronous=True)
+    assert RunHistory.from_events([*others, second, late]).evaluations == [late, second]
 
 
 def test_the_pause_between_a_stop_and_a_resume_is_not_wall_time() -> None:

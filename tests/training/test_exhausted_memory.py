@@ -19,7 +19,6 @@ from training.config.schema import AllocatorSettings
 from training.data.types import SampleSpec
 from training.device import FAKE_GPUS
 from training.errors import OutOfMemoryError, SettingsError
-from training.exhausted_memory import is_out_of_memory
 from training.launch.task import RankTask
 from training.worker import run_rank
 
@@ -81,6 +80,18 @@ def test_the_error_names_the_step_the_micro_batch_and_what_needs_less(tmp_path: 
     assert "expandable_segments" not in error.remedy, "a CPU has none"
 
 
+def test_logical_shards_are_raised_in_place_of_the_accumulation(tmp_path: Path) -> None:
+    error = failed(tmp_path, phase="training", loop={"global_batch": 96, "logical_shards": 2})
+    assert (
+        "out of memory with 48 samples at a time (loop.global_batch=96, scale.workers=1, loop.logical_shards=2)"
+        in str(error.args[0])
+    )
+    assert error.remedy.startswith(
+        "set loop.logical_shards=4, which computes 24 samples at a time; batch norm and dropout aside, the gradient is the same; or "
+    )
+    assert "loop.accumulation" not in error.remedy
+
+
 def test_advice_that_was_followed_is_not_repeated(tmp_path: Path) -> None:
     loop = {"global_batch": 8, "accumulation": 8}
     error = failed(tmp_path, phase="training", loop=loop, precision={"mode": "bf16"})
@@ -94,15 +105,11 @@ def test_an_evaluation_names_its_batch(tmp_path: Path) -> None:
     assert "set loop.evaluation_batch=64" in error.remedy
 
 
-def test_the_record_of_the_failure_says_the_same_and_is_not_transient(tmp_path: Path) -> None:
+def test_the_record_of_the_failure_says_the_same_with_its_cause(tmp_path: Path) -> None:
     error = failed(tmp_path, phase="training")
     record = json.loads((tmp_path / "failures" / "attempt-0-rank-0.json").read_text())
     assert (record["message"], record["remedy"]) == (error.args[0], error.remedy)
-    assert not record["is_transient"], "another attempt would run out of memory, too"
-
-
-def test_other_errors_are_not_taken_for_exhausted_memory() -> None:
-    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert record["cause"] == "out_of_memory"
 
 
 def test_the_allocator_is_configured_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,17 +9,19 @@ import json
 from pathlib import Path
 
 import pytest
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.limits import files_up_to
 from training import failures
 from training.config.schema import ScaleSettings
-from training.errors import CheckpointError, ExitStatus, NonFiniteLossError, PlatformError, ResumeMismatchError
+from training.errors import CheckpointError, ExitStatus, NonFiniteLossError, ResumeMismatchError
 from training.evidence import FOLDER, StepFile
 from training.failures import Failure
+from training.launch import ray_facts
+from training.launch.ray_facts import Fact, Node
 from training.launch.task import WorkersFailedError
+from training.recovery.causes import Cause
 
 LOST_PEER = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]")
 
@@ -84,7 +86,7 @@ def test_the_rank_that_raised_is_the_cause_in_any_order(
 def test_the_launcher_names_the_dead_rank_if_all_others_only_lost_their_peers(tmp_path: Path) -> None:
     failures.record(tmp_path, at(1.0, LOST_PEER, rank=0), attempt=0)
     found = cause(tmp_path, ended=KILLED)
-    assert found.is_transient
+    assert found.cause is Cause.LOST_PROCESS
     assert found.headline == "rank 1 was killed by SIGKILL"
     assert "memory" in found.remedy
 
@@ -105,21 +107,6 @@ def test_a_record_that_a_full_disk_truncated_is_not_read(tmp_path: Path) -> None
     with pytest.raises(OSError, match="File too large"), files_up_to(16):
         failures.record(tmp_path, failure, attempt=0)
     assert cause(tmp_path).message == "status 1"
-
-
-@pytest.mark.parametrize(
-    ("error", "is_transient"),
-    [
-        (LOST_PEER, True),
-        (dist.DistBackendError("NCCL communicator was aborted"), True),
-        (dist.DistNetworkError("the peer is gone"), True),
-        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
-        (MemoryError(), False),
-        (PlatformError("refused"), False),
-    ],
-)
-def test_only_broken_connections_are_transient(error: BaseException, *, is_transient: bool) -> None:
-    assert Failure.of(error, rank=0).is_transient is is_transient
 
 
 def test_a_defect_is_reported_with_its_traceback_and_in_one_line() -> None:
@@ -177,7 +164,7 @@ def test_a_rank_that_its_peers_waited_for_is_named_with_the_timeout_its_step_and
     assert found.message == (
         "rank 1 did not answer within 15 s (scale.collective_timeout), in step 13, at /code/model.py:30 in forward"
     )
-    assert found.is_transient
+    assert found.cause is Cause.HANG
     assert "table" not in found.message + found.remedy
 
 
@@ -187,7 +174,7 @@ def test_a_rank_that_torchrun_does_not_list_and_did_not_terminate_has_exited_wit
     found = cause(tmp_path, ended=WorkersFailedError("table of torchrun", exits={0: 1}))
     assert found.message == "rank 1 ended with exit code 0 before the training ended, in step 13"
     assert "os._exit" in found.remedy
-    assert not found.is_transient
+    assert found.cause is Cause.CODE
 
 
 def test_a_rank_that_torchrun_terminated_is_not_blamed_for_a_lost_connection(tmp_path: Path) -> None:
@@ -202,7 +189,7 @@ def test_an_exit_of_user_code_is_a_permanent_failure(code: object, said: str) ->
     failure = Failure.of(SystemExit(code), rank=1)
     number = {"no data": 1, None: 0}.get(code, code)  # type: ignore[call-overload]
     assert failure.headline == f"rank 1 ended with exit code {number} before the training ended{said}"
-    assert not failure.is_transient
+    assert failure.cause is Cause.CODE
 
 
 def in_library(error: BaseException) -> BaseException:
@@ -228,3 +215,69 @@ def test_a_traceback_without_user_code_is_complete() -> None:
     trace = Failure.of(in_library(raised.value), rank=1).trace
     assert trace.count("json/decoder.py") == 2
     assert "json/__init__.py" in trace
+
+
+def report(folder: Path, *facts: Fact) -> None:
+    """What Ray knew after the first attempt."""
+    path = ray_facts.file(folder, attempt=0)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps([fact._asdict() for fact in facts]))
+
+
+def test_the_step_of_a_rank_is_part_of_its_record(tmp_path: Path) -> None:
+    failures.record(tmp_path, Failure.of(OSError(errno.EIO, "I/O error"), rank=1), attempt=0)
+    leave(tmp_path, rank=1, step=13)
+    found = cause(tmp_path)
+    assert (found.cause, found.step) == (Cause.STORAGE, 13)
+
+
+def test_a_rank_that_died_with_its_node_is_told_from_a_killed_one(tmp_path: Path) -> None:
+    leave(tmp_path, rank=1, step=13)
+    report(
+        tmp_path,
+        Fact(
+            "actor RayTrainWorker (process 7 on 10.0.0.2)",
+            "DEAD",
+            "The actor died because its node has died. Node Id: 1",
+        ),
+    )
+    ended = WorkersFailedError("Ray's report", exits={1: None})
+    found = cause(tmp_path, ended=ended, launcher="ray")
+    assert found.cause is Cause.LOST_NODE
+    assert found.headline == "rank 1 died without reporting an error, in step 13: its node is gone"
+    report(tmp_path, Fact("actor RayTrainWorker (process 7 on 10.0.0.2)", "DEAD", "The actor's process has died"))
+    assert cause(tmp_path, ended=ended, launcher="ray").cause is Cause.LOST_PROCESS
+
+
+def test_ranks_of_which_none_has_started_failed_to_start(tmp_path: Path) -> None:
+    found = cause(tmp_path, ended=WorkersFailedError("timed out after 2 seconds"), launcher="ray")
+    assert (found.cause, found.message) == (Cause.STARTUP, "timed out after 2 seconds")
+    report(tmp_path, Fact("resources", ray_facts.MISSING, "requested: much; available: little"))
+    found = cause(tmp_path, ended=WorkersFailedError("timed out after 2 seconds"), launcher="ray")
+    assert found.cause is Cause.SCHEDULING
+    assert found.message == "the cluster has too few resources for the ranks\nrequested: much; available: little"
+
+
+CPU = {"CPU": 1.0}
+GPU = {"CPU": 2.0, "GPU": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("each", "free", "were_placed", "lacks"),
+    [
+        (CPU, {"CPU": 4.0}, False, ""),
+        (CPU, {"CPU": 1.0}, True, ""),
+        (CPU, {"CPU": 1.0}, False, "requested: 2 ranks with CPU 1 each; available: room for 1 (10.0.0.1 has CPU 4, free CPU 1)"),
+        (
+            GPU,
+            {"CPU": 4.0},
+            True,
+            "requested: 2 ranks with CPU 2, GPU 1 each; available: room for 0 (10.0.0.1 has CPU 4, free CPU 4, GPU 0)",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_ranks_lack_is_said_in_resources(
+    each: dict[str, float], free: dict[str, float], *, were_placed: bool, lacks: str
+) -> None:
+    nodes = [Node(name="10.0.0.1", total={"CPU": 4.0, "memory": 1e9}, free=free)]
+    assert ray_facts.missing(2, each, nodes, were_placed=were_placed) == lacks

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch._C._distributed_c10d import _dump_fr_trace
 
+from training import failures, flight_records
+from training.config.schema import ScaleSettings
 from training.evidence import FOLDER
-from training.flight_records import Collective, describe_waits, dump_file, waits_in_words
+from training.flight_records import (
+    NCCL_SUFFIX,
+    Collective,
+    aborted,
+    describe_waits,
+    dump_file,
+    entered,
+    waits_in_words,
+)
+from training.launch.task import WorkersFailedError
+from training.recovery.causes import Cause
 
 GRADIENTS = Collective(number=41, name="all_reduce", values="6,090 float")
 BUFFERS = Collective(number=40, name="broadcast", values="96 float")
@@ -70,3 +85,54 @@ def test_the_last_collective_of_a_dump_is_the_one_that_a_rank_has_entered(tmp_pa
 def test_a_damaged_or_empty_dump_says_nothing(tmp_path: Path, text: str) -> None:
     leave(tmp_path, 0, text)
     assert describe_waits(tmp_path, attempt=0, silent=[1]) == ""
+
+
+def leave_pickle(folder: Path, rank: int, content: bytes, *, attempt: int = 0) -> None:
+    """What NCCL's watchdog wrote."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    file = dump_file(folder, attempt=attempt, rank=rank)
+    file.with_name(f"{file.name}{NCCL_SUFFIX}{rank}").write_bytes(content)
+
+
+def test_the_dumps_of_nccl_s_watchdog_are_read_too(tmp_path: Path) -> None:
+    assert not aborted(tmp_path, attempt=0)
+    leave_pickle(tmp_path, 0, pickle.dumps({"entries": [entry(40), entry(41)]}))
+    leave_pickle(tmp_path, 1, pickle.dumps({"entries": [entry(40)]}))
+    assert aborted(tmp_path, attempt=0)
+    assert {rank: one.number for rank, one in entered(tmp_path, attempt=0).items()} == {0: 41, 1: 40}
+
+
+class _Running:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("code of a pickle ran",)
+
+
+def test_a_dump_runs_no_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leave_pickle(tmp_path, 0, pickle.dumps({"entries": [entry(41), _Running()]}))
+    assert entered(tmp_path, attempt=0) == {}
+    assert capsys.readouterr().out == ""
+
+
+def test_torch_s_own_dump_is_plain_data(tmp_path: Path) -> None:
+    """What the watchdog of NCCL writes; under Gloo nobody does, but the recorder is the same."""
+    dump = flight_records._unpickled(_dump_fr_trace())
+    assert "entries" in dump or "version" in dump
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said", "cause"),
+    [
+        ({0: 41, 1: 40}, r"^rank 1 did not answer within 300 s .*\nrank 0 has entered all_reduce 41 .*rank 1 has not$", Cause.HANG),
+        ({0: 41}, r"^rank 1 did not answer", Cause.HANG),
+        ({0: 41, 1: 41}, r"^rank 0 was killed by SIGABRT.*that all ranks have entered$", Cause.COMMUNICATION),
+    ],
+)  # fmt: skip
+def test_a_rank_that_nccl_s_watchdog_aborts_is_not_taken_for_the_one_that_hangs(
+    tmp_path: Path, numbers: dict[int, int], said: str, cause: Cause
+) -> None:
+    for rank, number in numbers.items():
+        leave_pickle(tmp_path, rank, pickle.dumps({"entries": [entry(number)]}))
+    ended = WorkersFailedError("status 1", exits={0: -6})
+    found = failures.cause(tmp_path, attempt=0, ended=ended, scale=ScaleSettings(launcher="torchrun", workers=2))
+    assert re.match(said, found.message)
+    assert found.cause is cause

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from observability.runlog import Notice, Restored, read_all, select
 from tests.training.launch.ranks import on_ranks
 from tests.training.runs import run_alone, small_settings, steps_of
-from training import preflight, session
+from training import preflight, run_model
 from training.checkpoint.manifest import MODEL_FILE
 from training.checkpoint.store import FOLDER, committed_steps
 from training.config.schema import ModelSettings
@@ -157,7 +157,7 @@ def _train(place: RankPlace, *, folder: str, sections: dict[str, dict[str, Any]]
     os.environ[FAKE_GPUS] = "fake-0"
     scale = {"gpu": True, "launcher": "torchrun" if place.world > 1 else "plain", "workers": place.world}
     settings = small_settings(**{**LANGUAGE, **sections, "scale": scale})
-    with patch.object(session, "convert_linears", partial(convert_linears, emulate=True)):
+    with patch.object(run_model, "convert_linears", partial(convert_linears, emulate=True)):
         return run_rank(RankTask(settings=settings, run_directory=Path(folder), attempt=0), place).weights_sha256
 
 

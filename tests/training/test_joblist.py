@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from observability.runlog import Evaluated, Event, RunEnded, RunLogWriter, RunStarted, Step, TrainingStarted
@@ -53,6 +54,13 @@ def make_run(folder: Path, name: str, *events: Event) -> RunDirectory:
 def cells(run: RunDirectory) -> list[str]:
     """The cells of a run's line without the time of its last event."""
     return [cell for cell in job_table([run]).splitlines()[1].split("  ") if cell][:-1]
+
+
+def test_the_metric_is_that_of_the_newest_step_whenever_it_was_measured(tmp_path: Path) -> None:
+    late = replace(evaluated("validation", 0.5), step=1, is_asynchronous=True)
+    run = make_run(tmp_path, "run", READY, replace(evaluated("validation", 0.75), step=2), late)
+    plain = make_run(tmp_path, "plain", READY, evaluated("validation", 0.75))
+    assert cells(run)[-1].strip() == cells(plain)[-1].strip() == "accuracy 75.0 %"
 
 
 def test_an_empty_table_says_how_to_start_a_run() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +19,17 @@ from observability.progress import ProgressView
 from observability.runlog import Notice, Phase, RunEnded, RunStarted, WorkersFailed, read_all, select
 from tests.training.runs import small_settings
 from training import failures, supervisor
-from training.errors import ExitStatus, Interrupted, PlatformError, ResumeMismatchError, TrainingFailedError
+from training.errors import (
+    DeviceError,
+    ExitStatus,
+    Interrupted,
+    PlatformError,
+    ResumeMismatchError,
+    TrainingFailedError,
+)
 from training.evidence import StepFile
 from training.failures import Failure
-from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.launch.task import Outcome, RankTask, WorkersFailedError, unheard
 from training.rundir import RunDirectory
 from training.supervisor import Supervisor
 
@@ -37,7 +46,10 @@ class ScriptedLauncher:
         self.attempts: list[int] = []
         self.is_closed = False
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
+        del notify
         self.attempts.append(task.attempt)
         on_phase("workers_start")
         return self._endings.pop(0)(task)
@@ -82,6 +94,7 @@ def supervise(
     *,
     max_restarts: int = 2,
     node_rank: int = 0,
+    delay: float = 0.01,
 ) -> Outcome:
     patch.setattr(supervisor, "make_launcher", lambda *_, **__: launcher)
     scale: dict[str, object] = {"max_restarts": max_restarts}
@@ -89,7 +102,8 @@ def supervise(
         scale |= {"launcher": "torchrun", "nodes": 2, "workers": 2, "node_rank": node_rank, "rendezvous": "head:1"}
     with run.driving():
         view = ProgressView(stream=io.StringIO(), is_terminal=False)
-        return Supervisor(small_settings(scale=scale), run, view=view).run()
+        recovery = {"lost_process": {"delay": delay}}
+        return Supervisor(small_settings(scale=scale, recovery=recovery), run, view=view).run()
 
 
 def test_a_run_that_ends_well_is_logged_from_start_to_end(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,11 +123,14 @@ def test_dead_ranks_are_restarted_up_to_the_limit_with_a_notice_each(
     assert supervise(run, launcher, monkeypatch, max_restarts=2) == DONE
     assert launcher.attempts == [0, 1, 2]
     notices = [notice.message for notice in select(read_all(run.path), Notice)]
-    assert [notice.rpartition("(")[2] for notice in notices] == ["restart 1 of 2)", "restart 2 of 2)"]
+    assert notices == [
+        f"rank 0 was killed by SIGKILL; restarting{delay} (restart {number} of 2 for lost processes)"
+        for number, delay in ((1, ""), (2, " in 10 ms"))
+    ]
     failed = select(read_all(run.path), WorkersFailed)
-    assert [(one.attempt, one.reason, one.restarts) for one in failed] == [
-        (0, "rank 0 was killed by SIGKILL", True),
-        (1, "rank 0 was killed by SIGKILL", True),
+    assert [(one.attempt, one.reason, one.restarts, one.cause, one.delay_seconds) for one in failed] == [
+        (0, "rank 0 was killed by SIGKILL", True, "lost_process", 0.0),
+        (1, "rank 0 was killed by SIGKILL", True, "lost_process", 0.01),
     ]
 
 
@@ -128,7 +145,7 @@ def test_one_failure_beyond_the_limit_ends_the_run(run: RunDirectory, monkeypatc
     assert [one.restarts for one in select(read_all(run.path), WorkersFailed)] == [True, True, False]
 
 
-def test_a_death_in_the_same_step_again_ends_the_run_and_says_so(
+def test_a_step_that_fails_three_times_ends_the_run_with_the_evidence(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die_in_step_13(task: RankTask) -> Outcome:
@@ -136,9 +153,29 @@ def test_a_death_in_the_same_step_again_ends_the_run_and_says_so(
         return die(task)
 
     launcher = ScriptedLauncher(*[die_in_step_13] * 9)
-    with pytest.raises(TrainingFailedError, match="in step 13\nThe attempt before ended in the same way"):
+    with pytest.raises(TrainingFailedError, match="in step 13\nStep 13 failed 3 times") as caught:
         supervise(run, launcher, monkeypatch, max_restarts=5)
-    assert launcher.attempts == [0, 1]
+    assert launcher.attempts == [0, 1, 2]
+    line = "  attempt 2, lost process: rank 0 was killed by SIGKILL, in step 13"
+    assert line in str(caught.value).split("\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_wait_for_a_restart_at_once(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def interrupt_when_waiting() -> None:
+        while not any(phase.name == "backoff" for phase in select(read_all(run.path), Phase)):
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=interrupt_when_waiting)
+    thread.start()
+    launcher = ScriptedLauncher(die, die)
+    outcome = supervise(run, launcher, monkeypatch, delay=60)  # far longer than the test
+    thread.join()
+    assert (outcome.status, launcher.attempts) == ("stopped", [0, 1])
+    assert select(read_all(run.path), RunEnded)[-1].status == "interrupted"
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -175,6 +212,21 @@ def test_a_defect_is_reported_with_its_traceback_and_the_path_of_the_logs(
     assert text.startswith("Traceback")
     assert "rank 1 failed: KeyError: 'label'" in text
     assert str(run.logs) in text
+
+
+def test_the_rank_and_the_node_of_a_hardware_error_are_named(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_a_sick_gpu(task: RankTask) -> Outcome:
+        failure = Failure.of(DeviceError("node ip-10-0-0-7, GPU 3: no answer within 60 s"), rank=11)
+        failures.record(task.run_directory, failure, attempt=task.attempt)
+        raise WorkersFailedError("status 1")
+
+    with pytest.raises(TrainingFailedError, match=r"^rank 11: node ip-10-0-0-7, GPU 3: no answer within 60 s"):
+        supervise(run, ScriptedLauncher(find_a_sick_gpu), monkeypatch, max_restarts=0)
+    launcher = ScriptedLauncher(find_a_sick_gpu, well)
+    assert supervise(run, launcher, monkeypatch, max_restarts=1) == DONE
+    assert "(restart 1 of 10 for hardware errors)" in select(read_all(run.path), Notice)[-1].message
 
 
 def test_failure_records_of_earlier_drivers_are_ignored(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

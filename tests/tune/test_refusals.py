@@ -40,6 +40,12 @@ def command(root: Path, *overrides: str) -> list[str]:
             f"--set scale.workers=1 --set scale.cpus_per_worker={len(os.sched_getaffinity(0))} fits",
         ),
         (
+            "scale.workers=1-2",
+            ExitStatus.WRONG_INPUT,
+            "scale.workers=1-2: the trials of a search have a fixed number of workers",
+            "use scale.workers=1 or 2",
+        ),
+        (
             "search.objectives.validation_acuracy=max",
             ExitStatus.WRONG_INPUT,
             "search.objectives.validation_acuracy: objective classification reports no such metric",

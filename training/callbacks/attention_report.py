@@ -29,9 +29,9 @@ class AttentionReport(Callback):
         self._recorder: Recorder | None = None
         self._is_done = False
 
-    def on_step_start(self, loop: Loop) -> None:
+    def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
         """Start to record."""
-        del loop
+        del loop, micro_batches
         if self._is_done or self._profiling.is_active:
             return
         # Imported here, because it costs a run without it tens of milliseconds.

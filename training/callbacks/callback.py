@@ -11,15 +11,16 @@
 | `on_due` | after a step within an epoch for which `is_due` was true, unless the ranks agreed to stop | yes |
 | `on_epoch_end` | after an epoch's last step | yes |
 | `stops_before_epoch` | before every epoch but the first one that this process trains | yes |
-| `on_evaluation` | a split was evaluated | yes |
+| `on_evaluation` | a split was evaluated; on rank 0 only, and some time after the step, if `loop.validation` is `async` | yes |
 | `on_checkpoint` | a checkpoint is committed; rank 0 only, some time after it was taken | |
 | `on_train_end` | all steps are done, or the ranks agreed to stop | yes |
 | `on_run_end` | after every `on_train_end` | yes |
 | `on_close` | the run is over, after an error too; in reverse order | |
 
 "Window settled" means that every step done so far has been reported by `on_window`. All ranks reach the same points in the same order,
-so a hook may communicate. At each point the callbacks are called in the order in which the session lists them: `LastStep`, `EventLog`,
-`Usage`, `Profiling`, `AttentionReport`, `SampleLedger`, `Averaging`, callbacks of the caller, `Evaluation`, `Checkpointing`, `GateKeeper`.
+so a hook may communicate. At each point the callbacks are called in the order in which `training.rank.callbacks` lists them:
+`LastStep`, `StepDeadline`, `EventLog`, `Usage`, `Profiling`, `AttentionReport`, `SampleLedger`, `Averaging`, callbacks of the caller,
+`Evaluation`, `RemoteCheckpoints`, `Checkpointing`, `GateKeeper`.
 A callback that is `Stateful` (`training.checkpoint.stateful`) is saved and restored under its `name`.
 """
 
@@ -28,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from training.checkpoint.manifest import TrainProgress
 from training.checkpoint.writer import CommittedCheckpoint
 from training.data.types import Batch
 from training.evaluate import EvaluationResult
@@ -50,8 +52,8 @@ class Callback:
     def on_run_start(self, loop: Loop) -> None:
         """State is restored; `loop.progress` says where the run starts."""
 
-    def on_step_start(self, loop: Loop) -> None:
-        """A step starts; `loop.progress` does not count it yet."""
+    def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
+        """A step starts with these micro-batches of this rank; `loop.progress` does not count it yet."""
 
     def on_bad_step(self, loop: Loop, step: int, result: StepResult) -> None:
         """Step `step` was skipped because its gradient was not finite."""
@@ -86,8 +88,8 @@ class Callback:
         del loop
         return False
 
-    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
-        """A split (`validation` or `test`) was evaluated."""
+    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult, at: TrainProgress) -> None:
+        """A split (`validation` or `test`) was evaluated, with the weights of `at`."""
 
     def on_checkpoint(self, loop: Loop, checkpoint: CommittedCheckpoint) -> None:
         """A checkpoint is on storage."""

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from observability.objective_metrics import Metric
 from training.callbacks.callback import Callback
-from training.checkpoint.manifest import Identity
+from training.checkpoint.late_metrics import LateValidations
+from training.checkpoint.manifest import Identity, TrainProgress
 from training.checkpoint.ranks import WritingRanks
 from training.checkpoint.retention import Retention
 from training.checkpoint.stateful import StateRegistry
@@ -37,14 +38,26 @@ class Checkpointing(Callback):
         identity: Identity,
         settings: CheckpointSettings,
         ranked_by: Metric,
+        late: LateValidations,
         ranks: Callable[[], WritingRanks | None],
     ) -> None:
-        """Args: `ranked_by` is the validation metric that ranks checkpoints; `ranks` makes those that write, None on one that does not."""
+        """Prepare to save.
+
+        Args:
+            store: where to save.
+            states: what to save.
+            identity: the run.
+            settings: when to save, and what to keep.
+            ranked_by: the validation metric that ranks checkpoints.
+            late: validations that come after the commit.
+            ranks: makes the ranks that write; None on one that does not.
+        """
         self._store = store
         self._states = states
         self._identity = identity
         self._settings = settings
         self._ranked_by = ranked_by
+        self._late = late
         self._retention = Retention.of(settings, higher_is_better=ranked_by.higher_is_better)
         self._ranks = ranks
         self._writer: AsyncCheckpointer | None = None
@@ -70,11 +83,14 @@ class Checkpointing(Callback):
                 identity=self._identity,
                 retention=self._retention,
                 start_step=loop.progress.step,
+                late=self._late,
             )
 
     def on_window(self, loop: Loop, steps: Sequence[StepRecord], sums: Sequence[StepSums]) -> None:
         """Report commits as they come, and allocate host memory once the optimizer has its state, so no save need do it."""
         if self._writer is not None:
+            if self._late.take_change():
+                self._writer.prune()
             self._report(loop, self._writer)
         if self._is_reserved:
             return
@@ -92,9 +108,9 @@ class Checkpointing(Callback):
         """Save between two steps; the next one reports the delay."""
         loop.checkpoint_seconds = self._save(loop)
 
-    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
-        """Rank a validation metric among the best."""
-        if split != "validation":
+    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult, at: TrainProgress) -> None:
+        """Rank a validation metric among the best, unless it is of a checkpoint that was committed without it."""
+        if split != "validation" or result.is_asynchronous:
             return
         self._metric = result.metrics[self._ranked_by.name]
         ranked = sorted([*self._best, self._metric], reverse=self._retention.higher_is_better)[
@@ -106,11 +122,13 @@ class Checkpointing(Callback):
     def on_epoch_end(self, loop: Loop) -> None:
         """Save, with the epoch's metric, if a checkpoint is due or the metric is among the best, or after any evaluation.
 
-        The first step of the next epoch reports the delay.
+        A checkpoint that is validated next to the training is saved without. The first step of the next epoch reports the delay.
         """
         was_evaluated = self._metric is not None
-        if self.is_due(loop) or self._is_among_best or (was_evaluated and self._settings.after_evaluation == "every"):
-            loop.checkpoint_seconds = self._save(loop)
+        awaits = loop.progress.step in self._late.awaited
+        every = was_evaluated and self._settings.after_evaluation == "every"
+        if self.is_due(loop) or self._is_among_best or awaits or every:
+            loop.checkpoint_seconds = self._save(loop, awaits_metric=awaits)
         self._metric, self._is_among_best = None, False
 
     def on_train_end(self, loop: Loop) -> None:
@@ -120,10 +138,12 @@ class Checkpointing(Callback):
     def on_close(self, loop: Loop) -> None:
         """Wait for pending writes."""
         if self._writer is not None:
+            if self._late.take_change():
+                self._writer.prune()
             self._writer.close()
             self._report(loop, self._writer)
 
-    def _save(self, loop: Loop, *, final: bool = False) -> float:
+    def _save(self, loop: Loop, *, awaits_metric: bool = False, final: bool = False) -> float:
         """Save the state; returns the seconds that the loop waited.
 
         Raises:
@@ -132,7 +152,9 @@ class Checkpointing(Callback):
         if self._writer is None:
             self._states.collect()
             return 0.0
-        stall = self._writer.save(loop.progress, self._states, metric=self._metric, final=final)
+        stall = self._writer.save(
+            loop.progress, self._states, metric=self._metric, awaits_metric=awaits_metric, final=final
+        )
         self._report(loop, self._writer)
         return stall
 

@@ -26,9 +26,13 @@ class Evaluation(Callback):
         self._test = test
         self._every_epochs = every_epochs
 
+    def is_due_after(self, epoch: int) -> bool:
+        """Whether the validation split is evaluated after an epoch that is not the last."""
+        return epoch % self._every_epochs == 0
+
     def on_epoch_end(self, loop: Loop) -> None:
         """Evaluate on the validation split, if due."""
-        if loop.is_done or loop.progress.epoch % self._every_epochs == 0:
+        if loop.is_done or self.is_due_after(loop.progress.epoch):
             self._report(loop, "validation", self._validation)
 
     def on_run_end(self, loop: Loop) -> None:
@@ -39,4 +43,4 @@ class Evaluation(Callback):
     def _report(self, loop: Loop, split: str, loader: EvalLoader) -> None:
         result = self._evaluate(loader)
         for hook in loop.hooks.evaluation:
-            hook(loop, split, result)
+            hook(loop, split, result, loop.progress)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from observability.objective_metrics import Metric, ObjectiveInfo
 from observability.runlog import CheckpointCommitted, Emit, Evaluated, Notice, Phase, Step, TrainingStarted
 from training.callbacks.callback import Callback
+from training.checkpoint.manifest import TrainProgress
 from training.checkpoint.writer import CommittedCheckpoint
 from training.data.types import DataBundle
 from training.evaluate import EvaluationResult
@@ -50,18 +51,19 @@ class EventLog(Callback):
         """The steps of a window, all at once."""
         self._emit(*map(self._step, steps, sums))
 
-    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult) -> None:
+    def on_evaluation(self, loop: Loop, split: str, result: EvaluationResult, at: TrainProgress) -> None:
         """The metrics of a split."""
         others = dict(result.metrics)
         self._emit(
             Evaluated(
                 split=split,
-                step=loop.progress.step,
-                epoch=loop.progress.epoch,
+                step=at.step,
+                epoch=at.epoch,
                 loss=others.pop("loss"),
                 metrics=others,
                 samples=result.samples,
                 seconds=result.seconds,
+                is_asynchronous=result.is_asynchronous,
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.callbacks.callback import Callback
+from training.data.types import Batch
 from training.evidence import StepFile
 from training.loop import Loop
 
@@ -15,7 +16,7 @@ class LastStep(Callback):
     def __init__(self, run_directory: Path, *, attempt: int, rank: int) -> None:
         self._file = StepFile(run_directory, attempt=attempt, rank=rank)
 
-    def on_step_start(self, loop: Loop) -> None:
+    def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
         """The next step starts."""
         self._file.set(loop.progress.step + 1)
 

@@ -127,7 +127,7 @@ class Profiling(Callback):
         if self._inbox is not None and asked is not None:
             self._accept(self._inbox, asked, window)
 
-    def on_step_start(self, loop: Loop) -> None:
+    def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
         """Prepare, note when a step starts, or stop."""
         if self._planned is None:
             return

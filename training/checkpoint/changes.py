@@ -13,6 +13,7 @@ _RATE = "the learning rate is a function of the step and of these settings (trai
 _HYPERPARAMETER = "an optimizer's tensors are saved, its hyperparameters are not (training/checkpoint/state.py)"
 _STEP = "it acts within one optimizer step and leaves no state"
 _EVALUATION = "it acts within one evaluation, whose metrics it changes by rounding at most"
+_TRIALS = "the ranks of a trial evaluate it, because a search decides by each evaluation whether it goes on"
 _READING = "it says how samples are read, not which"
 
 CHANGEABLE: Mapping[str, str] = {
@@ -30,6 +31,7 @@ CHANGEABLE: Mapping[str, str] = {
     "schedule.final_fraction": _RATE,
     "schedule.rise_fraction": _RATE,
     "loop.accumulation": _STEP,
+    "loop.logical_shards": _STEP,
     "loop.clip_norm": _STEP,
     "loop.nonfinite": _STEP,
     "loop.evaluation_batch": _EVALUATION,
@@ -59,6 +61,9 @@ KEPT: Mapping[str, str] = {
     "loop.max_steps": "a learning rate is a function of the planned steps",
     "loop.global_batch": "it is part of the run's identity: it fixes the samples of each step",
     "loop.evaluate_every": "trials are compared after equal epochs",
+    "loop.validation": _TRIALS,
+    "loop.validation_device": _TRIALS,
+    "loop.validation_wait": _TRIALS,
     "precision.mode": "the checkpoint holds the loss scale of fp16",
     "precision.initial_scale": "the checkpoint holds the loss scale",
 }

@@ -155,6 +155,11 @@ class Manifest:
             return files[0].sha256
         return _digest({file.name: file.sha256 for file in files}) if files else ""
 
+    @property
+    def digest(self) -> str:
+        """Hash of the manifest itself, hex: equal ones commit equal checkpoints."""
+        return _digest(asdict(self))
+
     def encode(self) -> bytes:
         """The manifest as canonical JSON with its own sha256."""
         record = asdict(self)

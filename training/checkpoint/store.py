@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from threading import Lock
 
 from training.checkpoint.manifest import (
     LOOP_STATE_FILE,
@@ -32,6 +35,9 @@ FOLDER = "checkpoints"
 
 FileWriter = Callable[[Path], None]
 """Writes one file of a checkpoint to the given path; raises OSError if storage fails."""
+
+_COPIES = 4
+"""Files that are copied at the same time."""
 
 _FOLDER_NAME = re.compile(r"step-(\d{8,})")
 
@@ -65,11 +71,13 @@ class CheckpointStore:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._pinning = Lock()
+        self._pins: list[int] = []
 
     def folder_steps(self) -> list[int]:
         """Steps of all folders, oldest first, including those without a complete checkpoint."""
-        matches = (_FOLDER_NAME.fullmatch(name) for name in self._storage.folders())
-        return sorted(int(match[1]) for match in matches if match)
+        steps = map(step_of, self._storage.folders())
+        return sorted(step for step in steps if step is not None)
 
     def manifests(self) -> list[Manifest]:
         """The manifests that are complete, oldest first; the other files are not checked.
@@ -226,17 +234,58 @@ class CheckpointStore:
                 created=datetime.now(UTC).isoformat(timespec="milliseconds"),
                 format=layout,
             )
-            with self._storage.writing(folder_name(step), MANIFEST_FILE) as path:
-                path.write_bytes(manifest.encode())
+            self._write_manifest(manifest)
         return manifest
+
+    def adopt(self, manifest: Manifest, files: Mapping[str, FileWriter]) -> list[str]:
+        """Commit a copy of a checkpoint if every file matches the manifest; returns the problems, of which it leaves nothing.
+
+        Args:
+            manifest: of the checkpoint, which is written as it is.
+            files: the writer of each file, by name; they run in parallel.
+
+        Raises:
+            CheckpointError: storage failed. The folder is removed; other checkpoints are unchanged.
+        """
+        step, name = manifest.step, folder_name(manifest.step)
+        try:
+            with self._explained(step, manifest.total_bytes), ThreadPoolExecutor(_COPIES) as threads:
+                self._storage.remove(name, first=MANIFEST_FILE)
+                entries = list(threads.map(partial(self._write, name), files, files.values()))
+                problems = [
+                    f"{want.name} does not match its sha256"
+                    for want, have in zip(manifest.files, entries, strict=True)
+                    if want != have
+                ]
+                if not problems:
+                    self._write_manifest(manifest)
+        except BaseException:
+            self.discard(step)
+            raise
+        if problems:
+            self.discard(step)
+        return problems
+
+    @contextmanager
+    def pinned(self, step: int) -> Iterator[None]:
+        """Keep `keep_only` from removing a step while the block reads it, in whichever thread."""
+        with self._pinning:
+            self._pins.append(step)
+        try:
+            yield
+        finally:
+            with self._pinning:
+                self._pins.remove(step)
 
     def remove_unfinished(self) -> list[str]:
         """Remove the folders that have no manifest; returns an error message for each that could not be removed."""
         return self._remove(self._unfinished())
 
     def keep_only(self, steps: Collection[int]) -> list[str]:
-        """Remove the folders of all other steps; returns an error message for each that could not be removed."""
-        return self._remove(step for step in self.folder_steps() if step not in steps)
+        """Remove the folders of all other steps that are not pinned; returns an error message for each that could not be removed."""
+        with self._pinning:
+            kept = {*steps, *self._pins}
+            return self._remove(step for step in self.folder_steps() if step not in kept)
 
     def _remove(self, steps: Iterable[int]) -> list[str]:
         failures = []
@@ -306,6 +355,10 @@ class CheckpointStore:
             notes=tuple(manifest.identity.notes(identity)),
         )
 
+    def _write_manifest(self, manifest: Manifest) -> None:
+        with self._storage.writing(folder_name(manifest.step), MANIFEST_FILE) as path:
+            path.write_bytes(manifest.encode())
+
     def _write(self, folder: str, name: str, write: FileWriter) -> FileEntry:
         with self._storage.writing(folder, name) as path:
             write(path)
@@ -335,6 +388,12 @@ class CheckpointStore:
 def folder_name(step: int) -> str:
     """Name of the folder of a step's checkpoint."""
     return f"step-{step:08d}"
+
+
+def step_of(folder: str) -> int | None:
+    """The step of a folder's name; None if it is no checkpoint's."""
+    match = _FOLDER_NAME.fullmatch(folder)
+    return int(match[1]) if match else None
 
 
 def bytes_writer(data: bytes) -> FileWriter:

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from training.checkpoint.host_copy import HostCopy
+from training.checkpoint.late_metrics import LateValidations
 from training.checkpoint.manifest import LOOP_STATE_FILE, Identity, LoopState, TrainProgress
 from training.checkpoint.ranks import Draft, Waiting, WritingRanks
 from training.checkpoint.retention import Retention
@@ -54,8 +55,14 @@ class _Snapshot:
     step: int
     loop_state: bytes
     metric: float | None
+    awaits_metric: bool
     superseded: tuple[int, ...]
     stall_seconds: float = 0.0
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it has the metric that ranks checkpoints, or will have it."""
+        return self.metric is not None or self.awaits_metric
 
 
 class AsyncCheckpointer:
@@ -74,6 +81,7 @@ class AsyncCheckpointer:
         identity: Identity,
         retention: Retention,
         start_step: int,
+        late: LateValidations | None = None,
     ) -> None:
         """Start the thread, which first removes the leftovers of crashed writers.
 
@@ -84,12 +92,14 @@ class AsyncCheckpointer:
             retention: which checkpoints are kept.
             start_step: step of the checkpoint that the run resumes from, 0 for none. Later checkpoints are not part of this
                 run's history (they failed verification, or an older one was chosen); the next commit removes them.
+            late: validations that come after the commit.
         """
         self._store = store
         self._ranks = ranks
         self._identity = identity
         self._retention = retention
         self._start_step = start_step
+        self._late = late or LateValidations(store, ranked_by="")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._lock = Lock()
         # Guarded by the lock: both threads move snapshots between these.
@@ -124,11 +134,12 @@ class AsyncCheckpointer:
         states: StateRegistry,
         *,
         metric: float | None,
+        awaits_metric: bool = False,
         final: bool = False,
     ) -> float:
         """Copy the state and schedule its write; returns the seconds that the caller waited.
 
-        A waiting snapshot is replaced by a newer one, unless it has a metric and the newer one has none: then the newer one
+        A waiting snapshot is replaced by a newer one, unless it has or awaits a metric and the newer one does not: then the newer one
         is dropped. If some ranks have begun to write the waiting one, all write it: a newer one without a metric is dropped, one
         with a metric is saved once that is done. A step that is already committed is not written again, so evaluate before saving.
 
@@ -136,6 +147,7 @@ class AsyncCheckpointer:
             progress: how far the run has come.
             states: the states to save; they may change once this returns.
             metric: the metric that ranks checkpoints, None if it was not measured at this step.
+            awaits_metric: it will be measured once the checkpoint is committed.
             final: return only when the checkpoint is committed or has failed; never dropped.
 
         Raises:
@@ -151,8 +163,9 @@ class AsyncCheckpointer:
             if waiting is not None:
                 self._submit(waiting)
             raise
-        if held is Waiting.SOME or (waiting is not None and waiting.metric is not None and metric is None):
-            if metric is None and not final:
+        is_ranked = metric is not None or awaits_metric
+        if held is Waiting.SOME or (waiting is not None and waiting.is_ranked and not is_ranked):
+            if not is_ranked and not final:
                 self._drop(progress.step, waiting)
                 return time.perf_counter() - began
             if waiting is not None:
@@ -168,6 +181,7 @@ class AsyncCheckpointer:
             step=progress.step,
             loop_state=loop_state,
             metric=metric,
+            awaits_metric=awaits_metric,
             # An interruption may save a step that is already waiting.
             superseded=tuple(step for step in self._dropped if step != progress.step),
         )
@@ -179,6 +193,10 @@ class AsyncCheckpointer:
         if final:
             wait(self._futures)
         return time.perf_counter() - began
+
+    def prune(self) -> None:
+        """Remove what need not be kept, in the writing thread, because checkpoints have got their metrics; commits do so by themselves."""
+        self._futures.append(self._thread.submit(self._prune_late))
 
     def poll(self) -> list[CommittedCheckpoint]:
         """Checkpoints committed since the last call, oldest first.
@@ -283,12 +301,16 @@ class AsyncCheckpointer:
             warnings=warnings,
         )
 
+    def _prune_late(self) -> None:
+        self._warnings += _not_removed(self._prune)
+
     def _prune(self) -> list[str]:
-        metrics = {manifest.step: manifest.metric for manifest in self._store.manifests()}
+        awaited = self._late.awaited  # before the metrics: those of a checkpoint come before it is no longer awaited
+        metrics = self._late.metrics()
         of_this_run = {
             step: metric for step, metric in metrics.items() if step <= self._start_step or step in self._own_steps
         }
-        return self._store.keep_only(self._retention.retained(of_this_run))
+        return self._store.keep_only(self._retention.retained(of_this_run) | awaited)
 
 
 def _not_removed(remove: Callable[[], list[str]]) -> list[str]:

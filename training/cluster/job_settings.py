@@ -10,7 +10,7 @@ from typing import Any
 from infra.spec.cluster_names import CACHE_PATH, DATASETS_PATH, LUSTRE_PATH, RUNS_PATH
 from infra.spec.outputs import StackOutputs, TeamOutput
 from platform_charts.jobs.request import timed_name
-from training.config.schema import DataSettings, TrainingSettings
+from training.config.schema import CheckpointSettings, DataSettings, TrainingSettings
 from training.errors import SettingsError
 
 _NODE_SECONDS = 1800.0
@@ -27,7 +27,8 @@ def for_cluster(
     stack's MLflow, metrics to Ray's agents. Restarted ranks wait for a node that replaces a lost one. The run has the
     job's name: a resubmitted job resumes its run.
 
-    A dataset in a bucket is copied to the job's part of the nodes' NVMe disks.
+    A dataset in a bucket is copied to the job's part of the nodes' NVMe disks. Checkpoints are copied to the team's part of the stack's
+    bucket, unless the settings say where, or `checkpoint.remote: null`.
 
     Raises:
         SettingsError: the pods cannot read the dataset's files, or cannot write the cache.
@@ -45,6 +46,7 @@ def for_cluster(
             "rendezvous": None,
             "start_timeout": max(settings.scale.start_timeout, _NODE_SECONDS),
         },
+        "checkpoint": _checkpoint(settings.checkpoint, outputs, team),
         "tracking": {"uri": settings.tracking.uri or outputs.mlflow_uri},
         "metrics": {"exporter": "ray", "host": "0.0.0.0", "port": 0},  # noqa: S104 - a pod, behind network policies
     }
@@ -57,6 +59,13 @@ def for_cluster(
 def job_name(settings: TrainingSettings, *, now: datetime) -> str:
     """`<model>-<dataset>-<yyyymmdd-hhmmss>`, like other runs."""
     return timed_name(f"{settings.model.name}-{settings.data.dataset}", now=now)
+
+
+def _checkpoint(settings: CheckpointSettings, outputs: StackOutputs, team: TeamOutput) -> dict[str, Any]:
+    """Where checkpoints are copied; the team's jobs may use no other part of the bucket (`infra/aws/identity.py`)."""
+    if "remote" in settings.model_fields_set:
+        return {}
+    return {"remote": f"s3://{outputs.storage.checkpoint_bucket}/{team.namespace}", "remote_owner": outputs.account}
 
 
 def _check_data(data: DataSettings, team: TeamOutput, *, has_lustre: bool) -> None:

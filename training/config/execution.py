@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, WithJsonSchema, model_validator
 
 from infra.spec.matching import Matching
 from infra.spec.section import Section
+from training.config import worker_range
 from training.config.values import Timeout
 from training.config.variables import Variables
 
@@ -102,7 +103,13 @@ class ScaleSettings(Section):
     launcher: Literal["ray", "torchrun", "plain"] = Field(
         "ray", description="ray (Ray Train) | torchrun | plain (one process)."
     )
-    workers: PositiveInt = Field(2, description="Number of ranks (world size).")
+    workers: Annotated[PositiveInt, WithJsonSchema(worker_range.JSON_SCHEMA)] = Field(
+        2,
+        description="Number of ranks (world size); {min: 2, max: 8} or 2-8 is an elastic run, with as many of them as there is room for.",
+    )
+    min_workers: PositiveInt | None = Field(
+        None, description="Fewest ranks of an elastic run, whose workers are the most; null is a run of just as many."
+    )
     gpu: bool = Field(False, description="One GPU per rank and NCCL; false uses CPUs and gloo.")
     cpus_per_worker: PositiveInt = Field(1, description="CPUs reserved per rank; also its number of torch threads.")
     nodes: PositiveInt = Field(1, description="Number of nodes (torchrun), with equal numbers of workers.")
@@ -120,8 +127,36 @@ class ScaleSettings(Section):
     )
     collective_timeout: Timeout = Field(300.0, description="Timeout of a collective, in seconds.")
     max_restarts: NonNegativeInt = Field(
-        2, description="Times a driver restarts a failed worker group from the newest checkpoint."
+        2,
+        description="Times a driver restarts the ranks from the newest checkpoint after lost processes, lost nodes, broken connections and "
+        "hangs, counted for each of these causes; recovery says when a count begins anew, and has the other causes. 0 restarts nothing.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _workers_may_be_a_range(cls, data: object) -> object:
+        return worker_range.expand(data) if isinstance(data, Mapping) else data
+
+    @model_validator(mode="after")
+    def _the_range_fits(self) -> ScaleSettings:
+        if self.min_workers is None:
+            return self
+        if self.min_workers > self.workers:
+            raise ValueError(
+                f"workers={self.min_workers}-{self.workers}: the fewest workers must not be more than the most; "
+                f"write {self.workers}-{self.min_workers}"
+            )
+        if self.launcher != "ray":
+            raise ValueError(
+                f"workers={self.min_workers}-{self.workers} needs launcher=ray, which adds and releases workers, got "
+                f"launcher={self.launcher}; write workers={self.workers}"
+            )
+        return self
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of workers may change while the run trains."""
+        return self.min_workers is not None and self.min_workers < self.workers
 
     @model_validator(mode="after")
     def _launcher_fits(self) -> ScaleSettings:

@@ -1,10 +1,11 @@
 """Reads the settings of a run from all sources into one validated tree, and renders it as YAML.
 
-Precedence, lowest first: defaults, files, environment variables, flags, `--set`. Two settings depend on others:
+Precedence, lowest first: defaults, files, environment variables, flags, `--set`. Three settings depend on others:
 
 * Options belong to a model or dataset. If the command line names another one than the file, the file's options (and data path)
   do not apply.
 * Under `launcher=plain`, which runs one process, the default number of workers is 1.
+* A number of workers replaces the range of an elastic run, with its least number.
 """
 
 from __future__ import annotations
@@ -168,9 +169,12 @@ def _render_section(section: BaseModel) -> str:
 
 
 def _lay_over(lower: Layer, upper: Layer) -> Layer:
-    """Merges two layers, without the lower one's options of a model or dataset that the upper one replaces."""
+    """Merges two layers, without the lower one's options of a model or dataset, or its range of workers, that the upper one replaces."""
     values = dict(lower.values)
     origins = dict(lower.origins)
+    above, below = upper.values.get("scale"), values.get("scale")
+    if isinstance(above, dict) and isinstance(below, dict) and "workers" in above:
+        values["scale"] = {key: value for key, value in below.items() if key != "min_workers"}
     for section, name_key, default, owned in _OWNED:
         below, above = values.get(section), upper.values.get(section)
         if not isinstance(below, dict) or not isinstance(above, dict):

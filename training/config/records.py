@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from infra.spec.section import Section
+from training.config.values import S3Folder, Timeout
 from training.profiling.request import MOST_STEPS
 
 
@@ -30,6 +31,24 @@ class CheckpointSettings(Section):
     resume: Literal["auto", "never"] = Field(
         "auto", description="auto resumes from the run's newest good checkpoint; never refuses a run that has one."
     )
+    remote: S3Folder | None = Field(
+        None,
+        description="s3://BUCKET or s3://BUCKET/FOLDER; committed checkpoints are copied there, below the run's name, and a run whose "
+        "folder is lost or damaged resumes from there. null: the run's folder only. Jobs on a cluster use the stack's bucket, unless null "
+        "is given.",
+    )
+    remote_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = Field(
+        None, description="AWS account that the bucket of remote must belong to; null accepts any."
+    )
+    remote_patience: Timeout = Field(
+        600.0, description="Seconds that a run waits at its end for the copy of its newest checkpoint."
+    )
+
+    @model_validator(mode="after")
+    def _an_owner_has_a_bucket(self) -> CheckpointSettings:
+        if self.remote_owner is not None and self.remote is None:
+            raise ValueError(f"remote_owner={self.remote_owner} says whose bucket remote is, and remote is not set")
+        return self
 
 
 class TrackingSettings(Section):

@@ -17,12 +17,14 @@ from training.config.execution import (
     PrecisionSettings,
     ScaleSettings,
 )
+from training.config.logical_shards import check_logical_shards
 from training.config.records import (
     CheckpointSettings,
     MetricsSettings,
     ProfileSettings,
     TrackingSettings,
 )
+from training.config.recovery import RecoverySettings
 from training.config.strategy import StrategySettings, check_strategy
 from training.config.task import (
     DataSettings,
@@ -34,6 +36,7 @@ from training.config.task import (
     RunSettings,
     ScheduleSettings,
 )
+from training.config.validation import check_validation
 from training.config.values import OptionValue
 
 __all__ = [
@@ -51,6 +54,7 @@ __all__ = [
     "OptionValue",
     "PrecisionSettings",
     "ProfileSettings",
+    "RecoverySettings",
     "RunSettings",
     "ScaleSettings",
     "ScheduleSettings",
@@ -79,6 +83,7 @@ class TrainingSettings(Section):
     communication: CommunicationSettings = Field(default_factory=CommunicationSettings)
     compute: ComputeSettings = Field(default_factory=ComputeSettings)
     scale: ScaleSettings = Field(default_factory=ScaleSettings)
+    recovery: RecoverySettings = Field(default_factory=RecoverySettings)
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
@@ -89,20 +94,53 @@ class TrainingSettings(Section):
         check_strategy(self.strategy, loop=self.loop, scale=self.scale, precision=self.precision, compute=self.compute)
         return self
 
+    @model_validator(mode="after")
+    def _an_elastic_run_can_be_resized(self) -> TrainingSettings:
+        if self.scale.is_elastic and self.strategy.name == "pipeline":
+            raise ValueError(
+                f"scale.workers={self.scale.min_workers}-{self.scale.workers} cannot be elastic with strategy.name=pipeline, whose workers "
+                f"have different layers; use scale.workers={self.scale.workers}, or strategy.name=ddp or fsdp2"
+            )
+        return self
+
     @property
     def shares(self) -> int:
         """Shares that the samples of a step are divided into: one for each rank, or for each pipeline."""
         return self.scale.workers // self.strategy.ranks_per_share
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a rank in an optimizer step."""
+        shards = self.loop.logical_shards
+        return self.loop.accumulation if shards is None else shards // self.scale.workers
+
+    @model_validator(mode="after")
+    def _logical_shards_fit(self) -> TrainingSettings:
+        check_logical_shards(
+            self.loop,
+            run=self.run,
+            scale=self.scale,
+            strategy=self.strategy,
+            communication=self.communication,
+            compute=self.compute,
+        )
+        return self
 
     @model_validator(mode="after")
     def _batch_divides(self) -> TrainingSettings:
         parts = self.shares * self.loop.accumulation
         if self.loop.global_batch % parts:
             lower = max(parts, self.loop.global_batch - self.loop.global_batch % parts)
+            ranks, batch = self.strategy.ranks_per_share, self.loop.global_batch
+            fitting = [
+                number * ranks for number in range(1, batch + 1) if batch % (number * self.loop.accumulation) == 0
+            ]
+            workers = min(fitting, key=lambda number: abs(number - self.scale.workers), default=None)
             divided = "" if self.strategy.ranks_per_share == 1 else " / strategy.stages"
             raise ValueError(
                 f"loop.global_batch={self.loop.global_batch} must be a multiple of scale.workers{divided} x loop.accumulation "
                 f"= {self.shares} x {self.loop.accumulation} = {parts}; nearest: {lower}"
+                + ("" if workers is None else f", or scale.workers={workers}")
             )
         return self
 
@@ -170,6 +208,11 @@ class TrainingSettings(Section):
             precision=self.precision,
             ema=self.ema,
         )
+        return self
+
+    @model_validator(mode="after")
+    def _another_process_can_validate(self) -> TrainingSettings:
+        check_validation(self.loop, scale=self.scale, precision=self.precision, strategy=self.strategy)
         return self
 
     @property

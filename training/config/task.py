@@ -187,10 +187,51 @@ class LoopSettings(Section):
         64, description="Samples per optimizer step over all ranks; independent of the world size."
     )
     accumulation: PositiveInt = Field(1, description="Micro-batches per rank and optimizer step.")
+    logical_shards: PositiveInt | None = Field(
+        None,
+        description="If set, a power of two: compute what so many workers would, a micro-batch each, with any number of workers that "
+        "divides it, and the same bits; e.g. 8 for 1, 2, 4 or 8 workers. null divides a step by workers and accumulation.",
+    )
     clip_norm: PositiveFloat | None = Field(1.0, description="Maximum global gradient norm; null disables clipping.")
     evaluate_every: PositiveInt = Field(1, description="Epochs between evaluations on the validation split.")
     evaluation_batch: PositiveInt = Field(512, description="Samples per batch of an evaluation, on a rank.")
+    validation: Literal["inline", "async"] = Field(
+        "inline",
+        description="Evaluations between epochs: inline by the ranks, which train on afterwards, or async by another process on the "
+        "machine of rank 0, from the epoch's checkpoint, while they train on.",
+    )
+    validation_device: Literal["cpu", "gpu"] = Field(
+        "cpu",
+        description="Device of async: cpu takes CPUs that the ranks leave; gpu is that of rank 0, which then holds a second model.",
+    )
+    validation_wait: PositiveFloat = Field(
+        600.0,
+        description="Seconds that the end of the run waits for async validations; a resumed run does those that are missing.",
+    )
     nonfinite: Literal["stop", "skip"] = Field(
         "stop", description="On a NaN or infinite loss or gradient: stop the run, or skip the step."
     )
     log_sample_ids: bool = Field(False, description="Write the sample ids of every committed step to the run's ledger.")
+
+    @model_validator(mode="after")
+    def _shards_make_a_tree(self) -> LoopSettings:
+        shards = self.logical_shards
+        if shards is None:
+            return self
+        if shards & (shards - 1):
+            lower = 2 ** (shards.bit_length() - 1)
+            raise ValueError(
+                f"logical_shards={shards} must be a power of two: gradients are summed in pairs; nearest: {lower} or "
+                f"{2 * lower}"
+            )
+        if self.accumulation > 1:
+            raise ValueError(
+                f"accumulation={self.accumulation} contradicts logical_shards={shards}, each of which is a micro-batch; leave it out, and "
+                "raise logical_shards for smaller ones"
+            )
+        if self.global_batch % shards:
+            lower = max(shards, self.global_batch - self.global_batch % shards)
+            raise ValueError(
+                f"global_batch={self.global_batch} must be a multiple of logical_shards={shards}; nearest: {lower}"
+            )
+        return self

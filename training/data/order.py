@@ -131,12 +131,16 @@ class BatchPlan:
     def positions(self, step_in_epoch: int, *, rank: int, micro: int) -> range:
         """Returns the positions of one micro-batch, which may be empty in a short last step.
 
-        Each rank gets a consecutive share of the step, and each micro-batch a consecutive share of its rank's.
+        The step is divided into `world * accumulation` consecutive shares, of which each rank has consecutive ones. So its micro-batches
+        depend on their number alone: 4 ranks with one each and 2 ranks with two have the same ones, in a short step too.
 
         Raises:
             ValueError: the epoch has no such step.
         """
-        rank_share = share(self.global_count(step_in_epoch), parts=self.world, index=rank)
-        micro_share = share(len(rank_share), parts=self.accumulation, index=micro)
-        first = step_in_epoch * self.global_batch + rank_share.start
-        return range(first + micro_share.start, first + micro_share.stop)
+        own = share(
+            self.global_count(step_in_epoch),
+            parts=self.world * self.accumulation,
+            index=rank * self.accumulation + micro,
+        )
+        first = step_in_epoch * self.global_batch
+        return range(first + own.start, first + own.stop)

@@ -65,9 +65,9 @@ def training_rate(settings: TrainingSettings, bundle: DataBundle, *, seconds: fl
     Raises:
         SettingsError: model or objective do not fit the dataset.
     """
-    rows = max(2, settings.loop.global_batch // settings.shares // settings.loop.accumulation)
+    rows = max(2, settings.loop.global_batch // settings.shares // settings.micro_batches)
     inputs, targets = bundle.train.read(np.arange(rows) % len(bundle.train))
-    device = rank_device(settings.scale, local_rank=0)
+    device = rank_device(settings.scale, index=0)
     objective = build_objective(settings.objective, bundle.spec)
     objective.check_targets(targets[:1], bundle.spec)
     module = build_model(settings.model, bundle.spec).to(device).train()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from training.config.schema import ScaleSettings
 from training.launch.processes import DRIVER_VARIABLE, die_with_parent
-from training.launch.task import OUTCOME_FILE, Outcome, RankTask, WorkersFailedError
+from training.launch.task import OUTCOME_FILE, Outcome, RankTask, WorkersFailedError, unheard
 
 _TAIL_CHARACTERS = 4000
 _STOP_SECONDS = 10.0
@@ -24,12 +24,15 @@ _FAILED_RANK = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n *exitcode +: (?P<statu
 class ProcessLauncher:
     """Runs the ranks with one command and waits for it: the launchers `plain` and `torchrun`."""
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
         """Run the attempt; the output of the command goes to `logs/launcher.log` in the run's folder, or `launcher-1.log` on node 1.
 
         Raises:
             WorkersFailedError: the command exited without an outcome.
         """
+        del notify  # the workers never change
         node = _suffix(task.settings.scale)
         task_file = task.run_directory / f"task{node}.json"
         task_file.write_text(json.dumps(task.dump()), encoding="utf-8")

@@ -32,10 +32,18 @@ _LOCAL_ENVIRONMENT = {
 # Ray on connecting and NumPy on import add these while Ray's threads read the environment, which crashes the driver where glibc has to
 # enlarge the table (before 2.41; ray-project/ray#62028). With names that exist, only values change.
 _ADDED_LATER = {"PYTHONBREAKPOINT": "ray.util.rpdb._driver_set_trace", "OPENBLAS_MAIN_FREE": "1"}
-# Waits, in whole seconds, for the port of Ray's metadata service and for a worker's process: 30 and 60 by default.
-_LOCAL_TIMEOUTS = ("RAY_gcs_server_port_wait_time_s", "RAY_worker_register_timeout_seconds")
+# Waits, in whole seconds: for the port of Ray's metadata service, for a worker's process, for an answer of the metadata service, and for a
+# metadata service that does not answer at all, after which raylet and driver end themselves. By default 30, and 60 each.
+_LOCAL_TIMEOUTS = (
+    "RAY_gcs_server_port_wait_time_s",
+    "RAY_worker_register_timeout_seconds",
+    "RAY_gcs_server_request_timeout_seconds",
+    "RAY_gcs_rpc_server_reconnect_timeout_s",
+)
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
+    # Otherwise the thread of a worker group that outlives the cluster starts another cluster with its next call.
+    "RAY_ENABLE_AUTO_CONNECT": "0",
     # Time to detect a dead worker; the default of 2 s would be a fifth of a restart.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
     "RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING": "0",

@@ -1,26 +1,31 @@
-"""The Ray node of a local run: its scheduler and object store (raylet) and its metadata service (GCS), and nothing else; draining nodes.
+"""The Ray node of a local run: its scheduler and object store (raylet) and its metadata service (GCS), and nothing else.
 
 `ray.init` also starts a dashboard, an autoscaler, a log monitor and two agents of the raylet. Each of these five processes imports Ray,
 the first ones one after the other; the raylet waits for its agents before it registers; and Ray gives up when it has not registered
 after 30 s, which a slow machine exceeds. A local run uses none of them: its ranks write their own logs, serve their own metrics and need
 no runtime environment, and it adds no nodes.
 
-This module, `ray_state` and `ray_trainer` are the only ones that use Ray's internals. tests/training/launch/test_ray_contract.py checks
-what they rely on.
+Here every wait of a start lasts up to `scale.start_timeout`, also those of Ray's processes for each other (`ray_cluster`), and none of
+them keeps the display or Ctrl-C waiting.
+
+This module, `ray_drain`, `ray_state` and `ray_trainer` are the only ones that use Ray's internals.
+tests/training/launch/test_ray_contract.py checks what they rely on.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ray import NodeID
+from ray._private import node as node_module
 from ray._private import ray_constants, services, worker
-from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray._raylet import (  # type: ignore[attr-defined] # a compiled module
@@ -28,8 +33,11 @@ from ray._raylet import (  # type: ignore[attr-defined] # a compiled module
     METRICS_AGENT_PORT_NAME,
     METRICS_EXPORT_PORT_NAME,
     RUNTIME_ENV_AGENT_PORT_NAME,
+    get_port_filename,
     persist_port,
+    wait_for_persisted_port,
 )
+from ray.exceptions import RpcError
 from ray.experimental import internal_kv
 
 from training.errors import PlatformError, TrainingFailedError
@@ -45,6 +53,9 @@ _NO_PORT = -1  # what Ray's own agents publish for a service that they do not pr
 _OBJECT_STORE_BYTES = 100 * 1024 * 1024  # Ray's minimum is 75 MiB; training stores no objects
 _WITHOUT_RAY = "--launcher torchrun runs the same training without Ray"
 _POLL_SECONDS = 0.05
+_ANSWER_SECONDS = 1.0
+"""Until the metadata service is asked again, after a look at whether the raylet still runs."""
+
 _LOG_CHARACTERS = 2000
 
 
@@ -64,6 +75,7 @@ class LocalNode(Node):
             TrainingFailedError: a process of Ray's exited, or did not answer in time. Nothing is left running.
         """
         self._start_timeout = start_timeout
+        self._deadline = time.monotonic() + start_timeout
         parameters = RayParams(
             node_ip_address="127.0.0.1",
             num_cpus=cpus,
@@ -95,6 +107,20 @@ class LocalNode(Node):
     def start_api_server(self, *, include_dashboard: bool | None, raise_on_failure: bool) -> None:
         """Start no dashboard; Ray would start a reduced one even without `include_dashboard`."""
 
+    def start_gcs_server(self) -> None:
+        """Start the metadata service and wait for it, in Python.
+
+        Ray waits for its port in C++, and holds the interpreter's lock: the display would stand still, and Ctrl-C would do nothing.
+        """
+        with _replaced(node_module, "wait_for_persisted_port", self._await_port):
+            super().start_gcs_server()
+
+    def _await_port(self, session: str, node: str, name: str, *, timeout_ms: int) -> int:
+        process = self.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER][0].process
+        file = Path(session) / get_port_filename(node, name)
+        self._await(file.exists, process, "metadata service", "gcs_server")
+        return int(wait_for_persisted_port(session, node, name, timeout_ms=timeout_ms))
+
     def start_raylet(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - passed through
         """Start the raylet with `cat` instead of its agents, which exits when the raylet does."""
         for name in _AGENT_PORTS:
@@ -106,30 +132,38 @@ class LocalNode(Node):
         """Start the raylet and wait for it; Ray's own wait, which follows, then finds it registered."""
         super().start_ray_processes()
         raylet = self.all_processes[ray_constants.PROCESS_TYPE_RAYLET][0].process
-        deadline = time.monotonic() + self._start_timeout
-        node = NodeID.from_hex(self._node_id)
-        while node not in self.get_gcs_client().get_all_node_info(timeout=self._start_timeout):
-            status = raylet.poll()
+        self._await(self._is_registered, raylet, "raylet", "raylet")
+
+    def _is_registered(self) -> bool:
+        try:
+            known = self.get_gcs_client().get_all_node_info(timeout=_ANSWER_SECONDS)
+        except RpcError:  # the metadata service is slow, too
+            return False
+        return NodeID.from_hex(self._node_id) in known
+
+    def _await(self, is_there: Callable[[], bool], process: subprocess.Popen[bytes], name: str, log: str) -> None:
+        """Wait for what a process of Ray's does when it has started.
+
+        Raises:
+            TrainingFailedError: it exited, or did not do it in time.
+        """
+        while not is_there():
+            status = process.poll()
             if status is not None:
                 raise TrainingFailedError(
-                    f"Ray did not start: its raylet exited with status {status}\n{self._raylet_log()}".rstrip(),
+                    f"Ray did not start: its {name} exited with status {status}\n{self._log_of(log)}".rstrip(),
                     remedy=f"the logs are in {self._logs_dir}; {_WITHOUT_RAY}",
                 )
-            if time.monotonic() > deadline:
+            if time.monotonic() > self._deadline:
                 raise TrainingFailedError(
                     f"Ray did not start within {self._start_timeout:g} s (scale.start_timeout)",
                     remedy=f"raise scale.start_timeout on a slow machine; the logs are in {self._logs_dir}",
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _raylet_log(self) -> str:
-        logs = sorted(Path(self._logs_dir).glob("raylet*.*"))
+    def _log_of(self, name: str) -> str:
+        logs = sorted(Path(self._logs_dir).glob(f"{name}*.*"))
         return "\n".join(log.read_text(errors="replace")[-_LOG_CHARACTERS:].strip() for log in logs)
-
-
-def draining_nodes() -> frozenset[str]:
-    """Ids of the cluster's nodes that are about to go, as `ray drain-node` announces them; of the cluster that `ray.init` connected to."""
-    return frozenset(ray_state.state.get_draining_nodes())
 
 
 @contextmanager
@@ -147,8 +181,16 @@ def _without_agents() -> Iterator[None]:
         replaced = [next((f"{flag}{idle}" for flag in flags if part.startswith(flag)), part) for part in command]
         return start(replaced, *arguments, **options)
 
-    services.start_ray_process = start_without_agents
+    with _replaced(services, "start_ray_process", start_without_agents):
+        yield
+
+
+@contextmanager
+def _replaced(module: ModuleType, name: str, value: object) -> Iterator[None]:
+    """Within the block, a module of Ray's has another value for a name that it uses in the middle of a function."""
+    original = getattr(module, name)
+    setattr(module, name, value)
     try:
         yield
     finally:
-        services.start_ray_process = start
+        setattr(module, name, original)

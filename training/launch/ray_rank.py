@@ -1,4 +1,7 @@
-"""The code that runs in a Ray Train worker. Workers do not import `ray_trainer`, which needs Ray Train's controller."""
+"""The code that runs in a Ray Train worker: the agent of a rank.
+
+Workers do not import `ray_trainer`, which needs Ray Train's controller.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,35 @@ from typing import Any
 import ray
 from ray.train import get_context
 
-from training.evidence import stack_on_death
-from training.launch.task import RankPlace, RankTask
-from training.network import free_port
-from training.worker import run_rank
-
-_ADDRESS = "RTP_MASTER_ADDRESS"
-_PORT = "RTP_MASTER_PORT"
+from training.allocator import configure_allocator
+from training.config.schema import AllocatorSettings
+from training.launch.agent.agent import Agent, folder_in_memory
+from training.launch.agent.messages import Hello
+from training.launch.ray_client import ADDRESS
 
 
-def free_address(*, loopback: bool) -> tuple[str, int]:
-    """An address of this host that the other workers can reach, and a free port."""
-    host = "127.0.0.1" if loopback else str(ray.util.get_node_ip_address())
-    return host, free_port(host)
+def serve_rank(config: dict[str, Any]) -> None:
+    """The training function: serves the driver of a run until it is over.
 
-
-def set_rendezvous(address: str, port: int) -> None:
-    """Set the address on which rank 0 of this worker's process group will listen."""
-    os.environ[_ADDRESS], os.environ[_PORT] = address, str(port)
-
-
-def train_rank(config: dict[str, Any]) -> dict[str, Any]:
-    """The training function: runs one rank of the task in `config` and returns its outcome as JSON types."""
+    Args:
+        config: as `training.launch.ray_group` makes it.
+    """
     context = get_context()
-    place = RankPlace(
-        rank=context.get_world_rank(),
-        world=context.get_world_size(),
-        local_rank=context.get_local_rank(),
-        local_world=context.get_local_world_size(),
-        master_address=os.environ[_ADDRESS],
-        master_port=int(os.environ[_PORT]),
+    # Before the rank's process imports torch, which reads them.
+    os.environ.update(config["environment"])
+    configure_allocator(AllocatorSettings.model_validate(config["allocator"]))
+    os.environ[ADDRESS] = ray.get_runtime_context().gcs_address
+    hello = Hello(
+        worker=worker_name(config["group"], context.get_world_rank()),
+        node=ray.get_runtime_context().get_node_id(),
+        host="127.0.0.1" if config["is_loopback"] else str(ray.util.get_node_ip_address()),
+        gpu=context.get_local_rank(),  # Ray Train lets the workers of a group on a node see each other's GPUs
     )
-    task = RankTask.load(config)
-    with stack_on_death(task.run_directory, attempt=task.attempt, rank=place.rank):
-        return run_rank(task, place).dump()
+    host, port = config["driver"]
+    with folder_in_memory() as folder:
+        Agent(hello, memory=folder / "state").serve((host, port), bytes.fromhex(config["key"]))
+
+
+def worker_name(group: str, rank: int) -> str:
+    """Name of a worker, from that of its group and its rank in it. One that Ray starts in its place has the same."""
+    return f"{group}/{rank}"

@@ -1,8 +1,9 @@
-"""Ranks as Ray Train workers.
+"""Ranks on Ray Train workers.
 
-Ray Train schedules the workers, monitors them, and shuts the group down when one fails; `training.worker` does the rest. For measured
-reasons (docs/ARCHITECTURE.md), three features of Ray Train are not used: `report` for metrics (each call waits for a poll), its checkpoint
-registry (loses completed checkpoints on a crash), and its retries (the supervisor restarts from our own checkpoints).
+Ray Train schedules the workers and notices one that dies. A worker is the agent of a rank, whose process can die without it
+(`training.launch.agent`). `training.launch.ray_pool` says which workers a run has; `training.worker` does the rest. For measured
+reasons (docs/ARCHITECTURE.md), three features of Ray Train are not used: `report` for metrics (each call waits for a poll), its
+checkpoint registry (loses completed checkpoints on a crash), and its retries (the supervisor restarts from our own checkpoints).
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.config.schema import ScaleSettings
 from training.launch.ray_cluster import RayCluster
-from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.launch.task import Outcome, RankTask, WorkersFailedError, unheard
+from training.preflight import this_machine
+
+if TYPE_CHECKING:
+    from training.launch.ray_pool import RayPool
 
 
 class RayLauncher:
@@ -21,38 +27,64 @@ class RayLauncher:
 
     def __init__(self, scale: ScaleSettings, *, scratch: Path) -> None:
         """`scratch` is a folder for Ray's session files."""
+        workers = _most_here(scale) if scale.is_elastic and scale.address is None else scale.workers
         self._cluster = RayCluster(
             address=scale.address,
-            cpus=scale.workers * scale.cpus_per_worker,
-            gpus=scale.workers if scale.gpu else 0,
+            cpus=workers * scale.cpus_per_worker,
+            gpus=workers if scale.gpu else 0,
             start_timeout=scale.start_timeout,
             scratch=scratch,
         )
         self._is_started = False
+        self._pool: RayPool | None = None
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
-        """Run the attempt as one `fit()`; starts Ray first if necessary.
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
+        """Run the attempt on the workers of the one before, and on others in place of those that are gone; starts Ray first if necessary.
 
         Raises:
-            WorkersFailedError: a worker failed or died, or the group did not start within `scale.start_timeout`.
+            WorkersFailedError: a rank failed or died, or too few workers started within `scale.start_timeout`.
             TrainingFailedError: Ray did not start on this machine.
         """
         if not self._is_started:
             on_phase("ray_start")
-            self._cluster.start(imports="training.launch.ray_trainer")
+            self._cluster.start(imports="training.launch.ray_pool")
             self._is_started = True
         on_phase("workers_start")
         from training.launch import ray_state  # noqa: PLC0415 - imports Ray, after its environment is set
-        from training.launch.ray_trainer import run_attempt  # noqa: PLC0415 - the same
 
         began = time.time()
+        pool = self._pool_of(task)
         try:
-            return run_attempt(task, is_local=self._cluster.is_local)
+            return pool.run(task, notify=notify)
         except WorkersFailedError:
-            ray_state.keep(task, since=began)
+            if pool.has_lost:
+                ray_state.keep(task, since=began)
             raise
 
     def close(self) -> None:
-        """Stop the local Ray cluster, or disconnect from the existing one."""
+        """Stop the workers, and the local Ray cluster, or disconnect from the existing one."""
+        self._end_pool()
         self._cluster.close()
         self._is_started = False
+
+    def _end_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.stop()
+            self._pool = None
+
+    def _pool_of(self, task: RankTask) -> RayPool:
+        from training.launch.ray_pool import RayPool  # noqa: PLC0415 - imports Ray, after its environment is set
+
+        if self._pool is not None and not self._pool.fits(task):
+            self._end_pool()
+        if self._pool is None:
+            self._pool = RayPool(task, is_local=self._cluster.is_local)
+        return self._pool
+
+
+def _most_here(scale: ScaleSettings) -> int:
+    """The most workers that an elastic run has room for on this machine."""
+    machine = this_machine()
+    return min(scale.workers, machine.gpus if scale.gpu else machine.cpus // scale.cpus_per_worker)

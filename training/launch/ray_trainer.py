@@ -1,9 +1,9 @@
-"""A `DataParallelTrainer` with our own backend and, on a local cluster, without helper actors.
+"""A `DataParallelTrainer` that needs no helper actors where the driver does their work.
 
 `TorchTrainer` imports torch in the driver and in Ray's controller, which do not need it, and starts several helper actors one after the
-other. On two cores, each import of Ray Train or torch delays the first step by seconds. Our backend only sets the rendezvous address on
-the workers. On a local cluster, the controller runs in the driver's process instead of an actor, without the actors for Ray Data,
-preemption and orphaned placement groups. On any other cluster, Ray's controller and callbacks remain, because they are needed there.
+other. On two cores, each import of Ray Train or torch delays the first step by seconds. Ours has no backend: the driver tells the ranks
+where to meet (`training.launch.agent`). The controller runs in the driver's process instead of an actor, without the actors for Ray
+Data, preemption and orphaned placement groups: those of a driver end with it. It replaces no worker; `training.launch.ray_pool` does.
 
 This is the only module that uses Ray Train's internals. tests/training/launch/test_ray_contract.py checks what it relies on.
 """
@@ -11,15 +11,15 @@ This is the only module that uses Ray Train's internals. tests/training/launch/t
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray.train import FailureConfig, Result, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
-from ray.train.backend import Backend, BackendConfig
+from ray.train.backend import BackendConfig
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.callback import RayTrainCallback
@@ -30,31 +30,10 @@ from ray.train.v2._internal.execution.worker_group import WorkerGroup, state, wo
 from ray.train.v2._internal.execution.worker_group.worker_group import Worker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from training.launch.ray_rank import free_address, set_rendezvous, train_rank
-from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.config.schema import ScaleSettings
 
 
-class _RendezvousBackend(Backend):
-    """Sets the address of rank 0, which the process group will use, on every worker."""
-
-    def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:  # noqa: ANN401 - Ray's own signature
-        assert isinstance(backend_config, _RendezvousConfig)
-        address, port = worker_group.execute_single(0, free_address, loopback=backend_config.is_loopback)
-        worker_group.execute(set_rendezvous, address, port)
-
-
-@dataclass
-class _RendezvousConfig(BackendConfig):
-    """Settings of `_RendezvousBackend`: whether the workers connect over loopback."""
-
-    is_loopback: bool
-
-    @property
-    def backend_cls(self) -> type[Backend]:
-        return _RendezvousBackend
-
-
-class _LocalScalingPolicy(FixedScalingPolicy):
+class _OwnScalingPolicy(FixedScalingPolicy):
     """Asks for no nodes: Ray's policy starts an actor that does, which imports Ray Data, and times out on a slow machine."""
 
     def after_controller_start(self, train_run_context: TrainRunContext) -> None:
@@ -80,23 +59,46 @@ class _NoSynchronization:
         return self
 
 
-@contextmanager
-def _without_synchronization() -> Iterator[None]:
-    """Create worker groups with `_NoSynchronization`: Ray's worker group names the class in the middle of its start."""
-    actor, shutdown = worker_group.SynchronizationActor, state._shutdown_sync_actor  # noqa: SLF001
-    worker_group.SynchronizationActor, state._shutdown_sync_actor = _NoSynchronization, lambda _: None  # noqa: SLF001
-    try:
-        yield
-    finally:
-        worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown  # noqa: SLF001
+class _WithoutSynchronization:
+    """Creates worker groups with `_NoSynchronization` while at least one thread is in the block.
+
+    Ray's worker group names the class in the middle of its start, so it is replaced in the module.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._originals = (worker_group.SynchronizationActor, state._shutdown_sync_actor)  # noqa: SLF001
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, users: int) -> None:
+        with self._lock:
+            self._users += users
+            actor, shutdown = (_NoSynchronization, _do_nothing) if self._users else self._originals
+            worker_group.SynchronizationActor, state._shutdown_sync_actor = actor, shutdown  # noqa: SLF001
 
 
-class _LocalWorkerGroup(WorkerGroup):
+def _do_nothing(actor: object) -> None:
+    """In place of what shuts the actor down."""
+    del actor
+
+
+_without_synchronization = _WithoutSynchronization()
+
+
+class _OwnWorkerGroup(WorkerGroup):
     """A worker group without a controller actor to pass to its workers."""
 
     @staticmethod
     def _get_worker_runtime_env(custom_runtime_env: dict[str, Any]) -> dict[str, Any]:
-        """No runtime environment: workers inherit the variables of this process, and the node has no agent to set others."""
+        """No runtime environment: workers inherit the variables of their node, and a local node has no agent to set others."""
         del custom_runtime_env
         return {}
 
@@ -123,12 +125,12 @@ class _LocalWorkerGroup(WorkerGroup):
         self._decorate_worker_log_file_paths(workers)
 
 
-class _LocalController(TrainController):
-    worker_group_cls = _LocalWorkerGroup
+class _OwnController(TrainController):
+    worker_group_cls = _OwnWorkerGroup
 
 
-class _LocalTrainer(DataParallelTrainer):
-    """A trainer for a local cluster: the controller runs in this process, with the callbacks that workers need."""
+class _OwnTrainer(DataParallelTrainer):
+    """A trainer whose controller runs in this process, with the callbacks that workers need."""
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         return [
@@ -137,44 +139,47 @@ class _LocalTrainer(DataParallelTrainer):
         ]
 
     def _initialize_and_run_controller(self, **arguments: Any) -> Result:  # noqa: ANN401 - passed through
-        controller = _LocalController(**{**arguments, "scaling_policy": _LocalScalingPolicy(self.scaling_config)})
+        controller = _OwnController(**{**arguments, "scaling_policy": _OwnScalingPolicy(self.scaling_config)})
         with _without_synchronization():
             asyncio.run(controller.run())
         return controller.get_result()
 
 
-def make_trainer(task: RankTask, *, is_local: bool) -> DataParallelTrainer:
-    """The trainer of one attempt, without Ray's retries: the supervisor restarts failed attempts."""
-    scale = task.settings.scale
-    trainer = _LocalTrainer if is_local else DataParallelTrainer
-    return trainer(
-        train_rank,
-        train_loop_config=task.dump(),
-        backend_config=_RendezvousConfig(is_loopback=is_local),
+def make_trainer(
+    serve: Callable[[dict[str, Any]], None],
+    config: dict[str, Any],
+    *,
+    scale: ScaleSettings,
+    workers: int,
+    folder: Path,
+) -> DataParallelTrainer:
+    """The trainer of a worker group, which ends with the first worker that is lost.
+
+    Args:
+        serve: runs on every worker.
+        config: its argument.
+        scale: what each of the workers takes.
+        workers: number of the workers, all of which start or none.
+        folder: for Ray Train's own files, which all nodes share.
+    """
+    return _OwnTrainer(
+        serve,
+        train_loop_config=config,
+        backend_config=BackendConfig(),
         scaling_config=ScalingConfig(
-            num_workers=scale.workers,
-            use_gpu=scale.gpu,
-            resources_per_worker={"CPU": scale.cpus_per_worker, **({"GPU": 1} if scale.gpu else {})},
+            num_workers=workers, use_gpu=scale.gpu, resources_per_worker=needs_of_worker(scale)
         ),
         run_config=RunConfig(
-            name=f"attempt-{task.attempt}-{uuid.uuid4().hex[:8]}",
-            storage_path=str(task.run_directory / "ray"),
+            name=config["group"],
+            storage_path=str(folder),
             failure_config=FailureConfig(max_failures=0, controller_failure_limit=0, max_preemption_failures=0),
         ),
     )
 
 
-def run_attempt(task: RankTask, *, is_local: bool) -> Outcome:
-    """Run one attempt.
-
-    Raises:
-        WorkersFailedError: a worker failed or died, or the worker group did not start in time.
-    """
-    try:
-        result = make_trainer(task, is_local=is_local).fit()
-    except TrainingFailedError as error:
-        raise WorkersFailedError(str(error), exits=dict.fromkeys(dead_ranks(error))) from error
-    return Outcome(**result.return_value)
+def needs_of_worker(scale: ScaleSettings) -> dict[str, float]:
+    """Ray's resources of one worker."""
+    return {"CPU": float(scale.cpus_per_worker), **({"GPU": 1.0} if scale.gpu else {})}
 
 
 def dead_ranks(error: TrainingFailedError) -> list[int]:

@@ -52,7 +52,11 @@ class RankTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RankPlace:
-    """A rank's position in the process group, and the group's rendezvous address."""
+    """A rank's position in the process group, and the group's rendezvous address.
+
+    Attributes:
+        gpu: index of the rank's GPU among those that its process can see; None if that is its local rank.
+    """
 
     rank: int
     world: int
@@ -60,6 +64,12 @@ class RankPlace:
     local_world: int
     master_address: str
     master_port: int
+    gpu: int | None = None
+
+    @property
+    def gpu_index(self) -> int:
+        """Index of the rank's GPU among those that its process can see."""
+        return self.local_rank if self.gpu is None else self.gpu
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> RankPlace:
@@ -83,14 +93,17 @@ class Outcome:
     """Result of an attempt in which no rank failed.
 
     Attributes:
-        status: `done`, or `stopped` after a requested stop, with the state committed.
+        status: `done`; or, with the state committed, `stopped` after a requested stop, or `moving` if another attempt continues on other
+            workers.
         step: number of committed optimizer steps.
         weights_sha256: hash of the final weights; empty unless `done`.
+        reason: why it is moving.
     """
 
     status: str
     step: int
     weights_sha256: str = ""
+    reason: str = ""
 
     def dump(self) -> dict[str, Any]:
         """The outcome as JSON types."""
@@ -105,18 +118,32 @@ class WorkersFailedError(Exception):
 
     Attributes:
         exits: exit status of each rank that the launcher saw end, negative for a signal; None if it does not know the status.
+        world: number of ranks of the attempt; None if it is the number of workers in the settings.
     """
 
     def __init__(self, message: str, *, exits: Mapping[int, int | None] | None = None) -> None:
         super().__init__(message)
         self.exits = exits or {}
+        self.world: int | None = None
+
+
+def unheard(line: str) -> None:
+    """For a caller that shows no notices."""
+    del line
 
 
 class Launcher(Protocol):
     """Starts the ranks of one attempt and waits for them."""
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
-        """Run the attempt to its end; calls `on_phase` with each phase of the start-up.
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
+        """Run the attempt to its end.
+
+        Args:
+            task: the attempt.
+            on_phase: called with each phase of the start-up.
+            notify: called with what the user should know of the workers, a line each.
 
         Raises:
             WorkersFailedError: a rank failed or died.

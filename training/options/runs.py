@@ -45,6 +45,13 @@ class StopOptions(DetachOptions, ClusterOptions, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResizeOptions(RunOptions):
+    """Options of `resize`."""
+
+    workers: int = option("most workers to continue with", ..., metavar="N", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MonitorOptions(RunOptions):
     """Options of `monitor`."""
 

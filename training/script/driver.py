@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from infra.spec.errors import RefusedError
 from infra.spec.signals import handling
 from training.errors import TrainingFailedError
-from training.launch.ray_node import draining_nodes
+from training.launch.ray_drain import draining_nodes
 from training.options.scripts import RunOnNodesOptions
 from training.rundir import RunDirectory
 from training.script.ending import Action, Ending
@@ -181,13 +181,13 @@ class Driver:
         """Ids of the nodes that are about to go, asked for every other second: the question goes to Ray's metadata service."""
         if time.monotonic() >= self._next_question:
             self._next_question = time.monotonic() + _QUESTION_SECONDS
-            self._found_draining = draining_nodes()
+            self._found_draining = frozenset(draining_nodes())
         return self._found_draining
 
     def _is_asked_to_stop(self) -> bool:
         """Whether there is a request to stop that has not been answered: a signal, or once the file that a head's drain writes."""
         if self._run.stop_is_requested():
-            self._run.clear_stop()
+            self._run.clear_requests()
             self._requests += 1
         if self._answered == self._requests:
             return False

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from training.checkpoint.stateful import Stateful
 from training.communication import wire
 from training.communication.nodes import NodeGroups, node_groups, ranks_per_node
 from training.communication.powersgd import PowerSgd
+from training.communication.tree import SumOverRanks, tree_all_reduce
 from training.config.schema import TrainingSettings
 from training.launch.task import RankPlace
 from training.strategies.data_parallel import DataParallel
 from training.strategies.fully_sharded import FullySharded
 from training.strategies.local_training import LocalTraining
+from training.strategies.logical_shards import LogicalShards
 from training.strategies.pipeline import Pipeline
 from training.strategies.single_process import SingleProcess
 from training.strategies.strategy import MakeOptimizer, Strategy
@@ -44,6 +47,8 @@ def build_strategy(
     Raises:
         SettingsError: the model does not fit the strategy, or what the ranks are to send the nodes.
     """
+    if settings.loop.logical_shards is not None:
+        return LogicalShards(module, make_optimizer, shards=settings.loop.logical_shards, world=place.world)
     if place.world == 1:
         return SingleProcess(module, make_optimizer)
     if settings.strategy.name == "ddp":
@@ -55,6 +60,11 @@ def build_strategy(
     if settings.strategy.is_zero:
         return Zero(module, make_optimizer, settings=settings, device=device)
     return FullySharded(module, make_optimizer, settings=settings.strategy, device=device)
+
+
+def sum_over_ranks(settings: TrainingSettings) -> SumOverRanks:
+    """How the numbers of a step are summed over the ranks: as the strategy of the settings sums gradients."""
+    return dist.all_reduce if settings.loop.logical_shards is None else tree_all_reduce
 
 
 def states_of(strategy: Strategy, report: Callable[[str], None]) -> dict[str, Stateful]:

@@ -114,6 +114,13 @@ class DataParallel(SingleProcess):
         """Copy rank 0's buffers to its peers, as DDP does at the start of the next training forward pass."""
         copy_from_rank_0(self.module)
 
+    @property
+    def has_whole_state(self) -> bool:
+        """Not with buffers, but on rank 0; nor with a part of the optimizer's state, or what PowerSGD keeps of this rank's gradients."""
+        is_sharded = isinstance(self.optimizer, ZeroRedundancyOptimizer)
+        has_buffers = next(iter(self.module.buffers()), None) is not None
+        return not is_sharded and self._powersgd is None and (dist.get_rank() == 0 or not has_buffers)
+
     def passes(self, context: StepContext) -> Passes:
         """One micro-batch after the other, announced by `start_step`."""
         return _Announced(self, context)

@@ -37,6 +37,7 @@ class FullySharded(SingleProcess):
     """
 
     computes_together = True
+    has_whole_state = False
     shards_state = True
 
     def __init__(

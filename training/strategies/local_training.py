@@ -116,6 +116,11 @@ class LocalTraining(DataParallel):
         give_to(copied, means)
         return copied
 
+    @property
+    def has_whole_state(self) -> bool:
+        """Never: between two averages each rank has weights of its own."""
+        return False
+
     def states(self) -> dict[str, Stateful]:
         """The means, what each rank has of its own, which is loaded after them, and the outer optimizer's state."""
         states: dict[str, Stateful] = {

@@ -31,6 +31,11 @@ class SingleProcess:
         self._parameters = [p for p in module.parameters() if p.requires_grad]
 
     @property
+    def has_whole_state(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def parameters(self) -> int:
         """Parameters of the model."""
         return sum(one.numel() for one in self.module.parameters())

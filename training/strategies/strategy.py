@@ -42,6 +42,11 @@ class Strategy(Protocol):
         ...
 
     @property
+    def has_whole_state(self) -> bool:
+        """Whether `states` of this rank are what rank 0 would write after the same step, and need no collective."""
+        ...
+
+    @property
     def parameters(self) -> int:
         """Parameters of the whole model."""
         ...

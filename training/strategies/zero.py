@@ -34,6 +34,7 @@ class Zero:
     """ZeRO over all ranks of the process group. Buffers are not divided: as under DDP, those of rank 0 count."""
 
     note = ""
+    has_whole_state = False
     shards_state = False
 
     def __init__(

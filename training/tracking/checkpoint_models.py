@@ -14,6 +14,7 @@ from pathlib import Path
 from observability.line_file import read_lines
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import FILE_NAME, Evaluated, Event, TrainingStarted, decode
+from training.checkpoint.late_metrics import ranking_metrics
 from training.checkpoint.manifest import Manifest
 from training.checkpoint.retention import ranked
 from training.checkpoint.store import FOLDER, folder_name, local_store
@@ -56,8 +57,9 @@ class CheckpointModels:
         """
         manifests = {manifest.step: manifest for manifest in local_store(self._directory / FOLDER).manifests()}
         evaluations, objective = _read_log(self._directory, manifests)
-        metrics = {step: manifest.metric for step, manifest in manifests.items()}
-        best = ranked(metrics, higher_is_better=objective.headline.higher_is_better)[:1]
+        headline = objective.headline
+        metrics = ranking_metrics(local_store(self._directory / FOLDER), headline.name)
+        best = ranked(metrics, higher_is_better=headline.higher_is_better)[:1]
         tags = {step: self._tags(manifest, is_best=step in best) for step, manifest in manifests.items()}
         recorded: set[int] = set()
         for model in list(self._search()):

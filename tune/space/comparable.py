@@ -17,6 +17,7 @@ _ALWAYS: Final[Mapping[str, str]] = {
     "data.path": _SAMPLES,
     "data.cache": "it is where all trials read their samples",
     "data.validation_fraction": _SAMPLES,
+    "loop.validation": "trials are compared after each evaluation, which their ranks have to make",
     "loop.evaluate_every": "a trial that is evaluated more often has more epochs to choose its best one from",
 }
 _SAMPLES_OF: Final[Mapping[str, Collection[str]]] = {
@@ -44,8 +45,14 @@ def check_comparable(space: Space, shared: TrainingSettings, *, objectives: Coll
         scheduler: its name.
 
     Raises:
-        SettingsError: names the axis, the reason and what can be done.
+        SettingsError: names the axis, the reason and what can be done; or the trials would be evaluated after they go on.
     """
+    if shared.loop.validation == "async":
+        raise SettingsError(
+            "loop.validation=async: a search decides after each evaluation whether a trial goes on, and such a trial would be further "
+            "than the checkpoint that was evaluated",
+            remedy="set loop.validation=inline",
+        )
     samples = _SAMPLES_OF.get(shared.data.dataset, ())
     never = {**_ALWAYS, **{f"data.options.{name}": _SAMPLES for name in samples}}
     for key in space.axes:

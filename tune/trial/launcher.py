@@ -8,7 +8,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from training.launch.task import Outcome, RankTask, WorkersFailedError
+from training.launch.task import Outcome, RankTask, WorkersFailedError, unheard
 from tune.trial.ranks import RankGroup
 
 _PEERS_SECONDS = 5.0
@@ -22,12 +22,15 @@ class GroupLauncher:
         self._ranks = ranks
         self._until_epoch = 0
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
         """Run the attempt to its end.
 
         Raises:
             WorkersFailedError: a rank failed or died, or could not be started.
         """
+        del notify  # a trial keeps its workers
         on_phase("workers_start")
         try:
             self._ranks.start()

@@ -32,6 +32,7 @@ MEDIANS: Mapping[str, float] = {
     "ray_rtp_train_step_seconds": 0.31,
     "ray_rtp_train_checkpoint_stall_seconds": 0.4,
     "ray_rtp_train_checkpoint_write_seconds": 9.0,
+    "ray_rtp_train_checkpoint_upload_seconds": 20.0,
     "kueue_admission_wait_time_seconds": 700.0,
 }
 """Of the observations of histograms."""
@@ -40,6 +41,7 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "ray_rtp_train_step_seconds": STEP_BUCKETS,
     "ray_rtp_train_checkpoint_stall_seconds": CHECKPOINT_BUCKETS,
     "ray_rtp_train_checkpoint_write_seconds": CHECKPOINT_BUCKETS,
+    "ray_rtp_train_checkpoint_upload_seconds": CHECKPOINT_BUCKETS,
     "kueue_admission_wait_time_seconds": (1, 10, 60, 300, 1200, 5120, 10240, 20480),
 }
 

@@ -12,7 +12,15 @@ from observability.cost import UNPAID
 from observability.history import RunHistory
 from observability.metrics.prometheus import PrometheusRecorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import CheckpointCommitted, Evaluated, Restored, RunStarted, Step, TrainingStarted
+from observability.runlog import (
+    CheckpointCommitted,
+    CheckpointUploaded,
+    Evaluated,
+    Restored,
+    RunStarted,
+    Step,
+    TrainingStarted,
+)
 from tests.observability.metrics.exported import FLOPS, RANKS, RUN, families, values
 from tests.observability.sample_run import restarted_run
 
@@ -143,6 +151,16 @@ def test_evaluations_are_labelled_by_split(recorder: PrometheusRecorder, metrics
     assert found['rtp_train_evaluation_seconds{split="test"}'] == 0.2
 
 
+def test_a_late_evaluation_does_not_replace_that_of_a_later_step(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    for step, loss in ((7, 0.1), (5, 0.3)):
+        metrics.handle(
+            Evaluated(split="validation", step=step, epoch=1, loss=loss, samples=9, seconds=0.2, is_asynchronous=True)
+        )
+    assert values(recorder.url)['rtp_train_evaluation_loss{split="validation"}'] == 0.1
+
+
 def test_a_commit_records_size_duration_and_time(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
     metrics.handle(
         CheckpointCommitted(time=2000.0, step=50, path="c", bytes=1024, stall_seconds=0.002, write_seconds=0.3)
@@ -154,6 +172,18 @@ def test_a_commit_records_size_duration_and_time(recorder: PrometheusRecorder, m
     assert found["rtp_train_checkpoint_timestamp_seconds"] == 2000.0
     assert found["rtp_train_checkpoint_stall_seconds_sum"] == pytest.approx(0.002)
     assert found["rtp_train_checkpoint_write_seconds_sum"] == pytest.approx(0.3)
+
+
+def test_the_time_and_step_of_the_buckets_newest_checkpoint_are_recorded(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    for time, step in ((2000.0, 50), (2001.0, 40)):
+        metrics.handle(CheckpointUploaded(time=time, step=step, location="s3://b/run", bytes=1024, seconds=0.5))
+    found = values(recorder.url)
+    assert found["rtp_train_checkpoint_uploads_total"] == 2
+    assert found["rtp_train_checkpoint_upload_seconds_sum"] == pytest.approx(1.0)
+    assert found["rtp_train_remote_checkpoint_step"] == 50
+    assert found["rtp_train_remote_checkpoint_timestamp_seconds"] == 2000.0
 
 
 def test_checkpoints_that_fail_verification_are_counted(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:

@@ -171,8 +171,8 @@ def test_when_a_callback_is_due_the_log_has_all_steps_so_far(tmp_path: Path) -> 
 
 def test_close_is_called_after_an_error_too(tmp_path: Path) -> None:
     class Failing(Trace):
-        def on_step_start(self, loop: Loop) -> None:
-            del loop
+        def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
+            del loop, micro_batches
             raise RuntimeError("an error in the callback")
 
     failing = Failing()
@@ -229,7 +229,8 @@ def test_a_checkpoint_is_logged_once_it_is_committed_and_not_only_at_the_next_on
         def is_due(self, loop: Loop) -> bool:
             return loop.progress.step == 6
 
-        def on_step_start(self, loop: Loop) -> None:
+        def on_step_start(self, loop: Loop, micro_batches: list[Batch]) -> None:
+            del micro_batches
             if loop.progress.step == 3:
                 wait(writers[0]._futures)
 

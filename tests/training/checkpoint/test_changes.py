@@ -63,6 +63,7 @@ def change(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "schedule.final_fraction": ({}, 0.01, 1.0),
         "schedule.rise_fraction": ({"schedule": {"name": "one_cycle"}}, 0.3, 0.8),
         "loop.accumulation": ({}, 1, 2),
+        "loop.logical_shards": ({}, None, 4),
         "loop.clip_norm": ({}, 1.0, 0.01),
         "loop.nonfinite": ({}, "stop", "skip"),
         "loop.log_sample_ids": ({}, False, True),

@@ -84,7 +84,8 @@ def train(job: Manifest, settings_yaml: str, scratch: Path, *overrides: str) -> 
     }
     environment = {one["name"]: one["value"] for one in container["env"] if one["name"] == "RTP_CODE_FOLDER"}
     alone = ["scale.launcher=plain", "scale.workers=1", "scale.address=null", "tracking.enabled=false"]
-    alone += ["metrics.exporter=none", f"run.directory={scratch / 'runs'}"]
+    alone += ["metrics.exporter=none", "checkpoint.remote=null"]
+    alone += ["checkpoint.remote_owner=null", f"run.directory={scratch / 'runs'}"]
     words = shlex.split(job["spec"]["entrypoint"])
     for one in (*alone, *overrides):
         words += ["--set", one]

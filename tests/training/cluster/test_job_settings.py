@@ -45,6 +45,12 @@ def test_settings_of_the_machine_are_replaced() -> None:
     assert (settings.metrics.exporter, settings.metrics.host) == ("ray", "0.0.0.0")  # noqa: S104
 
 
+def test_a_job_of_an_elastic_run_asks_for_the_most_workers_and_may_run_with_fewer() -> None:
+    settings = cluster_settings("scale.workers=2-8")
+    assert (settings.scale.min_workers, settings.scale.workers) == (2, 8)
+    assert request_of(settings, team="research", options=JobOptions()).workers == 8
+
+
 @pytest.mark.parametrize(("written", "on_the_cluster"), [(120, 1800), (3600, 3600)])
 def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the_cluster: float) -> None:
     assert cluster_settings(f"scale.start_timeout={written}").scale.start_timeout == on_the_cluster
@@ -53,8 +59,22 @@ def test_ranks_wait_for_the_node_that_replaces_a_lost_one(written: float, on_the
 def test_all_other_settings_are_kept() -> None:
     written = load_settings(["digits"], overrides=["loop.epochs=3", "loop.global_batch=32"], environment={})
     settings = on_dev(written)
-    for section in ("model", "data", "optimizer", "schedule", "loop", "precision", "checkpoint"):
+    for section in ("model", "data", "optimizer", "schedule", "loop", "precision"):
         assert getattr(settings, section) == getattr(written, section)
+
+
+def test_checkpoints_are_copied_to_the_teams_part_of_the_stacks_bucket() -> None:
+    outputs = target().outputs
+    checkpoint = cluster_settings("checkpoint.every_steps=7").checkpoint
+    assert checkpoint.remote == f"s3://{outputs.storage.checkpoint_bucket}/{outputs.teams[0].namespace}"
+    assert (checkpoint.remote_owner, checkpoint.every_steps) == (outputs.account, 7)
+
+
+@pytest.mark.parametrize("given", ["null", "s3://elsewhere/mine"])
+def test_a_bucket_that_the_settings_name_and_none_at_all_stay(given: str) -> None:
+    checkpoint = cluster_settings(f"checkpoint.remote={given}").checkpoint
+    assert checkpoint.remote == (None if given == "null" else given)
+    assert checkpoint.remote_owner is None
 
 
 @pytest.mark.parametrize("path", ["/data/cifar", "/mnt/datasets/../etc", "/mnt/datasetsX", "cifar"])

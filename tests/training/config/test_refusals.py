@@ -147,7 +147,7 @@ def test_an_infinite_option_of_a_factory_of_your_own_is_refused() -> None:
 
 def test_an_indivisible_batch_is_refused_with_the_nearest_valid_one() -> None:
     refused = refusal(flags={"batch": "63", "num_workers": "4"})
-    assert "4 x 1 = 4; nearest: 60" in refused
+    assert "4 x 1 = 4; nearest: 60, or scale.workers=3" in refused
     assert "loop.global_batch from --batch" in refused
     assert "scale.workers from --num-workers" in refused
 

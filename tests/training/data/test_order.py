@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -128,13 +130,29 @@ def test_the_positions_of_a_step_do_not_depend_on_world_size_or_accumulation(pla
 
 
 @given(plan=plans())
-def test_ranks_differ_by_at_most_one_sample_even_in_a_short_last_step(plan: BatchPlan) -> None:
+def test_micro_batches_differ_by_at_most_one_sample_even_in_a_short_last_step(plan: BatchPlan) -> None:
     last = plan.steps_per_epoch - 1
     counts = [
-        sum(len(plan.positions(last, rank=rank, micro=micro)) for micro in range(plan.accumulation))
+        len(plan.positions(last, rank=rank, micro=micro))
         for rank in range(plan.world)
+        for micro in range(plan.accumulation)
     ]
     assert max(counts) - min(counts) <= 1
+
+
+@given(plan=plans())
+def test_half_the_ranks_with_twice_the_accumulation_have_the_same_micro_batches(plan: BatchPlan) -> None:
+    """Also in a short last step, which neither divides."""
+    doubled = replace(plan, world=2 * plan.world)
+    halved = replace(plan, accumulation=2 * plan.accumulation)
+    for step in range(plan.steps_per_epoch):
+        assert _micro_batches(doubled, step) == _micro_batches(halved, step)
+
+
+def _micro_batches(plan: BatchPlan, step: int) -> list[range]:
+    return [
+        plan.positions(step, rank=rank, micro=micro) for rank in range(plan.world) for micro in range(plan.accumulation)
+    ]
 
 
 @given(plan=plans())

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import torch.distributed as dist
 from torch import Tensor
 
@@ -53,6 +54,17 @@ class _Killed(_Faulty):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class _Orphaned(_Faulty):
+    def fail(self) -> None:
+        """Kill the agent of this rank, and with it the fork server and this process."""
+        agent = psutil.Process().parent()
+        assert agent is not None
+        above = agent.parent()
+        assert above is not None
+        above.kill()
+        time.sleep(60)
+
+
 class _Raising(_Faulty):
     def fail(self) -> None:
         raise RuntimeError("raised by the model")
@@ -81,9 +93,24 @@ class _Stuck(_Faulty):
             time.sleep(60)
 
 
+class _Hogging(_Faulty):
+    def fail(self) -> None:
+        ctypes.PyDLL(None).sleep(600)  # PyDLL keeps the interpreter's lock
+
+
+def hogging(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
+    """A model whose rank `rank` hangs in native code that stops all of Python in its `step`-th forward pass."""
+    return _Hogging(spec, step=step, rank=rank, trace=trace, run=run)
+
+
 def killed(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
     """A model whose rank `rank` is killed in its `step`-th forward pass."""
     return _Killed(spec, step=step, rank=rank, trace=trace, run=run)
+
+
+def orphaned(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:
+    """A model whose rank `rank` loses its Ray worker in its `step`-th forward pass."""
+    return _Orphaned(spec, step=step, rank=rank, trace=trace, run=run)
 
 
 def raising(spec: SampleSpec, *, step: int, rank: int, trace: str, run: str | None = None) -> _Faulty:

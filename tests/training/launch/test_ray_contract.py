@@ -16,7 +16,6 @@ from ray._private import state as ray_state
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray.train import ScalingConfig, WorkerGroupError
-from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal import constants
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution.controller import TrainController
@@ -26,9 +25,8 @@ from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tests.training.runs import small_settings
-from training.launch import ray_cluster, ray_node, ray_trainer
+from training.launch import ray_cluster, ray_facts, ray_node, ray_trainer
 from training.launch.ray_node import LocalNode
-from training.launch.task import RankTask
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -52,7 +50,7 @@ def test_the_controller_creates_its_worker_group_from_a_class_attribute() -> Non
 
 def test_our_worker_group_differs_from_rays_only_in_the_controller_actor() -> None:
     name = "_init_train_context_on_workers"
-    ours = getattr(ray_trainer._LocalWorkerGroup, name)
+    ours = getattr(ray_trainer._OwnWorkerGroup, name)
     assert parameters(ours) == parameters(getattr(WorkerGroup, name))
     source = inspect.getsource(getattr(WorkerGroup, name))
     assert "controller_actor=" in source
@@ -75,7 +73,7 @@ def test_workers_accept_the_context_of_our_worker_group() -> None:
 
 def test_workers_have_no_runtime_environment_for_which_the_node_has_no_agent() -> None:
     name = "_get_worker_runtime_env"
-    assert parameters(getattr(ray_trainer._LocalWorkerGroup, name)) == parameters(getattr(WorkerGroup, name))
+    assert parameters(getattr(ray_trainer._OwnWorkerGroup, name)) == parameters(getattr(WorkerGroup, name))
     assert f"self.{name}(" in inspect.getsource(WorkerGroup._create_workers)
 
 
@@ -85,7 +83,7 @@ def test_a_worker_group_passes_the_synchronization_actor_only_to_what_we_replace
     assert "self._init_train_context(workers, sync_actor)" in source
     assert "_shutdown_sync_actor(self.sync_actor)" in inspect.getsource(state.WorkerGroupState.shutdown)
     before = worker_group.SynchronizationActor, state._shutdown_sync_actor
-    with ray_trainer._without_synchronization():
+    with ray_trainer._without_synchronization(), ray_trainer._without_synchronization():
         actor = worker_group.SynchronizationActor.options(label_selector={}).remote(timeout_s=1, warn_interval_s=1)
         assert isinstance(actor, ray_trainer._NoSynchronization)
         state._shutdown_sync_actor(actor)
@@ -99,18 +97,24 @@ def test_only_the_methods_that_our_scaling_policy_overrides_send_requests() -> N
     # The second is called by the first; the third does nothing without the first; the last is for elastic policies.
     others = {"_send_resource_request", "_cancel_resource_request", "_autoscaling_coordinator"}
     assert users == {"__init__", *overridden, *others}
-    assert overridden <= vars(ray_trainer._LocalScalingPolicy).keys()
-    policy = ray_trainer._LocalScalingPolicy(ScalingConfig(num_workers=2))
+    assert overridden <= vars(ray_trainer._OwnScalingPolicy).keys()
+    policy = ray_trainer._OwnScalingPolicy(ScalingConfig(num_workers=2))
     policy.after_controller_start(None)
     assert policy.make_decision_for_non_running_worker_group().num_workers == 2
     policy._cancel_resource_request()
 
 
 def test_the_constructor_of_a_node_calls_the_methods_that_our_node_overrides() -> None:
-    for name in ("start_raylet", "start_api_server", "start_ray_processes"):
+    for name in ("start_raylet", "start_api_server", "start_ray_processes", "start_gcs_server"):
         assert inspect.getsource(Node).count(f"self.{name}(") == 1
     assert parameters(LocalNode.start_api_server) == parameters(Node.start_api_server)
     assert {"node_ip_address", "worker_path", "env_vars", "no_monitor"} <= set(parameters(RayParams.__init__))
+
+
+def test_ray_waits_for_the_metadata_service_s_port_with_the_function_that_we_replace() -> None:
+    source = inspect.getsource(Node.start_gcs_server)
+    assert source.count("= wait_for_persisted_port(") == 1
+    assert source.index("self.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER] =") < source.index("wait_for_pers")
 
 
 def test_the_command_of_the_raylet_has_the_agents_that_our_node_replaces() -> None:
@@ -138,24 +142,16 @@ def test_fit_calls_the_methods_that_our_trainer_overrides() -> None:
     assert not inspect.iscoroutinefunction(TrainController.get_result)
 
 
-def test_a_local_cluster_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
-    task = RankTask(settings=small_settings(scale={"launcher": "ray"}), run_directory=tmp_path, attempt=0)
+def test_a_controller_in_the_driver_has_only_the_callbacks_that_workers_need(tmp_path: Path) -> None:
+    scale = small_settings(scale={"launcher": "ray"}).scale
     assert constants.V2_ENABLED_ENV_VAR in ray_cluster._ENVIRONMENT
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(constants.V2_ENABLED_ENV_VAR, "1")
-        local = ray_trainer.make_trainer(task, is_local=True)
-        remote = ray_trainer.make_trainer(task, is_local=False)
-    ours = [type(callback).__name__ for callback in local._create_default_callbacks()]
-    theirs = [type(callback).__name__ for callback in remote._create_default_callbacks()]
+        trainer = ray_trainer.make_trainer(print, {"group": "group-1"}, scale=scale, workers=2, folder=tmp_path)
+        theirs = [type(callback).__name__ for callback in DataParallelTrainer._create_default_callbacks(trainer)]
+    ours = [type(callback).__name__ for callback in trainer._create_default_callbacks()]
     assert ours == ["AcceleratorSetupCallback", "BackendSetupCallback"]
     assert theirs[:4] == [*ours, "PlacementGroupCleanerCallback", "DatasetsCallback"]
-
-
-def test_a_backend_starts_with_the_worker_group_and_its_config() -> None:
-    assert parameters(Backend.on_start) == ["self", "worker_group", "backend_config"]
-    assert isinstance(BackendConfig.backend_cls, property)
-    assert parameters(WorkerGroup.execute_single)[:3] == ["self", "rank", "fn"]
-    assert parameters(WorkerGroup.execute)[:2] == ["self", "fn"]
 
 
 def test_dead_ranks_are_those_that_failed_the_health_check() -> None:
@@ -178,7 +174,14 @@ def test_ray_train_reads_the_variables_that_we_set(variable: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "variable", ["RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_gcs_server_port_wait_time_s"]
+    "variable",
+    [
+        "RAY_USAGE_STATS_ENABLED",
+        "RAY_AUTH_MODE",
+        "RAY_AUTH_TOKEN",
+        "RAY_gcs_server_port_wait_time_s",
+        "RAY_ENABLE_AUTO_CONNECT",
+    ],
 )
 def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
     package = Path(ray.__file__).parent
@@ -189,10 +192,11 @@ def test_ray_core_reads_the_variables_that_we_set(variable: str) -> None:
 def test_the_raylet_knows_the_settings_that_we_set() -> None:
     """Ray compiles these settings in and ignores unknown ones."""
     raylet = (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
-    ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, "RAY_worker_register_timeout_seconds"]
+    of_core = [name for name in ray_cluster._LOCAL_TIMEOUTS if name != "RAY_gcs_server_port_wait_time_s"]
+    ours = [*ray_cluster._LOCAL_ENVIRONMENT, *ray_node._RAYLET_ENVIRONMENT, *of_core]
     names = [name.removeprefix("RAY_") for name in ours]
     compiled = [name for name in names if name.islower()]
-    assert len(compiled) == 4
+    assert len(compiled) == 6
     assert all(name.encode() in raylet for name in compiled)
 
 
@@ -209,3 +213,8 @@ def test_ray_knows_which_nodes_drain() -> None:
     """`draining_nodes` reads the keys; the values are deadlines."""
     assert parameters(ray_state.state.get_draining_nodes) == []
     assert get_args(inspect.signature(ray_state.state.get_draining_nodes).return_annotation) == (str, int)
+
+
+def test_ray_says_of_an_actor_that_it_died_with_its_node() -> None:
+    metadata_service = (Path(ray.__file__).parent / "core/src/ray/gcs/gcs_server").read_bytes()
+    assert all(part.encode() in metadata_service for part in ray_facts._LOST_WITH_NODE)

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,10 +80,14 @@ def children(earlier: frozenset[int]) -> list[str]:
 
 def replace_raylet(patch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
     """Start a shell script instead of the raylet; `$RAYLET` is the real one."""
-    program = folder / "raylet"
-    program.write_text(f"#!/bin/sh\nRAYLET={services.RAYLET_EXECUTABLE}\n{script}\n", encoding="utf-8")
+    replace_program(patch, folder, "raylet", f"RAYLET={services.RAYLET_EXECUTABLE}\n{script}")
+
+
+def replace_program(patch: pytest.MonkeyPatch, folder: Path, name: str, script: str) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    patch.setattr(services, "RAYLET_EXECUTABLE", str(program))
+    patch.setattr(services, f"{name.upper()}_EXECUTABLE", str(program))
 
 
 def shorten_rays_limit(patch: pytest.MonkeyPatch) -> None:
@@ -103,6 +108,57 @@ def test_a_raylet_that_exceeds_rays_limit_is_awaited(scratch: Path, monkeypatch:
     shorten_rays_limit(monkeypatch)
     replace_raylet(monkeypatch, scratch, 'sleep 2; exec "$RAYLET" "$@"')
     outcome, _ = run_one_step(scratch)
+    assert outcome.step == 1
+
+
+def test_a_slow_metadata_service_leaves_the_driver_s_other_threads_running(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's own wait would hold the interpreter's lock: no progress would be shown, and here the service would never start."""
+    begun, go = scratch / "begun", scratch / "go"
+    script = f'touch {begun}; until [ -e {go} ]; do sleep 0.05; done; exec {services.GCS_SERVER_EXECUTABLE} "$@"'
+    replace_program(monkeypatch, scratch, "gcs_server", script)
+
+    def let_it_start() -> None:
+        while not begun.exists():
+            time.sleep(0.01)
+        go.touch()
+
+    thread = threading.Thread(target=let_it_start)
+    thread.start()
+    outcome, _ = run_one_step(scratch)
+    thread.join()
+    assert outcome.step == 1
+
+
+def test_a_metadata_service_that_exits_is_an_error_with_the_end_of_its_log(
+    scratch: Path, earlier: frozenset[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_program(monkeypatch, scratch, "gcs_server", "exit 3")
+    with pytest.raises(PlatformError, match=r"metadata service exited with status 3"):
+        run_one_step(scratch)
+    assert children(earlier) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stopped", ["gcs_server", "raylet"])
+def test_a_start_outlasts_a_process_that_stands_still_for_longer_than_rays_limits(scratch: Path, stopped: str) -> None:
+    """By default Ray gives up after 30 s without its raylet, and its processes end themselves after 60 s without the metadata service."""
+
+    def stand_still() -> None:
+        while True:
+            found = {process.name(): process for process in psutil.Process().children(recursive=True)}
+            if {"gcs_server", "raylet"} <= found.keys():
+                break
+            time.sleep(0.001)
+        found[stopped].suspend()
+        time.sleep(65)
+        found[stopped].resume()
+
+    thread = threading.Thread(target=stand_still)
+    thread.start()
+    outcome, _ = run_one_step(scratch, start_timeout=240)
+    thread.join()
     assert outcome.step == 1
 
 
@@ -129,8 +185,9 @@ def test_a_raylet_that_exits_is_an_error_with_the_end_of_its_log(
 def test_a_local_run_starts_only_the_processes_that_it_needs(scratch: Path, earlier: frozenset[int]) -> None:
     outcome, waiting = run_one_step(scratch, earlier)
     assert outcome.step == 1
-    rank = "ray::RayTrainWo"  # of the attempt, which may still be exiting; the kernel cuts names off
-    assert [name for name in waiting if not name.startswith(rank)] == ["cat", "cat", "gcs_server", "raylet"]
+    # The agent, which the kernel cuts the name of, its fork server with the server's resource tracker, and the rank for the next attempt.
+    agents = ("ray::RayTrainWo", "python", "rtp-rank")
+    assert [name for name in waiting if not name.startswith(agents)] == ["cat", "cat", "gcs_server", "raylet"]
     assert children(earlier) == []
     assert not ray.is_initialized()
     assert os.environ["RAY_AUTH_MODE"] == "disabled"

@@ -236,7 +236,9 @@ def test_a_run_goes_on_under_other_strategies_and_numbers_of_ranks(tmp_path: Pat
 
 @pytest.mark.long
 def test_batch_norm_and_the_average_of_the_weights_are_those_of_ddp(tmp_path: Path) -> None:
-    recipe = {**CNN, "loop": {"max_steps": 8}, "ema": {"decay": 0.9}}
+    # Adam divides by the root of the squared gradient: where that is near zero, its sign is rounding noise, and so is the step.
+    sgd = {"name": "sgd", "learning_rate": 0.05}
+    recipe = {**CNN, "loop": {"max_steps": 8}, "ema": {"decay": 0.9}, "optimizer": sgd}
     train(tmp_path / "ddp", 2, **recipe)
     train(tmp_path / "zero", 2, **recipe, strategy={"name": "zero2"})
     assert_close(tmp_path / "ddp", tmp_path / "zero")

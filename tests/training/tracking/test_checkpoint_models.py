@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from observability.runlog import Evaluated
 from tests.engines.mlflow_server import MlflowServer
 from tests.training.tracking.recorded import RecordedRun, history, settings
 from tests.training.tracking.test_delivery import deliver
+from training.checkpoint.late_metrics import FILE, LateMetrics
 from training.checkpoint.manifest import MODEL_FILE, Identity
 from training.checkpoint.store import FOLDER, bytes_writer, folder_name, local_store
 from training.tracking.checkpoint_models import BEST, MODEL_TYPE, CheckpointModels
@@ -85,6 +88,17 @@ def test_each_checkpoint_is_a_logged_model_with_its_evaluation_and_the_best_one_
     assert {output.model_id: output.step for output in outputs} == {
         model.model_id: int(name[5:]) for name, model in found.items()
     }
+
+
+def test_a_checkpoint_that_was_validated_after_its_commit_may_be_the_best(
+    mlflow_server: MlflowServer, tmp_path: Path
+) -> None:
+    run = interrupted_run(mlflow_server.uri, tmp_path)
+    store = local_store(run.directory / FOLDER)
+    late = LateMetrics(metrics={"loss": -1.0})  # the log of this run names no other metric
+    (store.path(25) / FILE).write_text(json.dumps(asdict(late)), encoding="utf-8")
+    found = models(mlflow_server.uri, deliver(run))
+    assert [name for name, model in found.items() if model.tags.get(BEST)] == ["step-00000025"]
 
 
 def test_logged_models_are_found_by_metric_and_tag(mlflow_server: MlflowServer, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def refusal(tmp_path: Path, *parts: dict[str, Any]) -> str:
     [
         ({"data.dataset": {"choice": ["digits", "synthetic"]}}, {}, "different validation samples"),
         ({"data.validation_fraction": {"uniform": [0.1, 0.3]}}, {}, "different validation samples"),
+        ({"loop.validation": {"choice": ["inline", "async"]}}, {}, "trials are compared after each evaluation"),
         ({"loop.evaluate_every": {"choice": [1, 2]}}, {}, "more epochs to choose its best one from"),
         (
             {"data.options.noise": {"uniform": [1, 9]}},
@@ -122,6 +123,11 @@ def test_losses_of_different_kinds_may_be_trained_with_if_another_metric_compare
     configuration(tmp_path, loss, {"objectives": {"validation_mean_absolute_error": "min"}}, REGRESSION).check()
     smoothing = {"objective.options.label_smoothing": {"uniform": [0, 0.2]}}  # in training only
     configuration(tmp_path, smoothing, {"objectives": {"validation_loss": "min"}}).check()
+
+
+def test_trials_are_not_evaluated_after_they_have_gone_on(tmp_path: Path) -> None:
+    message = refusal(tmp_path, {"optimizer.learning_rate": RATE}, {}, {"loop": {"validation": "async"}})
+    assert "loop.validation=async: a search decides after each evaluation" in message
 
 
 def test_an_objective_to_be_made_worse_is_refused(tmp_path: Path) -> None:

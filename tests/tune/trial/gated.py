@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.training.runs import ALONE, small_settings
 from training.config.schema import TrainingSettings
-from training.launch.task import Outcome, RankTask
+from training.launch.task import Outcome, RankTask, unheard
 from training.rundir import RunDirectory
 from training.worker import run_rank
 from tune.trial.gate import Gate
@@ -27,8 +27,10 @@ class GatedAlone:
         self._gate: Gate | None = None
         self.launches = 0
 
-    def launch(self, task: RankTask, *, on_phase: Callable[[str], None]) -> Outcome:
-        del on_phase
+    def launch(
+        self, task: RankTask, *, on_phase: Callable[[str], None], notify: Callable[[str], None] = unheard
+    ) -> Outcome:
+        del on_phase, notify
         self.launches += 1
         stop = RunDirectory(task.run_directory).stop_is_requested
         self._gate = Gate(until_epoch=self._until_epoch, is_stop_requested=stop, patience=self._patience)

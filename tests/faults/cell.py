@@ -1,0 +1,65 @@
+"""A cell of the matrix: a fault, and the run that it happens to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.run import FaultedRun, run_here
+from training.config.schema import TrainingSettings
+
+Inject = Callable[[FaultedRun], float]
+"""Waits for its moment in a run that trains, lets the fault happen, and returns its Unix time."""
+
+Settings = Callable[[Path], TrainingSettings]
+"""Makes the settings of a run, of which some name files in a folder of its own."""
+
+Machines = Callable[[TrainingSettings], AbstractContextManager[FaultedRun]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What happens.
+
+    Attributes:
+        what: in a few words.
+        when: its moment.
+        cause: of the failure that the driver is to see (`training.recovery.causes`); empty if none.
+    """
+
+    what: str
+    when: str
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A fault and a run.
+
+    Attributes:
+        name: for the command line and the table.
+        fault: what happens.
+        settings: of the run.
+        reference: settings of the run without the fault.
+        inject: lets it happen.
+        status: exit status of the driver that it happens to, negative for a signal; 0 if that driver goes on to the end.
+        repair: what somebody does before the same command resumes the run, if it has ended.
+        clock_set_by: seconds by which the fault sets the wall clock of the run's processes.
+        most_lost: steps that may be lost; None for those since the newest checkpoint.
+        check: asserts what else this cell has to show, while its machines are there.
+        run_on: the machines.
+    """
+
+    name: str
+    fault: Fault
+    settings: Settings
+    reference: Settings
+    inject: Inject
+    status: int = 0
+    repair: Callable[[FaultedRun], None] = lambda _: None
+    clock_set_by: float = 0.0
+    most_lost: int | None = None
+    check: Callable[[FaultedRun], None] = lambda _: None
+    run_on: Machines = run_here

@@ -1,0 +1,81 @@
+"""The wall clock of a machine is set while a run trains. A library that is preloaded into the run's processes sets it for them alone."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.engines.ray_cluster import short_folder
+from tests.faults.cell import Cell, Fault
+from tests.faults.injections import STEP
+from tests.faults.run import FaultedRun
+from tests.faults.settings import fixed, two_ranks
+from training.config.schema import TrainingSettings
+
+_SOURCE = Path(__file__).with_name("clock.c")
+_HOUR: Final = 3600
+
+
+class _ClockRun(FaultedRun):
+    """A run with a clock of its own.
+
+    Attributes:
+        offset: file with the seconds by which its clock differs from the machine's.
+    """
+
+    offset: Path
+
+
+@contextmanager
+def _run_with_clock(settings: TrainingSettings) -> Iterator[FaultedRun]:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    with short_folder() as folder:
+        library, offset = folder / "clock.so", folder / "offset"
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, _SOURCE, "-ldl"], check=True)
+        offset.write_bytes(struct.pack("l", 0))
+        environment = {"LD_PRELOAD": str(library), "RTP_TEST_CLOCK": str(offset)}
+        run = _ClockRun(settings, folder, environment=environment)
+        run.offset = offset
+        try:
+            yield run
+        finally:
+            run.close()
+
+
+def _set(seconds: int) -> Callable[[FaultedRun], float]:
+    def inject(run: FaultedRun) -> float:
+        assert isinstance(run, _ClockRun)
+        run.wait_for_step(STEP)
+        began = time.time()
+        with run.offset.open("r+b") as file:
+            file.write(struct.pack("l", seconds))
+        return began
+
+    return inject
+
+
+def _cell(name: str, where: str, seconds: int) -> Cell:
+    chosen = fixed(two_ranks())
+    return Cell(
+        name=name,
+        fault=Fault(what=f"the wall clock is set {where} by an hour", when=f"step {STEP}"),
+        settings=chosen,
+        reference=chosen,
+        inject=_set(seconds),
+        clock_set_by=seconds,
+        most_lost=0,
+        run_on=_run_with_clock,
+    )
+
+
+CELLS: Final = (_cell("clock-set-back", "back", -_HOUR), _cell("clock-set-forward", "forward", _HOUR))

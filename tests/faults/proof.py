@@ -1,0 +1,135 @@
+"""What every faulted run has to prove, and what its faults cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from observability.goodput import GoodputLedger
+from observability.runlog import (
+    Event,
+    Notice,
+    RunEnded,
+    Step,
+    TrainingStarted,
+    WorkersFailed,
+    read_all,
+    select,
+)
+from tests.faults.run import FaultedRun
+from training.callbacks import sample_ledger
+
+TOLERANCE = 0.01
+"""Share of the wall time by which the sum of the goodput's classes may differ from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a fault cost.
+
+    Attributes:
+        causes: of the failures that the driver counted, in their order.
+        detection: seconds from the fault to the first word of it in the log; None if nobody was left to write it.
+        next_step: seconds from the fault to the end of the next step.
+        lost_steps: steps that were done and trained again.
+        goodput: productive share of the wall time, from 0 to 1; starting up takes most of such short runs.
+        wall: seconds of the run.
+    """
+
+    causes: tuple[str, ...]
+    detection: float | None
+    next_step: float
+    lost_steps: int
+    goodput: float
+    wall: float
+
+
+def prove(run: FaultedRun, *, weights_sha256: str, fault: float, clock_set_by: float = 0.0) -> Cost:
+    """Assert what holds for every run that is over, and measure what its faults cost.
+
+    Args:
+        run: it has ended well.
+        weights_sha256: hash of the weights in which the same run ends without a fault.
+        fault: Unix time of the fault.
+        clock_set_by: seconds by which it has set the run's wall clock; the goodput counts those of a clock that was set forward.
+
+    Raises:
+        AssertionError: the weights differ, a sample was lost or repeated, time is not accounted for, or something is left.
+    """
+    events = _as_if_not_set(read_all(run.folder), clock_set_by)
+    ended = select(events, RunEnded)[-1]
+    assert ended.status == "done", ended.message
+    assert ended.weights_sha256 == weights_sha256, "the weights differ from those of the uninterrupted run"
+    _assert_every_sample_once(run.folder, events)
+    ledger = GoodputLedger.of_run(run.folder)
+    seconds = sum(ledger.seconds.values()) - max(0.0, clock_set_by)
+    assert min(ledger.seconds.values()) >= 0, ledger.seconds
+    assert abs(seconds - run.wall) <= TOLERANCE * run.wall, f"classes add up to {seconds} s of {run.wall} s"
+    left = run.left_behind()
+    assert not left, f"left behind: {left}"
+    return Cost(
+        causes=tuple(one.cause for one in select(events, WorkersFailed)),
+        detection=_detection(events, fault),
+        next_step=_next_step(events, fault),
+        lost_steps=lost_steps(run.folder),
+        goodput=ledger.ratio,
+        wall=run.wall,
+    )
+
+
+def _as_if_not_set(events: Sequence[Event], seconds: float) -> list[Event]:
+    """Events with the times that they would have if the clock had not been set, which is by much more than the run takes."""
+    first = events[0].time
+    return [
+        replace(one, time=one.time - seconds) if abs(one.time - first) > abs(seconds) / 2 else one for one in events
+    ]
+
+
+def lost_steps(folder: Path) -> int:
+    """Steps that were taken again, of the rank that lost most; without the one that a fault interrupted."""
+    files = (folder / sample_ledger.FOLDER).glob("rank-*.jsonl")
+    return max(_lost_of(path.read_text(encoding="utf-8").splitlines()) for path in files)
+
+
+def _lost_of(lines: Sequence[str]) -> int:
+    """Of a rank's lines, each of which begins a step, or an attempt and says how many steps are done."""
+    lost = newest = 0
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:  # torn by the death of its writer
+            continue
+        if "start" in entry:
+            lost += max(0, newest - 1 - entry["start"])
+        else:
+            newest = entry["step"]
+    return lost
+
+
+def _assert_every_sample_once(folder: Path, events: Sequence[Event]) -> None:
+    started = select(events, TrainingStarted)[-1]
+    epochs = started.total_steps // started.steps_per_epoch
+    everything = list(range(started.train_samples))
+    consumed = sample_ledger.consumed_ids(folder)
+    assert list(consumed) == list(range(1, epochs + 1))
+    assert all(ids == everything for ids in consumed.values()), "samples were lost or repeated"
+
+
+def _detection(events: Sequence[Event], fault: float) -> float | None:
+    """The first failure or warning after the fault; none before the run was started again."""
+    for event in events:
+        if event.time < fault:
+            continue
+        if isinstance(event, WorkersFailed | Notice) or (isinstance(event, RunEnded) and event.status == "failed"):
+            return event.time - fault
+        if isinstance(event, TrainingStarted | RunEnded):
+            return None
+    return None
+
+
+def _next_step(events: Sequence[Event], fault: float) -> float:
+    """The first step after the first start of the ranks after the fault, or after the fault if they just went on."""
+    began = min((one.time for one in select(events, TrainingStarted) if one.time > fault), default=fault)
+    return min(one.time for one in select(events, Step) if one.time > began) - fault

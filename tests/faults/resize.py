@@ -1,0 +1,104 @@
+"""Elastic runs whose number of workers changes while they train: on request, and because nodes join.
+
+With fixed logical shards, any number of workers computes the same bits: the weights are those of a run on two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from observability.runlog import TrainingStarted, read_all, select
+from tests.faults.cell import Cell, Fault, Settings
+from tests.faults.hosts import ClusterRun, run_on_cluster
+from tests.faults.run import FaultedRun
+from tests.faults.settings import fixed, two_ranks
+from training.config.schema import TrainingSettings
+from training.rundir import RunDirectory
+
+_STEP = 100
+
+
+def _elastic(workers: str | int, *, epochs: int = 100) -> Settings:
+    """Two workers at first. New ones take seconds to start, while the run trains on."""
+    return fixed(
+        two_ranks(
+            loop={"epochs": epochs, "logical_shards": 4},
+            checkpoint={"every_steps": 100_000, "keep_best": 0},
+            scale={"workers": workers},
+        )
+    )
+
+
+def _ask_for(run: FaultedRun, workers: int) -> None:
+    """Ask for at most so many workers, and wait until the run trains on them."""
+    RunDirectory(run.folder).request_workers(workers)
+    _wait_for_workers(run, workers)
+
+
+def _wait_for_workers(run: FaultedRun, workers: int) -> None:
+    run.wait_for(lambda event: isinstance(event, TrainingStarted) and event.world == workers)
+
+
+def _leave_and_return(run: FaultedRun) -> float:
+    """One worker instead of two, and two again."""
+    run.wait_for_step(_STEP)
+    began = time.time()
+    _ask_for(run, 1)
+    run.wait_for_step(2 * _STEP)
+    _ask_for(run, 2)
+    return began
+
+
+def _grow_and_leave(run: FaultedRun) -> float:
+    """Two nodes join, and the run grows by itself; then it is asked to do without two workers."""
+    assert isinstance(run, ClusterRun)
+    run.wait_for_step(_STEP)
+    for host in run.spares:
+        run.nodes.join(host)
+    began = time.time()
+    _wait_for_workers(run, 4)
+    run.wait_for_step(2 * _STEP)
+    _ask_for(run, 2)
+    return began
+
+
+def _had(*worlds: int) -> Callable[[FaultedRun], None]:
+    """Check that the run has had these numbers of workers; it may have grown one by one."""
+
+    def check(run: FaultedRun) -> None:
+        found = [one.world for one in select(read_all(run.folder), TrainingStarted)]
+        assert [world for world in found if world in worlds] == list(worlds), found
+
+    return check
+
+
+@contextmanager
+def _with_two_spares(settings: TrainingSettings) -> Iterator[FaultedRun]:
+    with run_on_cluster(settings, spares=2) as run:
+        yield run
+
+
+CELLS: Final = (
+    Cell(
+        name="resize-2-1-2",
+        fault=Fault(what="an elastic run is asked for 1 worker, and for 2 again", when=f"step {_STEP}"),
+        settings=_elastic("1-2"),
+        reference=_elastic(2),
+        inject=_leave_and_return,
+        most_lost=0,
+        check=_had(2, 1, 2),
+    ),
+    Cell(
+        name="resize-2-4-2",
+        fault=Fault(what="two nodes join an elastic run, which then is asked for 2 workers", when=f"step {_STEP}"),
+        settings=_elastic("2-4", epochs=200),
+        reference=_elastic(2, epochs=200),
+        inject=_grow_and_leave,
+        most_lost=0,
+        check=_had(2, 4, 2),
+        run_on=_with_two_spares,
+    ),
+)

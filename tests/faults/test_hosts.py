@@ -1,0 +1,15 @@
+"""Faults of whole nodes, and elastic runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import hosts, resize
+from tests.faults.as_tests import parameters
+from tests.faults.cell import Cell
+from tests.faults.runner import run_cell
+
+
+@pytest.mark.parametrize("cell", parameters([*hosts.CELLS, *resize.CELLS]))
+def test_a_run_with_a_fault_ends_like_one_without(cell: Cell) -> None:
+    run_cell(cell)

@@ -1,0 +1,45 @@
+"""The document of the matrix, the plan of the soak, and how lost steps are counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.distribution import RAY
+from tests.faults.document import FILE, row_begin, rows
+from tests.faults.matrix import CELLS
+from tests.faults.proof import lost_steps
+from tests.faults.soak import plan, settings, soak
+from training.callbacks import sample_ledger
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group(RAY)
+def test_a_run_with_many_faults_ends_like_one_without() -> None:
+    soak(plan(5, seed=1), say=print)
+
+
+def test_the_document_has_every_cell_as_it_is_now() -> None:
+    found = rows(FILE.read_text(encoding="utf-8"))
+    assert list(found) == [cell.name for cell in CELLS]
+    assert [cell.name for cell in CELLS if not found[cell.name].startswith(row_begin(cell))] == []
+
+
+def test_the_faults_of_a_seed_are_always_the_same_and_the_run_is_longer() -> None:
+    planned = plan(60, seed=3)
+    assert planned == plan(60, seed=3)
+    assert planned != plan(60, seed=4)
+    assert settings(planned).loop.epochs * 1293 // 64 > planned[-1].step
+
+
+def test_lost_steps_are_those_done_and_taken_again_on_the_rank_that_lost_most(tmp_path: Path) -> None:
+    folder = tmp_path / sample_ledger.FOLDER
+    folder.mkdir()
+    for rank, interrupted in enumerate([5, 4]):
+        begun = [{"step": step} for step in range(1, interrupted + 1)]
+        again = [{"start": 2}, {"step": 3}, {"step": 4}, {"start": 3}, {"step": 4}]
+        lines = [json.dumps(entry) for entry in [{"start": 0}, *begun, *again]]
+        (folder / f"rank-{rank}.jsonl").write_text("\n".join([*lines, '{"st']), encoding="utf-8")
+    assert lost_steps(tmp_path) == 2

@@ -1,0 +1,162 @@
+"""One writer at a time: who holds the lease, who is refused, and who takes it over."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.engines.s3_faults import FaultyS3
+from tests.training.checkpoint.remote.parts import connect, failing
+from training.checkpoint.remote import lease as leases
+from training.checkpoint.remote.bucket import RunBucket
+from training.checkpoint.remote.lease import (
+    LEASE_OBJECT,
+    Lease,
+    LeaseLostError,
+    Writer,
+    confirm,
+    held,
+    writer_of,
+)
+from training.errors import PreflightError
+
+SECONDS = 60
+
+
+def elsewhere(seconds: float = 60.0) -> Writer:
+    """A writer on another machine, about which nothing can be told."""
+    return replace(Writer.this_process(seconds=seconds), host="gpu-7", machine="other", user="ada", pid=4242)
+
+
+def take(bucket: RunBucket, writer: Writer) -> Lease:
+    lease = Lease(bucket, writer)
+    lease.take(say=lambda _line: None, look_every=0.05)
+    return lease
+
+
+def test_a_writer_that_renews_its_lease_is_not_replaced_and_named(bucket: RunBucket) -> None:
+    holder = take(bucket, elsewhere())
+    is_over = threading.Event()
+
+    def renew() -> None:
+        while not is_over.wait(0.1):
+            holder.renew()
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    said: list[str] = []
+    try:
+        with pytest.raises(PreflightError) as refused:
+            Lease(bucket, Writer.this_process()).take(say=said.append, look_every=0.05)
+    finally:
+        is_over.set()
+        thread.join()
+    assert "is being written by process 4242 of ada on gpu-7, since 20" in str(refused.value)
+    assert "holds until 20" in str(refused.value)
+    assert "give this one another --name" in refused.value.remedy
+    assert len(said) == 1
+
+
+def test_a_lease_that_is_not_renewed_is_taken_over_once_it_expires(bucket: RunBucket) -> None:
+    gone = take(bucket, elsewhere(seconds=1.0))
+    ours = Writer.this_process()
+    take(bucket, ours)
+    confirm(bucket, ours.token)
+    with pytest.raises(LeaseLostError, match=f"no longer leased to this run but to process {ours.pid}"):
+        gone.renew()
+
+
+def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over_at_once(bucket: RunBucket) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    dead = replace(Writer.this_process(), pid=process.pid)
+    assert dead.host == socket.gethostname()
+    take(bucket, dead)
+    take(bucket, Writer.this_process())  # a minute later otherwise, which the time-out of a test would not notice
+    assert dead.is_gone()
+    assert not Writer.this_process().is_gone()
+    assert not elsewhere().is_gone()
+
+
+def test_of_writers_that_start_together_one_gets_the_lease(bucket: RunBucket) -> None:
+    writers = [elsewhere() for _ in range(4)]
+    writers = [replace(writer, token=f"{number:032x}") for number, writer in enumerate(writers)]
+    taken: list[str] = []
+    started = threading.Barrier(len(writers))
+
+    def compete(writer: Writer) -> None:
+        started.wait()
+        if Lease(bucket, writer)._write(replaces=None):
+            taken.append(writer.token)
+
+    threads = [threading.Thread(target=compete, args=(writer,)) for writer in writers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == 1
+    confirm(bucket, taken[0])
+
+
+def test_a_lease_is_held_while_the_block_runs_and_is_then_free(bucket: RunBucket, tmp_path: Path) -> None:
+    with held(bucket, tmp_path, say=pytest.fail, on_lost=pytest.fail, renewed_every=0.05):
+        token = writer_of(tmp_path)
+        assert token is not None
+        first = bucket.read(LEASE_OBJECT).etag
+        while bucket.read(LEASE_OBJECT).etag == first:
+            confirm(bucket, token)
+    assert bucket.objects() == []
+    assert writer_of(tmp_path) is None
+
+
+def test_a_writer_that_has_lost_its_lease_is_told_and_leaves_it(bucket: RunBucket, tmp_path: Path) -> None:
+    lost = threading.Event()
+    other = elsewhere()
+    with held(bucket, tmp_path, say=pytest.fail, on_lost=lambda _reason: lost.set(), renewed_every=0.05):
+        bucket.remove(LEASE_OBJECT)
+        Lease(bucket, other)._write(replaces=None)
+        assert lost.wait(SECONDS)
+        with pytest.raises(LeaseLostError, match="ada on gpu-7"):
+            confirm(bucket, writer_of(tmp_path) or "")
+    confirm(bucket, other.token)
+
+
+def test_a_store_that_fails_for_a_while_costs_no_lease(bucket: RunBucket, tmp_path: Path, proxy: FaultyS3) -> None:
+    with held(bucket, tmp_path, say=pytest.fail, on_lost=pytest.fail, renewed_every=0.02):
+        proxy.fault = failing(503, times=5)
+        first = bucket.location
+        while proxy.failed < 5:
+            threading.Event().wait(0.01)
+        token = writer_of(tmp_path) or ""
+        confirm(bucket, token)
+        assert bucket.location == first
+
+
+def test_a_store_that_does_not_answer_does_not_delay_the_end(
+    bucket: RunBucket, tmp_path: Path, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_RELEASE_SECONDS", 0.2)
+    with held(bucket, tmp_path, say=pytest.fail, on_lost=pytest.fail):
+        proxy.fault = lambda _request: "hang"
+        began = time.monotonic()
+    assert time.monotonic() - began < 10  # and not the 20 s of the request's timeout
+    assert writer_of(tmp_path) is None
+
+
+def test_a_store_without_conditional_requests_is_read_again_after_each_write(remote: str, proxy: FaultyS3) -> None:
+    proxy.fault = failing(501, when=lambda one: bool({"if-match", "if-none-match"} & one.headers.keys()))
+    bucket = connect(remote)
+    ours = Writer.this_process()
+    lease = take(bucket, ours)
+    lease.renew()
+    confirm(bucket, ours.token)
+    bucket.remove(LEASE_OBJECT)
+    with pytest.raises(LeaseLostError, match="to nobody"):
+        lease.renew()

@@ -1,0 +1,213 @@
+"""Checkpoints in a bucket: whole or absent, verified when they come back, and pruned."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.engines.s3_faults import FaultyS3, Request
+from tests.training.checkpoint.parts import IDENTITY, SmallRun, assert_same
+from tests.training.checkpoint.remote.parts import PART, connect, failing, ignore, nothing, puts, saved, upload_all
+from training.checkpoint.remote.bucket import RemoteStoreError, RunBucket
+from training.checkpoint.remote.newest import newest_good
+from training.checkpoint.remote.tier import RemoteTier
+from training.checkpoint.store import CheckpointStore, bytes_writer, local_store
+from training.errors import CheckpointError, ResumeMismatchError
+
+
+def large_store(folder: Path, step: int = 10) -> CheckpointStore:
+    """A checkpoint whose model takes three parts."""
+    store = local_store(folder)
+    files = {"model.safetensors": random.Random(step).randbytes(2 * PART + 7), "state.json": b"{}"}
+    store.commit(
+        step=step,
+        identity=IDENTITY,
+        metric=None,
+        files={name: bytes_writer(data) for name, data in files.items()},
+        expected_bytes=0,
+    )
+    return store
+
+
+def patience(what: int | str) -> float:
+    """Seconds to wait for an answer: few where none comes."""
+    return 1.0 if what == "hang" else 20.0
+
+
+def test_a_checkpoint_comes_back_byte_for_byte(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
+    here = large_store(tmp_path / "here")
+    tier = upload_all(here, bucket)
+    there = local_store(tmp_path / "there")
+    (found,) = tier.checkpoints()
+    assert tier.fetch(found, there) == []
+    files = {file.name: file.read_bytes() for file in here.path(10).iterdir()}
+    assert {file.name: file.read_bytes() for file in there.path(10).iterdir()} == files
+    assert sum("partNumber=" in one.query for one in proxy.requests if one.method == "PUT") == 3
+
+
+def test_the_manifest_is_the_last_object_written_and_the_first_removed(
+    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
+) -> None:
+    tier = upload_all(saved(tmp_path, 10), bucket)
+    writes = [one.path.rpartition("/")[2] for one in proxy.requests if one.method == "PUT"]
+    assert writes[-1] == "manifest.json"
+    proxy.requests.clear()
+    tier.keep_only([])
+    removals = [one.path.rpartition("/")[2] for one in proxy.requests if one.method == "DELETE"]
+    assert removals[0] == "manifest.json"
+    assert bucket.objects() == []
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [(500, "model.safetensors"), ("cut", "model.safetensors"), (503, "manifest.json"), ("hang", "manifest.json")],
+)
+def test_an_upload_that_ends_early_is_no_checkpoint_and_its_objects_are_removed(
+    tmp_path: Path, remote: str, proxy: FaultyS3, what: int | str, name: str
+) -> None:
+    bucket = connect(remote, read_seconds=patience(what))
+    proxy.fault = failing(what, when=lambda one: puts(name)(one) and "partNumber=1" not in one.query)
+    with pytest.raises(RemoteStoreError):
+        upload_all(large_store(tmp_path), bucket)
+    proxy.fault = failing(what, times=0)
+    tier = RemoteTier(bucket)
+    assert tier.checkpoints() == []
+    tier.remove_unfinished()
+    assert bucket.objects() == []
+    assert bucket.abort_uploads() == 0
+
+
+@pytest.mark.parametrize("what", [500, 503, "cut", "hang"])
+def test_a_request_that_fails_once_is_repeated(tmp_path: Path, remote: str, proxy: FaultyS3, what: int | str) -> None:
+    bucket = connect(remote, attempts=3, read_seconds=patience(what))
+    proxy.fault = failing(what, times=1, when=puts("model.safetensors"))
+    tier = upload_all(large_store(tmp_path), bucket)
+    assert proxy.failed == 1
+    assert [one.step for one in tier.checkpoints()] == [10]
+    assert tier.verify(tier.checkpoints()[0], tmp_path) == []
+
+
+def test_parts_that_a_killed_upload_has_left_are_given_up(bucket: RunBucket) -> None:
+    bucket._client.create_multipart_upload(Bucket=bucket.location.bucket, Key=bucket.location.key("step-00000001/x"))
+    assert bucket.abort_uploads() == 1
+    assert bucket.abort_uploads() == 0
+
+
+def test_a_step_that_is_uploaded_again_replaces_the_older_one(tmp_path: Path, bucket: RunBucket) -> None:
+    upload_all(large_store(tmp_path / "old"), bucket)
+    new = saved(tmp_path / "new", 10)
+    tier = upload_all(new, bucket)
+    (found,) = tier.checkpoints()
+    assert (found.manifest, found.problems) == (new.manifests()[0], ())
+    assert len(bucket.objects()) == len(found.manifest.files) + 1
+
+
+def test_a_lost_folder_is_restored_from_the_bucket(tmp_path: Path, bucket: RunBucket) -> None:
+    here = saved(tmp_path / "here", 10, 20)
+    tier = upload_all(here, bucket)
+    lines: list[str] = []
+    found = newest_good(local_store(tmp_path / "there"), tier, IDENTITY, report=lines.append)
+    assert found is not None
+    assert found.progress.step == 20
+    run, original = SmallRun(seed=1), SmallRun(seed=2)
+    run.load(found)
+    original.load(here.open(20, IDENTITY))
+    assert_same(run.tensors(), original.tensors())
+    assert "step-00000020 was copied to the run's folder" in lines[0]
+
+
+def test_a_checkpoint_that_is_damaged_here_is_taken_from_the_bucket(tmp_path: Path, bucket: RunBucket) -> None:
+    here = saved(tmp_path, 10, 20)
+    tier = upload_all(here, bucket)
+    (here.path(20) / "model.safetensors").write_bytes(b"")
+    lines: list[str] = []
+    found = newest_good(here, tier, IDENTITY, report=lines.append)
+    assert found is not None
+    assert (found.progress.step, found.skipped) == (20, ())
+    assert lines[0].startswith("warning: step-00000020: model.safetensors has 0 bytes")
+
+
+def test_the_bucket_is_not_read_where_the_folder_has_the_newest(
+    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
+) -> None:
+    here = saved(tmp_path, 10, 20)
+    tier = upload_all(here, bucket)
+    proxy.requests.clear()
+    found = newest_good(here, RemoteTier(bucket), IDENTITY, report=pytest.fail)
+    assert found is not None
+    assert not [one for one in proxy.requests if one.path.endswith(".safetensors")]
+    assert tier.checkpoints()[-1].step == 20
+
+
+def test_a_newest_checkpoint_that_is_damaged_in_the_bucket_is_skipped_for_the_one_before(
+    tmp_path: Path, bucket: RunBucket
+) -> None:
+    tier = upload_all(saved(tmp_path / "here", 10, 20), bucket)
+    content = bytearray(bucket.read("step-00000020/model.safetensors").data)
+    content[-1] ^= 1
+    bucket.write("step-00000020/model.safetensors", bytes(content))
+    lines: list[str] = []
+    there = local_store(tmp_path / "there")
+    found = newest_good(there, tier, IDENTITY, report=lines.append)
+    assert found is not None
+    assert found.progress.step == 10
+    assert "step-00000020 is not used: model.safetensors does not match its sha256" in lines[0]
+    assert there.folder_steps() == [10]
+
+
+def test_what_is_damaged_on_the_way_is_downloaded_again(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
+    tier = upload_all(saved(tmp_path / "here", 10), bucket)
+    damaged: list[Request] = []
+
+    def change(request: Request, body: bytes) -> bytes:
+        if request.method == "GET" and request.path.endswith("optimizer.safetensors") and not damaged:
+            damaged.append(request)
+            return bytes([body[0] ^ 1]) + body[1:]
+        return body
+
+    proxy.change = change
+    found = newest_good(local_store(tmp_path / "there"), tier, IDENTITY, report=lambda _line: None)
+    assert found is not None
+    assert len(damaged) == 1
+
+
+def test_a_checkpoint_of_another_run_is_refused_before_it_is_downloaded(
+    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
+) -> None:
+    tier = upload_all(saved(tmp_path / "here", 10), bucket)
+    proxy.requests.clear()
+    other = IDENTITY.__class__(**{**vars(IDENTITY), "seed": 7})
+    with pytest.raises(
+        ResumeMismatchError, match=r"s3://.*/run/step-00000010 belongs to another run: seed: saved 0, wanted 7"
+    ):
+        newest_good(local_store(tmp_path / "there"), tier, other, report=pytest.fail)
+    assert not [one for one in proxy.requests if one.path.endswith(".safetensors")]
+
+
+def test_a_bucket_that_does_not_answer_is_a_warning_where_the_folder_has_a_checkpoint_and_else_an_error(
+    tmp_path: Path, bucket: RunBucket, proxy: FaultyS3
+) -> None:
+    proxy.fault = failing(503)
+    lines: list[str] = []
+    found = newest_good(saved(tmp_path / "here", 10), RemoteTier(bucket), IDENTITY, report=lines.append)
+    assert found is not None
+    assert lines[0].startswith("warning: ")
+    with pytest.raises(CheckpointError, match="whether its bucket has one is not known"):
+        newest_good(local_store(tmp_path / "there"), RemoteTier(bucket), IDENTITY, report=pytest.fail)
+
+
+def test_the_step_of_a_lost_lease_is_not_committed(tmp_path: Path, bucket: RunBucket) -> None:
+    store = saved(tmp_path, 10)
+    calls = iter([None, RuntimeError("taken over")])
+
+    def confirm() -> None:
+        if (error := next(calls)) is not None:
+            raise error
+
+    with pytest.raises(RuntimeError, match="taken over"):
+        RemoteTier(bucket).upload(store.manifests()[0], store.path(10), confirm=confirm, on_bytes=ignore)
+    assert RemoteTier(bucket).checkpoints() == []
+    RemoteTier(bucket).upload(store.manifests()[0], store.path(10), confirm=nothing, on_bytes=ignore)
+    assert [one.step for one in RemoteTier(bucket).checkpoints()] == [10]

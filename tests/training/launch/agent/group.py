@@ -1,0 +1,71 @@
+"""The agents of a worker group in threads of this process, with the ranks as real processes; without Ray."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from training.config.schema import TrainingSettings
+from training.launch.agent.agent import Agent
+from training.launch.agent.coordinator import Coordinator
+from training.launch.agent.messages import Hello
+from training.launch.task import Outcome, RankTask
+
+
+class Group:
+    """Agents, and the coordinator that they are connected to."""
+
+    def __init__(self, agents: list[Agent], coordinator: Coordinator, threads: list[threading.Thread]) -> None:
+        self._agents = agents
+        self._threads = threads
+        self.coordinator = coordinator
+
+    @property
+    def processes(self) -> list[int]:
+        """The process of each rank; of one that has just died, the next."""
+        found = [agent._rank.process.pid for agent in self._agents]
+        return [pid for pid in found if pid is not None]
+
+    def run(
+        self, settings: TrainingSettings, folder: Path, *, attempt: int = 0, check: Callable[[], None] = lambda: None
+    ) -> Outcome:
+        """Run an attempt; `check` is called often.
+
+        Raises:
+            WorkersFailedError: a rank failed or died.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        task = RankTask(settings=settings, run_directory=folder, attempt=attempt)
+        world = settings.scale.workers
+        self.coordinator.wait(lambda: len(self.coordinator.agents) >= world, check=check)
+        return self.coordinator.run(task, sorted(self.coordinator.agents)[:world], check=check)
+
+    def end(self) -> None:
+        """Let the agents end, and wait for them."""
+        self.coordinator.release()
+        for thread in self._threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@contextmanager
+def agents(world: int, folder: Path) -> Iterator[Group]:
+    """A group whose ranks keep their state in `folder`."""
+    coordinator = Coordinator(host="127.0.0.1")
+    started = [Agent(_hello(rank), memory=folder / f"memory-{rank}") for rank in range(world)]
+    with ExitStack() as stack:
+        threads = [
+            threading.Thread(target=one.serve, args=(coordinator.address, coordinator.key), daemon=True)
+            for one in started
+        ]
+        for thread in threads:
+            thread.start()
+        group = Group(started, coordinator, threads)
+        stack.callback(group.end)
+        yield group
+
+
+def _hello(number: int) -> Hello:
+    return Hello(worker=f"worker-{number}", host="127.0.0.1")

@@ -1,0 +1,57 @@
+"""Room for all workers of a run or for none, on a real Ray cluster of several nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import ray
+
+from tests.distribution import RAY
+from tests.engines.ray_cluster import short_folder
+from tests.engines.ray_raylets import raylets
+from training.launch.ray_reservation import Reservation
+
+pytestmark = pytest.mark.xdist_group(RAY)
+
+NEED = {"CPU": 1.0}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """Three workers with a CPU each, and this process as a driver."""
+    with short_folder() as folder, raylets(3, folder) as (address, _):
+        ray.init(address, log_to_driver=False, logging_level="ERROR")
+        yield
+        ray.shutdown()
+
+
+def eventually(condition: Callable[[], bool], *, seconds: float = 30.0) -> bool:
+    """Whether a condition holds within some seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.usefixtures("cluster")
+def test_of_two_runs_that_do_not_fit_together_one_gets_all_of_its_room() -> None:
+    first, second = Reservation(NEED, workers=2), Reservation(NEED, workers=2)
+    assert eventually(lambda: first.is_ready)
+    assert not second.is_ready
+    first.release()
+    assert eventually(lambda: second.is_ready)
+    second.release()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_room_that_is_asked_for_no_more_is_not_taken() -> None:
+    too_much = Reservation(NEED, workers=4)
+    assert not eventually(lambda: too_much.is_ready, seconds=2.0)
+    too_much.release()
+    fits = Reservation(NEED, workers=3)
+    assert eventually(lambda: fits.is_ready)
+    fits.release()

@@ -1,0 +1,31 @@
+"""Connects a rank's process, which is not a Ray worker, to the Ray cluster of its agent; only where it needs Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from training.config.schema import TrainingSettings
+
+ADDRESS = "RTP_RAY_ADDRESS"
+"""Environment variable of a rank: the address of the metadata service of its agent's cluster."""
+
+_LOOPBACK = "127."
+
+_KEEPS_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Environment variable of Ray's: with 0, Ray does not replace a loopback address by one of another interface, on which a local node does
+not listen. Read on import."""
+
+
+def connect(settings: TrainingSettings, *, rank: int) -> None:
+    """Connect a rank that reads with Ray Data, or that sends metrics to Ray's agent; others import no Ray, which takes a second."""
+    sends_metrics = rank == 0 and settings.metrics.exporter == "ray"
+    if ADDRESS not in os.environ or not (sends_metrics or settings.data.reader == "ray_data"):
+        return
+    address = os.environ[ADDRESS]
+    if address.startswith(_LOOPBACK):
+        os.environ[_KEEPS_LOOPBACK] = "0"
+    import ray  # noqa: PLC0415 - see above
+
+    if not ray.is_initialized():
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)

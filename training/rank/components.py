@@ -1,0 +1,128 @@
+"""The components of a rank: model, strategy, objective, checkpoint store, and all that is saved and restored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from observability.objective_metrics import Metric
+from training.checkpoint.manifest import Identity
+from training.checkpoint.remote.bucket import RunBucket
+from training.checkpoint.remote.location import RemoteLocation
+from training.checkpoint.stateful import StateRegistry
+from training.checkpoint.store import FOLDER, CheckpointStore, local_store
+from training.compute import compile_steps
+from training.data.order import BatchPlan
+from training.data.types import DataBundle
+from training.flops import FlopCount
+from training.identity import identity_of
+from training.objectives.objective import Objective
+from training.objectives.registry import build_objective, ranking_metric
+from training.optim import build_optimizer, peak_learning_rate
+from training.precision import Precision
+from training.rank.context import RankContext
+from training.recomputation import recompute_blocks
+from training.run_model import build_run_model
+from training.strategies.build import build_strategy, states_of
+from training.strategies.strategy import Strategy
+from training.weight_average import WeightAverage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Components:
+    """What the callbacks and the loop of a rank share.
+
+    Attributes:
+        bundle: the dataset.
+        plan: how epochs are cut into steps.
+        strategy: the distributed model and its optimizer.
+        average: moving average of the weights; None without.
+        objective: loss and metrics.
+        ranked_by: the metric of the validation split that ranks checkpoints.
+        precision: number format and gradient scaler.
+        flops: counts the operations of a step; None where they are not reported.
+        store: the run's local checkpoints.
+        bucket: the run's bucket, on rank 0 and if it has one.
+        identity: what a checkpoint of this run must agree with.
+        states: everything that is saved and restored.
+    """
+
+    bundle: DataBundle
+    plan: BatchPlan
+    strategy: Strategy
+    average: WeightAverage | None
+    objective: Objective
+    ranked_by: Metric
+    precision: Precision
+    flops: FlopCount | None
+    store: CheckpointStore
+    bucket: RunBucket | None
+    identity: Identity
+    states: StateRegistry
+
+
+def build_components(context: RankContext, bundle: DataBundle) -> Components:
+    """Build the components for a dataset. The random generators are seeded; every rank builds in the same order.
+
+    Raises:
+        SettingsError: model, objective and data do not fit each other or the strategy.
+    """
+    settings, place = context.settings, context.place
+    strategy = _build_strategy(context, bundle)
+    average = None if settings.ema.decay is None else WeightAverage(strategy.module, decay=settings.ema.decay)
+    precision = Precision(settings.precision, context.device)
+    objective = _build_objective(context, bundle)
+    return Components(
+        bundle=bundle,
+        plan=BatchPlan(
+            size=len(bundle.train),
+            global_batch=settings.loop.global_batch,
+            world=context.share.world,
+            accumulation=settings.micro_batches,
+        ),
+        strategy=strategy,
+        average=average,
+        objective=objective,
+        ranked_by=ranking_metric(objective, settings.checkpoint, name=settings.objective.name),
+        precision=precision,
+        flops=FlopCount() if place.rank == 0 and settings.metrics.flops else None,
+        store=local_store(context.task.run_directory / FOLDER),
+        bucket=_open_bucket(context),
+        identity=identity_of(settings, bundle, world=place.world, code=context.task.code),
+        states=StateRegistry(**states_of(strategy, context.report), precision=precision),
+    )
+
+
+def _build_strategy(context: RankContext, bundle: DataBundle) -> Strategy:
+    settings = context.settings
+    module = build_run_model(settings, bundle.spec, context.device, report=context.report)
+    if (mode := settings.compute.activation_checkpointing) != "off":
+        recompute_blocks(module, mode, model=settings.model.name)
+    peak_rate = peak_learning_rate(settings.optimizer, settings.loop.global_batch)
+    strategy = build_strategy(
+        module,
+        partial(build_optimizer, settings=settings.optimizer, learning_rate=peak_rate),
+        settings=settings,
+        place=context.place,
+        device=context.device,
+        report=context.report,
+    )
+    if strategy.note:
+        context.report(strategy.note)
+    compile_steps(strategy, settings.compute, run_directory=context.task.run_directory)
+    return strategy
+
+
+def _build_objective(context: RankContext, bundle: DataBundle) -> Objective:
+    """The objective, which the dataset must have targets for."""
+    objective = build_objective(context.settings.objective, bundle.spec)
+    _, targets = bundle.train.read(np.zeros(1, dtype=np.int64))
+    objective.check_targets(targets, bundle.spec)
+    return objective
+
+
+def _open_bucket(context: RankContext) -> RunBucket | None:
+    location = RemoteLocation.of(context.settings.checkpoint, context.task.run_directory.name)
+    return None if location is None or context.place.rank > 0 else RunBucket(location)

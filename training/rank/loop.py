@@ -1,0 +1,103 @@
+"""The loop of a rank: its state restored, its steps and their numbers as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from training.callbacks.callback import Callback
+from training.checkpoint.memory import RankMemory
+from training.checkpoint.remote.tier import RemoteTier
+from training.checkpoint.restore import restore_newest
+from training.checkpoint.stateful import Stateful
+from training.data.loaders import RankLoaders
+from training.loop import Loop, planned_steps
+from training.optim import learning_rate_at, peak_learning_rate
+from training.rank.components import Components
+from training.rank.context import RankContext
+from training.rundir import RunDirectory
+from training.step import StepRunner
+from training.step_reducer import StepReducer
+from training.strategies.build import sum_over_ranks
+
+
+def build_loop(
+    context: RankContext,
+    components: Components,
+    loaders: RankLoaders,
+    callbacks: Sequence[Callback],
+    *,
+    memory: RankMemory | None,
+    wants_stop: Callable[[], bool],
+) -> Loop:
+    """Register the callbacks' states, restore everything, and make the loop that continues from there.
+
+    Args:
+        context: the rank.
+        components: what is trained and saved.
+        loaders: of the training split.
+        callbacks: in the order in which they are called.
+        memory: may have the state of the attempt before; None without.
+        wants_stop: this rank's vote to save and stop.
+
+    Raises:
+        PlatformError: the run cannot continue from its checkpoints.
+    """
+    settings, place = context.settings, context.place
+    for callback in callbacks:
+        if isinstance(callback, Stateful):
+            components.states.register(callback.name, callback)
+    return Loop(
+        settings=settings.loop,
+        plan=components.plan,
+        train=loaders.training(components.objective.training_split(components.bundle.train), components.plan),
+        runner=_step_runner(context, components, is_kept_in_memory=memory is not None),
+        reducer=StepReducer(
+            rank=place.rank, world=place.world, device=context.device, sum_over_ranks=sum_over_ranks(settings)
+        ),
+        learning_rate=_learning_rate(context, components),
+        callbacks=callbacks,
+        progress=restore_newest(
+            components.store,
+            None if components.bucket is None else RemoteTier(components.bucket),
+            components.states,
+            components.identity,
+            place=place,
+            device=context.device,
+            shards_state=components.strategy.shards_state,
+            refuse_lost=RunDirectory(context.task.run_directory).refuse_lost_checkpoints,
+            emit=context.emit,
+            memory=memory,
+        ),
+        wants_stop=wants_stop,
+    )
+
+
+def _step_runner(context: RankContext, components: Components, *, is_kept_in_memory: bool) -> StepRunner:
+    settings, place = context.settings, context.place
+    return StepRunner(
+        strategy=components.strategy,
+        objective=components.objective,
+        precision=components.precision,
+        device=context.device,
+        clip_norm=settings.loop.clip_norm,
+        seed=settings.run.seed,
+        rank=place.rank,
+        world=place.world,
+        keeps_buffers=settings.may_skip_steps or is_kept_in_memory,
+        sum_over_ranks=sum_over_ranks(settings),
+        flops=components.flops,
+        is_compiled=settings.compute.compile != "off",
+    )
+
+
+def _learning_rate(context: RankContext, components: Components) -> Callable[[int], float]:
+    """The learning rate after a number of steps."""
+    settings = context.settings
+    return partial(
+        learning_rate_at,
+        settings=settings.schedule,
+        peak=peak_learning_rate(settings.optimizer, settings.loop.global_batch),
+        total_steps=planned_steps(settings.loop, components.plan),
+        steps_per_epoch=components.plan.steps_per_epoch,
+    )

@@ -1,0 +1,1 @@
+"""Validation next to the training: a process of its own evaluates checkpoints while the ranks go on."""
