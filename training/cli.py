@@ -132,7 +132,9 @@ def resize(options: ResizeOptions) -> ExitStatus:
     """Let a running elastic run continue with another number of workers, after it commits a checkpoint."""
     run = _chosen(options)
     run.request_workers(options.workers)
-    print(f"{run.name} commits its next step and continues with at most {options.workers} workers")
+    print(
+        f"{run.name} commits its next step and continues with at most {options.workers} worker{'s' if options.workers > 1 else ''}"
+    )
     return ExitStatus.DONE
 
 
