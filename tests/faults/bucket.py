@@ -21,7 +21,7 @@ from tests.faults.injections import STEP
 from tests.faults.run import FaultedRun
 from tests.faults.settings import alone, fixed
 from training.checkpoint.manifest import LOOP_STATE_FILE, MANIFEST_FILE
-from training.checkpoint.store import FOLDER, committed_steps
+from training.checkpoint.store import FOLDER, committed_steps, folder_name, step_of
 from training.config.schema import TrainingSettings
 
 _LOOP = {"epochs": 60}
@@ -48,11 +48,11 @@ class _BucketRun(FaultedRun):
     def uploaded_steps(self) -> list[int]:
         """Steps of the checkpoints in the bucket, ascending."""
         manifests = [key for key in self.api.object_names() if key.endswith(MANIFEST_FILE)]
-        return sorted(int(key.split("/")[-2].removeprefix("step-")) for key in manifests)
+        return sorted(step for key in manifests if (step := step_of(key.split("/")[-2])) is not None)
 
     def newest_objects(self) -> list[str]:
         """Keys of the objects of the newest checkpoint in the bucket."""
-        folder = f"step-{self.uploaded_steps()[-1]:08}/"
+        folder = f"{folder_name(self.uploaded_steps()[-1])}/"
         return [key for key in self.api.object_names() if folder in key]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import ray
@@ -11,6 +10,7 @@ import ray
 from tests.distribution import RAY
 from tests.engines.ray_cluster import short_folder
 from tests.engines.ray_raylets import raylets
+from tests.training.launch.agent.group import eventually
 from training.launch.ray_reservation import Reservation
 
 pytestmark = pytest.mark.xdist_group(RAY)
@@ -27,23 +27,13 @@ def cluster() -> Iterator[None]:
         ray.shutdown()
 
 
-def eventually(condition: Callable[[], bool], *, seconds: float = 30.0) -> bool:
-    """Whether a condition holds within some seconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 @pytest.mark.usefixtures("cluster")
 def test_of_two_runs_that_do_not_fit_together_one_gets_all_of_its_room() -> None:
     first, second = Reservation(NEED, workers=2), Reservation(NEED, workers=2)
-    assert eventually(lambda: first.is_ready)
+    assert eventually(lambda: first.is_ready, seconds=30)
     assert not second.is_ready
     first.release()
-    assert eventually(lambda: second.is_ready)
+    assert eventually(lambda: second.is_ready, seconds=30)
     second.release()
 
 
@@ -53,5 +43,5 @@ def test_room_that_is_asked_for_no_more_is_not_taken() -> None:
     assert not eventually(lambda: too_much.is_ready, seconds=2.0)
     too_much.release()
     fits = Reservation(NEED, workers=3)
-    assert eventually(lambda: fits.is_ready)
+    assert eventually(lambda: fits.is_ready, seconds=30)
     fits.release()

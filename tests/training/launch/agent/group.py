@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -65,6 +66,16 @@ def agents(world: int, folder: Path) -> Iterator[Group]:
         group = Group(started, coordinator, threads)
         stack.callback(group.end)
         yield group
+
+
+def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
+    """Whether a condition holds within some seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def _hello(number: int) -> Hello:

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
 from pathlib import Path
@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from observability.runlog import Restored, read_all, select
-from tests.training.launch.agent.group import Group, agents
+from tests.training.launch.agent.group import Group, agents, eventually
 from tests.training.launch.ranks import run_world
 from tests.training.runs import small_settings, steps_of
 from training import failures
@@ -54,16 +54,6 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("reference")
     (folder / "failed").touch()
     return run_world(settings("killed", folder), folder / "run").weights_sha256
-
-
-def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
-    """Whether a condition holds within some seconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def settled(group: Group) -> list[int]:
