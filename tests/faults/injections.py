@@ -144,7 +144,8 @@ def damage_newest_checkpoint(damage: Damage) -> Inject:
         run.wait_for(is_commit(COMMITS))
         began = time.time()
         kill_driver(run)
-        damage(newest_checkpoint(run))
+        run.damaged = newest_checkpoint(run)
+        damage(run.damaged)
         return began
 
     return inject

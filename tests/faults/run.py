@@ -64,6 +64,8 @@ class FaultedRun:
         self._driver: Driver | None = None
         self._seen: dict[int, psutil.Process] = {}
         self._began = 0.0
+        self.damaged: Path | None = None
+        """The checkpoint that the fault damages, if it does."""
         self.wall = 0.0
         """Seconds from the first driver's start to the last one's end, by the clock of this process."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from psycopg2 import sql
+from psycopg2 import errors, sql
 
 from ..database import MAINTENANCE, Database
 from .errors import RefusedError
@@ -75,7 +75,7 @@ class Scratch:
 
     def drop(self, name: str) -> None:
         """Drop a database, with its connections."""
-        self._cursor.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        drop_database(self._cursor, name)
 
     def check_room(self, needed: int, *, storage: int) -> None:
         """Refuse to fill the server's disk. RDS may enlarge it up to its limit, and does not make it smaller again.
@@ -103,6 +103,25 @@ class Scratch:
             cursor.execute("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace")
             [(relations,)] = cursor.fetchall()
         return bool(relations == 0)
+
+
+def drop_database(cursor: Any, name: str) -> None:  # noqa: ANN401 - psycopg2 has no types
+    """Drop a database if it exists, with its connections.
+
+    Raises:
+        psycopg2.Error: it is not this role's, or others still are connected to it.
+    """
+    drop = sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name))
+    try:
+        cursor.execute(sql.SQL("{} WITH (FORCE)").format(drop))
+    except errors.InsufficientPrivilege:
+        # FORCE ends nothing if it may not end everything, and autovacuum may be at work in the database. Without FORCE,
+        # PostgreSQL cancels autovacuum, and waits for connections to go.
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
+            (name,),
+        )
+        cursor.execute(drop)
 
 
 def incomplete(cursor: Any) -> set[str]:  # noqa: ANN401 - psycopg2 has no types

@@ -11,7 +11,7 @@ from psycopg2 import sql
 from ..database import Database
 from .drill import RESTORED
 from .errors import RefusedError
-from .scratch import incomplete, maintenance
+from .scratch import drop_database, incomplete, maintenance
 
 _REPLACED = "replaced_"
 """Begins the names of databases that a restore has put out of service."""
@@ -62,7 +62,7 @@ def discard(database: Database, name: str) -> None:
             raise RefusedError(
                 f"{name!r} is not a replaced or restored database; there are: {', '.join(found) or 'none'}"
             )
-        cursor.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        drop_database(cursor, name)
     print(f"dropped {name}", flush=True)
 
 
