@@ -19,6 +19,7 @@ from ray._private import state as ray_state
 
 from training.launch import ray_facts
 from training.launch.ray_facts import MISSING, SILENT, Fact, Node
+from training.launch.ray_trainer import needs_of_worker
 from training.launch.task import RankTask
 
 _PATIENCE_S = 3.0
@@ -126,7 +127,6 @@ def _placement_groups() -> Iterable[Fact]:
 def _resources(task: RankTask, since: float) -> Iterable[Fact]:
     """What the ranks lack, if they did not fit the cluster."""
     scale = task.settings.scale
-    each = {"CPU": float(scale.cpus_per_worker), **({"GPU": 1.0} if scale.gpu else {})}
     free = ray_state.state.available_resources_per_node()
     nodes = [
         Node(name=node["NodeManagerAddress"], total=node["Resources"], free=free.get(node["NodeID"], {}))
@@ -134,5 +134,5 @@ def _resources(task: RankTask, since: float) -> Iterable[Fact]:
         if node["Alive"]
     ]
     needed = scale.min_workers or scale.workers
-    if lacks := ray_facts.missing(needed, each, nodes, were_placed=len(_ranks(since)) >= needed):
+    if lacks := ray_facts.missing(needed, needs_of_worker(scale), nodes, were_placed=len(_ranks(since)) >= needed):
         yield Fact("resources", MISSING, lacks[:_LONGEST])

@@ -6,6 +6,8 @@ lacks, then the best ones that are kept. So one upload is under way, and of thos
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +34,9 @@ _LONGEST_RETRY = 60.0
 
 _CLOSE_SECONDS = 5.0
 """A request that is not answered cannot be given up before its timeout; it ends with the process."""
+
+_LESS_PRIORITY = 10
+"""Added to the niceness."""
 
 _LAST_ATTEMPTS = 3
 """Failed attempts at the end of a run, after which it waits no longer."""
@@ -154,6 +159,7 @@ class Uploader:
     # The methods below run in the thread.
 
     def _run(self) -> None:
+        _yield_cores()
         retry_in: float | None = None
         while True:
             with self._changed:
@@ -307,6 +313,13 @@ class Uploader:
 
     def _say(self, level: str, message: str) -> None:
         self._reports.put(Notice(level=level, message=message))
+
+
+def _yield_cores() -> None:
+    """Let the training have the cores first: lower the priority of this thread, and of those it starts for transfers."""
+    if sys.platform == "linux":  # where threads have priorities of their own
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _LESS_PRIORITY)
 
 
 def _age(created: str) -> float:
