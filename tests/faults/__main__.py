@@ -68,11 +68,11 @@ def _run_soak(count: int, *, seed: int | None, writes: bool) -> list[str]:
     _say(f"soak of {count} faults; seed {seed}")
     planned = plan(count, seed=seed)
     try:
-        cost = soak(planned, say=_say)
+        soaked = soak(planned, say=_say)
     except Exception:  # noqa: BLE001 - reported with its seed
         traceback.print_exc()
         return [f"soak of {count} faults, seed {seed}"]
-    lines = describe(planned, cost, seed=seed)
+    lines = describe(soaked, seed=seed)
     _say("\n".join(lines))
     if writes:
         write_soak(lines)

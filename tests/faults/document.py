@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.faults.cell import Cell
 from tests.faults.matrix import CELLS
+from tests.faults.picture import NONE, PICTURE, draw
 from tests.faults.proof import Cost
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "FAULTS.md"
@@ -16,7 +17,6 @@ _HEAD = (
     "| cell | fault | moment | cause | detected | next step | lost steps | wall time |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )
-_NONE = "–"  # noqa: RUF001 - as typography has it
 
 
 def row(cell: Cell, cost: Cost | str) -> str:
@@ -29,12 +29,12 @@ def row(cell: Cell, cost: Cost | str) -> str:
 
 def row_begin(cell: Cell) -> str:
     """The part of its row that does not depend on a measurement."""
-    cause = cell.fault.cause.replace("_", " ") or _NONE
+    cause = cell.fault.cause.replace("_", " ") or NONE
     return f"| `{cell.name}` | {cell.fault.what} | {cell.fault.when} | {cause} |"
 
 
 def _seconds(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.2f} s" if value < 10 else f"{value:.0f} s"
+    return NONE if value is None else f"{value:.2f} s" if value < 10 else f"{value:.0f} s"
 
 
 def rows(text: str) -> dict[str, str]:
@@ -43,10 +43,11 @@ def rows(text: str) -> dict[str, str]:
 
 
 def write_cells(new: Mapping[str, str]) -> None:
-    """Replace the rows of the cells that were run; the others keep their numbers, and those without any say so."""
+    """Replace the rows of the cells that were run, and the picture; other rows keep their numbers, and those without any say so."""
     known = {**rows(FILE.read_text(encoding="utf-8")), **new}
     listed = [known.get(cell.name) or row(cell, "no numbers yet") for cell in CELLS]
     _write("cells", f"{_HEAD}{_lines(listed)}")
+    draw(rows(FILE.read_text(encoding="utf-8")), PICTURE)
 
 
 def write_soak(lines: Sequence[str]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +32,19 @@ _KINDS: Final[Mapping[str, tuple[int, Callable[[FaultedRun], None]]]] = {
     "SIGKILL of the driver, and a bit flipped in the newest checkpoint": (2, faults.kill_driver_and_flip_a_bit),
 }
 """Weight and action of each kind. Those that start Ray again are rare, because they take longest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Soaked:
+    """What a soak has cost.
+
+    Attributes:
+        cost: of the whole run.
+        recoveries: for each kind, the seconds from each of its faults to the end of a rendezvous after it.
+    """
+
+    cost: Cost
+    recoveries: Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +77,7 @@ def settings(planned: Sequence[Planned]) -> TrainingSettings:
     )
 
 
-def soak(planned: Sequence[Planned], *, say: Callable[[str], None]) -> Cost:
+def soak(planned: Sequence[Planned], *, say: Callable[[str], None]) -> Soaked:
     """Let all of them happen to one run.
 
     Args:
@@ -77,6 +90,7 @@ def soak(planned: Sequence[Planned], *, say: Callable[[str], None]) -> Cost:
     chosen = settings(planned)
     say(f"uninterrupted run of {chosen.loop.epochs} epochs")
     weights = uninterrupted(chosen)
+    recoveries: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     with run_here(chosen) as run:
         run.start()
         began = 0.0
@@ -87,26 +101,25 @@ def soak(planned: Sequence[Planned], *, say: Callable[[str], None]) -> Cost:
             if run.driver.process.poll() is not None:
                 run.start()
             run.wait_for(lambda event: isinstance(event, TrainingStarted) and event.time > began)  # noqa: B023 - called at once
-            say(
-                f"fault {number} of {len(planned)}: {one.kind} at step {one.step}; trains again after {time.time() - began:.1f} s"
-            )
+            seconds = time.time() - began
+            recoveries[one.kind].append(seconds)
+            say(f"fault {number} of {len(planned)}: {one.kind} at step {one.step}; trains again after {seconds:.1f} s")
         ended = run.end()
         assert ended.status == 0, ended.err
-        return prove(run, weights_sha256=weights, fault=began)
+        return Soaked(cost=prove(run, weights_sha256=weights, fault=began), recoveries=recoveries)
 
 
-def describe(planned: Sequence[Planned], cost: Cost, *, seed: int) -> list[str]:
+def describe(soaked: Soaked, *, seed: int) -> list[str]:
     """The result in lines of Markdown."""
-    counts = Counter(one.kind for one in planned)
-    kinds = [f"| {kind} | {counts[kind]} |" for kind in _KINDS]
+    cost, recoveries = soaked.cost, soaked.recoveries
+    count = sum(map(len, recoveries.values()))
     proven = (
-        f"{len(planned)} faults from seed {seed} in one run of {cost.wall:.0f} s: equal weights, every sample once per epoch, "
+        f"{count} faults from seed {seed} in one run of {cost.wall:.0f} s: equal weights, every sample once per epoch, "
         f"{cost.lost_steps} steps trained again, nothing left behind."
     )
-    return [
-        proven,
-        "",
-        "| fault | times |",
-        "|---|---|",
-        *kinds,
+    kinds = [
+        f"| {kind} | {len(seconds)} | {statistics.median(seconds):.1f} s | {max(seconds):.1f} s |"
+        for kind, seconds in recoveries.items()
+        if seconds
     ]
+    return [proven, "", "| fault | times | trains again after (median) | at most |", "|---|---|---|---|", *kinds]

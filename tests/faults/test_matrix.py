@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.distribution import RAY
-from tests.faults.document import FILE, row_begin, rows
+from tests.faults.document import FILE, row, row_begin, rows
 from tests.faults.matrix import CELLS
-from tests.faults.proof import lost_steps
+from tests.faults.picture import PICTURE, Measured, digest
+from tests.faults.proof import Cost, lost_steps
 from tests.faults.soak import plan, settings, soak
 from training.callbacks import sample_ledger
 
@@ -25,6 +27,18 @@ def test_the_document_has_every_cell_as_it_is_now() -> None:
     found = rows(FILE.read_text(encoding="utf-8"))
     assert list(found) == [cell.name for cell in CELLS]
     assert [cell.name for cell in CELLS if not found[cell.name].startswith(row_begin(cell))] == []
+
+
+def test_the_picture_shows_the_numbers_of_the_document() -> None:
+    assert digest(rows(FILE.read_text(encoding="utf-8"))) in PICTURE.read_text(encoding="utf-8")
+
+
+def test_a_row_is_read_as_it_is_written() -> None:
+    cost = Cost(causes=(), detection=0.25, next_step=12.4, lost_steps=3, goodput=0.5, wall=70.0)
+    assert Measured.of(row(CELLS[0], cost)) == Measured(detected=0.25, next_step=12.0, lost_steps=3)
+    unnoticed = replace(cost, detection=None)
+    assert Measured.of(row(CELLS[0], unnoticed)) == Measured(detected=None, next_step=12.0, lost_steps=3)
+    assert Measured.of(row(CELLS[0], "not here: needs root")) is None
 
 
 def test_the_faults_of_a_seed_are_always_the_same_and_the_run_is_longer() -> None:
