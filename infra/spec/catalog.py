@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from infra.spec.compute_capability import Capability, parse_capability
 from infra.spec.errors import SettingsError
@@ -134,6 +134,11 @@ class InstanceType(Section):
         2 * 5128,
         description="Memory that the accelerated AMI reserves as 2 MiB huge pages on a node with EFA; by default the 5128 "
         'pages of the EKS user guide ("Run machine learning training with Elastic Fabric Adapter").',
+    )
+    network_gbits: PositiveFloat | None = Field(
+        None,
+        description='Network bandwidth in Gbit/s that lasts: EC2\'s `NetworkPerformance`, of a type with bursts ("Up to") the baseline; '
+        "null: not listed, as for types without GPUs.",
     )
     gpu: Gpu | None = Field(None, description="GPUs; null: none.")
     nvme: Nvme | None = Field(None, description="Instance store; null: none.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def figures(instance: InstanceType) -> dict[str, object]:
         "memory_gib": instance.memory_gib,
         "network_cards": instance.network_cards,
         "efa_interfaces": instance.efa_interfaces,
+        "network_gbits": instance.network_gbits,
         "gpu": (instance.gpu.model, instance.gpu.count, instance.gpu.memory_mib) if instance.gpu else None,
         "nvme": (instance.nvme.disks, instance.nvme.disk_gb) if instance.nvme else None,
     }
@@ -48,9 +50,18 @@ def figures_of_ec2(one: dict[str, Any]) -> dict[str, object]:
         "memory_gib": one["MemoryInfo"]["SizeInMiB"] // 1024,
         "network_cards": one["NetworkInfo"]["MaximumNetworkCards"],
         "efa_interfaces": one["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "network_gbits": gigabits_that_last(one["NetworkInfo"]) if gpus else None,
         "gpu": (gpus[0]["Name"], gpus[0]["Count"], gpus[0]["MemoryInfo"]["SizeInMiB"]) if gpus else None,
         "nvme": (disks[0]["Count"], disks[0]["SizeInGB"]) if disks else None,
     }
+
+
+def gigabits_that_last(network: dict[str, Any]) -> float:
+    """Gbit/s of EC2's `NetworkPerformance`, e.g. `4x 100 Gigabit`; of a type with bursts, `Up to 25 Gigabit`, the baseline."""
+    said = re.fullmatch(r"(?:(\d+)x )?(\d+) Gigabit", network["NetworkPerformance"])
+    if said is None:
+        return sum(float(card["BaselineBandwidthInGbps"]) for card in network["NetworkCards"])
+    return float(said[1] or 1) * float(said[2])
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG.instances))

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from infra.spec.catalog import InstanceType, load_catalog
 from tests.training.cluster.conformance.reports import (
     ALL_REDUCE,
     FABRIC,
@@ -19,7 +20,7 @@ from tests.training.cluster.conformance.reports import (
     reported,
 )
 from training.cluster.conformance.catalogue import CHECKS
-from training.cluster.conformance.floors import NETWORK_GBITS, floor_of
+from training.cluster.conformance.floors import FAMILIES, floor_of
 from training.cluster.conformance.judges.shape import JobShape
 from training.cluster.state import JobState
 from training.conformance.facts import FabricFacts, JobReport, Part, RankFacts
@@ -204,11 +205,12 @@ def test_an_s3_that_stands_in_for_aws_proves_nothing_about_other_teams() -> None
     assert told.of("failed") == set()
 
 
-@pytest.mark.parametrize("instance_type", sorted(NETWORK_GBITS))
-def test_a_floor_is_above_what_tcp_reaches_and_below_the_network(instance_type: str) -> None:
-    floor = floor_of(instance_type)
+@pytest.mark.parametrize("listed", [one for one in load_catalog().instances.values() if one.family in FAMILIES])
+def test_a_floor_is_above_what_tcp_reaches_and_below_the_network(listed: InstanceType) -> None:
+    floor = floor_of(listed.name)
     assert floor is not None
-    assert 0.3 * NETWORK_GBITS[instance_type] / 8 < floor / 1e9 < NETWORK_GBITS[instance_type] / 8
+    assert listed.network_gbits is not None
+    assert 0.3 * listed.network_gbits / 8 < floor / 1e9 < listed.network_gbits / 8
 
 
 def test_a_type_whose_gpus_are_not_connected_by_nvlink_has_no_floor() -> None:
