@@ -115,7 +115,7 @@ ELSEWHERE: Mapping[str, str] = {
 
 def commands() -> frozenset[str]:
     """The commands of the guide, in code blocks and in its text; an ellipsis stands for a value."""
-    return frozenset(_commands(GUIDE.read_text(encoding="utf-8")))
+    return frozenset(commands_in(GUIDE.read_text(encoding="utf-8")))
 
 
 def account_only() -> frozenset[str]:
@@ -131,7 +131,8 @@ def covers(tested: str, command: str) -> bool:
     return words[:2] == mentioned[:2] and {word for word in mentioned if not word.endswith("…")} <= {*words}
 
 
-def _commands(text: str) -> Iterator[str]:
+def commands_in(text: str) -> Iterator[str]:
+    """The commands of a document, in code blocks and in its text."""
     yield from _blocks(text)
     prose = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
     for span in re.findall(r"`([^`]+)`", prose):

@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def make(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    return subprocess.run(
-        ["make", *arguments],
-        cwd=ROOT,
-        env={**clean, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def command(*arguments: str, environment: dict[str, str] | None = None) -> list[str]:
-    """The last command that make would run, in words, without the interpreter."""
-    planned = make("--dry-run", *arguments, environment=environment)
-    assert planned.returncode == 0, planned.stderr
-    return shlex.split(planned.stdout.splitlines()[-1])[1:]
+from tests.makefile import ROOT, command, make
 
 
 def test_train_without_variables_is_the_bare_command() -> None:
