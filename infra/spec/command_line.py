@@ -73,8 +73,8 @@ class NoOptions:
     """A command without options."""
 
 
-class _Command(NamedTuple):
-    """A command: its function, its options, and its heading in `--help`."""
+class Command(NamedTuple):
+    """A command: its function, the class of its options, and its heading in `--help`."""
 
     name: str
     summary: str
@@ -93,10 +93,10 @@ class CommandLine:
     """
 
     def __init__(self, program: str, summary: str, *, variables: Mapping[str, str]) -> None:
-        self._program = program
-        self._summary = summary
+        self.program = program
+        self.summary = summary
         self._variables = variables
-        self._commands: dict[str, _Command] = {}
+        self._commands: dict[str, Command] = {}
 
     def command(self, heading: str) -> Callable[[Callable[[Options], int]], Callable[[Options], int]]:
         """Register a function as a command; name, docstring and parameter type become name, help and options.
@@ -108,7 +108,7 @@ class CommandLine:
             name = run.__name__.rstrip("_").replace("_", "-")
             summary = (run.__doc__ or "").partition("\n")[0]
             hints = get_type_hints(run)
-            self._commands[name] = _Command(name, summary, heading, hints[run.__code__.co_varnames[0]], run)
+            self._commands[name] = Command(name, summary, heading, hints[run.__code__.co_varnames[0]], run)
             return run
 
         return register
@@ -123,7 +123,7 @@ class CommandLine:
             the exit status of the process, see `ExitStatus`.
         """
         output.use_plain_characters()
-        parser = self._parser()
+        parser = self.parser()
         if "_ARGCOMPLETE" in os.environ:  # the shell requests completions
             import argcomplete
 
@@ -142,15 +142,21 @@ class CommandLine:
             output.discard(sys.stdout)
             return ExitStatus.DONE
 
-    def _parser(self) -> argparse.ArgumentParser:
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands, in the order in which they were registered."""
+        return tuple(self._commands.values())
+
+    def parser(self) -> argparse.ArgumentParser:
+        """The parser of the whole command line, with a subparser for each command."""
         parser = argparse.ArgumentParser(
-            prog=self._program,
+            prog=self.program,
             usage="%(prog)s [-h] COMMAND [options]",
-            description=self._summary,
+            description=self.summary,
             epilog="\n".join(self._epilog()),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        commands = parser.add_subparsers(prog=self._program, dest="command", required=True, metavar="COMMAND")
+        commands = parser.add_subparsers(prog=self.program, dest="command", required=True, metavar="COMMAND")
         commands.help = argparse.SUPPRESS  # the epilog lists them by heading
         for command in self._commands.values():
             _add_options(commands.add_parser(command.name, description=command.summary), command.options)
@@ -168,7 +174,7 @@ class CommandLine:
         yield "environment variables:"
         yield from (f"{_INDENT}{name:{width}}{_INDENT}{meaning}" for name, meaning in self._variables.items())
         yield ""
-        yield f"{self._program} COMMAND --help lists the options of a command."
+        yield f"{self.program} COMMAND --help lists the options of a command."
         yield "Exit status: 0 success, 1 failure, 2 invalid input or settings, 3 refused by a check, 130 interrupted."
         yield "To enable completion in bash and zsh, run .venv/bin/activate-global-python-argcomplete."
 
@@ -196,9 +202,13 @@ def _add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
         _add_option(groups.get(title, parser), one, hints[one.name])
 
 
+def declaring_class(options: type[Any], name: str) -> type[Any]:
+    """The class, of a command's options and its bases, that declares an option."""
+    return next(one for one in reversed(options.__mro__) if name in get_annotations(one))
+
+
 def _title(options: type[Any], name: str) -> str:
-    owner = next(one for one in reversed(options.__mro__) if name in get_annotations(one))
-    return str(owner.__dict__.get("TITLE", ""))
+    return str(declaring_class(options, name).__dict__.get("TITLE", ""))
 
 
 def _add_option(parser: argparse._ActionsContainer, one: Field[Any], hint: object) -> None:
@@ -237,25 +247,26 @@ def _keywords_of(kind: object, spec: _Spec) -> dict[str, Any]:
     if get_origin(kind) is Literal:
         return {"choices": get_args(kind)}
     if kind is int or kind is float:
-        return {"type": _number(kind, spec)}
+        return {"type": _Number(kind, spec)}
     return {"type": kind} if kind is Path else {}
 
 
-def _number(kind: type[int | float], spec: _Spec) -> Callable[[str], int | float]:
-    """Parses a number, and refuses one outside the option's bounds."""
-    bounds = {"at least": spec.at_least, "at most": spec.at_most}
-    rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
+class _Number:
+    """Parses a number, and refuses one outside the option's bounds; `rule` says what they are."""
 
-    def number(text: str) -> int | float:
-        value = kind(text)
-        low = -math.inf if spec.at_least is None else spec.at_least
-        high = math.inf if spec.at_most is None else spec.at_most
-        if rule and not (math.isfinite(value) and low <= value <= high):
-            raise argparse.ArgumentTypeError(f"must be {rule}, not {text}")
+    def __init__(self, kind: type[int | float], spec: _Spec) -> None:
+        self._kind = kind
+        self._low = -math.inf if spec.at_least is None else spec.at_least
+        self._high = math.inf if spec.at_most is None else spec.at_most
+        bounds = {"at least": spec.at_least, "at most": spec.at_most}
+        self.rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
+        self.__name__ = kind.__name__  # argparse's message: invalid int value
+
+    def __call__(self, text: str) -> int | float:
+        value = self._kind(text)
+        if self.rule and not (math.isfinite(value) and self._low <= value <= self._high):
+            raise argparse.ArgumentTypeError(f"must be {self.rule}, not {text}")
         return value
-
-    number.__name__ = kind.__name__  # argparse's message: invalid int value
-    return number
 
 
 def _flag(name: str) -> str:
