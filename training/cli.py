@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from infra.spec.command_line import CommandLine, NoOptions
+from infra.spec.variables.inventory import described
 from training.checkpoint.remote.run_files import bring_back
 from training.code.given import configurations, given_code, importable
 from training.code.kept import current
@@ -56,13 +57,9 @@ if TYPE_CHECKING:
 COMMANDS = CommandLine(
     "python -m training",
     "Train models, on this machine or with --env on a cluster, and look at their runs.",
-    variables={
-        RUN_DIRECTORY: "folder of the runs, run.directory",
-        "RTP_TRACKING_URI": "MLflow's tracking server, tracking.uri",
-        "RTP_EXPERIMENT": "MLflow's experiment, tracking.experiment",
-        "RTP_STACK_OUTPUTS": "with --env: file with the output of `pulumi stack output --json`",
-        "KUBECONFIG": "with --env: kubeconfig of the cluster",
-    },
+    variables=described(
+        RUN_DIRECTORY, "RTP_TRACKING_URI", "RTP_EXPERIMENT", "RTP_STACK_OUTPUTS", "RTP_LOKI_URL", "KUBECONFIG"
+    ),
 )
 
 

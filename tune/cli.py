@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.spec.command_line import CommandLine
+from infra.spec.variables.inventory import described
 from infra.spec.yaml_text import inline
 from training.code.given import given_code, importable
 from training.code.kept import current
@@ -27,13 +28,7 @@ from tune.settings import DEFAULT_ROOT
 COMMANDS = CommandLine(
     "python -m tune",
     "Search for the best settings: train trials with different ones, and compare them.",
-    variables={
-        RUN_DIRECTORY: "folder of the runs that best.yaml starts; trials are in the search's folder",
-        "RTP_TRACKING_URI": "MLflow's tracking server, tracking.uri",
-        "RTP_EXPERIMENT": "MLflow's experiment, tracking.experiment",
-        "RTP_STACK_OUTPUTS": "with --env: file with the output of `pulumi stack output --json`",
-        "KUBECONFIG": "with --env: kubeconfig of the cluster",
-    },
+    variables=described(RUN_DIRECTORY, "RTP_TRACKING_URI", "RTP_EXPERIMENT", "RTP_STACK_OUTPUTS", "KUBECONFIG"),
 )
 
 

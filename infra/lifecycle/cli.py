@@ -35,24 +35,25 @@ from infra.lifecycle.options import (
     UpOptions,
 )
 from infra.spec.command_line import CommandLine, NoOptions
+from infra.spec.variables.inventory import described
 
 COMMANDS = CommandLine(
     "python -m infra.lifecycle",
     "Inspect and deploy the stack's environments, and maintain their release.",
-    variables={
-        "RTP_ENGINES": "folder where `engines` builds programs",
-        "RTP_REGISTRY": "folder where the registry of `sandbox --real` keeps images; default: beside RTP_ENGINES",
-        "KUBEBUILDER_ASSETS": "folder of the etcd and kube-apiserver that `sandbox` starts; default: those of `engines`",
-        "KUBERAY_OPERATOR": "KubeRay operator binary that `sandbox` starts; default: that of `engines`",
-        "KUEUE_CONTROLLER": "Kueue controller binary that `sandbox` starts; default: that of `engines`",
-        "TORCH_VERSION": "torch version for `image --variant cpu`",
-        "TORCH_INDEX": "package index that has TORCH_VERSION",
-        "RTP_STACK_OUTPUTS": "for `hold`, `release-queues`, `capacity` and, of a sandbox, `image`: file with `pulumi stack output --json`",
-        "KUBECONFIG": "with RTP_STACK_OUTPUTS or --outputs: kubeconfig of that cluster; default: AWS credentials",
-        "RTP_API_SERVER": "URL of an API server's tunnel, as `tunnel` prints it; default: the cluster's endpoint",
-        "PIP_INDEX_URL": "package index that `release-lock` asks through pip; pip's other settings work too",
-        "AWS_PROFILE": "AWS credentials; every other variable of the AWS SDK works too",
-    },
+    variables=described(
+        "RTP_ENGINES",
+        "RTP_REGISTRY",
+        "KUBEBUILDER_ASSETS",
+        "KUBERAY_OPERATOR",
+        "KUEUE_CONTROLLER",
+        "TORCH_VERSION",
+        "TORCH_INDEX",
+        "RTP_STACK_OUTPUTS",
+        "KUBECONFIG",
+        "RTP_API_SERVER",
+        "PIP_INDEX_URL",
+        "AWS_PROFILE",
+    ),
 )
 
 
