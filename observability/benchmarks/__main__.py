@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from observability.benchmarks import (
 from observability.benchmarks.communication import command as communication
 from observability.benchmarks.local_s3 import local_s3
 from observability.benchmarks.measure import Comparison, describe_machine
+from observability.benchmarks.options import ComparisonName, comparisons
 from observability.benchmarks.scaling_plot import draw
 from training.config.schema import TrainingSettings
 
@@ -34,23 +34,7 @@ _HEADER = ["comparison", "ours", "theirs", "ratio (spread)", "goal"]
 
 def main() -> int:
     """Run the comparisons and print them; a missed goal does not change the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m observability.benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
-    parser.add_argument(
-        "--only",
-        choices=[*_MEASUREMENTS, "scaling", "communication", "checkpoint_store"],
-        help="run only one comparison; scaling, communication and checkpoint_store run only if they are named",
-    )
-    parser.add_argument(
-        "--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of workers of scaling (default 1 2 4)"
-    )
-    parser.add_argument("--megabytes", type=int, default=1000, help="checkpoint of checkpoint_store (default 1000)")
-    parser.add_argument("--cases", nargs="+", help="cases of communication, e.g. fp16 powersgd-2 (default all)")
-    parser.add_argument("--rate", type=float, default=50.0, help="Mbit/s of a link of communication (default 50)")
-    parser.add_argument(
-        "--json", type=Path, default=Path(".local/bench"), help="directory of the JSON file (default .local/bench)"
-    )
-    arguments = parser.parse_args()
+    arguments = comparisons().parse_args()
     file = arguments.json / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     with tempfile.TemporaryDirectory(prefix="rtp-bench-") as folder:
         scratch = Path(folder)
@@ -152,7 +136,7 @@ def _validation(results: _Results, rounds: int, scratch: Path) -> None:
         results.add(validation.compare(workers, rounds=max(1, rounds // 2), scratch=scratch))
 
 
-_MEASUREMENTS: Mapping[str, Callable[[_Results, int, Path], None]] = {
+_MEASUREMENTS: Mapping[ComparisonName, Callable[[_Results, int, Path], None]] = {
     "checkpoint": _checkpoint,
     "overhead": _overhead,
     "metrics": _metrics,

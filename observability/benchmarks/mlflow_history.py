@@ -6,7 +6,6 @@ points go through MLflow's server; all of them would take hours that way, so the
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -27,6 +26,7 @@ from urllib.parse import urlencode
 
 import psycopg2
 
+from observability.benchmarks import options
 from observability.benchmarks.measure import describe_machine
 from training.config.schema import TrackingSettings
 from training.tracking.client import mlflow, upload_timeout
@@ -48,10 +48,7 @@ _START_SECONDS = 300.0
 
 def main() -> int:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m observability.benchmarks.mlflow_history", description=__doc__)
-    parser.add_argument("url", help="an empty PostgreSQL database")
-    parser.add_argument("--points", type=int, default=10_000_000, help="points of the run (default 10 million)")
-    arguments = parser.parse_args()
+    arguments = options.mlflow_history().parse_args()
     steps = arguments.points // METRICS
     with TemporaryDirectory(prefix="rtp-bench-") as folder, _server(arguments.url, Path(folder)) as uri:
         client = mlflow.MlflowClient(uri)

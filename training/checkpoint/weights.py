@@ -8,7 +8,6 @@ serve here: it fails on integer buffers, and fills scalars with zeros (torch 2.1
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from torch import nn
 from training.checkpoint.manifest import MANIFEST_FILE, Manifest
 from training.checkpoint.reader import SavedTensors
 from training.checkpoint.sharding import NamedTensors
+from training.checkpoint.weights_options import parser
 
 
 def open_state(checkpoint: Path, state: str = "model") -> SavedTensors:
@@ -64,15 +64,12 @@ def read_whole(checkpoint: Path, state: str = "model") -> NamedTensors:
 
 def main() -> None:
     """Write the whole tensors of one state to a file."""
-    parser = argparse.ArgumentParser(prog="python -m training.checkpoint.weights", description=main.__doc__)
-    parser.add_argument("checkpoint", type=Path, help="folder of a checkpoint")
-    parser.add_argument("output", type=Path, help="file to write, e.g. model.safetensors")
-    parser.add_argument("--state", default="model", help="model (default), ema for the moving average, or optimizer")
-    arguments = parser.parse_args()
+    command_line = parser()
+    arguments = command_line.parse_args()
     try:
         save_file(read_whole(arguments.checkpoint, arguments.state), arguments.output, {"format": "pt"})
     except (OSError, ValueError) as error:
-        parser.error(str(error))
+        command_line.error(str(error))
 
 
 if __name__ == "__main__":

@@ -40,14 +40,19 @@ def deliver(identity: CodeIdentity, *, parts: Path, archive: Path, files: Path) 
     unpack(CodeArchive(identity=identity, data=data, source=archive), files)
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m training.code.deliver", description=__doc__)
+    made.add_argument("--identity", required=True, help="identity of the code, as JSON")
+    made.add_argument("--parts", required=True, type=Path, help="folder with the parts of the archive")
+    made.add_argument("--archive", required=True, type=Path, help="file to write the archive to")
+    made.add_argument("--files", required=True, type=Path, help="folder to write its files to")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run once."""
-    parser = argparse.ArgumentParser(prog="python -m training.code.deliver", description=__doc__)
-    parser.add_argument("--identity", required=True, help="identity of the code, as JSON")
-    parser.add_argument("--parts", required=True, type=Path, help="folder with the parts of the archive")
-    parser.add_argument("--archive", required=True, type=Path, help="file to write the archive to")
-    parser.add_argument("--files", required=True, type=Path, help="folder to write its files to")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     identity = CodeIdentity.load(json.loads(options.identity))
     try:
         deliver(identity, parts=options.parts, archive=options.archive, files=options.files)

@@ -22,7 +22,7 @@ _CASES = ("kill", "drain", "goodput")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the comparisons and print them; returns the exit status, which a missed goal does not change."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         _refuse(arguments)
         _run(arguments)
@@ -32,18 +32,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return ExitStatus.DONE
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m observability.benchmarks.faults", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=2, help="runs of each side per case (default 2)")
-    parser.add_argument("--only", choices=_CASES, help="measure only one case")
-    parser.add_argument("--kills", type=int, default=5, help="kills in a run of `kill` (default 5)")
-    parser.add_argument("--notice", type=float, default=20.0, help="seconds of notice of `drain` (default 20)")
-    parser.add_argument("--interval", type=float, default=60.0, help="seconds between kills of `goodput` (default 60)")
-    parser.add_argument("--intervals", type=int, default=3, help="intervals in a run of `goodput` (default 3)")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m observability.benchmarks.faults", description=__doc__)
+    made.add_argument("--rounds", type=int, default=2, help="runs of each side per case (default 2)")
+    made.add_argument("--only", choices=_CASES, help="measure only one case")
+    made.add_argument("--kills", type=int, default=5, help="kills in a run of `kill` (default 5)")
+    made.add_argument("--notice", type=float, default=20.0, help="seconds of notice of `drain` (default 20)")
+    made.add_argument("--interval", type=float, default=60.0, help="seconds between kills of `goodput` (default 60)")
+    made.add_argument("--intervals", type=int, default=3, help="intervals in a run of `goodput` (default 3)")
+    made.add_argument(
         "--json", type=Path, default=Path(".local/bench/faults"), help="folder of the JSON file (.local/bench/faults)"
     )
-    return parser
+    return made
 
 
 def _refuse(arguments: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ _STATUS: Mapping[Outcome, int] = {Outcome.UNCHANGED: 0, Outcome.WORSE: 1, Outcom
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a line for each comparison; returns the exit status."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         history = read_history(arguments.folder)
         if not history:
@@ -42,14 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m observability.benchmarks.gate", description=__doc__)
-    parser.add_argument(
-        "--folder", type=Path, default=Path(".local/bench"), help="folder of the results (.local/bench)"
-    )
-    parser.add_argument("--baseline", type=Path, help=f"file of the baseline (default {BASELINE} in the folder)")
-    parser.add_argument("--accept", action="store_true", help="make the newest level of each comparison the baseline")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m observability.benchmarks.gate", description=__doc__)
+    made.add_argument("--folder", type=Path, default=Path(".local/bench"), help="folder of the results (.local/bench)")
+    made.add_argument("--baseline", type=Path, help=f"file of the baseline (default {BASELINE} in the folder)")
+    made.add_argument("--accept", action="store_true", help="make the newest level of each comparison the baseline")
+    return made
 
 
 def _accept(history: Sequence[Results], file: Path) -> int:

@@ -7,7 +7,6 @@ nothing about nineteen of twenty.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from observability.benchmarks import options
 from observability.benchmarks.gate.judge import Outcome, judge
 from observability.benchmarks.measure import describe_machine, measure_alternately
 from observability.benchmarks.timed_model import mean_cost
@@ -97,12 +97,10 @@ def measure(settings: TrainingSettings, *, rounds: int, scratch: Path) -> dict[s
 
 def main() -> int:
     """Measure, print a line per kind of change, and write the rounds."""
-    parser = argparse.ArgumentParser(prog="python -m observability.benchmarks.gate.power", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=40, help="rounds, of 40 s each on two cores (default 40)")
-    parser.add_argument("--json", type=Path, default=Path(".local/bench/power/rounds.json"), help="file of the rounds")
-    arguments = parser.parse_args()
+    command_line = options.power()
+    arguments = command_line.parse_args()
     if arguments.rounds < LEAST_ROUNDS:
-        parser.error(f"--rounds is {arguments.rounds}; {LEAST_ROUNDS} are the least")
+        command_line.error(f"--rounds is {arguments.rounds}; {LEAST_ROUNDS} are the least")
     with tempfile.TemporaryDirectory(prefix="rtp-bench-") as folder:
         seconds = measure(_job(), rounds=arguments.rounds, scratch=Path(folder))
     arguments.json.parent.mkdir(parents=True, exist_ok=True)

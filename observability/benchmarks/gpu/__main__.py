@@ -36,7 +36,7 @@ _CPU_NOTE = "A trial of this program on a CPU with small models: these figures s
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a table in Markdown and write it next to a JSON file."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         _run(options)
     except PlatformError as error:
@@ -152,18 +152,17 @@ def _write(file: Path, results: list[tuple[Group, list[Measured]]], reduced: Map
     file.with_suffix(".md").write_text("\n".join(page(results, reduced, device)) + "\n", encoding="utf-8")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m observability.benchmarks.gpu", description=__doc__)
-    parser.add_argument(
-        "--device", choices=["gpu", "cpu"], default="gpu", help="cpu tries the program with small models"
-    )
-    parser.add_argument("--only", help="measure only one group, e.g. attention")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds per group (default 3)")
-    parser.add_argument("--steps", type=int, default=40, help="measured steps per round (default 40)")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m observability.benchmarks.gpu", description=__doc__)
+    made.add_argument("--device", choices=["gpu", "cpu"], default="gpu", help="cpu tries the program with small models")
+    made.add_argument("--only", help="measure only one group, e.g. attention")
+    made.add_argument("--rounds", type=int, default=3, help="rounds per group (default 3)")
+    made.add_argument("--steps", type=int, default=40, help="measured steps per round (default 40)")
+    made.add_argument(
         "--json", type=Path, default=Path(".local/bench"), help="directory of the results (default .local/bench)"
     )
-    return parser
+    return made
 
 
 if __name__ == "__main__":

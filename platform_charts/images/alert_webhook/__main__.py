@@ -14,13 +14,18 @@ from urllib.parse import urlsplit
 import boto3
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m alert_webhook", description="Write a webhook's URL to a file.")
+    made.add_argument("--secret", required=True, help="name of the secret")
+    made.add_argument("--region", required=True, help="AWS region of the secret")
+    made.add_argument("--file", required=True, type=Path, help="output file")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the file; `arguments` is the command line, None for the process's own."""
-    parser = argparse.ArgumentParser(prog="python -m alert_webhook", description="Write a webhook's URL to a file.")
-    parser.add_argument("--secret", required=True, help="name of the secret")
-    parser.add_argument("--region", required=True, help="AWS region of the secret")
-    parser.add_argument("--file", required=True, type=Path, help="output file")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     client = boto3.client("secretsmanager", region_name=options.region)
     url = client.get_secret_value(SecretId=options.secret)["SecretString"].strip()
     address = urlsplit(url)

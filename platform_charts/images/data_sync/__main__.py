@@ -24,20 +24,23 @@ from .state import locked_state
 from .sync import Sync, SyncOptions
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m data_sync", description=__doc__)
+    made.add_argument("source", help="s3://BUCKET/FOLDER, or the absolute path of a folder")
+    made.add_argument("destination", help="datasets/NAME")
+    made.add_argument("--root", type=Path, default=Path("/mnt/datasets"), help="where the datasets are mounted")
+    made.add_argument("--workers", type=int, default=16, help="threads (default: 16)")
+    made.add_argument("--delete", action="store_true", help="delete files copied earlier that the source no longer has")
+    made.add_argument("--accept-unverified", action="store_true", help="accept objects without a known checksum")
+    made.add_argument("--limit", type=int, help="bytes that the root may hold (default: what its disk has free)")
+    made.add_argument("--reuse", action="store_true", help="keep a complete copy without reading the source again")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run once."""
-    parser = argparse.ArgumentParser(prog="python -m data_sync", description=__doc__)
-    parser.add_argument("source", help="s3://BUCKET/FOLDER, or the absolute path of a folder")
-    parser.add_argument("destination", help="datasets/NAME")
-    parser.add_argument("--root", type=Path, default=Path("/mnt/datasets"), help="where the datasets are mounted")
-    parser.add_argument("--workers", type=int, default=16, help="threads (default: 16)")
-    parser.add_argument(
-        "--delete", action="store_true", help="delete files copied earlier that the source no longer has"
-    )
-    parser.add_argument("--accept-unverified", action="store_true", help="accept objects without a known checksum")
-    parser.add_argument("--limit", type=int, help="bytes that the root may hold (default: what its disk has free)")
-    parser.add_argument("--reuse", action="store_true", help="keep a complete copy without reading the source again")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         _run(options)
     except SyncError as error:

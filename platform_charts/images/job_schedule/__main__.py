@@ -108,20 +108,30 @@ def run(namespace: Namespace, options: argparse.Namespace) -> str:
     return f"{name} submitted" if submitted else f"{name} exists"
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m job_schedule", description=__doc__)
+    made.add_argument("--schedule", required=True, help="name of the schedule")
+    made.add_argument("--namespace", required=True, help="namespace of the schedule")
+    made.add_argument("--job", required=True, help="name of the Job that runs this program")
+    made.add_argument("--selector", required=True, help="label selector of the schedule's RayJobs")
+    made.add_argument("--template", required=True, type=Path, help="JSON file with the objects to submit")
+    made.add_argument("--placeholder", required=True, help="name in the template to replace by the occurrence's")
+    made.add_argument(
+        "--concurrency",
+        required=True,
+        choices=("forbid", "replace", "allow"),
+        help="what happens while an earlier occurrence runs",
+    )
+    made.add_argument("--history", required=True, type=int, help="ended occurrences to keep")
+    made.add_argument("--code", type=Path, help="folder with the parts of the jobs' code; default: they have none")
+    made.add_argument("--kubeconfig", type=Path, help="kubeconfig; default: the pod's service account")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run once."""
-    parser = argparse.ArgumentParser(prog="python -m job_schedule", description=__doc__)
-    parser.add_argument("--schedule", required=True, help="name of the schedule")
-    parser.add_argument("--namespace", required=True, help="namespace of the schedule")
-    parser.add_argument("--job", required=True, help="name of the Job that runs this program")
-    parser.add_argument("--selector", required=True, help="label selector of the schedule's RayJobs")
-    parser.add_argument("--template", required=True, type=Path, help="JSON file with the objects to submit")
-    parser.add_argument("--placeholder", required=True, help="name in the template to replace by the occurrence's")
-    parser.add_argument("--concurrency", required=True, choices=("forbid", "replace", "allow"))
-    parser.add_argument("--history", required=True, type=int, help="ended occurrences to keep")
-    parser.add_argument("--code", type=Path, help="folder with the parts of the jobs' code; default: they have none")
-    parser.add_argument("--kubeconfig", type=Path, help="kubeconfig; default: the pod's service account")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     if options.kubeconfig is None:
         config.load_incluster_config()
     else:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         the exit status of the process.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     commands = {
         "migrate": _migrate,
         "cleanup": lambda: _clean_up(is_preview=options.preview),
@@ -124,9 +124,10 @@ def _database() -> Database:
     return Database(settings, boto3.client("secretsmanager", region_name=settings.region))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m mlflow_server", description="MLflow on the platform.")
-    commands = parser.add_subparsers(metavar="command", required=True, dest="command")
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m mlflow_server", description="MLflow on the platform.")
+    commands = made.add_subparsers(metavar="command", required=True, dest="command")
     commands.add_parser("migrate", help="migrate databases, accounts and Secrets to this release")
     commands.add_parser("serve", help="run the server")
     cleanup = commands.add_parser("cleanup", help="delete for good what was deleted long ago")
@@ -137,8 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     drill.add_argument("--keep", action="store_true", help="keep what was restored, for `switch`")
     commands.add_parser("switch", help="put restored databases in the place of those that serve")
     discard = commands.add_parser("discard", help="drop a database that `switch` has replaced")
-    discard.add_argument("database", metavar="DATABASE")
-    return parser
+    discard.add_argument("database", metavar="DATABASE", help="its name")
+    return made
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from infra.spec.names import MLFLOW_URI
 from infra.spec.release import ReleaseManifest
 from infra.spec.uis import SHARED_UIS
 from platform_charts.images.mlflow_server import names as image_names
-from platform_charts.images.mlflow_server.__main__ import _parser
+from platform_charts.images.mlflow_server.__main__ import parser
 from platform_charts.images.mlflow_server.environment import (
     BackupSettings,
     BootstrapSettings,
@@ -105,7 +105,7 @@ def test_backup_and_drill_can_parse_their_environment_and_command_line() -> None
     for job in (backup, drill):
         assert DatabaseSettings.from_environment(_environment({"spec": job})).secret == "arn"
         [container] = job["template"]["spec"]["containers"]
-        _parser().parse_args(container["command"][3:])
+        parser().parse_args(container["command"][3:])
 
 
 def test_backup_and_drill_have_an_account_that_the_server_has_not() -> None:
