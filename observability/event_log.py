@@ -41,6 +41,8 @@ class Decoder:
     """Decodes the events of one kind of log."""
 
     def __init__(self, *classes: type[Event]) -> None:
+        self.classes = classes
+        """The events, in the order in which they are documented."""
         self._classes = {cls.kind: cls for cls in classes}
         self._fields = {cls.kind: frozenset(one.name for one in fields(cls)) for cls in classes}
 

@@ -23,6 +23,9 @@ class RunStarted(Event):
     """The driver accepted the settings. A resumed run has one per start.
 
     Attributes:
+        run: its name.
+        settings: all settings, with their defaults.
+        environment: interpreter, packages, machine and code, as `training.environment` describes them.
         submitted: Unix time at which the driver's job was submitted to a cluster; 0 without a job, or if it is not known.
         dollars_per_hour: price of the machines, or of the parts of them, that this driver and its ranks hold; None if it is not known.
     """
@@ -37,7 +40,12 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(Event):
-    """A phase of start-up or shutdown began, e.g. `imports`, `ray_start`, `workers_start`, `data`, `first_batch`, `train`, `finish`."""
+    """A phase of start-up or shutdown began, e.g. `imports`, `ray_start`, `workers_start`, `data`, `first_batch`, `train`, `finish`.
+
+    Attributes:
+        name: its name.
+        process: the process that is in it: `driver` or `rank 0`.
+    """
 
     kind: ClassVar[str] = "phase"
     name: str
@@ -49,7 +57,14 @@ class TrainingStarted(Event):
     """All ranks are ready.
 
     Attributes:
+        world: world size, the number of ranks.
         start_step: optimizer steps already in the weights.
+        total_steps: optimizer steps of the whole run.
+        steps_per_epoch: optimizer steps of an epoch.
+        parameters: number of the model's parameters.
+        train_samples: samples of the training split.
+        dataset_fingerprint: hash of the dataset's files, or of how it is made.
+        metrics_url: where rank 0 serves its metrics; empty if it does not.
         objective: an `observability.objective_metrics.ObjectiveInfo`, as JSON.
     """
 
@@ -75,6 +90,7 @@ class Step(Event):
         loss: mean loss over the global batch.
         metrics: the objective's other metrics over the global batch, by name.
         gradient_norm: global norm before clipping.
+        learning_rate: learning rate of the step.
         samples: samples in the global batch.
         units: what the objective counts instead of samples, e.g. tokens, in the global batch; 0 if it counts samples.
         time: Unix time at which the step ended; steps are written a little later, in batches.
@@ -149,6 +165,12 @@ class Evaluated(Event):
     """The result of an exact evaluation of a split (`validation` or `test`) after `step` steps.
 
     Attributes:
+        split: `validation` or `test`.
+        step: optimizer steps in the evaluated weights.
+        epoch: epoch of that step, from 1.
+        loss: mean loss over the split.
+        samples: samples of the split.
+        seconds: wall time of the evaluation.
         metrics: the objective's metrics other than the loss, by name.
         is_asynchronous: whether another process measured it while the training went on; the event then comes after later steps.
     """
@@ -170,7 +192,15 @@ class Evaluated(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointCommitted(Event):
-    """A checkpoint with its manifest is on storage. The loop was blocked for `stall_seconds`; the writer took `write_seconds`."""
+    """A checkpoint with its manifest is on storage.
+
+    Attributes:
+        step: optimizer steps in its weights.
+        path: its folder.
+        bytes: its size.
+        stall_seconds: time that the loop was blocked.
+        write_seconds: time that the writer took.
+    """
 
     kind: ClassVar[str] = "checkpoint_committed"
     step: int
@@ -182,7 +212,14 @@ class CheckpointCommitted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointUploaded(Event):
-    """A checkpoint with its manifest is also in the run's bucket; `seconds` is from the begin of its upload."""
+    """A checkpoint with its manifest is also in the run's bucket.
+
+    Attributes:
+        step: optimizer steps in its weights.
+        location: its URL in the bucket.
+        bytes: its size.
+        seconds: time since the begin of its upload.
+    """
 
     kind: ClassVar[str] = "checkpoint_uploaded"
     step: int
@@ -193,9 +230,12 @@ class CheckpointUploaded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Restored(Event):
-    """The run resumes from a checkpoint; `skipped` lists newer ones that failed verification, with the reason.
+    """The run resumes from a checkpoint.
 
     Attributes:
+        step: optimizer steps in its weights.
+        path: folder of the checkpoint.
+        skipped: newer checkpoints that failed verification, each with the reason.
         weights_sha256: hash of the file with its weights.
         from_rank: rank that had the state in memory when it lost its peers; None for a checkpoint, which has a path.
     """
@@ -230,7 +270,12 @@ class WorkersFailed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Notice(Event):
-    """A message to the user. `level` is `info`, `warning` or `error`."""
+    """A message to the user.
+
+    Attributes:
+        level: `info`, `warning` or `error`.
+        message: the text.
+    """
 
     kind: ClassVar[str] = "notice"
     level: str

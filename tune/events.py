@@ -40,7 +40,12 @@ class SearchStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialAdded(Event):
-    """The search has chosen the values of a new trial; logged before anything of it is started."""
+    """The search has chosen the values of a new trial; logged before anything of it is started.
+
+    Attributes:
+        trial: its name.
+        values: its settings, by dotted key.
+    """
 
     kind: ClassVar[str] = "trial_added"
     trial: str
@@ -52,6 +57,7 @@ class TrialReported(Event):
     """A trial has been evaluated after an epoch.
 
     Attributes:
+        trial: its name.
         epoch: epochs trained so far.
         step: optimizer steps trained so far.
         metrics: `validation_loss`, `validation_accuracy` and so on.
@@ -71,6 +77,7 @@ class TrialExploited(Event):
     """A trial continues from a checkpoint of a better one, with other values.
 
     Attributes:
+        trial: its name.
         donor: the better trial.
         epoch: epochs that the donor's checkpoint has trained, and from now on the trial.
         step: optimizer steps of the same.
@@ -92,6 +99,7 @@ class TrialEnded(Event):
     """A trial trains no more.
 
     Attributes:
+        trial: its name.
         status: `done` after all its epochs, `stopped` by the scheduler before, or `failed`.
         message: why it was stopped or failed; empty if done.
         worker_seconds: as in `TrialReported`, until its end.
@@ -108,7 +116,12 @@ class TrialEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchNotice(Event):
-    """A message to the user. `level` is `info`, `warning` or `error`."""
+    """A message to the user.
+
+    Attributes:
+        level: `info`, `warning` or `error`.
+        message: the text.
+    """
 
     kind: ClassVar[str] = "search_notice"
     level: str

@@ -7,7 +7,9 @@ traceback; a traceback means a bug.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 
 class ExitStatus(IntEnum):
@@ -18,6 +20,16 @@ class ExitStatus(IntEnum):
     WRONG_INPUT = 2
     REFUSED = 3
     INTERRUPTED = 130
+
+
+EXIT_MEANINGS: Final[Mapping[ExitStatus, str]] = {
+    ExitStatus.DONE: "The command did what it was asked for.",
+    ExitStatus.FAILED: "It failed, e.g. because training failed or a check found something.",
+    ExitStatus.WRONG_INPUT: "An option, a setting or a file is invalid; the message names the value, the rule and the remedy.",
+    ExitStatus.REFUSED: "The input is valid, but a check refuses: this machine, account, release or environment cannot serve it.",
+    ExitStatus.INTERRUPTED: "Ctrl-C or a signal ended it.",
+}
+"""When a command ends with each status."""
 
 
 _CONNECTION = re.compile(r"^HTTPS?Connection(?:Pool)?\(host=[^)]*\): ")
