@@ -328,6 +328,10 @@ lint: environment-dev ## Check style, formatting, types and import contracts
 	@$(python) -m mypy
 	@.venv/bin/lint-imports --no-logo --cache-dir .local/cache/import-linter
 
+.PHONY: reference
+reference: environment-dev ## Write docs/REFERENCE.md, its pages and .env.example from the code
+	@$(python) -m reference
+
 ##@ Set up
 
 .PHONY: env
