@@ -76,7 +76,7 @@ IMAGES: Final = tuple(
 """Programs of our images; their pods start them under the last part of the name."""
 
 WRITERS: Final[Mapping[str, str]] = {
-    "infra.lifecycle.leftovers.policy": "`infra/spec/reaper_actions.py`'s table of the reaper's permissions",
+    "infra.lifecycle.leftovers.policy": "`infra/spec/reaper_actions.json`, the permissions of the reaper",
     "infra.spec.settings.schema": "`infra/environments/schema.json`",
     "observability.alerts": "the alert rules that the stack delivers",
     "observability.metrics.dcgm_counters": "the counters that the DCGM exporter exports",

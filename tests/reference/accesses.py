@@ -202,11 +202,13 @@ def _identifier(node: ast.expr) -> str:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The module and name, as `module:name`, of each imported name."""
+    """What each imported name is: a module, or `module:name`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for one in node.names:
                 yield one.asname or one.name, f"{node.module}:{one.name}"
+        elif isinstance(node, ast.Import):
+            yield from ((one.asname or one.name, one.name) for one in node.names)
 
 
 def _loops(tree: ast.Module) -> dict[str, list[ast.expr]]:
@@ -243,7 +245,7 @@ def in_shell(text: str) -> set[str]:
     assigned = set(re.findall(r"^\s*(?:if )?(?:local |readonly )*([A-Z][A-Z0-9_]*)=\S*$", code, re.MULTILINE))
     read = set(re.findall(r"(?<!\\)\$\{?#?([A-Z][A-Z0-9_]*)", code)) - assigned
     exported = set(re.findall(r"\bexport ([A-Z][A-Z0-9_]*)", code))
-    commands = re.findall(r"^\s*((?:[A-Z][A-Z0-9_]*=\S*\s+)+)[\w\"$./]", code, re.MULTILINE)
+    commands = re.findall(r"^\s*((?:[A-Z][A-Z0-9_]*=\S*[ \t]+)+)[\w\"$./]", code, re.MULTILINE)
     given = {name for words in commands for name in re.findall(r"([A-Z][A-Z0-9_]*)=", words)}
     return (read | exported | given) - SHELL_VARIABLES
 

@@ -192,21 +192,21 @@ KUBERNETES = (
     Variable(
         name="GF_PATHS_DATA",
         meaning="its data",
-        value="(in the folder of the runs)",
+        value="(in the folder of `make monitor-up`)",
         used_by=("training",),
         library="Grafana",
     ),
     Variable(
         name="GF_PATHS_LOGS",
         meaning="its logs",
-        value="(in the folder of the runs)",
+        value="(in the folder of `make monitor-up`)",
         used_by=("training",),
         library="Grafana",
     ),
     Variable(
         name="GF_PATHS_PROVISIONING",
         meaning="its data source and dashboards",
-        value="(in the folder of the runs)",
+        value="(in the folder of `make monitor-up`)",
         used_by=("training",),
         library="Grafana",
     ),
@@ -248,7 +248,7 @@ KUBERNETES = (
     Variable(
         name="JUPYTER_RUNTIME_DIR",
         meaning="runtime folder of JupyterLab in a session",
-        value="(a temporary folder)",
+        value="(in the session's own folder)",
         used_by=("training",),
         library="Jupyter",
     ),

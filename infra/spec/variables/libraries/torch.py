@@ -157,7 +157,7 @@ TORCH = (
     Variable(
         name="NCCL_DEBUG_FILE",
         meaning="log file of NCCL in the conformance job",
-        value="(in its output folder)",
+        value="(a temporary file)",
         used_by=("training",),
         library="NCCL",
     ),
