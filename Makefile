@@ -330,7 +330,7 @@ lint: environment-dev ## Check style, formatting, types and import contracts
 
 .PHONY: reference
 reference: environment-dev ## Write docs/REFERENCE.md, its pages and .env.example from the code
-	@$(python) -m reference
+	@$(python) -m tests.reference
 
 ##@ Set up
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "reference", "tests", "docs"}
+PACKAGES = {"infra", "platform_charts", "training", "tune", "observability", "tests", "docs"}
 FILES = {"Pulumi.yaml", "Makefile", "README.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"}
 FILE_LIMIT = 500
 FUNCTION_LIMIT = 80

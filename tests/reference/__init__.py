@@ -1,1 +1,1 @@
-"""Tests of the reference."""
+"""Writes docs/REFERENCE.md, the pages it links and .env.example from the code, and tests that nothing is missing there."""

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from reference import make_targets, programs
-from reference.options import actions_of, subparsers
-from reference.pages import FOLDER, ROOT, files, written
+from tests.reference import make_targets, programs
+from tests.reference.options import actions_of, subparsers
+from tests.reference.pages import FOLDER, ROOT, files, written
 from tests.test_conventions import modules
 
 WRITE = "run `make reference`"
 LONGEST_PAGE = 1500
-OUR_PROGRAMS = ("infra/", "platform_charts/", "training/", "tune/", "observability/", "reference/")
+OUR_PROGRAMS = ("infra/", "platform_charts/", "training/", "tune/", "observability/")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_every_option_has_help() -> None:
 
 
 def test_the_reference_is_made_without_what_takes_long_to_import() -> None:
-    program = "import sys; from reference.pages import files; files(); print(*sys.modules)"
+    program = "import sys; from tests.reference.pages import files; files(); print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"torch", "ray", "mlflow", "matplotlib", "pandas", "pulumi"}
     assert heavy & set(ended.stdout.split()) == set()

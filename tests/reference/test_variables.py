@@ -16,7 +16,7 @@ from tests.test_conventions import project_files
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = (".ci/run", ".make/clean", ".make/environment", ".make/lock")
-NOT_OURS = ("tests/", "training/project_template/", "reference/")
+NOT_OURS = ("tests/", "training/project_template/")
 TESTS = "tests"
 DEEP = {"platform_charts/images": 3, "infra": 2, "platform_charts": 2}
 """How many parts of a path name the package that uses a variable, by the path's beginning; else one."""

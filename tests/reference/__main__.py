@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference.pages import ROOT, files, written
+from tests.reference.pages import ROOT, files, written
 
 if __name__ == "__main__":
     made = files()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from infra.spec.settings.schema import environment_schema
-from reference.markdown import code, page, section, table
+from tests.reference.markdown import code, page, section, table
 from training.config.schema import TrainingSettings
 from training.data.registry import DATASETS
 from training.factories import FactorySpec

@@ -80,8 +80,8 @@ WRITERS: Final[Mapping[str, str]] = {
     "infra.spec.settings.schema": "`infra/environments/schema.json`",
     "observability.alerts": "the alert rules that the stack delivers",
     "observability.metrics.dcgm_counters": "the counters that the DCGM exporter exports",
-    "reference": "this reference and `.env.example`",
     "training.config.json_schema": "`training/configs/schema.json`",
+    "training.roofline": "the table of docs/GPU_OPTIMIZATION.md",
 }
 """Programs without options that write a file of the repository, and what they write."""
 

@@ -9,7 +9,7 @@ from infra.spec.variables.internal import INTERNAL
 from infra.spec.variables.libraries import LIBRARIES
 from infra.spec.variables.users import USERS
 from infra.spec.variables.variable import Variable
-from reference.markdown import code, page, section, sentence, table
+from tests.reference.markdown import code, page, section, sentence, table
 
 _WIDTH = 118
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from reference import command_lines, make_targets, observations, settings, variables
-from reference.markdown import page, section, table
+from tests.reference import command_lines, make_targets, observations, settings, variables
+from tests.reference.markdown import page, section, table
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 INDEX: Final = Path("docs/REFERENCE.md")
 FOLDER: Final = Path("docs/reference")
 ENV_EXAMPLE: Final = Path(".env.example")

@@ -10,10 +10,10 @@ from dataclasses import MISSING, fields
 from typing import Final
 
 from infra.spec.command_line import Command, CommandLine, declaring_class
-from reference import programs
-from reference.markdown import code, page, section, sentence, table
-from reference.options import actions_of, help_of, options_table, subparsers
-from reference.programs import Program
+from tests.reference import programs
+from tests.reference.markdown import code, page, section, sentence, table
+from tests.reference.options import actions_of, help_of, options_table, subparsers
+from tests.reference.programs import Program
 
 MAIN: Final = ("training", "tune", "infra.lifecycle")
 """The programs that users call, each with a page of its own."""

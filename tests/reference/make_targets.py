@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reference.markdown import code, page, section, table
+from tests.reference.markdown import code, page, section, table
 
 _HEADING: Final = re.compile(r"##@ (.*)")
 _TARGET: Final = re.compile(r"([a-z-]+):[^=].*?## (.*)")

@@ -12,7 +12,7 @@ from infra.spec.errors import EXIT_MEANINGS, ExitStatus
 from observability import runlog
 from observability.event_log import Decoder, Event
 from observability.metrics.inventory import INVENTORY, MetricSpec
-from reference.markdown import code, page, section, sentence, table
+from tests.reference.markdown import code, page, section, sentence, table
 from tune import events
 
 _ATTRIBUTE: Final = re.compile(r"^(\w+(?:, \w+)*): (.*)$")

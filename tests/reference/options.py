@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
 
-from reference.markdown import code, table
+from tests.reference.markdown import code, table
 
 _HEAD = ("option", "meaning", "value", "default")
 _HELP = "help"
@@ -18,20 +18,20 @@ def options_table(actions: Iterable[argparse.Action]) -> str:
 
 def actions_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     """The options and arguments of a parser by destination, without `--help`."""
-    return {action.dest: action for action in parser._actions if action.dest != _HELP}  # noqa: SLF001 - argparse has no other list
+    return {action.dest: action for action in parser._actions if action.dest != _HELP}
 
 
 def subparsers(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
     """The parsers of a program's commands, by name; empty if it has none."""
-    found = [action for action in actions_of(parser).values() if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    found = [action for action in actions_of(parser).values() if isinstance(action, argparse._SubParsersAction)]
     return found[0].choices if found else {}
 
 
 def help_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """What a program's help says of each of its commands."""
     for action in actions_of(parser).values():
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            yield from ((one.dest, one.help or "") for one in action._get_subactions())  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):
+            yield from ((one.dest, one.help or "") for one in action._get_subactions())
 
 
 def _row(action: argparse.Action) -> tuple[str, ...]:

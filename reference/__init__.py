@@ -1,1 +1,0 @@
-"""Writes docs/REFERENCE.md, the pages it links and .env.example from the code; nothing imports this package."""
