@@ -14,6 +14,7 @@ from observability.goodput import GoodputLedger
 from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import (
     CheckpointCommitted,
+    CheckpointUploaded,
     Evaluated,
     Event,
     FlopsCounted,
@@ -65,6 +66,7 @@ class RunHistory:
         steps: steps that contributed to the current weights; steps lost to a restart are removed.
         evaluations: evaluations of those steps, by step.
         phases: phases of all attempts.
+        uploads: checkpoints of those steps that were copied to the run's bucket, by step.
         started: when the run was first started.
         resumed: when it was last started; equal to `started` unless a command resumed the run.
         training: the newest worker group that became ready.
@@ -81,6 +83,7 @@ class RunHistory:
     evaluations: list[Evaluated] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     checkpoints: list[CheckpointCommitted] = field(default_factory=list)
+    uploads: list[CheckpointUploaded] = field(default_factory=list)
     restarts: list[Restart] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     started: RunStarted | None = None
@@ -116,8 +119,8 @@ class RunHistory:
                 self.steps.append(event)
             case Evaluated():
                 insort(self.evaluations, event, key=lambda evaluation: evaluation.step)
-            case CheckpointCommitted():
-                self.checkpoints.append(event)
+            case CheckpointCommitted() | CheckpointUploaded():
+                self._save(event)
             case FlopsCounted() | RanksMeasured():
                 self._measure(event)
             case Notice():
@@ -142,10 +145,18 @@ class RunHistory:
             self.steps.pop()
         while self.evaluations and self.evaluations[-1].step > event.start_step:
             self.evaluations.pop()
+        while self.uploads and self.uploads[-1].step > event.start_step:
+            self.uploads.pop()
         self.training = event
         self.ranks = None
         self.objective = ObjectiveInfo.of(event.objective)
         self.training_starts.append(event)
+
+    def _save(self, event: CheckpointCommitted | CheckpointUploaded) -> None:
+        if isinstance(event, CheckpointCommitted):
+            self.checkpoints.append(event)
+        else:
+            insort(self.uploads, event, key=lambda upload: upload.step)
 
     def _measure(self, event: FlopsCounted | RanksMeasured) -> None:
         if isinstance(event, FlopsCounted):

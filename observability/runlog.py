@@ -229,6 +229,15 @@ class CheckpointUploaded(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointUploadFailed(Event):
+    """An attempt to copy checkpoints to the run's bucket failed after its retries, or a damaged checkpoint was left out."""
+
+    kind: ClassVar[str] = "checkpoint_upload_failed"
+    location: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Restored(Event):
     """The run resumes from a checkpoint.
 
@@ -340,6 +349,7 @@ decode = Decoder(
     Evaluated,
     CheckpointCommitted,
     CheckpointUploaded,
+    CheckpointUploadFailed,
     Restored,
     WorkersFailed,
     Notice,

@@ -17,12 +17,20 @@ WRITE_SECONDS = 120
 
 A bound of the histogram's buckets, between which a quantile is a guess."""
 
+BUCKET_LAG_SECONDS = OBJECTIVE_SECONDS
+"""Time from a commit until the bucket has that checkpoint or a newer one; whoever loses the run's folder loses this much more.
+
+It counts from the commit: a run that commits every two hours is not behind while it copies the newest one."""
+
 BACKLOG_BYTES = 256 * 2**20
 """About a million steps of events."""
 
 _NEWEST = of_run("ray_rtp_train_checkpoint_timestamp_seconds")
 _STALLS = 'ray_rtp_train_step_part_seconds_total{part="checkpoint"}'
 """Exact, unlike the sum of the histogram of stalls, which Ray estimates from its buckets."""
+
+_SAVED, _COPIED = of_run("ray_rtp_train_checkpoint_step"), of_run("ray_rtp_train_remote_checkpoint_step")
+_SAVED_BEFORE = of_run(f"ray_rtp_train_checkpoint_step offset {BUCKET_LAG_SECONDS // 60}m")
 
 _STEPS = of_run("ray_rtp_train_step")
 _IS_TRAINING = f"time() - {of_run('ray_rtp_train_last_step_timestamp_seconds')} < {STALL_SECONDS}"
@@ -73,6 +81,23 @@ CHECKPOINTS = Group(
             action="The log names the files. Look for a full or failing file system before the next save.",
         ),
         Alert(
+            name="CheckpointUploadsFail",
+            expression=f"{growth('ray_rtp_train_checkpoint_upload_failures_total', by=RUN, window='15m')} > 0",
+            wait="30m",
+            severity=Severity.TICKET,
+            summary=f"{COUNT} uploads of checkpoints to the bucket failed in 15 minutes in {RUN_TEXT}.",
+            action="The log has the bucket's answer. The run goes on; its folder has the checkpoints that the bucket lacks.",
+        ),
+        Alert(
+            name="CheckpointBucketBehind",
+            expression=f"({_SAVED} - on ({RUN}) {_COPIED} > 0) and on ({RUN}) ({_SAVED_BEFORE} > on ({RUN}) {_COPIED}) "
+            f'unless on ({RUN}) ALERTS{{alertname="CheckpointUploadsFail",alertstate="firing"}}',
+            wait="5m",
+            severity=Severity.TICKET,
+            summary=f"The bucket lacks the checkpoint of an hour ago, and is {COUNT} steps behind the newest, in {RUN_TEXT}.",
+            action="An upload takes too long. Look at the network of rank 0's node, and at the size of a checkpoint.",
+        ),
+        Alert(
             name="TrackingBacklog",
             expression=f"{of_run('ray_rtp_train_spool_backlog_bytes')} > {BACKLOG_BYTES}",
             wait="15m",
@@ -82,4 +107,4 @@ CHECKPOINTS = Group(
         ),
     ),
 )
-"""Age, stalls, duration and verification of checkpoints."""
+"""Age, stalls, duration and verification of checkpoints, and their copies in the bucket."""

@@ -152,7 +152,13 @@ INVENTORY: tuple[MetricSpec, ...] = (
         "Time from the begin of a checkpoint's upload to its commit in the bucket.",
         CHECKPOINT_BUCKETS,
     ),
-    _gauge("remote_checkpoint_step", "Step of the newest checkpoint in the run's bucket; nothing without a bucket."),
+    _counter(
+        "checkpoint_upload_failures",
+        "Attempts to copy checkpoints to the run's bucket that failed after their retries, and damaged checkpoints that were left out.",
+    ),
+    _gauge(
+        "remote_checkpoint_step", "Step of the newest checkpoint that the run copied to its bucket; 0 before the first."
+    ),
     _gauge(
         "remote_checkpoint_timestamp_seconds",
         "Unix time at which the newest checkpoint was complete in the run's bucket.",

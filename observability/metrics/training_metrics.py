@@ -16,6 +16,7 @@ from observability.objective_metrics import ObjectiveInfo
 from observability.runlog import (
     CheckpointCommitted,
     CheckpointUploaded,
+    CheckpointUploadFailed,
     Evaluated,
     Event,
     FlopsCounted,
@@ -62,6 +63,7 @@ class TrainingMetrics:
         self._last_step = past.last_step
         self._evaluated_steps = {evaluation.split: evaluation.step for evaluation in past.evaluations}
         self._uploaded = 0
+        self._record_bucket(past)
         self._goodput = past.goodput
         self._wall_seconds = self._growing("wall_seconds", past.goodput.counted)
         self._repeated_seconds = self._growing("repeated_seconds", past.goodput.repeated)
@@ -78,7 +80,7 @@ class TrainingMetrics:
             match event:
                 case Evaluated():
                     self._record_evaluation(event)
-                case CheckpointCommitted() | CheckpointUploaded() | Restored():
+                case CheckpointCommitted() | CheckpointUploaded() | CheckpointUploadFailed() | Restored():
                     self._record_checkpoint(event)
                 case TrainingStarted():
                     self._record_start(event)
@@ -121,6 +123,7 @@ class TrainingMetrics:
             recorder.add("rtp_train_restarts_total", run=run)
             recorder.add("rtp_train_lost_steps_total", max(0, self._last_step - event.start_step), run=run)
         self._has_trained, self._last_step = True, event.start_step
+        self._uploaded = min(self._uploaded, event.start_step)
         self._evaluated_steps = {split: min(step, event.start_step) for split, step in self._evaluated_steps.items()}
         recorder.set("rtp_train_planned_steps", event.total_steps, run=run)
         recorder.set("rtp_train_ranks", event.world, run=run)
@@ -192,12 +195,16 @@ class TrainingMetrics:
             self._recorder.set("rtp_train_evaluation_metric", value, metric=name, **labels)
         self._recorder.set("rtp_train_evaluation_seconds", event.seconds, **labels)
 
-    def _record_checkpoint(self, event: CheckpointCommitted | CheckpointUploaded | Restored) -> None:
+    def _record_checkpoint(
+        self, event: CheckpointCommitted | CheckpointUploaded | CheckpointUploadFailed | Restored
+    ) -> None:
         match event:
             case CheckpointCommitted():
                 self._record_commit(event)
             case CheckpointUploaded():
                 self._record_upload(event)
+            case CheckpointUploadFailed():
+                self._recorder.add("rtp_train_checkpoint_upload_failures_total", run=self._run)
             case Restored():
                 self._record_restore(event)
 
@@ -217,9 +224,21 @@ class TrainingMetrics:
         recorder.add("rtp_train_checkpoint_uploads_total", run=run)
         recorder.observe("rtp_train_checkpoint_upload_seconds", event.seconds, run=run)
         if event.step >= self._uploaded:
-            self._uploaded = event.step
-            recorder.set("rtp_train_remote_checkpoint_step", event.step, run=run)
-            recorder.set("rtp_train_remote_checkpoint_timestamp_seconds", event.time, run=run)
+            self._record_newest_upload(event)
+
+    def _record_newest_upload(self, event: CheckpointUploaded) -> None:
+        self._uploaded = event.step
+        self._recorder.set("rtp_train_remote_checkpoint_step", event.step, run=self._run)
+        self._recorder.set("rtp_train_remote_checkpoint_timestamp_seconds", event.time, run=self._run)
+
+    def _record_bucket(self, past: RunHistory) -> None:
+        """Record what a run's bucket has before this process copies anything, so that one that never gets anything is seen too."""
+        if not past.setting("checkpoint.remote"):
+            return
+        if past.uploads:
+            self._record_newest_upload(past.uploads[-1])
+        else:
+            self._recorder.set("rtp_train_remote_checkpoint_step", 0, run=self._run)
 
     def _record_restore(self, event: Restored) -> None:
         """Count the checkpoints that failed verification during a restore."""

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observability.history import PARTS, RunHistory, part_seconds
-from observability.runlog import Evaluated, FlopsCounted, RunEnded, RunStarted, Step, TrainingStarted
+from observability.runlog import (
+    CheckpointUploaded,
+    Evaluated,
+    FlopsCounted,
+    RunEnded,
+    RunStarted,
+    Step,
+    TrainingStarted,
+)
 from tests.observability.sample_run import START, SampleRun, finished_run, restarted_run
 
 
@@ -43,6 +51,17 @@ def test_after_any_restarts_each_remaining_step_is_there_once(jumps: list[tuple[
 def test_evaluations_of_lost_steps_are_removed() -> None:
     history = RunHistory.from_events(restarted_run())
     assert [evaluation.epoch for evaluation in history.evaluations_of("validation")] == list(range(1, 11))
+
+
+def test_uploads_are_ordered_by_step_and_those_of_lost_steps_are_removed() -> None:
+    events = restarted_run()
+    last_start = max(index for index, event in enumerate(events) if isinstance(event, TrainingStarted))
+    restored = RunHistory.from_events(events).training_starts[-1].start_step
+    uploads = [
+        CheckpointUploaded(step=step, location="s3://b/run", bytes=1, seconds=0.1) for step in (restored, 1, 999)
+    ]
+    history = RunHistory.from_events([*events[:last_start], *uploads, *events[last_start:]])
+    assert [upload.step for upload in history.uploads] == [1, restored]
 
 
 def test_an_evaluation_of_the_restored_step_remains() -> None:

@@ -56,6 +56,72 @@ _AT_RISK = Row(
     ),
 )
 
+_BUCKET = Row(
+    title="Does the bucket keep up?",
+    panels=(
+        Panel(
+            title="Steps that the bucket is behind",
+            description="Steps from the newest checkpoint in the bucket to the newest one in the run's folder: what the loss of the folder "
+            "would cost besides. It rises with each commit and falls to 0 with each upload. No line: a run without a bucket.",
+            unit=Unit.COUNT,
+            queries=(
+                Query(
+                    expression=f"{of_run('ray_rtp_train_checkpoint_step')} - {of_run('ray_rtp_train_remote_checkpoint_step')}",
+                    legend="{{run}}",
+                ),
+            ),
+            alerts=("CheckpointBucketBehind", "CheckpointUploadsFail"),
+            width=6,
+        ),
+        Panel(
+            title="Newest checkpoint in the folder and in the bucket",
+            description="Seconds since the newest commit, and since the newest upload. The bucket's line follows the folder's by the time "
+            "of an upload, and rises while uploads fail.",
+            unit=Unit.SECONDS,
+            queries=(
+                Query(
+                    expression=f"time() - {of_run('ray_rtp_train_checkpoint_timestamp_seconds')}",
+                    legend="{{run}} folder",
+                ),
+                Query(
+                    expression=f"time() - {of_run('ray_rtp_train_remote_checkpoint_timestamp_seconds')}",
+                    legend="{{run}} bucket",
+                ),
+            ),
+            alerts=("CheckpointBucketBehind",),
+            width=6,
+        ),
+        Panel(
+            title="Time to upload a checkpoint",
+            description="Until it is complete in the bucket, 90th percentile of an hour. It goes on beside the loop; one that takes "
+            "longer than the time between two commits leaves checkpoints out.",
+            unit=Unit.SECONDS,
+            queries=(
+                Query(
+                    expression=quantile(0.9, "ray_rtp_train_checkpoint_upload_seconds", window="[1h]"),
+                    legend="{{run}}",
+                ),
+            ),
+            alerts=("CheckpointBucketBehind",),
+            width=6,
+        ),
+        Panel(
+            title="Failed uploads in an hour",
+            description="Each after the retries of its requests. The next attempt follows within a minute, so one or two are a short "
+            "fault of the store or the network.",
+            unit=Unit.COUNT,
+            queries=(
+                Query(
+                    expression=f"sum by ({RUN}) (increase(ray_rtp_train_checkpoint_upload_failures_total{{{OF_RUN}}}[1h]))",
+                    legend="{{run}}",
+                ),
+            ),
+            alerts=("CheckpointUploadsFail",),
+            width=6,
+        ),
+    ),
+)
+
 _COST = Row(
     title="What does saving cost?",
     panels=(
@@ -159,7 +225,7 @@ CHECKPOINTS_DASHBOARD = Dashboard(
     uid="rtp-checkpoints",
     title="Checkpoints and faults",
     description="How much work would a fault cost now, what do checkpoints cost, and what have faults cost so far?",
-    rows=(_AT_RISK, _COST, _FAULTS),
+    rows=(_AT_RISK, _BUCKET, _COST, _FAULTS),
     variables=(TEAM, JOB, RUNS),
     since="6h",
 )

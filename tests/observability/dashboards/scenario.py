@@ -24,9 +24,16 @@ Level = Callable[[Labels, Moment], float]
 RESTART, SLOW_DATA, SLOW_RANK = 0.35, 0.6, 0.8
 """When the ResNet restarts, when its loader becomes slow, and when one of its ranks does."""
 
+BUCKET_FAILS, BUCKET_WORKS = 0.4, 0.75
+"""When uploads of the ResNet's checkpoints begin to fail, and when they succeed again."""
+
 _STEPS_PER_SECOND = 3.0
+_STEPS = 36_000
+_SECONDS = 119 * 60
+"""Of the recording."""
 _SAMPLES_PER_STEP = 512
 _CHECKPOINT_SECONDS = 900
+_UPLOAD_SECONDS = 60
 
 MEDIANS: Mapping[str, float] = {
     "ray_rtp_train_step_seconds": 0.31,
@@ -118,9 +125,26 @@ def _utilization(labels: Labels, moment: Moment) -> float:
     return 94 * _speed(labels, moment) if _is_vision(labels) else 71
 
 
+def _step(moment: Moment, *, before: float) -> float:
+    """The newest step some seconds before."""
+    return 1000 + _STEPS * (moment.share - before / _SECONDS)
+
+
 def _saw_tooth(moment: Moment) -> float:
     """Seconds since the newest checkpoint."""
     return moment.time % _CHECKPOINT_SECONDS
+
+
+def _bucket_fails(labels: Labels, moment: Moment) -> bool:
+    return _is_vision(labels) and BUCKET_FAILS < moment.share < BUCKET_WORKS
+
+
+def _bucket_age(labels: Labels, moment: Moment) -> float:
+    """Seconds since the newest upload."""
+    if _bucket_fails(labels, moment):
+        before = (moment.share - BUCKET_FAILS) * _SECONDS
+        return before + (moment.time - before - _UPLOAD_SECONDS) % _CHECKPOINT_SECONDS
+    return (moment.time - _UPLOAD_SECONDS) % _CHECKPOINT_SECONDS
 
 
 def _constant(value: float) -> Level:
@@ -132,7 +156,7 @@ def _of_state(**values: float) -> Level:
 
 
 _OURS: Mapping[str, Level] = {
-    "step": lambda _, moment: 1000 + 36_000 * moment.share,
+    "step": lambda _, moment: _step(moment, before=0),
     "planned_steps": _constant(50_000),
     "ranks": _constant(4),
     "last_step_timestamp_seconds": lambda labels, moment: moment.time - (90 if _is_down(labels, moment) else 1),
@@ -153,8 +177,15 @@ _OURS: Mapping[str, Level] = {
     "checkpoint_stall_seconds": _constant(1 / _CHECKPOINT_SECONDS),
     "checkpoint_write_seconds": _constant(1 / _CHECKPOINT_SECONDS),
     "checkpoint_bytes": _constant(306 * 2**20),
-    "checkpoint_step": lambda _, moment: 1000 + 36_000 * moment.share - _saw_tooth(moment) * _STEPS_PER_SECOND,
+    "checkpoint_step": lambda _, moment: _step(moment, before=_saw_tooth(moment)),
     "checkpoint_timestamp_seconds": lambda _, moment: moment.time - _saw_tooth(moment),
+    "checkpoint_uploads_total": lambda labels, moment: 0 if _bucket_fails(labels, moment) else 1 / _CHECKPOINT_SECONDS,
+    "checkpoint_upload_seconds": _constant(1 / _CHECKPOINT_SECONDS),
+    "checkpoint_upload_failures_total": lambda labels, moment: 1 / 70 if _bucket_fails(labels, moment) else 0,
+    "remote_checkpoint_step": lambda labels, moment: _step(
+        moment, before=_bucket_age(labels, moment) + _UPLOAD_SECONDS
+    ),
+    "remote_checkpoint_timestamp_seconds": lambda labels, moment: moment.time - _bucket_age(labels, moment),
     "checkpoints_refused_total": _constant(0),
     "restarts_total": lambda labels, moment: (
         1 / 60 if _is_vision(labels) and 0 <= moment.share - RESTART < 0.0028 else 0

@@ -20,7 +20,7 @@ from observability.metrics.scraped import series_by_name
 from observability.metrics.training_metrics import TrainingMetrics
 from observability.runlog import Event, RunStarted
 from tests.engines import prometheus
-from tests.observability.metrics.exported import FLOPS, RANKS, RUN
+from tests.observability.metrics.exported import FLOPS, RANKS, RUN, UPLOAD_FAILED, UPLOADED
 from tests.observability.sample_run import restarted_run
 from tests.tune.sample_search import SampleSearch
 from tune.metrics import SearchMetrics
@@ -97,13 +97,13 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsSource]
     folder = tmp_path_factory.mktemp("scraped")
     events = [replace(one, dollars_per_hour=7.2) if isinstance(one, RunStarted) else one for one in restarted_run()]
     metrics = TrainingMetrics(recorder, run=RUN)
-    _record(metrics, [FLOPS, *events[: len(events) // 2]])
+    _record(metrics, [FLOPS, UPLOADED, UPLOAD_FAILED, *events[: len(events) // 2]])
     SearchMetrics(recorder, SampleSearch(trials=4, epochs=3).history)
     with prometheus.scraping(recorder.url, folder=folder, labels=_TARGET, prefix="ray_", rules=RULES) as server:
         source = MetricsSource(server.url)
         _await(source, "count_over_time(run:ray_rtp_train_samples_per_second:avg10m[10s]) > 2")
         _record(metrics, events[len(events) // 2 :])
-        _record(metrics, [RANKS, RANKS])
+        _record(metrics, [RANKS, RANKS, UPLOADED, UPLOAD_FAILED])
         metrics.spool_backlog(4096)
         _await(source, "count_over_time(ray_rtp_train_spool_backlog_bytes[10s]) > 2")
         yield source

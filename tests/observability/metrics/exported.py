@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from observability.metrics.recorder import Recorder
 from observability.metrics.training_metrics import TrainingMetrics
-from observability.runlog import CheckpointUploaded, FlopsCounted, RanksMeasured, RunStarted
+from observability.runlog import CheckpointUploaded, CheckpointUploadFailed, FlopsCounted, RanksMeasured, RunStarted
 from tests.observability.sample_run import restarted_run
 from tests.tune.sample_search import SampleSearch
 from tune.metrics import SearchMetrics
@@ -27,6 +27,7 @@ RANKS = RanksMeasured(
 
 
 UPLOADED = CheckpointUploaded(step=50, location="s3://bucket/digits-1", bytes=353_120, seconds=0.2)
+UPLOAD_FAILED = CheckpointUploadFailed(location="s3://bucket/digits-1", reason="SlowDown")
 
 
 def page(url: str) -> str:
@@ -60,6 +61,6 @@ def record_everything(recorder: Recorder) -> TrainingMetrics:
     metrics.handle(FLOPS)
     for event in restarted_run():
         metrics.handle(replace(event, dollars_per_hour=7.2) if isinstance(event, RunStarted) else event)
-    metrics.handle(RANKS, UPLOADED)
+    metrics.handle(RANKS, UPLOADED, UPLOAD_FAILED)
     metrics.spool_backlog(4096)
     return metrics

@@ -16,12 +16,13 @@ from observability.runlog import (
     CheckpointCommitted,
     CheckpointUploaded,
     Evaluated,
+    Event,
     Restored,
     RunStarted,
     Step,
     TrainingStarted,
 )
-from tests.observability.metrics.exported import FLOPS, RANKS, RUN, families, values
+from tests.observability.metrics.exported import FLOPS, RANKS, RUN, UPLOAD_FAILED, families, values
 from tests.observability.sample_run import restarted_run
 
 STARTED = TrainingStarted(
@@ -184,6 +185,43 @@ def test_the_time_and_step_of_the_buckets_newest_checkpoint_are_recorded(
     assert found["rtp_train_checkpoint_upload_seconds_sum"] == pytest.approx(1.0)
     assert found["rtp_train_remote_checkpoint_step"] == 50
     assert found["rtp_train_remote_checkpoint_timestamp_seconds"] == 2000.0
+
+
+def uploaded(step: int) -> CheckpointUploaded:
+    return CheckpointUploaded(time=2000.0 + step, step=step, location="s3://b/run", bytes=1024, seconds=0.5)
+
+
+def test_uploads_that_fail_are_counted(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:
+    metrics.handle(UPLOAD_FAILED, UPLOAD_FAILED)
+    assert values(recorder.url)["rtp_train_checkpoint_upload_failures_total"] == 2
+
+
+@pytest.mark.parametrize(
+    ("remote", "uploads", "step"),
+    [
+        ("s3://b", [uploaded(50), uploaded(40)], 50),
+        ("s3://b", [], 0),
+        (None, [uploaded(50)], None),  # it had a bucket when it was last started
+    ],
+)
+def test_a_process_knows_from_the_history_what_the_bucket_has(
+    recorder: PrometheusRecorder, remote: str | None, uploads: list[Event], step: int | None
+) -> None:
+    start = RunStarted(run=RUN, settings={"checkpoint": {"remote": remote}}, environment={})
+    TrainingMetrics(recorder, run=RUN, history=[*uploads, start])
+    found = values(recorder.url)
+    assert found.get("rtp_train_remote_checkpoint_step") == step
+    assert found.get("rtp_train_remote_checkpoint_timestamp_seconds") == (2050.0 if step else None)
+
+
+def test_a_run_that_is_set_back_counts_its_bucket_from_there(
+    recorder: PrometheusRecorder, metrics: TrainingMetrics
+) -> None:
+    """The first upload after it removes what was copied of the steps that are gone."""
+    metrics.handle(uploaded(50))
+    metrics.handle(replace(STARTED, start_step=30))
+    metrics.handle(uploaded(40))
+    assert values(recorder.url)["rtp_train_remote_checkpoint_step"] == 40
 
 
 def test_checkpoints_that_fail_verification_are_counted(recorder: PrometheusRecorder, metrics: TrainingMetrics) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from observability.runlog import CheckpointUploaded, Event, Notice
+from observability.runlog import CheckpointUploaded, CheckpointUploadFailed, Event, Notice
 from training.checkpoint.manifest import Manifest
 from training.checkpoint.remote.bucket import CancelledError, RemoteStoreError
 from training.checkpoint.remote.lease import LeaseLostError
@@ -178,6 +178,7 @@ class Uploader:
         except CancelledError:
             return None
         except LeaseLostError as error:
+            self._report_failure(str(error))
             self._say("error", f"{error}: no more checkpoints are copied there")
             with self._changed:
                 self._is_over = True
@@ -219,10 +220,11 @@ class Uploader:
                 # Pruned since it was chosen, because newer ones came; or damaged.
                 if manifest.step in self._store.steps():
                     self._damaged.add(manifest.step)
-                    self._say(
-                        "warning",
-                        f"{self._store.path(manifest.step)} is not copied to {self._tier.url}: {'; '.join(problems)}",
+                    message = (
+                        f"{self._store.path(manifest.step)} is not copied to {self._tier.url}: {'; '.join(problems)}"
                     )
+                    self._report_failure(message)
+                    self._say("warning", message)
                 return
             self._begin(manifest)
             try:
@@ -271,6 +273,7 @@ class Uploader:
 
     def _failed(self, error: RemoteStoreError | OSError) -> float:
         self._is_clean = False
+        self._report_failure(str(error))
         with self._changed:
             self._failures += 1
             failures = self._failures
@@ -310,6 +313,9 @@ class Uploader:
     def _end(self) -> None:
         with self._changed:
             self._transfer = None
+
+    def _report_failure(self, reason: str) -> None:
+        self._reports.put(CheckpointUploadFailed(location=self._tier.url, reason=reason))
 
     def _say(self, level: str, message: str) -> None:
         self._reports.put(Notice(level=level, message=message))

@@ -7,6 +7,8 @@ from tests.observability.alerts.cases.case import RUN_LABELS, RUN_TEXT, Case, fl
 _CHECKPOINT = of_run("checkpoint_timestamp_seconds")
 _NEWEST, _STEP = of_run("last_step_timestamp_seconds"), of_run("step")
 _REFUSED = of_run("checkpoints_refused_total")
+_SAVED, _COPIED = of_run("checkpoint_step"), of_run("remote_checkpoint_step")
+_UPLOAD_FAILURES = of_run("checkpoint_upload_failures_total")
 _STALLS = of_run("step_part_seconds_total", part="checkpoint")
 _BACKLOG = of_run("spool_backlog_bytes")
 _WITHIN, _LONGER, _ALL = (of_run("checkpoint_write_seconds_bucket", le=le) for le in ("120", "300", "+Inf"))
@@ -76,6 +78,35 @@ CASES = (
         labels=RUN_LABELS,
         summary=f"1 checkpoints failed verification in {RUN_TEXT}, which resumed from an older one.",
         silent={"longer ago": {_REFUSED: flat(1, 75)}, "the counter restarts": {_REFUSED: "2+0x70 1+0x5"}},
+    ),
+    Case(
+        alert="CheckpointBucketBehind",
+        at=80,
+        series={_SAVED: rising(10, 80), _COPIED: flat(100, 80)},
+        labels=RUN_LABELS,
+        summary=f"The bucket lacks the checkpoint of an hour ago, and is 700 steps behind the newest, in {RUN_TEXT}.",
+        silent={
+            "a lag of less than an hour": {_COPIED: flat(300, 80)},
+            "it has just become too long": {_COPIED: flat(160, 80)},
+            "a run that commits every two hours, and copies": {_SAVED: f"{flat(100, 70)} {flat(1300, 10)}"},
+            "the bucket has the newest": {_SAVED: flat(100, 80)},
+            "a run that was set back to an older checkpoint": {_SAVED: f"{flat(900, 75)} {flat(90, 5)}"},
+            "a run without a bucket": {_COPIED: ""},
+            "uploads fail, which is another alert": {_UPLOAD_FAILURES: rising(1, 80)},
+        },
+    ),
+    Case(
+        alert="CheckpointUploadsFail",
+        at=45,
+        series={_UPLOAD_FAILURES: later(5, rising(1, 40))},
+        labels=RUN_LABELS,
+        summary=f"15 uploads of checkpoints to the bucket failed in 15 minutes in {RUN_TEXT}.",
+        silent={
+            "once": {_UPLOAD_FAILURES: later(5, flat(1, 40))},
+            "for ten minutes": {_UPLOAD_FAILURES: later(5, f"0+1x10 {flat(10, 30)}")},
+            "no longer": {_UPLOAD_FAILURES: f"0+1x25 {flat(25, 20)}"},
+            "the counter restarts": {_UPLOAD_FAILURES: f"{flat(40, 20)} {flat(3, 25)}"},
+        },
     ),
     Case(
         alert="TrackingBacklog",

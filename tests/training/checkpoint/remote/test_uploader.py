@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from observability.runlog import CheckpointUploaded, Event, Notice, select
+from observability.runlog import CheckpointUploaded, CheckpointUploadFailed, Event, Notice, select
 from tests.engines.s3_faults import FaultyS3, Request
 from tests.training.checkpoint.parts import IDENTITY
 from tests.training.checkpoint.remote.parts import failing, nothing, puts, upload_all
@@ -163,6 +163,22 @@ def test_a_store_that_fails_is_one_warning_with_reason_and_age_and_a_line_when_i
     assert steps_in(bucket) == [10, 20]
 
 
+def test_every_attempt_that_fails_is_an_event(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
+    """The warning is one for all of them."""
+    store = local_store(tmp_path)
+    proxy.fault = failing(403, times=3, when=puts("model.safetensors"))
+    commit(store, 10)
+    events: list[Event] = []
+    with uploading(store, bucket) as uploader:
+        while not select(events, CheckpointUploaded):
+            uploader.wait(0.01)
+            events += uploader.poll()
+    failures = select(events, CheckpointUploadFailed)
+    assert len(failures) == 3
+    assert {failure.location for failure in failures} == {bucket.location.url}
+    assert all("AccessDenied" in failure.reason for failure in failures)
+
+
 def test_the_end_of_a_run_waits_for_three_attempts_only(tmp_path: Path, bucket: RunBucket, proxy: FaultyS3) -> None:
     proxy.fault = failing(403)
     store = local_store(tmp_path)
@@ -180,8 +196,10 @@ def test_a_writer_whose_lease_is_lost_copies_nothing_more(tmp_path: Path, bucket
     store = local_store(tmp_path)
     commit(store, 10)
     with uploading(store, bucket, confirm=confirm) as uploader:
-        (notice,) = select(settled(uploader), Notice)
+        events = settled(uploader)
+    (notice,), (failure,) = select(events, Notice), select(events, CheckpointUploadFailed)
     assert (notice.level, notice.message) == ("error", "leased to ada: no more checkpoints are copied there")
+    assert failure.reason == "leased to ada"
     assert bucket.objects() == []
 
 
@@ -193,6 +211,7 @@ def test_a_damaged_checkpoint_never_replaces_a_good_one(tmp_path: Path, bucket: 
         events = settled(uploader)
     assert [event.step for event in select(events, CheckpointUploaded)] == [10]
     assert f"{folder_name(20)} is not copied" in select(events, Notice)[0].message
+    assert [event.reason for event in select(events, CheckpointUploadFailed)] == [select(events, Notice)[0].message]
 
 
 def test_an_upload_that_is_under_way_ends_with_the_run_that_fails(
