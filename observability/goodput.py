@@ -28,6 +28,7 @@ from observability.runlog import (
     Step,
     TrainingStarted,
     WorkersFailed,
+    WorkersMoved,
 )
 from observability.spent import NOTHING, SECONDS_PER_HOUR, Spent, SpentByClass, StepGroup, net
 from observability.time_classes import CLASSES, LOOP_CLASSES, TimeClass
@@ -158,6 +159,9 @@ class GoodputLedger:
             case WorkersFailed():
                 self._failure = event.cause
                 self._end_of_workers(event.time, then="restart" if event.restarts else "finish")
+            case WorkersMoved():
+                self._count("restart", self._advance(event.time))
+                self._open = "restart"
             case RunStarted():
                 self._start(event)
             case RunEnded():

@@ -278,6 +278,20 @@ class WorkersFailed(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkersMoved(Event):
+    """A worker group has committed and ended, and another one continues on other workers: the run is resized, or a node is about to go.
+
+    Attributes:
+        step: the committed step.
+        reason: in one line.
+    """
+
+    kind: ClassVar[str] = "workers_moved"
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notice(Event):
     """A message to the user.
 
@@ -352,6 +366,7 @@ decode = Decoder(
     CheckpointUploadFailed,
     Restored,
     WorkersFailed,
+    WorkersMoved,
     Notice,
     ProfileAnswered,
     RunEnded,

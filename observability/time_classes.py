@@ -36,7 +36,7 @@ MEANINGS: Mapping[TimeClass, str] = {
     "other": "the rest of the loop: reporting, hooks, the change of epochs",
     "startup": "from the start of the run until its ranks were ready for the first time",
     "detection": "from the last reported step, or what followed it, until the failure of a rank was known",
-    "restart": "from a known failure, or from a resume, until the ranks were ready again",
+    "restart": "from a known failure, from a resume, or from the last step before a change of workers, until the ranks were ready again",
     "lost": "steps that a restart repeated, with all that belonged to them; and a step that a forced stop abandoned",
     "finish": "after the last step: the last checkpoint, the export of the weights, the end of the workers",
     "idle": "between the end of a driver, or its last event if it was killed, and the next resume",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from observability.quantities import duration
-from observability.runlog import Event, Notice, Phase, WorkersFailed
+from observability.runlog import Event, Notice, Phase, WorkersFailed, WorkersMoved
 from training import failures
 from training.checkpoint.store import committed_steps
 from training.code.kept import RunCode
@@ -68,6 +68,7 @@ def run_attempts(
             failure = failures.cause(run.path, attempt=attempt, ended=error, scale=scale)
         else:
             if outcome.status == "moving" and not run.stop_is_requested():
+                emit(WorkersMoved(step=outcome.step, reason=outcome.reason))
                 emit(
                     Notice(level="warning", message=f"{outcome.reason}: saved step {outcome.step}, continuing from it")
                 )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from observability.goodput import GoodputLedger
 from observability.runlog import TrainingStarted, read_all, select
 from tests.faults.cell import Cell, Fault, Settings
 from tests.faults.hosts import ClusterRun, run_on_cluster
@@ -66,11 +67,13 @@ def _grow_and_leave(run: FaultedRun) -> float:
 
 
 def _had(*worlds: int) -> Callable[[FaultedRun], None]:
-    """Check that the run has had these numbers of workers; it may have grown one by one."""
+    """Check that the run has had these numbers of workers; it may have grown one by one. Nothing failed that was to be detected."""
 
     def check(run: FaultedRun) -> None:
         found = [one.world for one in select(read_all(run.folder), TrainingStarted)]
         assert [world for world in found if world in worlds] == list(worlds), found
+        seconds = GoodputLedger.of_run(run.folder).seconds
+        assert seconds["detection"] == 0, seconds
 
     return check
 

@@ -22,6 +22,7 @@ from observability.runlog import (
     Step,
     TrainingStarted,
     WorkersFailed,
+    WorkersMoved,
 )
 from observability.time_classes import CLASSES, MEANINGS
 from tests.observability.sample_run import finished_run, restarted_run, write_run
@@ -153,6 +154,24 @@ def test_what_failures_took_is_known_by_their_causes() -> None:
 
 def test_a_failure_before_the_first_step_is_start_up_and_then_restart() -> None:
     assert seconds_of([started(100.0), failed(105.0), ready(112.0)]) == {"startup": 5.0, "restart": 7.0}
+
+
+@pytest.mark.parametrize("finishes", [[Phase(time=114.0, name="finish", process="rank 0")], []])
+def test_the_whole_pause_of_a_change_of_workers_is_restart(finishes: list[Event]) -> None:
+    """From the last step: the checkpoint, the end of the ranks, and the start of the others."""
+    change = [
+        *finishes,
+        committed(2),
+        WorkersMoved(time=117.0, step=2, reason="the run was asked to continue with 1 of 2 workers"),
+        Phase(time=118.0, name="data", process="rank 0"),
+        ready(121.0, start_step=2),
+    ]
+    ledger = folded([*FIRST_START, *steps(1, 2, since=110), *change, *steps(3, 3, since=121)])
+    three = {name: 1.5 * value for name, value in TWO_STEPS.items()}
+    assert {name: round(value, 6) for name, value in ledger.seconds.items() if value} == pytest.approx(
+        three | {"startup": 10.0, "restart": 7.0}
+    )
+    assert ledger.failure_seconds == {}
 
 
 def test_a_failure_without_a_restart_ends_the_run() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observability.goodput import GoodputLedger
-from observability.runlog import Event, Phase, RunEnded, RunStarted, Step
+from observability.runlog import Event, Phase, RunEnded, RunStarted, Step, WorkersMoved
 from tests.observability.test_goodput import evaluated, failed, ready, started, step
 
 WAITS = st.floats(0, 40)
@@ -41,7 +41,9 @@ def lives(draw: st.DrawFn) -> list[Event]:
                     events.append(evaluated(later(), at_step=done))
             if draw(st.booleans()):
                 events.append(Phase(time=later(), name="finish", process="rank 0"))
-            if draw(st.booleans()) or attempt:
+            if draw(st.booleans()):
+                events.append(WorkersMoved(time=later(), step=done, reason="resized"))
+            elif draw(st.booleans()) or attempt:
                 events.append(failed(later(), restarts=draw(st.booleans())))
         if draw(st.booleans()):
             events += [Phase(time=later(), name="finish"), RunEnded(time=later(), status="failed", step=done)]
@@ -74,6 +76,7 @@ def any_events(draw: st.DrawFn, times: st.SearchStrategy[float]) -> list[Event]:
         lambda time, number: measured(number, time, draw),
         lambda time, number: evaluated(time, at_step=number),
         lambda time, number: failed(time, restarts=number > 4),
+        lambda time, number: WorkersMoved(time=time, step=number, reason="resized"),
         lambda time, number: RunEnded(time=time, status="failed", step=number),
     ]
     chosen = draw(st.lists(st.sampled_from(makers), min_size=1, max_size=20))
